@@ -375,6 +375,9 @@ METRIC = analysis_option(
 METRIC_FILE = analysis_option(
     help="A Python file of yours with metrics: this runs its code.", metavar="FILE", rare=True
 )
+RULES = analysis_option(
+    help="Describe every head by simple rules, and run the model with rules in its place."
+)
 RULE_FILE = analysis_option(
     help="A Python file of yours with rules: this runs its code.", metavar="FILE", rare=True
 )

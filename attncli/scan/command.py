@@ -140,6 +140,20 @@ class StatisticsOptions(Struct, frozen=True):
             metavar="HEADS",
         ),
     ] = None
+    rules: Annotated[
+        bool,
+        redeclare(
+            declarations.RULES, help="Also describe every head by simple rules.", panel=MEASURE
+        ),
+    ] = False
+    rule_file: Annotated[
+        list[Path] | None,
+        redeclare(
+            declarations.RULE_FILE,
+            help="With --rules: a Python file of yours with rules: this runs its code.",
+            panel=MEASURE,
+        ),
+    ] = None
     examples: Annotated[
         int,
         measure_number(
@@ -482,6 +496,8 @@ def _scan_request(
         metric_files=files,
         links=measure.links,
         why=tuple(measure.why or ()),
+        rules=measure.rules,
+        rule_files=tuple(str(path) for path in measure.rule_file or ()),
         sample=corpus.sample,
         seed=corpus.seed,
         dedupe=corpus.dedupe,
@@ -746,6 +762,9 @@ def verify(
     metric_file: Annotated[
         list[Path] | None, redeclare(declarations.METRIC_FILE, panel=RUNNING)
     ] = None,
+    rule_file: Annotated[
+        list[Path] | None, redeclare(declarations.RULE_FILE, panel=RUNNING)
+    ] = None,
 ) -> None:
     """Compute some shards again and compare them with their files.
 
@@ -762,7 +781,7 @@ def verify(
     scan_plan = read_plan(out)
     if texts:
         scan_plan = locate_files(scan_plan, texts, out)
-    scan_plan = _with_named_metric_files(scan_plan, metric_file or ())
+    scan_plan = _with_named_files(scan_plan, metric_file or (), rule_file or ())
     on_one_thread()
     compute = ComputeOptions(backend="torch", device=scan_plan.device, dtype=scan_plan.dtype)
     name = model or scan_plan.model.name
@@ -774,16 +793,19 @@ def verify(
         raise typer.Exit(ExitCode.FAILURE)
 
 
-def _with_named_metric_files(scan_plan: ScanPlan, paths: Sequence[Path]) -> ScanPlan:
-    """The plan with its files of metrics, which are Python code, at these paths: only code that the
-    user named is run, never a path that a scan's folder names.
+def _with_named_files(
+    scan_plan: ScanPlan, metric_paths: Sequence[Path], rule_paths: Sequence[Path]
+) -> ScanPlan:
+    """The plan with its files of metrics and of rules, which are Python code, at these paths: only
+    code that the user named is run, never a path that a scan's folder names.
 
     Raises UsageError where one is not named.
     """
+    from attncli.features.rules.rule_file import load_rules
     from attncli.measure.metric_file import load_metric_file
-    from attncli.scan.plan import with_files_at
+    from attncli.scan.plan import plan_rule_files, with_files_at
 
-    paths_by_digest = {file.sha256: file.path for file in map(load_metric_file, paths)}
+    paths_by_digest = {file.sha256: file.path for file in map(load_metric_file, metric_paths)}
     places = []
     for file in scan_plan.measures.metric_files:
         if file.sha256 not in paths_by_digest:
@@ -793,6 +815,15 @@ def _with_named_metric_files(scan_plan: ScanPlan, paths: Sequence[Path]) -> Scan
             )
             raise UsageError(what, expected=expected)
         places.append(paths_by_digest[file.sha256])
+    paths_by_digest = {file.sha256: file.path for file in plan_rule_files(load_rules(rule_paths))}
+    for rule_file in scan_plan.measures.rule_files:
+        if rule_file.sha256 not in paths_by_digest:
+            raise UsageError(
+                "this scan compared heads with a file of rules, and verifying runs its code",
+                expected="--rule-file FILE, the file with sha256 {digest}",
+                digest=rule_file.sha256,
+            )
+        places.append(paths_by_digest[rule_file.sha256])
     return with_files_at(scan_plan, [*scan_plan.places[: len(scan_plan.files)], *places])
 
 

@@ -14,14 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import UNSET
 
+from attncli.draw.lines import join_sentences
 from attncli.draw.numbers import percent
 from attncli.draw.page import words
 from attncli.draw.page.page_frame import as_json, page_head, page_script, page_style
 from attncli.draw.page.page_words import SCAN_PAGE_WORDS, in_languages, words_by_language
 from attncli.draw.safe import label, last_part, path_of, safe
+from attncli.draw.view import View
+from attncli.features.rules.document import RuledHead
+from attncli.features.rules.screen import baseline_sentence, head_sentence, rule_label
 from attncli.features.why.document import part_name
 from attncli.inputs.token import Token
-from attncli.language import languages, message, translate
+from attncli.language import languages, message, say, translate
 from attncli.scan.document import (
     KINDS,
     AlikeHeads,
@@ -40,6 +44,8 @@ BUDGET = 5 * 10**6
 """Bytes of a page, at most, as far as leaving examples out can keep it there."""
 LONGEST = 2000
 """Characters of a text that is shown unshaded, at most."""
+RULES = "rule_overlap"
+"""What a page calls the overlap of heads with their rules, among the metrics."""
 PAIRS = 10
 """Pairs of tokens of each head."""
 WHY_PARTS = 8
@@ -87,12 +93,16 @@ SCRIPTS, SHEETS = ("numbers", "dom", "scatter", "corpus"), ("corpus",)
 
 
 def metrics_of(document: ScanDocument) -> list[str]:
-    """The names of the metrics of a scan that its page shows: all but those of single offsets, and
-    the effect of ablation if it was measured."""
+    """The names of the metrics of a scan that its page shows: all but those of single offsets, the
+    effect of ablation if it was measured, and what rules say of a head if it was asked."""
     if not document.heads:
         return []
     names = [name for name in document.heads[0].metrics if not name.startswith("offset")]
-    return [*names, *([EFFECT] if document.plan.effects else [])]
+    if document.plan.effects:
+        names.append(EFFECT)
+    if document.rules and document.rules.heads:
+        names.append(RULES)
+    return names
 
 
 class PageExample(NamedTuple):
@@ -385,7 +395,9 @@ def _head_entries(
     """Each head of a scan as the page's script knows it. number: the scan's; metrics: of all scans."""
     document = scan.document
     files = tails(document.plan.corpus)
+    rules = ruled_by_place(document)
     for head in document.heads:
+        rule = rules.get((head.layer, head.head))
         looks: dict[int, int] = {}
         packed_looks: list[tuple[int, int, str]] = []
         examples: dict[str, list[tuple[int, float | None, int]]] = {}
@@ -407,7 +419,10 @@ def _head_entries(
             "s": number,
             "l": head.layer,
             "h": head.head,
-            "m": [_metric_numbers(head, name) for name in metrics],
+            "m": [
+                _rule_numbers(rule) if name == RULES else _metric_numbers(head, name)
+                for name in metrics
+            ],
             "x": [examples.get(name, []) for name in metrics],
             "w": packed_looks,
             "t": _label_entries(head),
@@ -418,7 +433,35 @@ def _head_entries(
                 else [_link_entry(link, document, shared) for link in head.links[:PAIRS]]
             ),
             "y": _why_entry(head),
+            "r": None if rule is None else _rule_entry(rule),
         }
+
+
+def ruled_by_place(document: ScanDocument) -> dict[tuple[int, int], RuledHead]:
+    """The heads as rules by layer and head; none where that was not asked."""
+    if not document.rules:
+        return {}
+    return {(head.layer, head.head): head for head in document.rules.heads}
+
+
+def _rule_numbers(rule: RuledHead | None) -> list[float | None] | None:
+    """The overlap of a head with its rules in the places of a metric's mean and baseline."""
+    if rule is None:
+        return None
+    unknown = [None] * 5
+    return [page_number(rule.overlap), *unknown, page_number(rule.overlap_even)]
+
+
+def _rule_entry(rule: RuledHead) -> list[dict[str, str]]:
+    """The strongest rule of a head, and the sentences about its rules, in each language."""
+    views = {lang: View(lang=lang) for lang in languages()}
+    return [
+        {lang: safe(say(view, rule_label(rule.parts[0].rule))) for lang, view in views.items()},
+        {
+            lang: join_sentences([head_sentence(rule, view), baseline_sentence(rule, view)], view)
+            for lang, view in views.items()
+        },
+    ]
 
 
 def _metric_numbers(head: ScanHead, name: str) -> list[float | None] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -43,6 +44,8 @@ def scan_corpus(
     metrics: Sequence[str | Metric] = USUAL,
     sample: int = 0,
     seed: int = 0,
+    rules: bool = False,
+    rule_files: Sequence[str | Path] = (),
     request: ScanRequest | None = None,
     loaded_model: Model | None = None,
     engine: Engine | None = None,
@@ -69,7 +72,11 @@ def scan_corpus(
             yours, as `attncli.metrics.load_metrics` gives them, which each worker runs.
         sample: Only so many texts, drawn by a hash of each; 0 for all.
         seed: Of the sample.
-        request: All that a scan may be asked, in place of corpus, metrics, sample and seed.
+        rules: Whether every head is also described by simple rules, as `attncli.rules` does; the
+            document's `rules` holds them.
+        rule_files: Python files of yours with rules, which each worker runs as your own code.
+        request: All that a scan may be asked, in place of corpus, metrics, sample, seed, rules and
+            rule_files.
         loaded_model: The model, where it is open already.
         engine: Where shards are computed; None for a process for each processor here.
         part: One of several parts that run side by side.
@@ -94,7 +101,11 @@ def scan_corpus(
     place = Path(folder)
     new_folders = [path for path in (place, *place.parents) if not is_there(path)]
     if request is None:
-        request = _request_of(corpus, metrics, sample, seed)
+        request = replace(
+            _request_of(corpus, metrics, sample, seed),
+            rules=rules,
+            rule_files=tuple(map(str, rule_files)),
+        )
     if loaded_model is None:
         loaded_model = load(model, backend="torch")
     if stdin is None:

@@ -9,6 +9,13 @@ from typing import Annotated
 from msgspec import UNSET, Meta, UnsetType
 
 from attncli.documents import Count, Document, Part, PlacedHead, Size, describe
+from attncli.features.rules.document import (
+    RuledHead,
+    RuleMeaning,
+    RuleOverlaps,
+    RuleStability,
+    mixture_faults,
+)
 from attncli.language import message
 
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -374,6 +381,38 @@ class ScanLayer(Part, frozen=True, kw_only=True):
     top: Annotated[list[ScanExample], describe("The texts with the most.")]
 
 
+class ScanRuleTexts(Part, frozen=True, kw_only=True):
+    """The texts by what they are for, which a hash of each decides, or of its document where
+    texts are grouped."""
+
+    fitted: Annotated[Count, describe("Texts that weights were fitted to.")]
+    choosing: Annotated[Count, describe("Texts that decided which rules stay.")]
+    measured: Annotated[Count, describe("Texts that overlaps were measured on.")]
+    chosen_rows: Annotated[
+        Count, describe("Query rows kept to choose by, at most those there are.")
+    ]
+    measured_rows: Annotated[
+        Count, describe("Query rows kept to measure on, at most those there are.")
+    ]
+
+
+class ScanRules(Part, frozen=True, kw_only=True):
+    """Every head as a mixture of rules that need no model, as `attn.rules/1` has it, over the
+    corpus; the model is not run with rules in place of heads."""
+
+    texts: ScanRuleTexts
+    rules: Annotated[list[RuleMeaning], describe("Those that heads were compared with.")]
+    heads: Annotated[
+        list[RuledHead],
+        describe("In the order of layers; none where too few texts are fitted to or measured on."),
+    ]
+    overlap: RuleOverlaps | UnsetType = UNSET
+    stability: Annotated[
+        RuleStability | UnsetType,
+        describe("Absent where the texts that are measured on are too few to be fitted to."),
+    ] = UNSET
+
+
 class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
     """What every head does over a corpus: means with intervals, labels, strongest examples."""
 
@@ -392,6 +431,7 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
     texts: Annotated[list[ScanText] | UnsetType, describe("The texts of the heads' samples.")] = (
         UNSET
     )
+    rules: Annotated[ScanRules | UnsetType, describe("With `attn scan --rules`.")] = UNSET
     digest: Annotated[
         str | None,
         describe(
@@ -420,6 +460,9 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
                         f"heads[{number}].sample[{place}].text",
                         message("there are {texts:,} texts", texts=texts),
                     )
+        if self.rules is not UNSET:
+            for where, fault in mixture_faults(self.rules.heads, self.rules.rules):
+                yield f"rules.{where}", fault
 
 
 # `attn.scan_compare/1`: how two scans differ, head by head.

@@ -17,10 +17,14 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec import structs
 
 from attncli.arrays.backend import EVERY
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
+from attncli.features.rules.attention_rows import HeadKinds, head_places
+from attncli.features.rules.head_rules import HeadRule
+from attncli.features.rules.rule_file import FileRule, load_rules, usable_rules
 from attncli.inputs.adapter import CONFIG, WEIGHTS, parse_adapter
 from attncli.inputs.files import (
     is_there,
@@ -141,6 +145,27 @@ class Choice:
     skip_unknown: bool = False
 
 
+class RuleFile(msgspec.Struct, frozen=True):
+    """A user's Python file of rules. path: where it is; sha256: of its bytes; rules: name, formula
+    and sentence of each."""
+
+    path: str
+    sha256: str
+    rules: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class RulePlan:
+    """How heads are described by rules. versions: (name, version of its formula) of each rule that
+    some query may follow. layers: those that attend; kinds: which of the model's masks each has.
+    files: those that rules come from besides attn."""
+
+    versions: tuple[tuple[str, str], ...]
+    layers: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
+    kinds: tuple[Annotated[int, msgspec.Meta(ge=0, lt=MOST_MASKS)], ...]
+    files: tuple[RuleFile, ...] = ()
+
+
 @dataclass(frozen=True)
 class MeasurePlan:
     """What is measured of every head. metrics: (name, version of its formula). find: conditions of
@@ -150,7 +175,7 @@ class MeasurePlan:
     examples: sampled texts of each decile of a metric. links: where pairs of tokens are counted,
     for each layer the index of its mask among the distinct ones; else empty. metric_files: the
     files that metrics come from. why: the heads whose strongest links' scores are decomposed, each
-    with the names of the parts."""
+    with the names of the parts. rules: how heads are described by rules, None where they are not."""
 
     metrics: tuple[tuple[str, str], ...]
     labels: bool = True
@@ -163,6 +188,14 @@ class MeasurePlan:
     links: tuple[Annotated[int, msgspec.Meta(ge=0, lt=MOST_MASKS)], ...] = ()
     metric_files: tuple[MetricFile, ...] = ()
     why: WhyPlan = ()
+    rules: RulePlan | None = None
+
+    @property
+    def rule_files(self) -> tuple[RuleFile, ...]:
+        """The files that rules come from."""
+        if self.rules is None:
+            return ()
+        return self.rules.files
 
 
 @dataclass(frozen=True)
@@ -208,11 +241,21 @@ class ScanPlan:
 
     @property
     def places(self) -> list[str]:
-        """The path of each file of the corpus, then of each file of metrics."""
+        """The path of each file of the corpus, then of each file of metrics, then of rules."""
         return [
             *(file.path for file in self.files),
             *(file.path for file in self.measures.metric_files),
+            *(file.path for file in self.measures.rule_files),
         ]
+
+    @property
+    def head_kinds(self) -> HeadKinds:
+        """The heads that rules describe, by the mask that they have."""
+        rules = self.measures.rules
+        assert rules is not None
+        counts = [self.model.heads[layer] for layer in rules.layers]
+        starts = tuple(np.cumsum([0, *counts]).tolist())
+        return HeadKinds(rules.layers, starts, rules.kinds)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -242,7 +285,9 @@ def _comparable(plan: ScanPlan) -> dict[str, Any]:
     values["model"].pop("adapters", None)  # what they hold is part of the digest
     for file in values["files"]:
         del file["name"], file["path"], file["copied"]
-    for file in values["measures"].get("metric_files", ()):
+    files = [*values["measures"].get("metric_files", ())]
+    files += (values["measures"].get("rules") or {}).get("files", ())
+    for file in files:
         del file["path"]
     return values
 
@@ -256,6 +301,7 @@ def _plan_fields(plan: ScanPlan) -> dict[str, Any]:
         ("choice", "skip_unknown"),
         ("model", "adapters"),
         ("measures", "metric_files"),
+        ("measures", "rules"),
     ):
         if not values[part].get(name):
             values[part].pop(name, None)
@@ -282,7 +328,8 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
                     return plan
             old_plan = _read_plan(folder)
             _check_same_scan(old_plan, plan, folder)
-            measures = replace(old_plan.measures, metric_files=plan.measures.metric_files)
+            new = plan.measures
+            measures = replace(old_plan.measures, metric_files=new.metric_files, rules=new.rules)
             moved = replace(old_plan, files=plan.files, measures=measures)
             if moved != old_plan:
                 _write_to_disk(moved, beside)
@@ -314,13 +361,22 @@ def _write_to_disk(plan: ScanPlan, path: Path) -> None:
 def with_files_at(plan: ScanPlan, paths: Sequence[str]) -> ScanPlan:
     """The plan with its files at other paths, in the order of `ScanPlan.places`."""
     corpus = paths[: len(plan.files)]
-    metrics = paths[len(plan.files) :]
+    measures = plan.measures
+    metrics = paths[len(plan.files) :][: len(measures.metric_files)]
+    rules = paths[len(plan.files) + len(metrics) :]
     files = tuple(replace(file, path=path) for file, path in zip(plan.files, corpus, strict=True))
     metric_files = tuple(
         structs.replace(file, path=path)
-        for file, path in zip(plan.measures.metric_files, metrics, strict=True)
+        for file, path in zip(measures.metric_files, metrics, strict=True)
     )
-    return replace(plan, files=files, measures=replace(plan.measures, metric_files=metric_files))
+    rule_files = tuple(
+        structs.replace(file, path=path)
+        for file, path in zip(measures.rule_files, rules, strict=True)
+    )
+    measures = replace(measures, metric_files=metric_files)
+    if measures.rules is not None:
+        measures = replace(measures, rules=replace(measures.rules, files=rule_files))
+    return replace(plan, files=files, measures=measures)
 
 
 def read_plan(folder: Path) -> ScanPlan:
@@ -480,6 +536,8 @@ class ScanRequest:
     links: bool = True
     metric_files: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
+    rules: bool = False
+    rule_files: tuple[str, ...] = ()
     sample: int = 0
     seed: int = 0
     dedupe: bool = False
@@ -590,7 +648,69 @@ def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
         mask_places(model.spec) if request.links and not request.words else (),
         metric_files,
         plan_parts(model, list(dict.fromkeys(why_heads))) if why_heads else (),
+        _plan_rules(request, model),
     )
+
+
+def _plan_rules(request: ScanRequest, model: Model) -> RulePlan | None:
+    """How the request describes heads by rules; None where it does not. Raises UsageError beside
+    merged words, InputError for a file of rules that fails."""
+    if not request.rules:
+        if request.rule_files:
+            raise UsageError("--rule-file is about --rules", expected="--rules as well")
+        return None
+    if request.words:
+        raise UsageError(
+            "--rules tell of tokens, and --words merges them to words", expected="one of them"
+        )
+    places = head_places(model)
+    own_rules = load_rules(request.rule_files)
+    rules = usable_rules(places, own_rules)
+    return RulePlan(
+        tuple((rule.name, rule_version(rule)) for rule in rules),
+        places.layers,
+        places.kinds,
+        plan_rule_files(own_rules),
+    )
+
+
+def plan_rule_files(rules: Sequence[FileRule]) -> tuple[RuleFile, ...]:
+    """The files that these rules come from, with what each declares."""
+    files: dict[Path, list[FileRule]] = {}
+    for rule in rules:
+        files.setdefault(rule.path, []).append(rule)
+    return tuple(
+        RuleFile(
+            str(path.absolute()),
+            of_file[0].sha256,
+            tuple((rule.name, rule.formula, rule.sentence) for rule in of_file),
+        )
+        for path, of_file in files.items()
+    )
+
+
+def planned_rules(files: Sequence[RuleFile]) -> list[FileRule]:
+    """The rules of the files that a plan names, which are run. Raises InputError where the contents
+    of one have changed since."""
+    rules = load_rules([file.path for file in files])
+    for file, file_now in zip(files, plan_rule_files(rules), strict=True):
+        if file_now.sha256 != file.sha256:
+            raise InputError(
+                "this file of rules is another one than the scan began with",
+                where=file.path,
+                expected="sha256 {digest}",
+                digest=file.sha256,
+            )
+    return rules
+
+
+def rule_version(rule: HeadRule) -> str:
+    """The first 12 digits of a sha256 of what a rule of attn looks at, so that another formula is
+    another version; "" for one of a file, which is known by its bytes."""
+    if isinstance(rule, FileRule):
+        return ""
+    values = {**structs.asdict(rule), "label": "", "sentence": ""}
+    return hashlib.sha256(repr((type(rule).__name__, values)).encode()).hexdigest()[:12]
 
 
 def _take_in_corpus(

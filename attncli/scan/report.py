@@ -44,6 +44,7 @@ from attncli.scan.document import (
     ScanLabel,
     ScanLayer,
     ScanMetric,
+    ScanRules,
     ScanText,
     ScanWhy,
     ScanWhyPart,
@@ -52,6 +53,8 @@ from attncli.scan.document import (
 )
 from attncli.scan.frequent_links import PairCount, pairs_memory
 from attncli.scan.plan import EFFECT, EXPECTED, LABEL_COLUMNS, read_json, read_plan
+from attncli.scan.rule_report import rule_warnings, scan_rules
+from attncli.scan.rule_rows import rule_memory
 from attncli.scan.shard_files import PLANNING, ShardOutcome, failure_reasons, synced_writer
 from attncli.scan.statistics import (
     EVENER,
@@ -112,6 +115,7 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
     """The `attn.scan/1` document. failed_shards: shards that were given up."""
     plan = totals.plan
     reasons = {outcome.shard: outcome.reason for outcome in failed_shards} | totals.broken
+    rules = _rules(totals)
     return ScanDocument(
         version=__version__,
         plan=_plan_part(totals),
@@ -133,12 +137,22 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
             },
         ),
         **_head_fields(totals),
+        rules=rules,
         digest=totals.digest() if totals.done_shards else None,
         warnings=[
             *((MIXED,) if totals.is_mixed_fleet else ()),
             *_unknown_word_warnings(totals.counts),
+            *([] if rules is UNSET else rule_warnings(rules)),
         ],
     )
+
+
+def _rules(totals: Totals) -> ScanRules | UnsetType:
+    """Heads as rules; unset where that was not asked, and before a shard is done."""
+    plan = totals.plan.measures.rules
+    if plan is None or not totals.done_shards:
+        return UNSET
+    return scan_rules(totals, plan)
 
 
 def _head_fields(totals: Totals) -> dict[str, Any]:
@@ -209,7 +223,8 @@ def read_report(folder: Path) -> ScanDocument:
     # a file has the English of its warnings alone: here they are messages again, which have other
     # languages
     counts = {name: getattr(document.done, name) or 0 for name in COUNTED_WORDS}
-    messages = {text: text for text in (MIXED, *_unknown_word_warnings(counts))}
+    few = [] if document.rules is UNSET else rule_warnings(document.rules)
+    messages = {text: text for text in (MIXED, *_unknown_word_warnings(counts), *few)}
     return replace(document, warnings=[messages.get(text, text) for text in document.warnings])
 
 
@@ -230,6 +245,9 @@ def _plan_part(totals: Totals) -> PlanPart:
     memory = sample_memory(len(totals.columns), heads, DRAWN * measures.examples)
     if measures.links:
         memory += pairs_memory(heads)
+    if measures.rules is not None:
+        places = plan.head_kinds
+        memory += rule_memory(places.count, len(measures.rules.versions), places.kind_count)
     return PlanPart(
         digest=plan.digest,
         model=plan.model.name,
@@ -272,7 +290,16 @@ def head_document(
         heads=[head if alike is None else replace(head, alike=alike)],
         texts=UNSET if document.texts is UNSET else [texts[number] for number in numbers],
         layers=[layer for layer in layers if layer.layer == place[0]] if layers else layers,
+        rules=_rules_of(document.rules, place),
     )
+
+
+def _rules_of(rules: ScanRules | UnsetType, place: tuple[int, int]) -> ScanRules | UnsetType:
+    """The part about rules reduced to one head."""
+    if rules is UNSET:
+        return UNSET
+    heads = [head for head in rules.heads if (head.layer, head.head) == place]
+    return replace(rules, heads=heads)
 
 
 COUNTED = ("histogram", "rows", "strata_texts", "label_texts", "label_offsets")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from attncli.documents import PlacedHead
 from attncli.draw.lines import (
     Lines,
     clip_lines,
@@ -22,6 +23,13 @@ from attncli.draw.safe import cells, safe
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import GAP, table
 from attncli.draw.view import Parts, ScreenPart, View
+from attncli.features.rules.screen import (
+    baseline_sentence,
+    head_sentence,
+    mixture_sentences,
+    rule_weights_table,
+    ruled_heads_table,
+)
 from attncli.language import Message, contextual, listing, message, plural, say, say_each
 from attncli.measure.labels import LABELS, STATES
 from attncli.mechanism.spec import head_label
@@ -383,6 +391,32 @@ def _layers(shown: ScanShown, view: View) -> Lines:
     )
 
 
+def _rules(shown: ScanShown, view: View) -> Lines:
+    """Heads as rules, and which rules they have; nothing of a scan without."""
+    rules = shown.document.rules
+    if not rules or not rules.heads:
+        return Lines()
+    if shown.head is not None:
+        heads = [head for head in rules.heads if _is_place(head, shown.head)]
+        return ruled_heads_table(heads, view)
+    texts = message(
+        "fitted to {fitted} texts, chosen by {choosing}, measured on {rows:,} rows of {measured}",
+        fitted=f"{rules.texts.fitted:,}",
+        choosing=f"{rules.texts.choosing:,}",
+        measured=f"{rules.texts.measured:,}",
+        rows=rules.texts.measured_rows,
+    )
+    return stack_spaced(
+        stack(ruled_heads_table(rules.heads, view), remark(texts, view)),
+        rule_weights_table(rules.heads, view),
+    )
+
+
+def _is_place(head: PlacedHead, second: PlacedHead) -> bool:
+    """Whether two entries are of one head."""
+    return (head.layer, head.head) == (second.layer, second.head)
+
+
 def _score_over_threshold(scan_label: ScanLabel) -> float:
     """How many times its threshold a label's score is."""
     return (scan_label.score or 0.0) / scan_label.threshold
@@ -398,6 +432,9 @@ def _answer(shown: ScanShown, view: View) -> Lines:
     else:
         answer_sentences = []
     answer_sentences += why_sentences(document.heads, view)
+    rules = document.rules
+    if rules and rules.heads and rules.overlap:
+        answer_sentences += mixture_sentences(rules.heads, rules.overlap, rules.stability, view)
     if done_count < total:
         unfinished = message(
             "This scan is not finished: {done} of {total} shards are done. The same command again"
@@ -576,8 +613,22 @@ def _head_sentences(head: ScanHead, document: ScanDocument, view: View) -> list[
         labels_sentence,
         *_state_sentences(head),
         *why_sentences([head], view),
+        *_rule_sentences(head, document, view),
         *furthest_link(head, view),
         *_missing_interval_sentences([head], document),
+    ]
+
+
+def _rule_sentences(head: ScanHead, document: ScanDocument, view: View) -> list[str]:
+    """Which rules say how much of one head; none where it was not asked."""
+    rules = document.rules
+    if not rules:
+        return []
+    return [
+        sentence
+        for rule in rules.heads
+        if _is_place(rule, head)
+        for sentence in (head_sentence(rule, view), baseline_sentence(rule, view))
     ]
 
 
@@ -590,6 +641,7 @@ SCAN_PARTS: Parts[ScanShown] = (
     ScreenPart(
         "why", lambda shown, view: stack_spaced(*(why_parts(head, view) for head in shown.heads))
     ),
+    ScreenPart("rules", _rules),
     ScreenPart("kinds", of_one_head(kinds_of_head), _shows_one_head),
     ScreenPart("metrics", of_one_head(metrics_of_head), _shows_one_head),
     ScreenPart("changes", of_one_head(changes_of_head), _shows_one_head),

@@ -23,6 +23,7 @@ from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.scan.frequent_links import COUNTED, KEPT, TotalLinks, links_are_whole
 from attncli.scan.intake import REPLICATES, replicate_counts
 from attncli.scan.plan import EFFECT, LABEL_COLUMNS, ScanPlan
+from attncli.scan.rule_rows import RuleTables, rule_shapes
 from attncli.scan.shard_files import ShardState, is_done, load, path_of
 from attncli.scan.statistics import (
     UNIT,
@@ -335,7 +336,8 @@ class Totals:
     texts: the examples' texts by (file, line).
     broken: shards whose file could not be read, with the reason. low, high: the lower and upper 32
         bits of each array's
-    total, by name. links: counts of pairs of tokens."""
+    total, by name. links: counts of pairs of tokens. rules: rows that rules are chosen by and
+        measured on."""
 
     plan: ScanPlan
     done_shards: list[int] = field(default_factory=list)
@@ -348,6 +350,7 @@ class Totals:
     high: dict[str, Ints] = field(default_factory=dict)
     examples: dict[str, Ints] = field(default_factory=dict)
     links: TotalLinks = field(default_factory=TotalLinks)
+    rules: RuleTables = field(default_factory=RuleTables)
 
     @cached_property
     def sample(self) -> TextSample:
@@ -359,7 +362,7 @@ class Totals:
     def add(self, shard: int, state: ShardState) -> None:
         """Add a shard's state to the totals."""
         for name, array in state.arrays.items():
-            if name.startswith(("top_", "sample_", "link_")):
+            if name.startswith(("top_", "sample_", "link_", "rule_table_")):
                 continue
             whole = array.astype(np.int64)
             low = whole & ((1 << HALF) - 1)
@@ -379,6 +382,8 @@ class Totals:
         self.sample.add_shard(arrays)
         if self.plan.measures.links:
             self.links.add_shard(arrays, state.facts["tokens"])
+        if self.plan.measures.rules is not None:
+            self.rules.add_shard(shard, state.arrays)
         for file, line, text in state.facts["examples"]:
             self.texts[file, line] = text
             self.shards[file, line] = shard
@@ -395,7 +400,7 @@ class Totals:
         sums = self.low[name].astype(np.float64) + self.high[name].astype(np.float64) * float(
             1 << HALF
         )
-        if name in VALUES:
+        if name in VALUES or name.startswith(RULE_SUMS):
             return sums / UNIT
         return sums
 
@@ -447,6 +452,7 @@ class Totals:
             b"".join(name.encode() + array.tobytes() for name, array in self.sample.arrays.items())
         )
         hasher.update(self.links.state())
+        hasher.update(self.rules.state())
         return hasher.hexdigest()
 
 
@@ -454,6 +460,8 @@ VALUES = (
     frozenset({"value", "row_norm", "baseline", "strata_value", "replicate_value"}) | WHY_VALUES
 )
 """Totals that are multiples of 2⁻²⁴."""
+RULE_SUMS = ("rule_0_", "rule_1_")
+"""How the names of totals about rules begin, which are multiples of 2⁻²⁴ as well."""
 
 
 def total(plan: ScanPlan, folder: Path, shards: Selection = EVERY) -> Totals:
@@ -483,6 +491,8 @@ class ShardFacts(Struct, frozen=True):
 
 ANY_SIZE = -1
 """A side of an array that may be of any size."""
+OF_ANY_SIZE = ("link_tokens", "rule_table_0", "rule_table_1")
+"""Arrays whose second side is."""
 
 
 def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
@@ -510,7 +520,7 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
             shape = state.arrays[name].shape
         else:
             shape = "missing"
-        if name == "link_tokens" and shape != "missing":
+        if name in OF_ANY_SIZE and shape != "missing":
             shape = (*shape[:1], ANY_SIZE, *shape[2:])
         if shape != shapes.get(name):
             what = message("this shard is not whole: {name} is {shape}", name=name, shape=shape)
@@ -548,4 +558,6 @@ def shapes_of(plan: ScanPlan) -> dict[str, tuple[int, ...]]:
     if measures.links:
         sizes |= dict.fromkeys(("link_pairs", *(f"link_{name}" for name in COUNTED)), (heads, KEPT))
         sizes |= {"link_lost": (2, heads), "link_tokens": (3 + 2 * max(measures.links), ANY_SIZE)}
+    if measures.rules is not None:
+        sizes |= rule_shapes(plan.head_kinds, len(measures.rules.versions), ANY_SIZE)
     return sizes

@@ -31,6 +31,8 @@ from attncli.features.effects.sweep import (
     sweep,
 )
 from attncli.features.heads.roles import RoleScores, role_scores
+from attncli.features.rules.attention_rows import head_places
+from attncli.features.rules.rule_file import usable_rules
 from attncli.inputs.token import Token, Tokenizer, ignore
 from attncli.inputs.word_groups import merged_words, word_starts
 from attncli.language import message
@@ -71,7 +73,8 @@ from attncli.models.run import embed_texts, rows_for, run_layers
 from attncli.scan import intake, shard_files
 from attncli.scan.frequent_links import ShardLinks, choosing_of_texts
 from attncli.scan.intake import Record, read_duplicates, text_hash
-from attncli.scan.plan import COPIES, EFFECT, LABEL_COLUMNS, ScanPlan
+from attncli.scan.plan import COPIES, EFFECT, LABEL_COLUMNS, ScanPlan, planned_rules
+from attncli.scan.rule_rows import ShardRules, ShardText, pair_budget
 from attncli.scan.shard_files import (
     LinkTable,
     RowTable,
@@ -430,6 +433,17 @@ class ShardTakers:
     rows: RowTable | None
     links: LinkTable | None
     why: WhyTallies | None = None
+    rules: ShardRules | None = None
+
+
+class WeightBlock(NamedTuple):
+    """Weights of a layer of a batch, [text, head, row, key], from row `first` and head `first_head`
+    on."""
+
+    layer: int
+    weights: Array
+    first: int
+    first_head: int
 
 
 class Worker:
@@ -456,6 +470,11 @@ class Worker:
         measures = plan.measures
         for file in measures.metric_files:
             require(file)
+        if measures.rules is None:
+            self._rule_places = None
+        else:
+            self._rule_places = head_places(model)
+            self._rules = usable_rules(self._rule_places, planned_rules(measures.rule_files))
         self.columns = plan.columns
         held_model = hold_weights(model)
         later = {*CORPUS_METRICS, *ROLE_METRICS}
@@ -528,7 +547,8 @@ class Worker:
             why = WhyTallies(plan.measures.why)
         else:
             why = None
-        takers = ShardTakers(tallies, examples, sample, counts_of_links, rows, links, why)
+        rules = self._shard_rules(number, texts)
+        takers = ShardTakers(tallies, examples, sample, counts_of_links, rows, links, why, rules)
         for batch in batches(texts, max(plan.model.heads)):
             together = self._layers.runs_together(batch[0].tokens)
             for group in [batch] if together else [[text] for text in batch]:
@@ -542,6 +562,7 @@ class Worker:
             **sample.arrays,
             **({} if counts_of_links is None else counts_of_links.arrays()),
             **({} if why is None else why.arrays),
+            **({} if rules is None else rules.arrays()),
         }
         example_places = examples.text_places() | sample.text_places()
         counted_records = (text.record for text in texts)
@@ -562,6 +583,21 @@ class Worker:
         }
         state = {name: _narrow(array) for name, array in arrays.items()}
         return ShardState(state, json.loads(json.dumps(facts))), links
+
+    def _shard_rules(self, number: int, texts: Sequence[CountedText]) -> ShardRules | None:
+        """What collects of the texts of a shard what they tell of rules; None where they are not
+        asked."""
+        if self._rule_places is None:
+            return None
+        places = self._rule_places
+        records = sum(part.count for part in self.plan.shards[number])
+        share = records / max(self.plan.texts, 1)
+        budget = share * pair_budget(places.count, len(self._rules), places.kind_count)
+        shard_texts = [
+            ShardText((text.record.file, text.record.line), text.hash, text.own, text.tokens)
+            for text in texts
+        ]
+        return ShardRules(self._rules, places, shard_texts, budget)
 
     def _counted_texts(
         self, records: Iterator[Record], counts: dict[str, int]
@@ -650,23 +686,16 @@ class Worker:
         ids = None
         if takers.counts is not None and self._layers.runs_together(count):
             ids = takers.counts.begin(token_lists)
-        links = takers.links
+        if takers.rules is not None:
+            takers.rules.begin(_lines_of(texts), token_lists)
 
         def on_weights(layer: int, weights: Array, first: int, first_head: int) -> None:
-            """Keep the links that match a condition, from rows and heads of a layer's weights."""
-            for number, (condition, where) in enumerate(
-                zip(self._conditions, condition_places, strict=True)
-            ):
-                matched_links = shard_files.matching_links(
-                    condition, backend, weights, layer, where, first=first, first_head=first_head
-                )
-                if links is not None:
-                    links.add(
-                        number,
-                        matched_links,
-                        names,
-                        lambda text, token: batch[text].tokens[token].text,
-                    )
+            """Keep the links that match a condition, and what rows tell of rules, from rows and heads
+            of a layer's weights."""
+            if takers.rules is not None:
+                takers.rules.add(backend, layer, weights, first, first_head)
+            block = WeightBlock(layer, weights, first, first_head)
+            self._take_links(takers.links, block, condition_places, names, token_lists)
 
         def on_layer(
             layer: int,
@@ -727,13 +756,10 @@ class Worker:
         self._layers.run(
             batch,
             on_layer,
-            on_weights if self._conditions else None,
+            on_weights if self._conditions or takers.rules is not None else None,
             on_trace if is_traced else None,
         )
-        if SINK_RATE in self.columns:
-            self._fill_sink_rates(value, norm, baseline, row_counts)
-        if self._roles is not None:
-            self._fill_roles(self._roles, value, norm, baseline, row_counts)
+        self._fill_derived(value, norm, baseline, row_counts)
         hashes = [text.hash for text in texts]
         every = TextValues(value, norm, baseline, row_counts, count, hashes)
         if self.plan.measures.labels:
@@ -744,6 +770,32 @@ class Worker:
         takers.sample.add(values, places, strong)
         if takers.rows is not None:
             takers.rows.add(names, count, every.mean, row_counts)
+
+    def _take_links(
+        self,
+        links: LinkTable | None,
+        block: WeightBlock,
+        places: Sequence[Sequence[tuple[Ints, Ints] | None]],
+        names: Sequence[TextPlace],
+        token_lists: Sequence[Sequence[Token]],
+    ) -> None:
+        """Keep the links of a block of weights that match a condition. places: by condition and text,
+        where its tokens are."""
+        if links is None:
+            return
+        for number, (condition, where) in enumerate(zip(self._conditions, places, strict=True)):
+            matched_links = shard_files.matching_links(
+                condition,
+                self.model.backend,
+                block.weights,
+                block.layer,
+                where,
+                first=block.first,
+                first_head=block.first_head,
+            )
+            links.add(
+                number, matched_links, names, lambda text, token: token_lists[text][token].text
+            )
 
     def _take_reasons(self, batch: Sequence[TokenizedText], takers: ShardTakers) -> None:
         """Add why the heads asked about look where they do, where that is asked."""
@@ -766,6 +818,15 @@ class Worker:
         value[:, column, heads] = np.nan_to_num(changes)
         norm[:, column, heads] = ~np.isnan(changes)
         row_counts[column, heads] = 1
+
+    def _fill_derived(
+        self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints
+    ) -> None:
+        """Write the columns that come from other columns or from the model alone where they belong."""
+        if SINK_RATE in self.columns:
+            self._fill_sink_rates(value, norm, baseline, row_counts)
+        if self._roles is not None:
+            self._fill_roles(self._roles, value, norm, baseline, row_counts)
 
     def _fill_sink_rates(
         self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints
@@ -824,6 +885,11 @@ class Worker:
             else:
                 texts.rows[column] = beyond.rows[measured[0, 0]]
         return dataclasses.replace(texts, offsets=best)
+
+
+def _lines_of(texts: Sequence[CountedText]) -> list[tuple[int, int]]:
+    """File and line of each text."""
+    return [(text.record.file, text.record.line) for text in texts]
 
 
 def _places_of(texts: Sequence[CountedText]) -> dict[str, Ints]:

@@ -147,6 +147,7 @@ OTHER_USES = {
     ("mask", "explain"): "which one head: the same option",
     ("run", "generate"): "--generate is an option of run",
     ("scan", "why"): "--why is an option of scan",
+    ("scan", "rules"): "--rules is an option of scan",
     ("scan", "heads"): "what heads read and write, for those most alike",
     ("why", "find"): "the link of each pair, and the head that it is explained of",
     ("series", "heads"): "the metrics and labels of each checkpoint",

@@ -36,16 +36,20 @@ from attncli.scan.shard_files import (
 from attncli.scan.totals import total
 
 SHARDS = 10
+OWN_RULES = "def third(text):\n    return text.j == 2\n"
 OWN = "def thirds(rows):\n    return rows.weights[..., ::3].sum(-1)\n"
 
 
 def planned_whole(model, corpus, folder, **wanted):
     """A plan with all that a digest is over: samples, links, a metric of a file, those that only a
-    scan has, and why heads look where they look."""
+    scan has, why heads look where they look, and rules, one of them of a file."""
     own = corpus.parent / "own.py"
     own.write_text(OWN)
+    rules = corpus.parent / "own_rules.py"
+    rules.write_text(OWN_RULES)
     metrics = ("entropy", "sink", "own.thirds", "sink_rate", "moved_norm", "massive")
     options = {"metrics": metrics, "metric_files": (str(own),), "why": ("L1H0",)}
+    options |= {"rules": True, "rule_files": (str(rules),)}
     return planned(model, corpus, folder, **{**options, **wanted})
 
 
@@ -98,7 +102,7 @@ from attncli.scan import plan
 from attncli.scan.engines import LocalWorkers
 from attncli.scan.engines import run
 folder = Path(sys.argv[1])
-outcome = run(plan.read(folder), folder, sys.argv[2], LocalWorkers(2))
+outcome = run(plan.read_plan(folder), folder, sys.argv[2], LocalWorkers(2))
 sys.exit(0 if outcome.totals is not None and not outcome.failed_shards else 1)
 """
 
@@ -165,22 +169,25 @@ def test_killed_workers_and_killed_scans_lose_nothing(encoder, corpus, tmp_path,
 
 
 @pytest.mark.thorough
-def test_a_signal_leaves_neither_workers_nor_half_written_files(encoder, corpus, tmp_path):
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_leaves_neither_workers_nor_half_written_files(
+    encoder, corpus, tmp_path, sent, code
+):
     for folder in (tmp_path / str(attempt) for attempt in range(5)):
         process = start(
-            attn("scan", str(encoder), str(corpus), "-o", str(folder), "--workers", "1")
+            attn("scan", str(encoder), str(corpus), "-o", str(folder), "--workers", "1", "--rules")
         )
         end = time.monotonic() + 180
         while not (folder / "plan.json").exists() and process.poll() is None:
             assert time.monotonic() < end
             time.sleep(0.01)
         time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(sent)
         out, err = process.communicate(timeout=180)
         assert gone(folder)
         if process.returncode:  # else it was done before it was told to end
             break
-    assert (out, err, process.returncode) == (b"", b"", 143)
+    assert (out, err, process.returncode) == (b"", b"", code)
     assert not [path for path in folder.rglob("*") if "tmp" in path.name or path.suffix == ".log"]
 
 

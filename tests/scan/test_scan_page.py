@@ -50,7 +50,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [f"w{at} w{at + 1} , w{at % 3} {'w7 . ' * (at % 4)}" for at in range(1, 33)]
     (made / "<b>corpus.txt").write_text("\n".join([HOSTILE, *lines]))
     metrics = ("entropy", "sink", "special", "punctuation", "normalised_entropy", "massive")
-    asked = {"metrics": metrics, "labels": True, "effects": ("zero", "L0H1"), "shard": 100}
+    asked = {
+        "metrics": metrics,
+        "labels": True,
+        "effects": ("zero", "L0H1"),
+        "shard": 100,
+        "rules": True,
+    }
     plan = planned(made / "model", made / "<b>corpus.txt", made / "out", **asked)
     outcome = run(plan, made / "out", str(made / "model"), Inside())
     report.write(report.scan_document(outcome.totals), made / "out")
@@ -567,3 +573,22 @@ def test_a_page_of_a_thousand_heads_is_small_and_used(
     found.page.close()
     with firefox(tmp_path) as window:
         in_firefox(window, tmp_path / "large.html", chosen, ("layer 7 head 6", 1000))
+
+
+def test_a_page_tells_which_rules_a_head_has(folder: Path, opened: Opened) -> None:
+    rules = ask("scan", "show", str(folder / "out"), "--json").json["rules"]
+    head = next(head for head in rules["heads"] if (head["layer"], head["head"]) == (1, 1))
+    opened.page.evaluate(
+        "() => { location.hash = '#head=1.1&metric=rule_overlap&y=rule_overlap&colour=rule&lang=en'; }"
+    )
+    opened.page.wait_for_function("() => document.querySelector('#pick-colour').value")
+    told = opened.value("() => document.querySelector('#rule').textContent")
+    assert told.startswith("Layer 1 head 1: ")
+    assert f"{head['parts'][0]['weight']:.2f}" in told
+    tile = opened.value(
+        "() => document.querySelector('#grid [aria-pressed=true]').getAttribute('aria-label')"
+    )
+    assert f"{head['overlap']:.3f}" in tile
+    legend = opened.value("() => document.querySelector('#legend').textContent")
+    assert legend.startswith("strongest rule")
+    opened.clean()

@@ -56,7 +56,7 @@ function quantity(place, name) {
 
 /** What a quantity is called. @param {string} name */
 function quantityName(name) {
-  if (name === "layer" || name === "scan" || name === "label" || !name) return say(`quantity.${name || "same"}`);
+  if (name === "layer" || name === "scan" || name === "label" || name === "rule" || !name) return say(`quantity.${name || "same"}`);
   return name.startsWith("label:") ? say("quantity.score", { label: labelName(name.slice(6)) }) : name;
 }
 
@@ -74,6 +74,12 @@ function headColours() {
     const kinds = new Map(LABELS.map((label, place) => [label, kindOf(place)]));
     const kind = heads.map((_, place) => { const label = bestLabel(place); return kinds.get(label) ?? "none"; });
     return { kind, legend: [...LABELS.map((label, place) => [kindOf(place), labelName(label)]), ["none", say("label.none")]] };
+  }
+  if (name === "rule") {
+    const names = heads.map((head) => head.r?.[0][chosen.lang]), counts = new Map();
+    for (const rule of names) if (rule) counts.set(rule, (counts.get(rule) ?? 0) + 1);
+    const kinds = new Map([...counts].sort((a, b) => b[1] - a[1]).slice(0, 8).map(([rule], place) => [rule, kindOf(place)]));
+    return { kind: names.map((rule) => kinds.get(rule) ?? "none"), legend: [...[...kinds].map(([rule, kind]) => [kind, rule]), ["none", say("rule.other")]] };
   }
   const values = heads.map((_, place) => quantity(place, name)), there = values.filter((value) => value !== null);
   const low = min(...there), high = max(...there, low + 1e-9);
@@ -97,6 +103,10 @@ function plot() {
   fill("legend", say("legend", { name: quantityName(chosen.colour) }), " ", ...legend.map(([colour, text]) => make("span.key", make("i", { class: colour, "aria-hidden": true }), text)), ...(shown < heads.length ? [say("plot.without", { count: heads.length - shown })] : []));
 }
 
+/** What a head's overlap with its rules is called among the metrics. */
+const RULES = "rule_overlap";
+/** What colours may tell besides a quantity. */
+const KINDS = [...(meta.scans.length > 1 ? ["scan"] : []), "label", ...(heads.some((one) => one.r) ? ["rule"] : [])];
 const QUANTITIES = ["layer", ...meta.metrics, ...LABELS.map((label) => `label:${label}`)];
 /** A list to choose a quantity from. @param {"x"|"y"|"colour"|"size"} what @param {string[]} more */
 function picker(what, more) {
@@ -180,7 +190,7 @@ function grid() {
   const box = set(at("grid"), { class: chosen.sorted ? "sorted" : "" });
   box.style.setProperty("--across", String(across));
   fill("grid", ...inside);
-  fill("heads-title", say("heads.title", { count: places.length, metric: meta.metrics[chosen.metric] }));
+  fill("heads-title", say(meta.metrics[chosen.metric] === RULES ? "heads.rules" : "heads.title", { count: places.length, metric: meta.metrics[chosen.metric] }));
   fill("range", say("range", { lowest: number(low), highest: number(high) }));
 }
 
@@ -223,7 +233,7 @@ function figures() {
     const [mean, low, high, byRows, sd, median, uniform] = numbersOf(chosen.head, place);
     const cells = [number(mean), interval(low, high), number(byRows), number(sd), number(median), number(uniform)];
     return make("tr", { class: place === chosen.metric ? "marked" : "" }, make("th", { scope: "row" }, name), ...cells.map((cell) => make("td", cell)));
-  });
+  }).filter((_, place) => meta.metrics[place] !== RULES);
   return [make("h3", say("metrics")), table(say("metrics"), ["metric", "mean", "interval", "rows", "sd", "median", "uniform"].map((name) => say(`column.${name}`)), rows)];
 }
 
@@ -231,6 +241,12 @@ function labels() {
   const rows = heads[chosen.head].t.map(([name, score, low, high, texts, between]) =>
     make("tr", make("th", { scope: "row" }, labelName(name)), ...[number(score), interval(low, high), texts ?? say("repeats"), between ? say(low === null ? "undecided" : "borderline") : ""].map((cell) => make("td", cell))));
   return rows.length ? [make("h3", say("labels")), table(say("labels"), [...["label", "score", "interval", "texts"].map((name) => say(`column.${name}`)), ""], rows)] : [];
+}
+
+/** Which simple rules say how much of the head. */
+function rules() {
+  const rule = heads[chosen.head].r;
+  return rule ? [make("h3", say("rules")), make("p", { id: "rule" }, rule[1][chosen.lang])] : [];
 }
 
 /** What the head looks at by kind of token and by distance, beside what uniform attention would. */
@@ -296,7 +312,7 @@ function draw() {
   document.documentElement.lang = chosen.lang;
   fill("language", meta.words[nextLanguage()].language);
   fill("line", meta.scans.map((one) => say("line", { model: one.name, texts: one.texts, tokens: one.tokens })).join(" / "));
-  fill("axes", picker("x", []), picker("y", []), picker("colour", meta.scans.length > 1 ? ["scan", "label"] : ["label"]), picker("size", [""]));
+  fill("axes", picker("x", []), picker("y", []), picker("colour", KINDS), picker("size", [""]));
   if (LABELS.length && !at("pick-label")) fill("selecting", labelPicker(), button(() => select([], false), { class: "link", id: "clear" }, say("clear")));
   fill("answer", answer());
   plot();
@@ -308,7 +324,7 @@ function draw() {
   fill("chosen", headName(chosen.head));
   fill("of", meta.scans.length > 1 ? scan.name : "");
   fill("labels", ...head.t.map((one) => make("span.label", labelName(one[0]))));
-  fill("view", ...labels(), ...kinds(), ...reasons(), ...links(), ...examples(), ...alike(), ...figures(), ...layers(), ...others());
+  fill("view", ...labels(), ...rules(), ...kinds(), ...reasons(), ...links(), ...examples(), ...alike(), ...figures(), ...layers(), ...others());
   fill("notes", ...meta.notes.map((text) => make("li", text[chosen.lang])));
   fill("said", `${fullName(chosen.head)}: ${meta.metrics[chosen.metric]} ${number(numbersOf(chosen.head)[0])}${selected.has(chosen.head) ? ` · ${say("selected")}` : ""}`);
 }
@@ -358,7 +374,7 @@ function begin() {
   if (metric >= 0) chosen.metric = metric;
   for (const what of /** @type {("x"|"y"|"colour"|"size")[]} */ (["x", "y", "colour", "size"])) {
     const name = asked.get(what);
-    if (QUANTITIES.includes(name) || (what === "colour" && (name === "label" || (name === "scan" && meta.scans.length > 1)))) chosen[what] = name;
+    if (QUANTITIES.includes(name) || (what === "colour" && KINDS.includes(name))) chosen[what] = name;
   }
   if (meta.words[asked.get("lang") ?? ""] && asked.get("lang") !== chosen.lang) {
     chosen.lang = asked.get("lang");

@@ -151,12 +151,7 @@ class RetrievalOptions(Struct, frozen=True):
 class RuleOptions(Struct, frozen=True):
     """Which simple rules say how much of each head."""
 
-    rules: Annotated[
-        bool,
-        analysis_option(
-            help="Describe every head by simple rules, and run the model with rules in its place."
-        ),
-    ] = False
+    rules: Annotated[bool, declarations.RULES] = False
     rule_file: Annotated[
         list[Path] | None,
         redeclare(

@@ -47,19 +47,23 @@ class PatternBlock(Struct, frozen=True, eq=False):
         return self.visible.sum(-1) >= 2
 
 
-class HeadPlaces(Struct, frozen=True):
-    """The heads of a model in one row. layers: those that attend. starts: the first head of each,
-    and how many there are. kinds: which mask each layer has. masks: those there are."""
+class HeadKinds(Struct, frozen=True):
+    """The heads of a model in one row, by what they may see. layers: those that attend. starts: the
+    first head of each, and how many there are. kinds: which of the model's masks each layer has."""
 
     layers: tuple[int, ...]
     starts: tuple[int, ...]
     kinds: tuple[int, ...]
-    masks: tuple[Mask, ...]
 
     @property
     def count(self) -> int:
         """How many heads there are."""
         return self.starts[-1]
+
+    @property
+    def kind_count(self) -> int:
+        """How many masks there are."""
+        return max(self.kinds) + 1
 
     def names(self) -> list[tuple[int, int]]:
         """Layer and head of each, in order."""
@@ -81,6 +85,12 @@ class HeadPlaces(Struct, frozen=True):
     def head_kinds(self) -> Ints:
         """Which mask each head has, [head]."""
         return np.repeat(np.asarray(self.kinds), np.diff(self.starts))
+
+
+class HeadPlaces(HeadKinds, frozen=True):
+    """The heads of a model in one row, with the masks that its layers have. masks: those there are."""
+
+    masks: tuple[Mask, ...]
 
 
 def head_places(model: Model) -> HeadPlaces:

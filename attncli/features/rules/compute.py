@@ -21,22 +21,21 @@ from attncli.features.rules.attention_rows import (
     PatternBlock,
     head_places,
     observe,
-    sees,
 )
-from attncli.features.rules.built_in_rules import BUILT_IN
 from attncli.features.rules.document import (
-    RuledHead,
-    RuleMeaning,
-    RuleOverlaps,
-    RulePart,
     RulesDocument,
-    RuleStability,
     RuleTexts,
     SwappedHeads,
 )
 from attncli.features.rules.head_rules import HeadRule
+from attncli.features.rules.mixture_parts import (
+    mean_overlaps,
+    rule_meanings,
+    rule_stability,
+    ruled_heads,
+)
 from attncli.features.rules.overlap import OverlapSums
-from attncli.features.rules.rule_file import load_rules
+from attncli.features.rules.rule_file import load_rules, usable_rules
 from attncli.features.rules.rule_fit import SAMPLE, HalfRecord, is_choice
 from attncli.features.rules.swap import Swap, next_token_loss
 from attncli.features.run.compute import RunRequest, cost
@@ -51,8 +50,6 @@ from attncli.version import __version__
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 LEAST_TEXTS = 6
 """Texts below which a half has none to fit to and none to choose by."""
-SAID = 0.5
-"""The overlap from which on a head has a rule: half of its weights."""
 SHARES = (0.1, 0.25, 0.5)
 """Of the heads, whose places rules take."""
 KINDS_OF_RUNS = 5
@@ -156,7 +153,6 @@ def rules(
         trial = _SwapTrial(model, halves[1], usable, places, mixtures, profile, seed, steps.add)
         swapped = trial.run(np.argsort(-chosen_by, kind="stable").tolist(), shares)
     parts = overlaps.overlaps()
-    means = parts.mean(-1)
     choosing = sum(map(is_choice, range(len(halves[0]))))
     return RulesDocument(
         version=__version__,
@@ -169,21 +165,10 @@ def rules(
             measured_tokens=sum(map(len, halves[1])),
             tokens=sum(map(len, tokens)),
         ),
-        rules=[
-            RuleMeaning(name=rule.name, formula=rule.formula, sentence=str(rule.sentence))
-            for rule in usable
-        ],
-        heads=[
-            _head_part(layer, head, names, mixtures[place], parts[:, place])
-            for place, (layer, head) in enumerate(places.names())
-        ],
-        overlap=RuleOverlaps(
-            rules=float(means[0]),
-            first=float(means[1]),
-            even=float(means[2]),
-            distance=float(means[3]),
-        ),
-        stability=_stability(mixtures, second.choose()[0]),
+        rules=rule_meanings(usable),
+        heads=ruled_heads(places.names(), names, mixtures, parts),
+        overlap=mean_overlaps(parts),
+        stability=rule_stability(mixtures, second.choose()[0]),
         swapped=swapped,
         predicts=predicts,
         seed=seed,
@@ -260,39 +245,6 @@ class _Steps:
         """So many more tokens have run."""
         self._done += tokens
         self._progress(min(self._done / self._total, 1.0))
-
-
-def usable_rules(places: HeadPlaces, own_rules: Sequence[HeadRule]) -> list[HeadRule]:
-    """The rules that some query may follow, attn's own first: without those that look ahead where
-    none sees a later key."""
-    ahead = any(sees(mask, np.arange(1), 2)[0, 1] for mask in places.masks)
-    return [rule for rule in (*BUILT_IN, *own_rules) if ahead or not rule.looks_ahead]
-
-
-def _head_part(
-    layer: int, head: int, names: Sequence[str], mixture: Floats, overlaps: Floats
-) -> RuledHead:
-    """One head as documents hold it. overlaps: with the mixture, first, even, by distance."""
-    order = [place for place in np.argsort(-mixture, kind="stable").tolist() if mixture[place] > 0]
-    said, first, even, distance = overlaps.tolist()
-    return RuledHead(
-        layer=layer,
-        head=head,
-        parts=[RulePart(rule=names[place], weight=float(mixture[place])) for place in order],
-        overlap=said,
-        overlap_first=first,
-        overlap_even=even,
-        overlap_distance=distance,
-        has_rule=said >= SAID,
-    )
-
-
-def _stability(mixtures: Floats, others: Floats) -> RuleStability:
-    """How alike the mixtures of two halves of the texts are. Both are [head, rule]."""
-    return RuleStability(
-        weights=float(np.minimum(mixtures, others).sum(-1).mean()),
-        strongest=float((mixtures.argmax(-1) == others.argmax(-1)).mean()),
-    )
 
 
 class _SwapTrial:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from msgspec import UNSET, UnsetType
@@ -115,13 +115,21 @@ class RulesDocument(Document, tag="attn.rules/1", frozen=True, kw_only=True):
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Yield the places without heads or rules, and of parts that name no rule of the document,
         and what is wrong there."""
-        names = {rule.name for rule in self.rules}
         if not self.heads:
             yield "heads", message("no head")
-        for place, head in enumerate(self.heads):
-            if not head.parts:
-                yield f"heads[{place}].parts", message("no rule")
-            for number, part in enumerate(head.parts):
-                if part.rule not in names:
-                    where = f"heads[{place}].parts[{number}].rule"
-                    yield where, message("no rule is called {name}", name=repr(part.rule))
+        yield from mixture_faults(self.heads, self.rules)
+
+
+def mixture_faults(
+    heads: Sequence[RuledHead], rules: Sequence[RuleMeaning]
+) -> Iterator[tuple[str, str]]:
+    """The places of heads without rules, and of parts that name none of these rules, and what is
+    wrong there."""
+    names = {rule.name for rule in rules}
+    for place, head in enumerate(heads):
+        if not head.parts:
+            yield f"heads[{place}].parts", message("no rule")
+        for number, part in enumerate(head.parts):
+            if part.rule not in names:
+                where = f"heads[{place}].parts[{number}].rule"
+                yield where, message("no rule is called {name}", name=repr(part.rule))

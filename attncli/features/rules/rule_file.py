@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 
 from attncli.errors import InputError
+from attncli.features.rules.attention_rows import HeadPlaces, sees
+from attncli.features.rules.built_in_rules import BUILT_IN
 from attncli.features.rules.head_rules import HeadRule
 from attncli.features.rules.token_patterns import Bools, Ints, TokenPatterns
 from attncli.inputs.function_file import (
@@ -70,11 +72,13 @@ class RuleText:
 
 
 class FileRule(HeadRule, frozen=True):
-    """A rule of a user's file. function: gives what queries prefer. path, line: where it begins."""
+    """A rule of a user's file. function: gives what queries prefer. path, line: where it begins.
+    sha256: of the file's bytes."""
 
     function: Callable[[RuleText], Any]
     path: Path
     line: int
+    sha256: str
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
         """The function's preferences, checked, [query, key]. Raises InputError where it fails, or
@@ -142,6 +146,13 @@ def load_rules(paths: Sequence[str | Path]) -> list[FileRule]:
     return list(rules.values())
 
 
+def usable_rules(places: HeadPlaces, own_rules: Sequence[HeadRule]) -> list[HeadRule]:
+    """The rules that some query may follow, attn's own first: without those that look ahead where
+    none sees a later key."""
+    ahead = any(sees(mask, np.arange(1), 2)[0, 1] for mask in places.masks)
+    return [rule for rule in (*BUILT_IN, *own_rules) if ahead or not rule.looks_ahead]
+
+
 def _rule_of(file: FunctionFile, name: str) -> FileRule:
     """The rule of one function, tried on a small text. Raises InputError as `load_rules`."""
     function = file.functions[name]
@@ -158,7 +169,7 @@ def _rule_of(file: FunctionFile, name: str) -> FileRule:
             value=repr(says)[:80],
         )
     line = function.__code__.co_firstlineno
-    rule = FileRule(full_name, full_name, formula, says, function, file.path, line)
+    rule = FileRule(full_name, full_name, formula, says, function, file.path, line, file.sha256)
     _try(rule)
     return rule
 

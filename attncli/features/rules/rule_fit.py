@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.errors import InputError
-from attncli.features.rules.attention_rows import HeadPlaces, PatternBlock
+from attncli.features.rules.attention_rows import HeadKinds, PatternBlock
 from attncli.features.rules.mixture import PairSums, fit_mixtures
 from attncli.features.rules.token_patterns import Bools, Ints
 from attncli.language import message
@@ -55,9 +55,9 @@ class RuleSums:
     rows in which a rule finds a key [kind, rule], `rows` [kind]. kind: of the model's masks.
     """
 
-    def __init__(self, places: HeadPlaces, rules: int) -> None:
+    def __init__(self, places: HeadKinds, rules: int) -> None:
         self._places = places
-        kinds = range(len(places.masks))
+        kinds = range(places.kind_count)
         self._first_layers = {kind: places.layers[places.kinds.index(kind)] for kind in kinds}
         self.arrays: dict[str, Floats] = {
             name: np.zeros(shape) for name, shape in sum_shapes(places, rules).items()
@@ -119,10 +119,10 @@ class RuleSums:
         return PairSums(rules, arrays["both"][parts].sum(0), arrays["squares"][parts].sum(0))
 
 
-def sum_shapes(places: HeadPlaces, rules: int) -> dict[str, tuple[int, ...]]:
+def sum_shapes(places: HeadKinds, rules: int) -> dict[str, tuple[int, ...]]:
     """The shapes of the arrays of `RuleSums`, by name."""
     heads = places.count
-    kinds = len(places.masks)
+    kinds = places.kind_count
     return {
         "pairs": (2, kinds, rules, rules),
         "both": (2, heads, rules),
@@ -141,8 +141,8 @@ class HalfRecord:
     of each text.
     """
 
-    def __init__(self, places: HeadPlaces, rules: int, lengths: Sequence[int]) -> None:
-        kinds = len(places.masks)
+    def __init__(self, places: HeadKinds, rules: int, lengths: Sequence[int]) -> None:
+        kinds = places.kind_count
         self._places = places
         self._sums = RuleSums(places, rules)
         self._choosing = {number for number in range(len(lengths)) if is_choice(number)}

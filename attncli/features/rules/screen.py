@@ -7,22 +7,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from attncli.draw.lines import Lines, line, remark, sentences, stack
 from attncli.draw.numbers import percent
-from attncli.draw.safe import cells, label, spell
+from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import warning
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import table
 from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.rules.built_in_rules import BUILT_IN
-from attncli.features.rules.document import RuledHead, RulesDocument, SwappedHeads
+from attncli.features.rules.document import (
+    RuledHead,
+    RuleOverlaps,
+    RulesDocument,
+    RuleStability,
+    SwappedHeads,
+)
 from attncli.language import listing, message, plural, say
 from attncli.mechanism.spec import head_label
 
-WRAPS = 40
-"""Cells that a column of mixtures has, at least, beside baselines; what is longer is cut."""
 LEAST_WEIGHT = 0.005
 """A part of a mixture below this is not shown: it would read 0.00."""
 
@@ -69,10 +73,10 @@ def mixture_text(head: RuledHead, view: View) -> str:
     return " + ".join(parts)
 
 
-def ranked_heads(document: RulesDocument) -> list[RuledHead]:
+def ranked_heads(heads: Sequence[RuledHead]) -> list[RuledHead]:
     """The heads, those first of which rules say most beyond what the first token alone says: many
     heads rest there, and are all alike."""
-    return sorted(document.heads, key=lambda head: head.overlap_first - head.overlap)
+    return sorted(heads, key=lambda head: head.overlap_first - head.overlap)
 
 
 def _model_and_texts(document: RulesDocument, view: View) -> Lines:
@@ -98,34 +102,33 @@ def _model_and_texts(document: RulesDocument, view: View) -> Lines:
 
 def _head_table(document: RulesDocument, view: View) -> Lines:
     """The heads that rules say most of, beside the baselines; all with --full."""
-    heads = ranked_heads(document)
+    return ruled_heads_table(document.heads, view)
+
+
+def ruled_heads_table(every: Sequence[RuledHead], view: View) -> Lines:
+    """The heads that rules say most of, beside the baselines; all in a full view."""
+    heads = ranked_heads(every)
     if not view.full:
         heads = heads[: view.top]
-    texts = [mixture_text(head, view) for head in heads]
-    columns: dict[str, list[str]] = {
+    columns = {
         message("head"): [head_label(head.layer, head.head) for head in heads],
         message("overlap"): [f"{head.overlap:.2f}" for head in heads],
         message("first token"): [f"{head.overlap_first:.2f}" for head in heads],
-        message("even"): [f"{head.overlap_even:.2f}" for head in heads],
         message("by distance"): [f"{head.overlap_distance:.2f}" for head in heads],
-        message("rules"): texts,
+        message("rules"): [mixture_text(head, view) for head in heads],
     }
-    for less in (message("even"), message("by distance"), message("first token")):
-        if _table_width(columns, view) > view.width:
-            del columns[less]
     more = ""
-    if len(heads) < len(document.heads):
+    if len(heads) < len(every):
         more = message(
             "{heads_shown} of {heads} heads shown; --top {heads} shows all",
             heads_shown=len(heads),
-            heads=len(document.heads),
+            heads=len(every),
         )
-    align = ["left", *["right"] * (len(columns) - 2), "left"]
     body = table(
         list(columns),
         [list(row) for row in zip(*columns.values(), strict=True)],
         view,
-        align=align,
+        align=["left", *["right"] * (len(columns) - 2), "left"],
         title=message("heads as rules"),
         note=message(
             "overlap: the share of a head's weights that its rules say on unseen texts; the largest"
@@ -135,21 +138,19 @@ def _head_table(document: RulesDocument, view: View) -> Lines:
     return stack(body, remark(more, view))
 
 
-def _table_width(columns: dict[str, list[str]], view: View) -> int:
-    """Cells of a line of a table of these columns."""
-    widths = [max(map(cells, (say(view, name), *column))) for name, column in columns.items()]
-    widths[-1] = min(widths[-1], WRAPS)  # long mixtures are cut
-    return sum(widths) + 2 * (len(columns) - 1)
-
-
 def _rule_table(document: RulesDocument, view: View) -> Lines:
     """Which rules are the strongest of how many heads."""
+    return rule_weights_table(document.heads, view)
+
+
+def rule_weights_table(heads: Sequence[RuledHead], view: View) -> Lines:
+    """Which rules have how much of all mixtures, and are the strongest of how many heads."""
     counts: dict[str, int] = {}
     shares: dict[str, float] = {}
-    for head in document.heads:
+    for head in heads:
         counts[head.parts[0].rule] = counts.get(head.parts[0].rule, 0) + 1
         for part in head.parts:
-            shares[part.rule] = shares.get(part.rule, 0.0) + part.weight / len(document.heads)
+            shares[part.rule] = shares.get(part.rule, 0.0) + part.weight / len(heads)
     order = sorted(shares, key=lambda name: -shares[name])
     if not view.full:
         order = order[: view.top]
@@ -171,7 +172,7 @@ def _swap_table(document: RulesDocument, view: View) -> Lines:
     if not document.swapped:
         return Lines()
     columns: dict[str, list[str]] = {
-        message("heads swapped"): [f"{row.heads}" for row in document.swapped],
+        message("heads"): [f"{row.heads}" for row in document.swapped],
         message("of all"): [percent(row.share) for row in document.swapped],
         message("loss"): [f"{row.loss:.3f}" for row in document.swapped],
         message("rules"): [_factor_text(row, row.loss, view) for row in document.swapped],
@@ -187,9 +188,6 @@ def _swap_table(document: RulesDocument, view: View) -> Lines:
             _factor_text(row, row.loss_drawn, view) for row in document.swapped
         ],
     }
-    for less in (message("loss"), message("even")):
-        if _table_width(columns, view) > view.width:
-            del columns[less]
     own = document.swapped[0].loss_model
     return table(
         list(columns),
@@ -218,20 +216,45 @@ def _factor_text(row: SwappedHeads, loss: float, view: View) -> str:
 
 
 def rules_sentences(document: RulesDocument, view: View) -> Iterator[str]:
-    """What rules say of the heads, of the best one by name, how stable that is, and what it
-    costs."""
-    heads = ranked_heads(document)
-    best = heads[0]
-    yield say(
+    """What rules say of the heads, how stable that is, and what it costs."""
+    yield from mixture_sentences(document.heads, document.overlap, document.stability, view)
+    yield from _swap_sentences(document, view)
+    yield not_learned_note(document.model, view)
+
+
+def head_sentence(head: RuledHead, view: View) -> str:
+    """Which rules say how much of a head."""
+    return say(
         view,
         "Layer {layer} head {head}: {mixture} says {share} of its weights on texts it was not fitted"
         " to.",
-        layer=best.layer,
-        head=best.head,
-        mixture=mixture_text(best, view),
-        share=percent(best.overlap),
+        layer=head.layer,
+        head=head.head,
+        mixture=mixture_text(head, view),
+        share=percent(head.overlap),
     )
-    means = document.overlap
+
+
+def baseline_sentence(head: RuledHead, view: View) -> str:
+    """What says how much of a head without its rules."""
+    return say(
+        view,
+        "The first token alone says {first}, an even spread {even}, its own mean by distance"
+        " {distance}.",
+        first=percent(head.overlap_first),
+        even=percent(head.overlap_even),
+        distance=percent(head.overlap_distance),
+    )
+
+
+def mixture_sentences(
+    heads: Sequence[RuledHead],
+    means: RuleOverlaps,
+    stability: RuleStability | UnsetType,
+    view: View,
+) -> Iterator[str]:
+    """What rules say of the heads, of the best one by name, and how stable that is."""
+    yield head_sentence(ranked_heads(heads)[0], view)
     yield say(
         view,
         "Over all heads rules say {rules} of the weights, the first token alone {first}, an even"
@@ -252,15 +275,14 @@ def rules_sentences(document: RulesDocument, view: View) -> Iterator[str]:
                 heads=len(heads),
             ),
         )
-    yield say(
-        view,
-        "Fitted to the other half of the texts, rules keep {weights} of their weight, and {strongest}"
-        " of the heads their strongest rule.",
-        weights=percent(document.stability.weights),
-        strongest=percent(document.stability.strongest),
-    )
-    yield from _swap_sentences(document, view)
-    yield not_learned_note(document.model, view)
+    if stability is not UNSET:
+        yield say(
+            view,
+            "Fitted to the other half of the texts, rules keep {weights} of their weight, and"
+            " {strongest} of the heads their strongest rule.",
+            weights=percent(stability.weights),
+            strongest=percent(stability.strongest),
+        )
 
 
 def _swap_sentences(document: RulesDocument, view: View) -> Iterator[str]:

@@ -1,0 +1,72 @@
+"""The parts of documents that tell of mixtures: of a head, of their means, of their stability."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.features.rules.document import (
+    RuledHead,
+    RuleMeaning,
+    RuleOverlaps,
+    RulePart,
+    RuleStability,
+)
+from attncli.features.rules.head_rules import HeadRule
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+SAID = 0.5
+"""The overlap from which on a head has a rule: half of its weights."""
+
+
+def rule_meanings(rules: Sequence[HeadRule]) -> list[RuleMeaning]:
+    """What each rule means."""
+    return [
+        RuleMeaning(name=rule.name, formula=rule.formula, sentence=str(rule.sentence))
+        for rule in rules
+    ]
+
+
+def ruled_heads(
+    places: Sequence[tuple[int, int]], names: Sequence[str], mixtures: Floats, overlaps: Floats
+) -> list[RuledHead]:
+    """All heads as documents hold them. places: layer and head of each. names: of the rules.
+    mixtures: [head, rule]. overlaps: with the mixture, first, even, by distance, [4, head]."""
+    return [
+        _ruled_head(layer, head, names, mixtures[place], overlaps[:, place])
+        for place, (layer, head) in enumerate(places)
+    ]
+
+
+def _ruled_head(
+    layer: int, head: int, names: Sequence[str], mixture: Floats, overlaps: Floats
+) -> RuledHead:
+    """One head as documents hold it. overlaps: with the mixture, first, even, by distance."""
+    order = [place for place in np.argsort(-mixture, kind="stable").tolist() if mixture[place] > 0]
+    said, first, even, distance = overlaps.tolist()
+    return RuledHead(
+        layer=layer,
+        head=head,
+        parts=[RulePart(rule=names[place], weight=float(mixture[place])) for place in order],
+        overlap=said,
+        overlap_first=first,
+        overlap_even=even,
+        overlap_distance=distance,
+        has_rule=said >= SAID,
+    )
+
+
+def mean_overlaps(overlaps: Floats) -> RuleOverlaps:
+    """The means over heads. overlaps: with the mixture, first, even, by distance, [4, head]."""
+    rules, first, even, distance = overlaps.mean(-1).tolist()
+    return RuleOverlaps(rules=rules, first=first, even=even, distance=distance)
+
+
+def rule_stability(mixtures: Floats, others: Floats) -> RuleStability:
+    """How alike the mixtures of two halves of the texts are. Both are [head, rule]."""
+    return RuleStability(
+        weights=float(np.minimum(mixtures, others).sum(-1).mean()),
+        strongest=float((mixtures.argmax(-1) == others.argmax(-1)).mean()),
+    )

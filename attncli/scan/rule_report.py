@@ -1,0 +1,145 @@
+"""The part of a scan's document about rules: chosen from what all shards have added up to."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from attncli.features.rules.attention_rows import HeadKinds
+from attncli.features.rules.built_in_rules import BUILT_IN
+from attncli.features.rules.document import RuleMeaning, RuleStability
+from attncli.features.rules.mixture_parts import (
+    mean_overlaps,
+    rule_meanings,
+    rule_stability,
+    ruled_heads,
+)
+from attncli.features.rules.rule_fit import ChoiceRows, RuleSums
+from attncli.language import Message, message
+from attncli.measure.row_facts import Bools, Floats, Ints
+from attncli.scan.document import ScanRules, ScanRuleTexts
+from attncli.scan.plan import RulePlan
+from attncli.scan.rule_rows import (
+    CHOOSES,
+    CHOOSING,
+    FITTED,
+    MEASURED,
+    RulePairs,
+    rows_under,
+    table_height,
+)
+from attncli.scan.totals import Totals
+
+
+def scan_rules(totals: Totals, plan: RulePlan) -> ScanRules:
+    """Every head as a mixture of rules, from the totals of a scan; no heads where too few texts are
+    fitted to, choose or are measured on."""
+    places = totals.plan.head_kinds
+    names = [name for name, _ in plan.versions]
+    height = table_height(places.count, len(names), places.kind_count)
+    choosing, measured = (totals.rules.table(half, height) for half in (0, 1))
+    counts = totals.count_total("rule_texts").tolist()
+    choosing_rows = _of_kinds(choosing, places, len(names), choosing[CHOOSES] > 0)
+    measured_rows = _of_kinds(measured, places, len(names), measured[CHOOSES] >= 0)
+    described = ScanRules(
+        texts=ScanRuleTexts(
+            fitted=counts[FITTED],
+            choosing=counts[CHOOSING],
+            measured=counts[MEASURED],
+            chosen_rows=max(rows.count for rows in choosing_rows),
+            measured_rows=max(rows.count for rows in measured_rows),
+        ),
+        rules=_meanings(plan),
+        heads=[],
+    )
+    every_rows = (*choosing_rows, *measured_rows)
+    if not counts[FITTED] or not all(rows.count for rows in every_rows):
+        return described
+    first = _sums(totals, places, len(names), 0)
+    mixtures, _ = first.choose(_samples(choosing_rows, places))
+    overlaps = _overlaps(mixtures, first.profile(), measured_rows, places, names)
+    second_rows = _of_kinds(measured, places, len(names), measured[CHOOSES] > 0)
+    stability: RuleStability | UnsetType = UNSET
+    if all(rows.count for rows in second_rows):
+        second = _sums(totals, places, len(names), 1)
+        stability = rule_stability(mixtures, second.choose(_samples(second_rows, places))[0])
+    return replace(
+        described,
+        heads=ruled_heads(places.names(), names, mixtures, overlaps),
+        overlap=mean_overlaps(overlaps),
+        stability=stability,
+    )
+
+
+def rule_warnings(rules: ScanRules) -> list[Message]:
+    """The warning that there are too few texts for rules; none where heads have them."""
+    if rules.heads:
+        return []
+    texts = rules.texts
+    return [
+        message(
+            "too few texts for rules: {fitted} to fit to, {choosing} to choose by, {measured} to"
+            " measure on",
+            fitted=texts.fitted,
+            choosing=texts.choosing,
+            measured=texts.measured,
+        )
+    ]
+
+
+def _meanings(plan: RulePlan) -> list[RuleMeaning]:
+    """What each rule of a plan means, in its order."""
+    meanings = {meaning.name: meaning for meaning in rule_meanings(BUILT_IN)}
+    for file in plan.files:
+        for name, formula, sentence in file.rules:
+            meanings[name] = RuleMeaning(name=name, formula=formula, sentence=sentence)
+    unknown = [
+        RuleMeaning(name=name, formula="", sentence="")
+        for name, _ in plan.versions
+        if name not in meanings
+    ]
+    meanings |= {meaning.name: meaning for meaning in unknown}
+    return [meanings[name] for name, _ in plan.versions]
+
+
+def _sums(totals: Totals, places: HeadKinds, rules: int, half: int) -> RuleSums:
+    """What the texts of a half add up to."""
+    sums = RuleSums(places, rules)
+    for name in sums.arrays:
+        full_name = f"rule_{half}_{name}"
+        if full_name in totals.low:
+            sums.arrays[name] = totals.float_total(full_name)
+    return sums
+
+
+def _of_kinds(table: Ints, places: HeadKinds, rules: int, which: Bools) -> list[RulePairs]:
+    """The rows of a table under each mask."""
+    return [rows_under(table, places, rules, kind, which) for kind in range(places.kind_count)]
+
+
+def _samples(rows: list[RulePairs], places: HeadKinds) -> list[ChoiceRows]:
+    """The rows of each head. rows: under each mask."""
+    return [
+        ChoiceRows(rows[kind].weights[head], rows[kind].rules, rows[kind].count)
+        for head, kind in enumerate(places.head_kinds().tolist())
+    ]
+
+
+def _overlaps(
+    mixtures: Floats,
+    profile: Floats,
+    rows: list[RulePairs],
+    places: HeadKinds,
+    names: list[str],
+) -> Floats:
+    """The overlap of each head with its mixture, the first token, an even spread, and its own mean
+    by distance, [4, head]."""
+    alone = np.eye(len(names))
+    overlaps = np.zeros((4, places.count))
+    samples = _samples(rows, places)
+    for head, kind in enumerate(places.head_kinds().tolist()):
+        said = (mixtures[head], alone[names.index("first")], alone[names.index("even")])
+        overlaps[:3, head] = [samples[head].overlap(mixture) for mixture in said]
+        overlaps[3, head] = rows[kind].distance_overlap(head, profile[head])
+    return overlaps

@@ -1,0 +1,332 @@
+"""Heads as rules over a corpus: what each shard tells of them, and what all of them choose.
+
+`attn heads --rules` splits its texts by their place; here a hash of each text (of its document,
+where texts are grouped) decides, so that a shard needs to know no other: a third of the texts is
+fitted to, a sixth decides which rules stay, half is measured on. What is fitted to goes into sums,
+which add up exactly. To choose and to measure takes single rows of weights: a bounded sample of
+them is kept, drawn by hash, each shard its share. Where no more rows are there the numbers are
+those of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.arrays.backend import Array, Backend
+from attncli.features.rules.attention_rows import (
+    HeadKinds,
+    HeadPlaces,
+    PatternBlock,
+    TextRules,
+    sees,
+)
+from attncli.features.rules.head_rules import HeadRule
+from attncli.features.rules.rule_fit import RuleSums, Sample, distance_bins, sum_shapes
+from attncli.inputs.token import Token
+from attncli.measure.row_facts import Bools, Floats, Ints
+from attncli.scan.intake import splitmix64
+from attncli.scan.statistics import UNIT, to_fixed
+
+PARTS = 6
+"""The parts that the hash of a text deals it to."""
+FITTED, CHOOSING, MEASURED = range(3)
+"""What a text is for, as places in the counts of texts."""
+PAIRS = 2**15
+"""Pairs of query and key, about, that a scan keeps to choose by, and as many to measure on."""
+NUMBERS = 2**24
+"""Numbers of the rows kept of either, at most, whatever the model: 64 MiB."""
+ROW, BIN, CHOOSES, VISIBLE = range(4)
+"""The first lines of a table of rows: which row a pair is of, its distance, whether its text decides
+which rules stay, and, from there on, whether it is seen under each mask."""
+SUMS_OF_SECOND = ("pairs", "both", "squares", "used", "rows")
+"""What is kept of the texts that are measured on: they are fitted to only to see how stable rules
+are."""
+
+
+class TextPart(NamedTuple):
+    """What a text is for. half: 0 fits and chooses, 1 is measured on. chooses: whether it is of the
+    part of its half that decides which rules stay."""
+
+    half: int
+    chooses: bool
+
+
+def part_of(text_hash: int) -> TextPart:
+    """What a text of this hash is for."""
+    number = text_hash % PARTS
+    return TextPart(number % 2, number // 2 == 2)
+
+
+def pair_budget(heads: int, rules: int, kinds: int) -> int:
+    """Pairs of query and key that a whole scan keeps of either sample."""
+    return min(PAIRS, NUMBERS // table_height(heads, rules, kinds))
+
+
+def table_height(heads: int, rules: int, kinds: int) -> int:
+    """Numbers that a pair of a table of rows takes."""
+    return VISIBLE + kinds * (1 + rules) + heads
+
+
+def rule_memory(heads: int, rules: int, kinds: int) -> int:
+    """Bytes that a worker needs for rules, at most: both tables of rows, made of floats and then of
+    integers, and the sums."""
+    table = table_height(heads, rules, kinds) * pair_budget(heads, rules, kinds)
+    places = HeadKinds((0,), (0, heads), (kinds - 1,))
+    sums = sum(int(np.prod(shape)) for shape in sum_shapes(places, rules).values())
+    return 2 * (8 * table + 8 * sums)
+
+
+def rule_shapes(places: HeadKinds, rules: int, any_size: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of the arrays that `ShardRules` gives, by name. any_size: stands for the pairs of a
+    table, of which there are as many as the texts have."""
+    shapes = sum_shapes(places, rules)
+    height = table_height(places.count, rules, places.kind_count)
+    return {
+        "rule_texts": (3,),
+        **{f"rule_0_{name}": shape for name, shape in shapes.items()},
+        **{f"rule_1_{name}": shapes[name] for name in SUMS_OF_SECOND},
+        "rule_table_0": (height, any_size),
+        "rule_table_1": (height, any_size),
+    }
+
+
+class ShardText(NamedTuple):
+    """A text of a shard. place: its file and line. hash: decides what it is for. own: of the text
+    itself, by which its rows are drawn. tokens: how many."""
+
+    place: tuple[int, int]
+    hash: int
+    own: int
+    tokens: int
+
+
+class ShardRules:
+    """What a shard's texts tell of rules.
+
+    texts: those of the shard. budget: pairs to keep of either sample, at least one row of each.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[HeadRule],
+        places: HeadPlaces,
+        texts: Sequence[ShardText],
+        budget: float,
+    ) -> None:
+        self._rules = rules
+        self._places = places
+        self._sums = (RuleSums(places, len(rules)), RuleSums(places, len(rules)))
+        self._texts = np.zeros(3, np.int64)
+        self._parts = {text.place: part_of(text.hash) for text in texts}
+        first, second = (
+            [text for text in texts if self._parts[text.place].half == half] for half in (0, 1)
+        )
+        choosing = [text for text in first if self._parts[text.place].chooses]
+        self._tables = (
+            KeptRows(rules, places, choosing, budget),
+            KeptRows(rules, places, second, budget),
+        )
+        self._batch: list[tuple[TextPart, tuple[int, int], TextRules]] = []
+
+    def begin(
+        self, places: Sequence[tuple[int, int]], token_lists: Sequence[Sequence[Token]]
+    ) -> None:
+        """Begin a batch of texts. places: file and line of each."""
+        self._batch = [
+            (self._parts[place], place, TextRules(self._rules, tokens))
+            for place, tokens in zip(places, token_lists, strict=True)
+        ]
+        for part, _, _ in self._batch:
+            if part.half:
+                kind = MEASURED
+            elif part.chooses:
+                kind = CHOOSING
+            else:
+                kind = FITTED
+            self._texts[kind] += 1
+
+    def add(
+        self, backend: Backend, layer: int, weights: Array, first: int, first_head: int
+    ) -> None:
+        """Take weights of a layer of the batch, [text, head, row, key], from row `first` and head
+        `first_head` on."""
+        every = np.asarray(backend.numpy(weights), np.float64)
+        kind = self._places.kind_of(layer)
+        start = self._places.slice_of(layer).start + first_head
+        heads = slice(start, start + every.shape[1])
+        for own, (part, place, text) in zip(every, self._batch, strict=True):
+            step = next(text.blocks())[1]
+            stop = first + own.shape[1]
+            for begin in range(first, stop, step):
+                end = min(begin + step, stop)
+                rows, visible = text.rows(self._places.masks[kind], begin, end)
+                block = PatternBlock(
+                    0,
+                    layer,
+                    kind,
+                    heads,
+                    np.arange(begin, end),
+                    own[:, begin - first : end - first],
+                    rows,
+                    visible,
+                )
+                self._sums[part.half].add(block, int(part.chooses))
+                self._tables[part.half].add(
+                    block, place, part, is_first=self._sums[0].is_first(block)
+                )
+
+    def arrays(self) -> dict[str, Ints]:
+        """Whole numbers by name, see `rule_shapes`; sums and weights in multiples of 2⁻²⁴."""
+        first, second = (sums.arrays for sums in self._sums)
+        return {
+            "rule_texts": self._texts,
+            **{f"rule_0_{name}": to_fixed(array) for name, array in first.items()},
+            **{f"rule_1_{name}": to_fixed(second[name]) for name in SUMS_OF_SECOND},
+            "rule_table_0": self._tables[0].table(),
+            "rule_table_1": self._tables[1].table(),
+        }
+
+
+class KeptRows:
+    """A sample of the rows of texts: those with the smallest hashes of text and query, up to a budget
+    of pairs."""
+
+    def __init__(
+        self,
+        rules: Sequence[HeadRule],
+        places: HeadPlaces,
+        texts: Sequence[ShardText],
+        budget: float,
+    ) -> None:
+        self._kinds = len(places.masks)
+        self._rules = len(rules)
+        # by text: the queries kept, and for each its number, the place of its first pair, and its keys
+        self._kept: dict[tuple[int, int], dict[int, tuple[int, int, Ints]]] = {}
+        pairs = 0
+        for number, (text, query) in enumerate(_rows_by_hash(texts)):
+            if pairs >= max(budget, 1):
+                break
+            visibility = [sees(mask, np.array([query]), text.tokens)[0] for mask in places.masks]
+            keys = np.flatnonzero(np.any(visibility, 0))
+            if keys.size < 2:
+                continue  # there is nothing to say of it
+            self._kept.setdefault(text.place, {})[query] = number, pairs, keys
+            pairs += keys.size
+        height = table_height(places.count, self._rules, self._kinds)
+        self._table = np.zeros((height, pairs), np.float32)
+        self._heads = VISIBLE + self._kinds * (1 + self._rules)
+
+    def add(
+        self, block: PatternBlock, place: tuple[int, int], part: TextPart, *, is_first: bool
+    ) -> None:
+        """Keep the rows of a block that were drawn. place: of its text. is_first: whether what rules
+        say is kept as well."""
+        for query, (number, start, keys) in self._kept.get(place, {}).items():
+            row = query - int(block.queries[0])
+            if not 0 <= row < block.queries.size:
+                continue
+            pairs = slice(start, start + keys.size)
+            table = self._table[:, pairs]
+            table[self._heads + block.heads.start : self._heads + block.heads.stop] = block.weights[
+                :, row, keys
+            ]
+            if is_first:
+                table[ROW] = number
+                table[BIN] = distance_bins(np.array([query]), int(keys[-1]) + 1)[0, keys]
+                table[CHOOSES] = part.chooses
+                table[VISIBLE + block.kind] = block.visible[row, keys]
+                rules = VISIBLE + self._kinds + block.kind * self._rules
+                table[rules : rules + self._rules] = block.rules[:, row, keys]
+
+    def table(self) -> Ints:
+        """The rows as whole numbers, [line, pair]: the lines of `ROW`, `BIN`, `CHOOSES` and `VISIBLE`,
+        then under each mask what each rule says, then the weights of each head; these in multiples
+        of 2⁻²⁴."""
+        table = self._table.astype(np.float64)
+        first = VISIBLE + self._kinds
+        return np.concatenate([table[:first].astype(np.int64), to_fixed(table[first:])])
+
+
+def _rows_by_hash(texts: Sequence[ShardText]) -> Iterator[tuple[ShardText, int]]:
+    """Yield every (text, query), those with the smallest hashes first."""
+    counts = [text.tokens for text in texts]
+    numbers = np.repeat(np.arange(len(texts)), counts)
+    queries = np.concatenate([np.arange(0), *map(np.arange, counts)])
+    hashes = np.array([text.own for text in texts], np.uint64)[numbers]
+    steps = (queries.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    for place in np.lexsort((queries, numbers, splitmix64(hashes ^ steps))).tolist():
+        yield texts[numbers[place]], int(queries[place])
+
+
+class RuleTables:
+    """The rows that the shards of a scan have kept, put together. shards: by number, of each the two
+    tables."""
+
+    def __init__(self) -> None:
+        self.shards: dict[int, tuple[Ints, Ints]] = {}
+
+    def add_shard(self, shard: int, arrays: Mapping[str, Ints]) -> None:
+        """Take a shard's tables."""
+        self.shards[shard] = arrays["rule_table_0"], arrays["rule_table_1"]
+
+    def table(self, half: int, height: int) -> Ints:
+        """The rows of all shards, each with a number of its own, [line, pair]."""
+        tables = []
+        rows = 0
+        for shard in sorted(self.shards):
+            table = self.shards[shard][half].astype(np.int32)
+            own, numbers = np.unique(table[ROW], return_inverse=True)
+            table[ROW] = numbers + rows
+            rows += own.size
+            tables.append(table)
+        return np.concatenate(tables or [np.zeros((height, 0), np.int32)], 1)
+
+    def state(self) -> bytes:
+        """What a scan's digest is taken over: nothing for a scan without rules."""
+        return b"".join(
+            table.astype(np.int64).tobytes()
+            for shard in sorted(self.shards)
+            for table in self.shards[shard]
+        )
+
+
+class RulePairs(Struct, frozen=True, eq=False):
+    """Rows of all heads under one mask in which a query sees two keys or more. numbers: the row of
+    each pair, from 0; bins: its distance; rules: [rule, pair]; weights: of all heads, [head, pair];
+    count: how many rows."""
+
+    numbers: Ints
+    bins: Ints
+    rules: Sample
+    weights: Sample
+    count: int
+
+    def distance_overlap(self, head: int, profile: Floats) -> float:
+        """The overlap of a head with its mean weight by distance, [distance]."""
+        said = profile[self.bins]
+        totals = np.bincount(self.numbers, said, self.count)[self.numbers]
+        even = np.bincount(self.numbers, minlength=self.count)[self.numbers]
+        said = np.where(totals > 0, said / np.maximum(totals, 1e-300), 1 / np.maximum(even, 1))
+        return float(np.minimum(self.weights[head], said).sum()) / max(self.count, 1)
+
+
+def rows_under(table: Ints, places: HeadKinds, rules: int, kind: int, which: Bools) -> RulePairs:
+    """The rows of a table under one mask. which: the pairs that count, [pair]."""
+    pairs = which & (table[VISIBLE + kind] > 0)
+    _, numbers, sizes = np.unique(table[ROW, pairs], return_inverse=True, return_counts=True)
+    wide = sizes[numbers] >= 2
+    _, numbers = np.unique(numbers[wide], return_inverse=True)
+    at = np.flatnonzero(pairs)[wide]
+    start = VISIBLE + places.kind_count + kind * rules
+    first_head = VISIBLE + places.kind_count * (1 + rules)
+    return RulePairs(
+        numbers,
+        np.clip(table[BIN, at], 0, None),
+        (table[start : start + rules, at] / UNIT).astype(np.float32),
+        (table[first_head : first_head + places.count, at] / UNIT).astype(np.float32),
+        int(numbers.max(initial=-1)) + 1,
+    )

@@ -1,0 +1,206 @@
+"""Heads as rules over a corpus: numbers against one process that holds every text, bounded rows, and
+what is told of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from asking import ask
+from scanning import Inside, inside, loaded, planned
+
+import attncli
+from attncli.features.rules.attention_rows import PatternBlock, head_places, observe
+from attncli.features.rules.overlap import OverlapSums
+from attncli.features.rules.rule_file import usable_rules
+from attncli.features.rules.rule_fit import ChoiceRows, RuleSums
+from attncli.scan import rule_rows
+from attncli.scan.engines import run
+from attncli.scan.intake import text_hash
+from attncli.scan.report import scan_document
+from attncli.scan.rule_rows import part_of
+from attncli.scan.shard_files import load, save
+
+OWN_RULES = """
+def third(text):
+    '''j = 2'''
+    return text.j == 2
+
+third.says = "the third token"
+"""
+
+
+def scanned(model: Path, corpus: Path, folder: Path, **wanted: object) -> Any:
+    """The document of a scan with rules in this process."""
+    made = planned(model, corpus, folder, rules=True, **wanted)
+    return scan_document(run(made, folder, str(model), Inside()).totals)
+
+
+class Whole:
+    """What `HalfRecord` keeps, of all rows: sums of a half, and every row that chooses."""
+
+    def __init__(self, places: Any, rules: int, chooses: list[bool]) -> None:
+        self.sums = RuleSums(places, rules)
+        self.places = places
+        self.chooses = chooses
+        self.rows: dict[int, list[Any]] = {head: [] for head in range(places.count)}
+
+    def add(self, block: PatternBlock) -> None:
+        part = int(self.chooses[block.text])
+        self.sums.add(block, part)
+        for head in range(block.heads.start, block.heads.stop) if part else ():
+            for row in np.flatnonzero(block.with_choice):
+                seen = block.visible[row]
+                own = block.weights[head - block.heads.start, row, seen]
+                self.rows[head].append((own, block.rules[:, row, seen]))
+
+    def choose(self) -> Any:
+        samples = [
+            ChoiceRows(
+                np.concatenate([own for own, _ in rows]).astype(np.float32),
+                np.concatenate([said for _, said in rows], 1).astype(np.float32),
+                len(rows),
+            )
+            for rows in self.rows.values()
+        ]
+        return self.sums.choose(samples)[0]
+
+
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+def test_a_scan_gives_what_one_process_gives(
+    kind: str, request: pytest.FixtureRequest, corpus: Path, lines: list[str], tmp_path: Path
+) -> None:
+    folder = request.getfixturevalue(kind)
+    told = scanned(folder, corpus, tmp_path / "out").rules
+    model = loaded(str(folder))
+    places = head_places(model)
+    rules = usable_rules(places, [])
+    names = [rule.name for rule in rules]
+    halves: tuple[list[Any], list[Any]] = ([], [])
+    chooses: tuple[list[bool], list[bool]] = ([], [])
+    for line in lines:
+        part = part_of(text_hash(line))
+        halves[part.half].append(model.encode(line))
+        chooses[part.half].append(part.chooses)
+    first, second = (Whole(places, len(rules), of_half) for of_half in chooses)
+    observe(model, halves[0], rules, places, first.add)
+    mixtures = first.choose()
+    overlaps = OverlapSums(
+        places, mixtures, first.sums.profile(), names.index("first"), names.index("even")
+    )
+
+    def measure(block: PatternBlock) -> None:
+        overlaps.add(block)
+        second.add(block)
+
+    observe(model, halves[1], rules, places, measure)
+    expected = overlaps.overlaps()
+    assert [rule.name for rule in told.rules] == names
+    for place, head in enumerate(told.heads):
+        weights = {part.rule: part.weight for part in head.parts}
+        assert [weights.get(name, 0.0) for name in names] == pytest.approx(
+            mixtures[place], abs=1e-6
+        )
+        own = (head.overlap, head.overlap_first, head.overlap_even, head.overlap_distance)
+        assert own == pytest.approx(expected[:, place], abs=1e-6)
+    others = second.choose()
+    assert told.stability.weights == pytest.approx(
+        np.minimum(mixtures, others).sum(-1).mean(), abs=1e-6
+    )
+    texts = told.texts
+    assert (texts.fitted + texts.choosing, texts.measured) == (len(halves[0]), len(halves[1]))
+    assert texts.measured_rows == sum(len(text) - (kind == "decoder") for text in halves[1])
+
+
+def test_rows_are_bounded_whatever_the_corpus(
+    decoder: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_rows, "PAIRS", 200)
+    told = scanned(decoder, corpus, tmp_path / "out")
+    pairs = [
+        load(tmp_path / "out", shard).arrays[f"rule_table_{half}"].shape[1]
+        for shard in range(10)
+        for half in (0, 1)
+    ]
+    # each shard has its share, and may pass it by a row of 20 tokens
+    assert max(pairs) <= 200 / 10 + 20
+    assert 20 < told.rules.texts.measured_rows < 120
+    assert all(head.parts for head in told.rules.heads)
+    # the same rows in shards of another size, where the budget is that of the whole
+    monkeypatch.setattr(rule_rows, "PAIRS", 2**15)
+    whole = [
+        scanned(decoder, corpus, tmp_path / str(shard), shard=shard).rules for shard in (5, 60)
+    ]
+    assert [head.overlap for head in whole[0].heads] == pytest.approx(
+        [head.overlap for head in whole[1].heads], abs=1e-6
+    )
+
+
+def test_too_few_texts_have_no_rules_and_are_said_to(decoder: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "few.txt"
+    corpus.write_text("w1 w2 w3\n")
+    with inside():
+        answer = ask(
+            "scan", str(decoder), str(corpus), "-o", str(tmp_path / "out"), "--quiet", "--rules"
+        )
+    assert answer.code == 0
+    assert "too few texts for rules" in answer.out
+    shown = ask("scan", "show", str(tmp_path / "out"), "--lang", "zh").out
+    assert "规则" in shown
+
+
+def test_a_scan_tells_of_rules_everywhere(decoder: Path, corpus: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(OWN_RULES)
+    out = str(tmp_path / "out")
+    begin = ("scan", str(decoder), str(corpus), "-o", out, "--quiet")
+    asked = ("--rules", "--rule-file", str(own))
+    with inside():
+        answer = ask(*begin, *asked)
+        assert ask(*begin, *asked).out == answer.out  # what is done is not done again
+        refused = ask(*begin, "--rules")
+        python = attncli.scan_corpus(
+            str(decoder), corpus, tmp_path / "python", rules=True, rule_files=[own]
+        )
+    assert answer.code == 0
+    assert (refused.code, "holds another scan" in refused.err) == (2, True)
+    document = ask("scan", "show", out, "--json").json
+    assert document["rules"]["rules"][-1] == {
+        "name": "own.third",
+        "formula": "j = 2",
+        "sentence": "the third token",
+    }
+    assert len(document["rules"]["heads"]) == len(document["heads"])
+    assert python.rules.overlap.rules == document["rules"]["overlap"]["rules"]
+    one = ask("scan", "show", out, "--head", "L1H1", "--json").json["rules"]["heads"]
+    assert [(head["layer"], head["head"]) for head in one] == [(1, 1)]
+    # nothing of a scan's folder is run that nobody named
+    own.unlink()
+    assert ask("scan", "show", out).code == 0
+    verified = ask("scan", "verify", out)
+    assert (verified.code, "--rule-file FILE" in verified.err) == (2, True)
+    own.write_text(OWN_RULES)
+    assert ask("scan", "verify", out, "--rule-file", str(own)).code == 0
+    own.write_text(OWN_RULES + "\n")
+    assert ask("scan", "verify", out, "--rule-file", str(own)).code == 2
+
+
+def test_options_that_do_not_go_together_are_refused(decoder: Path, corpus: Path) -> None:
+    begin = ("scan", str(decoder), str(corpus), "-o", str(corpus.parent / "out"))
+    assert ask(*begin, "--rules", "--words").code == 2
+    assert ask(*begin, "--rule-file", "own.py").code == 2
+
+
+def test_a_damaged_table_is_computed_again(decoder: Path, corpus: Path, tmp_path: Path) -> None:
+    told = scanned(decoder, corpus, tmp_path / "out")
+    state = load(tmp_path / "out", 3)
+    arrays = {**state.arrays, "rule_table_0": state.arrays["rule_table_0"][:-1]}
+    save(tmp_path / "out", 3, replace(state, arrays=arrays), "1")
+    again = scanned(decoder, corpus, tmp_path / "out")
+    assert again.digest == told.digest
+    assert [head.overlap for head in again.rules.heads] == [
+        head.overlap for head in told.rules.heads
+    ]
