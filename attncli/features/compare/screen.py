@@ -128,15 +128,8 @@ def _head_columns(
     """The columns of the table of heads by name, and what those that need it mean."""
     texts = [token.text for token in document.a.tokens]
     more_digits = view.precision + 1
-    changes = []
-    ends = []
-    for head in heads:
-        if head.change:
-            changes.append(_signed_number(head.change.value, view))
-            ends.append(_end_names(head.change, texts, view))
-        else:
-            changes.append("-")
-            ends.append("-")
+    changes = [_change_text(head, view) for head in heads]
+    ends = [_change_place(head, texts, view) for head in heads]
     columns: dict[str, list[str]] = {
         message("head"): [_head_names(head, view) for head in heads],
         message("max diff"): changes,
@@ -220,9 +213,27 @@ def _head_names(head: ComparedHead, view: View) -> str:
     return spell(f"{first} → {head_label(b.layer, b.head)}", ascii=view.ascii)
 
 
+def _change_text(head: ComparedHead, view: View) -> str:
+    """The largest change of a pair of heads with its sign; "-" where no link counts."""
+    return _signed_number(head.change.value, view) if head.change else "-"
+
+
+def _change_place(head: ComparedHead, texts: Sequence[str], view: View) -> str:
+    """The ends of the link that changed most; "-" where none that counts did: the largest of many
+    zeros may be one that a mask hides."""
+    if head.change and head.change.value:
+        return _end_names(head.change, texts, view)
+    return "-"
+
+
 def _end_names(link: SignedDifference, texts: Sequence[str], view: View) -> str:
-    """Both tokens of a link by their texts in A, such as `it → animal`."""
-    return arrow(view).join(short(texts[index], 10, view) for index in (link.query, link.key))
+    """Both tokens of a link by their texts in A, such as `it → animal`; with their positions where
+    both are the same word at two places."""
+    places = (link.query, link.key)
+    names = [short(texts[place], 10, view) for place in places]
+    if names[0] == names[1] and link.query != link.key:
+        names = [f"{place} {name}" for place, name in zip(places, names, strict=True)]
+    return arrow(view).join(names)
 
 
 def _heads_to_draw(document: CompareDocument, view: View) -> list[ComparedHead]:

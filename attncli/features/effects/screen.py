@@ -257,16 +257,11 @@ def mean_effect_sentences(document: EffectsDocument, view: View) -> Iterator[str
             )
     together = document.together.mean(_first_reading(document))
     if together is not None:
-        if together.low is None:
-            ends = ""
-        else:
-            ends = f" ({_interval_text(together)})"
+        size = size_text(together.mean, document.measures[0], view)
+        if together.low is not None:
+            size = say(view, "{size} ({interval})", size=size, interval=_interval_text(together))
         templates = HEAD_SENTENCES if document.link is None else LINK_SENTENCES
-        yield say(
-            view,
-            templates["together"],
-            size=f"{size_text(together.mean, document.measures[0], view)}{ends}",
-        )
+        yield say(view, templates["together"], size=size)
 
 
 def effects_answer(document: EffectsDocument, view: View) -> Lines:

@@ -11,9 +11,9 @@ from attncli.draw.lines import draw_parts
 from attncli.draw.page import _resting_keys
 from attncli.draw.view import View
 from attncli.features.compare.compute import compare
-from attncli.features.compare.document import CompareDocument
+from attncli.features.compare.document import CompareDocument, SignedDifference
 from attncli.features.compare.page import compare_page_of, compared_records
-from attncli.features.compare.screen import COMPARE_PARTS, compare_sentences
+from attncli.features.compare.screen import COMPARE_PARTS, _end_names, compare_sentences
 from attncli.features.run.compute import run
 from attncli.inputs.regions import Region
 from attncli.measure.rest import rest_keys
@@ -142,3 +142,17 @@ def test_the_page_knows_the_first_token_of_either_text_as_the_screen_does() -> N
         assert left_out.keys.tolist() == [True, *[False] * (len(document.aligned) - 1)]
     nobody = _compared("cdbeaf", "cdbaf", source="file")
     assert [_resting_keys(record) for record in compared_records(nobody)] == [None, None]
+
+
+def test_no_link_is_named_where_none_that_counts_differs() -> None:
+    """Three tokens have no link that is neither rest, nor itself, nor to a neighbour."""
+    document = _compared("bca", "fca")
+    assert "No link that counts differs." in _said(document)
+    screen = draw_parts(COMPARE_PARTS, document, WIDE).plain
+    assert not any(f"{letter} → " in screen for letter in "bca")
+
+
+def test_equal_words_of_a_link_have_their_positions() -> None:
+    for places, names in (((5, 2), "5 b → 2 b"), ((5, 1), "b → d"), ((2, 2), "b → b")):
+        link = SignedDifference(value=0.5, query=places[0], key=places[1])
+        assert _end_names(link, "cdbeab", WIDE) == names
