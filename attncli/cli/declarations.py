@@ -378,6 +378,10 @@ METRIC_FILE = analysis_option(
 RULES = analysis_option(
     help="Describe every head by simple rules, and run the model with rules in its place."
 )
+RULES_OF = analysis_option(
+    help="Tell each head's rules beside it, as attn heads --rules --json has saved them.",
+    metavar="FILE",
+)
 RULE_FILE = analysis_option(
     help="A Python file of yours with rules: this runs its code.", metavar="FILE", rare=True
 )

@@ -18,9 +18,11 @@ from attncli.cli.output import validate_options
 from attncli.cli.progress import silent
 from attncli.cli.request import layers_and_heads
 from attncli.errors import InputError, UsageError
+from attncli.inputs.token import SAMPLE
 from attncli.language import message
 
 if TYPE_CHECKING:
+    from attncli.documents import Document
     from attncli.explore.loaded_run import Source
     from attncli.models.model import Model
 
@@ -38,6 +40,7 @@ def explore(
         Path | None,
         redeclare(declarations.CIRCUIT, help="Only the heads of this circuit."),
     ] = None,
+    rules_of: Annotated[Path | None, declarations.RULES_OF] = None,
 ) -> None:
     """Walk through heads, words and weights full screen, with the arrow keys; ? says what each key
     does.
@@ -47,13 +50,15 @@ def explore(
     attn run "humpty dumpty sat on" --json -o run.json && attn explore run.json
 
     attn circuit --model smollm2 --pairs indirect-object --json -o circuit.json && attn explore circuit.json
+
+    attn heads --rules --model smollm2 --json -o rules.json && attn explore rules.json
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
     _refuse_elsewhere(environment)
     from attncli.explore.explorer import Terminal, take_keyboard
 
-    source, about = _open_source(environment, text, setup, query, circuit)
+    source, about = _open_source(environment, text, setup, query, circuit, rules_of)
     if not take_keyboard():
         what = message("attn explore hears keys, and there is no terminal to hear them from")
         raise UsageError(what, expected="a terminal as standard input")
@@ -118,29 +123,46 @@ def _open_source(
     setup: RunSetup,
     query: str | None,
     circuit: Path | None,
+    rules_of: Path | None,
 ) -> tuple[Source, int | None]:
     """The source that the options name, and the position of the word to begin with, if one was
-    named. A saved circuit in place of a text is its model over the first text of its pairs.
+    named. A saved circuit in place of a text is its model over the first text of its pairs, saved
+    rules are their model over the sample sentence.
     """
+    from attncli.features.circuit.document import CircuitDocument
+    from attncli.features.rules.document import RulesDocument
+
     if (
         text.text is not None
         and text.text.lower().endswith(FILES)
         and not any(map(str.isspace, text.text))
     ):
         file = Path(text.text)
-        if not _is_circuit(file):
+        document = _document_in(file)
+        if isinstance(document, CircuitDocument):
+            circuit = file
+            text, setup = _text_of_circuit(file, text, setup)
+        elif isinstance(document, RulesDocument):
+            rules_of = file
+            text = replace(text, text=SAMPLE)
+            setup = _setup_of(document.model.name, setup)
+        else:
             return _saved_source(file), None
-        circuit = file
-        text, setup = _text_of_circuit(file, text, setup)
-    return _live_source(environment, text, setup, query, circuit)
+    return _live_source(environment, text, setup, query, circuit, rules_of)
 
 
-def _is_circuit(file: Path) -> bool:
-    """Whether a file holds a circuit. Raises InputError for one that cannot be read."""
-    from attncli.features.circuit.document import CircuitDocument
+def _document_in(file: Path) -> Document:
+    """The document that a file holds. Raises InputError for one that cannot be read."""
     from attncli.features.view.command import open_document
 
-    return isinstance(open_document(file), CircuitDocument)
+    return open_document(file)
+
+
+def _setup_of(name: str | None, setup: RunSetup) -> RunSetup:
+    """The setup with the model of this name, unless options name another."""
+    if setup.model.model is not None:
+        return setup
+    return replace(setup, model=replace(setup.model, model=name))
 
 
 def _text_of_circuit(
@@ -157,10 +179,7 @@ def _text_of_circuit(
     except InputError as error:
         error.hint = f"attn explore TEXT --circuit {file.name}"
         raise
-    model = setup.model
-    if model.model is None:
-        model = replace(model, model=document.model.name)
-    return replace(text, text=pairs[0].clean), replace(setup, model=model)
+    return replace(text, text=pairs[0].clean), _setup_of(document.model.name, setup)
 
 
 def _live_source(
@@ -169,6 +188,7 @@ def _live_source(
     setup: RunSetup,
     query: str | None,
     circuit: Path | None,
+    rules_of: Path | None,
 ) -> tuple[Source, int | None]:
     """The model and the text that options name, of a circuit its heads alone. Raises UsageError for
     heads or layers named beside a circuit."""
@@ -206,6 +226,11 @@ def _live_source(
 
         places = heads_of_circuit(read_circuit(circuit), loaded_model, str(circuit))
         source = source.with_places(places)
+    if rules_of is not None:
+        from attncli.features.rules.saved_rules import mixtures_of, read_rules
+
+        rules = mixtures_of(read_rules(rules_of), loaded_model, str(rules_of))
+        source = dataclasses.replace(source, rules=rules)
     if query is None:
         index = None
     else:

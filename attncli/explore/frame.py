@@ -44,6 +44,7 @@ from attncli.explore.panels import (
     stack_panes,
 )
 from attncli.explore.state import KEYS
+from attncli.features.rules.screen import mixture_text
 from attncli.inputs.token import Token
 from attncli.language import contextual, message, plural, say
 from attncli.mechanism.spec import spoken_head
@@ -163,6 +164,9 @@ def answer(scene: Scene) -> Pane:
         # behind the first: what follows may find no room
         sentences.insert(1, unknown_words_sentence(*loaded_run.unknown_count, view))
     sentences += _weight_sentences(scene)
+    # whoever goes through heads is told of the head first, for what follows may find no room
+    rules_at = 0 if scene.state.focus == "heads" else len(sentences)
+    sentences[rules_at:rules_at] = _rule_sentences(scene)
     if loaded_run.record.model is not None:
         sentences.append(not_learned_note(loaded_run.record.model, view))
     rows = Lines()
@@ -174,6 +178,22 @@ def answer(scene: Scene) -> Pane:
             break
         rows = longer
     return Pane(rows.rows)
+
+
+def _rule_sentences(scene: Scene) -> list[str]:
+    """Which simple rules say how much of the chosen head; nothing where none are told."""
+    state = scene.state
+    mixture = scene.loaded_run.rules.get((state.layer, state.head))
+    if mixture is None:
+        return []
+    return [
+        say(
+            scene.view,
+            "Its rules say {share} on unseen texts: {mixture}.",
+            mixture=mixture_text(mixture, scene.view),
+            share=percent(mixture.overlap),
+        )
+    ]
 
 
 def _weight_sentences(scene: Scene) -> list[str]:

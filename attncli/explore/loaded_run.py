@@ -7,8 +7,8 @@ Weights are decoded when they are looked at.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias, assert_never
 
@@ -23,6 +23,8 @@ from attncli.errors import InputError, UnsupportedError
 from attncli.explore.state import Extent, State
 from attncli.features.effects.document import AblateDocument
 from attncli.features.explain.document import AttentionTopic
+from attncli.features.heads.document import HeadsDocument
+from attncli.features.rules.document import HeadMixture
 from attncli.features.why.document import WhyDocument
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_words
@@ -53,7 +55,8 @@ class LiveSource:
     """A model and a text. layers, heads: which. words: whether pieces are merged to words. places: of
     these, the heads (layer, head) that are shown, such as those of a circuit; none for all.
 
-    typed_count: how many of the tokens were typed; those after it were generated.
+    typed_count: how many of the tokens were typed; those after it were generated. rules: of heads,
+    as they were fitted on other texts.
     """
 
     model: Model
@@ -64,6 +67,7 @@ class LiveSource:
     heads: Selection = EVERY
     words: bool = False
     places: frozenset[tuple[int, int]] = frozenset()
+    rules: Mapping[tuple[int, int], HeadMixture] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: Model, text: str, tokens: Sequence[Token] | None = None) -> LiveSource:
@@ -202,6 +206,13 @@ class SavedSource:
     make: Callable[[], RunRecord]
     derive: Callable[[int, int, int], AttentionTopic] | None = None
 
+    @property
+    def rules(self) -> Mapping[tuple[int, int], HeadMixture]:
+        """The rules of heads that the file tells."""
+        if not isinstance(self.document, HeadsDocument):
+            return {}
+        return {(head.layer, head.head): head.rules for head in self.document.heads if head.rules}
+
     def record(self, progress: Progress) -> RunRecord:
         """The record of the file."""
         del progress
@@ -250,14 +261,22 @@ Pair = tuple[int, int]
 """(layer, head) of a head, or (query, key) of a link."""
 
 
+NO_RULES: Mapping[tuple[int, int], HeadMixture] = {}
+"""Where no rules are told."""
+
+
 class LoadedRun:
     """A run's heads by layer and number, as far as they are known.
 
     share: how much of the run is done, 0 to 1. rest: on which keys heads rest, booleans [key].
+    rules: of heads, as they were fitted on other texts.
     """
 
-    def __init__(self, record: RunRecord) -> None:
+    def __init__(
+        self, record: RunRecord, rules: Mapping[tuple[int, int], HeadMixture] = NO_RULES
+    ) -> None:
         self.record = record
+        self.rules = rules
         self.share = 0.0
         self.heads: dict[Pair, HeadRecord] = {}
         is_learned = record.model is not None and record.model.source == "checkpoint"

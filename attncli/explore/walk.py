@@ -197,7 +197,7 @@ class Walk:
         def read_heads(work: Work) -> Callable[[], None]:
             """Run the source, head by head; each is drawn when it is there."""
             record = source.record(work.report)
-            loaded_run = LoadedRun(record)
+            loaded_run = LoadedRun(record, source.rules)
             work.post(lambda: self._enter(source, loaded_run))
             try:
                 for head in record.heads:

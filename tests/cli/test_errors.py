@@ -139,6 +139,7 @@ READS = {
     "--mask": ("run", "a b", "--mask", "FILE"),
     "--metric-file": ("heads", "a b", "--num-heads", "2", "--metric-file", "FILE"),
     "--rule-file": ("explain", "rule", "--rule-file", "FILE"),
+    "--rules-of": ("heads", "a b", "--num-heads", "2", "--rules-of", "FILE"),
     "compare texts": ("compare", "FILE", "FILE"),
     "tensors file": ("tensors", "FILE"),
     "mask spec": ("mask", "FILE"),

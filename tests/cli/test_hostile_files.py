@@ -23,7 +23,7 @@ SECONDS = 60
 READ = {
     "--model", "--mask", "--tokenizer", "--chat-template", "--chat", "--adapter", "--weights",
     "--embeddings", "--source-states", "--file", "--regions", "--metric-file", "--with-adapter",
-    "--rule-file",
+    "--rule-file", "--rules-of",
     "--reference-file", "--needle", "--haystack", "--corpus", "--pairs",
     "--circuit",
 }  # fmt: skip

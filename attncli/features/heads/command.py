@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.document import HeadsDocument
     from attncli.features.heads.roles import RoleScores
+    from attncli.features.rules.document import RulesDocument
     from attncli.inputs.token import Token
     from attncli.measure.labels import RepeatScores
     from attncli.measure.run_record import RunRecord
@@ -152,6 +153,7 @@ class RuleOptions(Struct, frozen=True):
     """Which simple rules say how much of each head."""
 
     rules: Annotated[bool, declarations.RULES] = False
+    rules_of: Annotated[Path | None, declarations.RULES_OF] = None
     rule_file: Annotated[
         list[Path] | None,
         redeclare(
@@ -214,6 +216,7 @@ def heads(
         heads=declarations.EIGHT,
         many_runs=heads_options.roles,
     )
+    saved_rules = _saved_rules(loaded_model, rules.rules_of)
     comparison = _comparison(loaded_model, setup.model, output, heads_options, view.show)
     repeats: RepeatScores | None = None
     if comparison.labels:  # scores of random repeats belong to the model, whatever the text
@@ -254,6 +257,7 @@ def heads(
             tokens=run.tokens,
             repeats=repeats,
             scores=scores,
+            rules=saved_rules,
             on_cost=on_cost,
             progress=run.progress,
             recording=run.recording,
@@ -270,6 +274,18 @@ def heads(
     )
     command = Command(environment, loaded_model, text, setup, output, page, view, why)
     answer_texts(command, compute, page=heads_page)
+
+
+def _saved_rules(model: Model, file: Path | None) -> RulesDocument | None:
+    """The rules that a file holds; None where none is named. Raises InputError for rules of another
+    model."""
+    if file is None:
+        return None
+    from attncli.features.rules.saved_rules import mixtures_of, read_rules
+
+    document = read_rules(file)
+    mixtures_of(document, model, str(file))
+    return document
 
 
 def _refuse_alone(environment: Environment) -> None:

@@ -4,7 +4,7 @@ link.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -29,6 +29,8 @@ from attncli.features.heads.document import (
     Order,
 )
 from attncli.features.heads.roles import ROLES, RoleScores, rank_roles, role_scores, with_roles
+from attncli.features.rules.document import HeadMixture, RulesDocument
+from attncli.features.rules.saved_rules import mixtures_of
 from attncli.features.run.compute import RunRequest, cost, region_part
 from attncli.inputs.regions import Region, word_regions
 from attncli.inputs.token import Token, ignore
@@ -261,6 +263,7 @@ def heads(
     tokens: Sequence[Token] | None = None,
     repeats: RepeatScores | None = None,
     scores: RoleScores | None = None,
+    rules: RulesDocument | None = None,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] | None = None,
     recording: Recording | None = None,
@@ -295,6 +298,8 @@ def heads(
         repeats: The scores of random repeats for the labels, which belong to the model; None runs
             them.
         scores: The scores of roles, which belong to the model; None measures those asked for.
+        rules: What `attncli.rules` returned of the model, to be told beside each head; None for
+            no rules.
         on_cost: Is told what the run will take, and of how many tokens, before it starts.
         progress: Is told the share done, 0 to 1.
         recording: Takes the heads of the run, for a page.
@@ -304,8 +309,9 @@ def heads(
 
     Raises:
         UsageError: For a metric that there is none of.
-        InputError: For layers or heads that are not there.
+        InputError: For layers or heads that are not there, and for rules of another model.
     """
+    mixtures = _mixtures(rules, model)
     if roles:
         metrics = tuple(dict.fromkeys((*metrics, *ROLES.values())))
     request = HeadsRequest(
@@ -360,11 +366,32 @@ def heads(
     document = replace(document, resources=resources(model, before, expected.peak))
     if roles:
         document = replace(document, roles=rank_roles(document.heads))
+    document = _with_rules(document, mixtures)
     if top is not None and top < len(document.heads):
         document = replace(
             document, heads_in_all=len(document.heads), heads=_first_heads(document, top)
         )
     return document
+
+
+def _mixtures(rules: RulesDocument | None, model: Model) -> Mapping[tuple[int, int], HeadMixture]:
+    """The rules of each head, by layer and head; none where none are told. Raises InputError for
+    rules of another model."""
+    if rules is None:
+        return {}
+    return mixtures_of(rules, model)
+
+
+def _with_rules(
+    document: HeadsDocument, mixtures: Mapping[tuple[int, int], HeadMixture]
+) -> HeadsDocument:
+    """The document with the rules of each head beside it."""
+    if not mixtures:
+        return document
+    ruled = [
+        replace(head, rules=mixtures.get((head.layer, head.head), UNSET)) for head in document.heads
+    ]
+    return replace(document, heads=ruled)
 
 
 def _first_heads(document: HeadsDocument, count: int) -> list[HeadMetrics]:

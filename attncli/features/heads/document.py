@@ -26,6 +26,7 @@ from attncli.documents import (
     keys_of,
 )
 from attncli.documents.parts import LabelScore, Merge, Metrics, RegionPart
+from attncli.features.rules.document import HeadMixture
 from attncli.language import message
 
 ACROSS = ("rollout", "flow", "similarity", "circuits")
@@ -73,6 +74,10 @@ class HeadMetrics(PlacedHead, frozen=True, kw_only=True):
         axes("query", "key", meaning="without what was excluded; or cells of pool × pool."),
     ] = UNSET
     moved: Annotated[MovedMetrics | UnsetType, describe("With --moved.")] = UNSET
+    rules: Annotated[
+        HeadMixture | UnsetType,
+        describe("With --rules-of: the simple rules that were fitted to it on other texts."),
+    ] = UNSET
 
 
 class LayerMassive(Part, frozen=True, kw_only=True):

@@ -62,6 +62,7 @@ from attncli.features.heads.across_screens import (
     similarity_part,
 )
 from attncli.features.heads.document import ACROSS, DirectionToken, HeadMetrics, HeadsDocument
+from attncli.features.rules.screen import mixture_text
 from attncli.features.run.run_answer import HeadLink
 from attncli.features.run.screen import head_map, more_maps
 from attncli.language import Message, contextual, listing, message, plural, say, say_each, term
@@ -462,6 +463,32 @@ def _column_groups(
     return groups
 
 
+def rules_part(document: HeadsDocument, view: View) -> Lines:
+    """The rules of the heads that are listed, as they were fitted on other texts."""
+    heads = [head for head in _heads_to_list(document, view)[0] if head.rules]
+    if not heads:
+        return Lines()
+    rows = [
+        [
+            head_label(head.layer, head.head),
+            f"{head.rules.overlap:.2f}",
+            mixture_text(head.rules, view),
+        ]
+        for head in heads
+        if head.rules
+    ]
+    return table(
+        [message("head"), message("overlap"), message("rules")],
+        rows,
+        view,
+        align=("left", "right", "left"),
+        title=message("heads as rules"),
+        note=message(
+            "overlap: what the rules say of a head on texts not fitted to, not on this one"
+        ),
+    )
+
+
 def moved_part(document: HeadsDocument, view: View) -> Lines:
     """The table of metrics with weight × size of the transformed value in place of weights."""
     moved_heads = [
@@ -540,12 +567,25 @@ def _link_text(link: TopLink | None, texts: Sequence[str], view: View) -> str:
 def heads_rows(document: HeadsDocument) -> Iterator[Sequence[object]]:
     """One row per head as a table for `--plain`, its first row the names of the columns."""
     names = list(dict.fromkeys(name for head in document.heads for name in head.metrics))
-    yield ("layer", "head", *names, "top_query", "top_key", "top_weight", "labels")
+    has_rules = any(head.rules for head in document.heads)
+    rule_names = ("rule_overlap", "rules", "rule_weights") if has_rules else ()
+    yield ("layer", "head", *names, "top_query", "top_key", "top_weight", "labels", *rule_names)
     for head in document.heads:
         link = head.top_link
         metrics = (metric_value(head.metrics.get(name)) for name in names)
         link_cells = (None, None, None) if link is None else (link.query, link.key, link.weight)
-        yield (head.layer, head.head, *metrics, *link_cells, ",".join(head.labels or ()))
+        labels = ",".join(head.labels or ())
+        rule_cells = _rule_cells(head) if has_rules else ()
+        yield (head.layer, head.head, *metrics, *link_cells, labels, *rule_cells)
+
+
+def _rule_cells(head: HeadMetrics) -> tuple[float | None, str, str]:
+    """The rules of a head in a row: how much they say of it, their names and their weights."""
+    if not head.rules:
+        return None, "", ""
+    parts = head.rules.parts
+    names = " ".join(part.rule for part in parts)
+    return head.rules.overlap, names, " ".join(f"{part.weight:.4f}" for part in parts)
 
 
 def metric_value(metric: MetricValue | None) -> float | None:
@@ -1005,6 +1045,7 @@ HEADS_PARTS: Parts[HeadsDocument] = (
     ScreenPart("maps", maps_part, _has_few_heads),
     ScreenPart("metrics", metrics_part),
     ScreenPart("layers", massive_part),
+    ScreenPart("rules", rules_part),
     ScreenPart("moved", moved_part),
     ScreenPart("regions", region_heads_part, has_regions),
     ScreenPart("region-links", region_links_part, has_regions),

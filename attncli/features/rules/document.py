@@ -26,6 +26,15 @@ class RulePart(Part, frozen=True, kw_only=True):
     weight: Annotated[Share, describe("Its part of the mixture; the parts of a head sum to 1.")]
 
 
+class HeadMixture(Part, frozen=True, kw_only=True):
+    """The rules of one head, of which another document tells."""
+
+    parts: Annotated[list[RulePart], describe("The largest weight first.")]
+    overlap: Annotated[
+        Share, describe("The share of its weights that they say on texts not fitted to.")
+    ]
+
+
 class RuledHead(PlacedHead, frozen=True, kw_only=True):
     """One head: its mixture, and how much of its attention that says on texts that it was neither
     fitted to nor chosen by. An overlap is the mean over rows that see two keys or more of

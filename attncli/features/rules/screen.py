@@ -18,6 +18,7 @@ from attncli.draw.tables import table
 from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.rules.built_in_rules import BUILT_IN
 from attncli.features.rules.document import (
+    HeadMixture,
     RuledHead,
     RuleOverlaps,
     RulesDocument,
@@ -63,7 +64,7 @@ def rule_label(name: str) -> str:
     return next((rule.label for rule in BUILT_IN if rule.name == name), name)
 
 
-def mixture_text(head: RuledHead, view: View) -> str:
+def mixture_text(head: RuledHead | HeadMixture, view: View) -> str:
     """A head's mixture, such as `0.75 previous token + 0.20 first token`."""
     parts = [
         f"{part.weight:.2f} {label(say(view, rule_label(part.rule)), ascii=view.ascii)}"
@@ -307,6 +308,16 @@ def _swap_sentences(document: RulesDocument, view: View) -> Iterator[str]:
             even=_factor_text(row, row.loss_even, view),
         ),
     )
+    drawn = _factor_text(row, row.loss_drawn, view)
+    if row.loss_drawn < row.loss:
+        yield say(
+            view,
+            "In as many heads drawn at random it is {drawn}, less: a head's overlap does not tell"
+            " what its rules cost.",
+            drawn=drawn,
+        )
+    else:
+        yield say(view, "In as many heads drawn at random it is {drawn}.", drawn=drawn)
     if row.loss_first is UNSET:
         return
     yield say(

@@ -26,14 +26,14 @@ from attncli.draw.figures import figure
 from attncli.draw.numbers import percent
 from attncli.draw.view import View
 from attncli.errors import InputError, UsageError
-from attncli.explore.command import _is_circuit, _text_of_circuit
+from attncli.explore.command import _document_in, _text_of_circuit
 from attncli.explore.loaded_run import LiveSource
 from attncli.features.circuit import compute
 from attncli.features.circuit.circuit_overlap import compare_circuits
 from attncli.features.circuit.circuit_roles import _strongest_rules
 from attncli.features.circuit.circuit_words import looks_like
 from attncli.features.circuit.compute import _refuse_other_places, edge_count, split_pairs
-from attncli.features.circuit.document import CircuitNode
+from attncli.features.circuit.document import CircuitDocument, CircuitNode
 from attncli.features.circuit.edge_graph import edge_graph
 from attncli.features.circuit.edge_run import CircuitModel
 from attncli.features.circuit.faithfulness import areas, overlap_of_resamples, smallest_size
@@ -382,7 +382,7 @@ def test_the_explorer_shows_the_heads_of_a_circuit(folder: Path, saved: Path) ->
     task.write_bytes(
         encode(replace(document, pairs=replace(document.pairs, name="indirect-object")))
     )
-    assert _is_circuit(task)
+    assert isinstance(_document_in(task), CircuitDocument)
     text, setup = _text_of_circuit(task, TextOptions(), RunSetup())
     assert text.text == read_pairs("indirect-object", count=1).pairs[0].clean
     assert setup.model.model == document.model.name

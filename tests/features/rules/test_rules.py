@@ -5,6 +5,7 @@ loops, and a model whose heads follow rules by construction.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,23 @@ import numpy as np
 import pytest
 from asking import ask
 from small_gpt2 import small_gpt2
+from walking import pressed
 
 import attncli
+from attncli.cli.declarations import RunSetup
+from attncli.draw.encoding import json_bytes
+from attncli.draw.numbers import percent
 from attncli.errors import InputError, UsageError
+from attncli.explore.command import _document_in, _saved_source, _setup_of
+from attncli.explore.loaded_run import LiveSource
+from attncli.explore.state import State
 from attncli.features.rules import attention_rows, rule_fit
 from attncli.features.rules.attention_rows import TextRules, head_places, observe
 from attncli.features.rules.built_in_rules import BUILT_IN
 from attncli.features.rules.head_rules import rule_rows
 from attncli.features.rules.mixture import PairSums, fit_mixtures
 from attncli.features.rules.rule_file import load_rules
+from attncli.features.rules.saved_rules import mixtures_of
 from attncli.features.rules.token_patterns import TokenPatterns
 from attncli.inputs.token import Token
 from attncli.mechanism.context import PutWeights
@@ -487,3 +496,53 @@ def test_files_of_rules_are_refused_where_they_say_nothing(tmp_path: Path) -> No
     for command in (("heads", "--rules", "--num-heads", "2"), ("explain", "rule", "first")):
         answer = ask(*command, "--rule-file", str(tmp_path / "none.py"))
         assert (answer.code, answer.out) == (3, "")
+
+
+def test_saved_rules_are_told_beside_the_heads(model: Any, document: Any, tmp_path: Path) -> None:
+    folder = str(small_gpt2(tmp_path / "gpt2", longest=64))
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(TEXTS))
+    rules = tmp_path / "rules.json"
+    asked = ("heads", "--model", folder, "--rules", "--file", str(corpus), "--lines", "--json")
+    assert ask(*asked, "--output", str(rules)).code == 0
+    saved = json.loads(rules.read_text())
+    begin = ("heads", "The cat sat", "--model", folder, "--rules-of", str(rules))
+    told = ask(*begin, "--json").json
+    for head, ruled in zip(told["heads"], saved["heads"], strict=True):
+        assert head["rules"] == {"parts": ruled["parts"], "overlap": ruled["overlap"]}
+    plain = [line.split("\t") for line in ask(*begin, "--plain").out.splitlines()]
+    assert plain[0][-3:] == ["rule_overlap", "rules", "rule_weights"]
+    assert float(plain[1][-3]) == saved["heads"][0]["overlap"]
+    assert "heads as rules" in ask(*begin).out
+    assert "rules" not in ask("heads", "The cat sat", "--model", folder, "--json").json["heads"][0]
+    python = attncli.heads(model, "The cat sat", rules=document)
+    assert python.heads[4].rules.overlap == document.heads[4].overlap
+    # of another model, or no rules at all
+    other = ask("heads", "a b", "--num-heads", "2", "--rules-of", str(rules))
+    assert (other.code, "of another model" in other.err) == (3, True)
+    no_rules = tmp_path / "heads.json"
+    no_rules.write_text(json.dumps(told))
+    wrong = ask("heads", "a b", "--num-heads", "2", "--rules-of", str(no_rules))
+    assert (wrong.code, "holds no rules" in wrong.err) == (3, True)
+
+
+def test_the_explorer_shows_the_rules_of_a_head(model: Any, document: Any, tmp_path: Path) -> None:
+    source = replace(
+        LiveSource.of(model, "The cat sat on the mat"), rules=mixtures_of(document, model)
+    )
+    _, text = pressed(source, start=State(layer=1, head=2), size=(110, 34))
+    head = document.heads[5]
+    said = f"Its rules say {percent(head.overlap)} on unseen texts: {head.parts[0].weight:.2f}"
+    assert said in " ".join("".join(text).split())
+    plain = LiveSource.of(model, "The cat sat on the mat")
+    _, bare = pressed(plain, start=State(layer=1, head=2), size=(110, 34))
+    assert "Its rules say" not in "".join(bare)
+    # a saved comparison that tells rules has them as well
+    rules = tmp_path / "rules.json"
+    rules.write_bytes(json_bytes(document))
+    told = ("heads", "The cat sat on the mat", "--model", str(model.identity.name))
+    file = tmp_path / "heads.json"
+    assert ask(*told, "--rules-of", str(rules), "--json", "--output", str(file)).code == 0
+    _, saved = pressed(_saved_source(file), start=State(layer=1, head=2), size=(110, 34))
+    assert said in " ".join("".join(saved).split())
+    assert _document_in(rules).model.name == _setup_of(document.model.name, RunSetup()).model.model

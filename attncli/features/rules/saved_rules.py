@@ -1,0 +1,63 @@
+"""Rules that were found before and saved, for the heads of a model that reads another text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from attncli.documents.header import model_part
+from attncli.documents.reading import document_of
+from attncli.errors import InputError
+from attncli.features.rules.document import HeadMixture, RulesDocument
+from attncli.inputs.files import read_object
+from attncli.language import message
+from attncli.models.model import Model
+
+LARGEST = 1 << 28
+"""Bytes of the largest document that is read."""
+HINT = "attn heads --rules --model MODEL --json -o rules.json"
+SIZES = ("family", "d_model", "layers", "heads", "kv_heads", "d_k", "d_v")
+"""What the model of saved rules and the one that they are told of must have in common."""
+
+
+def read_rules(file: Path) -> RulesDocument:
+    """The rules that a file holds. Raises InputError for a file that holds none."""
+    fields = read_object(file, what=message("saved rules"), limit=LARGEST, most=LARGEST)
+    document = document_of(fields, str(file))
+    if not isinstance(document, RulesDocument):
+        raise InputError(
+            "this is {schema}, and holds no rules",
+            where=str(file),
+            expected="attn.rules/1, as attn heads --rules --json writes it",
+            hint=HINT,
+            schema=document.schema,
+        )
+    return document
+
+
+def mixtures_of(
+    document: RulesDocument, model: Model, where: str = ""
+) -> Mapping[tuple[int, int], HeadMixture]:
+    """The rules of each head, by layer and head.
+
+    Raises InputError for rules of another model: another family or size, or other weights where a
+    digest of both is known. where: what errors call the file.
+    """
+    own = model_part(model)
+    part = document.model
+    same = all(getattr(own, name) == getattr(part, name) for name in SIZES)
+    if None not in (own.digest, part.digest):
+        same = same and own.digest == part.digest
+    if not same:
+        raise InputError(
+            "these rules are of another model: {ruled}, and {model} runs",
+            where=where,
+            expected="the model that the rules were fitted to",
+            hint=HINT,
+            ruled=part.name or part.family or part.source,
+            model=own.name or own.family or own.source,
+        )
+    return {
+        (head.layer, head.head): HeadMixture(parts=head.parts, overlap=head.overlap)
+        for head in document.heads
+    }
