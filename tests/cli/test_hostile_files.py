@@ -133,7 +133,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("hostile")
     small_gpt2(made / "gpt2")
     (made / "chat.json").write_text('[{"role": "user", "content": "a b"}]')
-    for ending in ("", *ENDINGS.values()):
+    for ending in {"", *ENDINGS.values()}:
         os.mkfifo(made / f"fifo{ending}")
         (made / f"zero{ending}").symlink_to("/dev/zero")
         (made / f"folder{ending}").mkdir()

@@ -292,6 +292,7 @@ EXCUSED = {
     "pairs check ascii": "draws blanks before words, which this vocabulary has not",
     "cost measure": "takes seconds: test_cost",
     "circuit workers": "gives the same bytes: test_circuit",
+    "explain rule rule_file": "adds rules beside the one that is shown: test_rules",
     "models show quiet": "notes only what it fetches: test_model_option",
     **dict.fromkeys(
         (

@@ -112,19 +112,14 @@ def draw_curves(
         )
 
     drawing.text(left, begin - 8, y_name, quiet=True)
-    for power in range(math.ceil(y0), math.floor(y1) + 1):
-        y = place((10**x0, 10**power))[1]
+    for value, name in _ticks(y0, y1):
+        y = place((10**x0, value))[1]
         drawing.path([(left, y), (left + wide, y)], drawing.theme.line, thick=0.5)
-        if (power - math.ceil(y0)) % max(round((y1 - y0) / 7), 1) == 0:
-            drawing.text(
-                left - 6, y + 3, f"10{_superscript(power)}", anchor="end", quiet=True, size=8
-            )
-    for power in range(math.ceil(x0), math.floor(x1) + 1):
-        x = place((10**power, 10**y0))[0]
+        drawing.text(left - 6, y + 3, name, anchor="end", quiet=True, size=8)
+    for value, name in _ticks(x0, x1):
+        x = place((value, 10**y0))[0]
         drawing.path([(x, begin), (x, begin + tall)], drawing.theme.line, thick=0.5)
-        drawing.text(
-            x, begin + tall + 13, f"10{_superscript(power)}", anchor="middle", quiet=True, size=8
-        )
+        drawing.text(x, begin + tall + 13, name, anchor="middle", quiet=True, size=8)
     drawing.text(left + wide, begin + tall + 27, x_name, anchor="end", quiet=True)
     ends = []
     for index, (name, line) in enumerate(lines):
@@ -144,6 +139,29 @@ def draw_curves(
         )
         drawing.text(left + wide + 18, below + 3, name)
     return begin + tall + 30
+
+
+TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+"""Within a power of ten, what an axis of less than two names."""
+
+
+def _ticks(low: float, high: float) -> list[tuple[float, str]]:
+    """Numbers along a logarithmic axis, with their names: powers of ten, each with a line and as many
+    with names as have room; where there are fewer than two, numbers between. low, high: the
+    logarithms of its ends."""
+    powers = range(math.ceil(low), math.floor(high) + 1)
+    if len(powers) > 1:
+        step = max(round((high - low) / 7), 1)
+        return [
+            (10.0**power, "" if place % step else f"10{_superscript(power)}")
+            for place, power in enumerate(powers)
+        ]
+    values = [
+        part * 10.0**power
+        for power in range(math.floor(low), math.floor(high) + 1)
+        for part in TICKS
+    ]
+    return [(value, f"{value:g}") for value in values if low <= math.log10(value) <= high]
 
 
 def _superscript(power: int) -> str:

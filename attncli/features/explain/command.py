@@ -73,6 +73,11 @@ TopicOutput = Annotated[
 """Those of a topic about a text; its screen has no parts to choose from, and no ranking."""
 SmallOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "max_output", "code")]
 """Those of a topic without a text, whose document is small."""
+RuleOutput = Annotated[
+    ExplainOutput,
+    without("show", "top", "scale_colors", "max_output", "code", "precision"),
+]
+"""Those of a rule, whose rows are shares of few keys: two digits tell them."""
 
 
 def chosen_layer(model: Model, options: ModelOptions) -> int:
@@ -599,7 +604,7 @@ def metric(
 
 def rule(
     ctx: typer.Context,
-    output: SmallOutput,
+    output: RuleOutput,
     name: Annotated[
         str | None, argument("The rule; none lists them.", "[NAME]", completion.rule)
     ] = None,

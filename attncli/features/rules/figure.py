@@ -4,6 +4,8 @@ model loses with rules in place of heads.
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from attncli.draw.figures.charts import draw_curves, draw_title
 from attncli.draw.figures.drawing import Drawing, broken_to_fit
 from attncli.draw.numbers import percent
@@ -40,10 +42,13 @@ def rules_figure(document: RulesDocument, drawing: Drawing, view: View, scale: s
         message("by distance"): [],
         message("even"): [],
         message("drawn heads"): [],
+        message("first token"): [],
     }
     for row in document.swapped:
-        losses = (row.loss, row.loss_distance, row.loss_even, row.loss_drawn)
-        for points, loss in zip(curves.values(), losses, strict=True):
+        losses = [row.loss, row.loss_distance, row.loss_even, row.loss_drawn]
+        if row.loss_first is not UNSET:
+            losses.append(row.loss_first)
+        for points, loss in zip(curves.values(), losses, strict=False):
             points.append((100 * row.share, perplexity_factor(row, loss)))
     series = [(say(view, title), points) for title, points in curves.items()]
     draw_curves(
