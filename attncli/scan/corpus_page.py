@@ -26,6 +26,7 @@ from attncli.features.rules.screen import baseline_sentence, head_sentence, rule
 from attncli.features.why.document import part_name
 from attncli.inputs.token import Token
 from attncli.language import languages, message, say, translate
+from attncli.measure.labels import STATES
 from attncli.scan.document import (
     KINDS,
     AlikeHeads,
@@ -242,6 +243,7 @@ def _page_of_density(scans: Sequence[PageScan], lang: str, density: int) -> byte
         "lang": lang,
         "words": words_by_language(PAGE_WORDS),
         "metrics": [safe(name) for name in metrics],
+        "states": STATES,
         "scans": [
             _scan_entry(scan.document, name) for scan, name in zip(scans, names, strict=True)
         ],

@@ -22,6 +22,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.inputs.token import Token
+from attncli.measure.labels import STATES
 from attncli.measure.rest import rest_keys
 from attncli.scan import report
 from attncli.scan.command import PAGE_TEXTS
@@ -330,6 +331,16 @@ def test_heads_are_chosen_and_selected_by_keyboard_and_mouse(
     sinks = [document["heads"][head]["metrics"]["sink"]["mean_texts"] for head, _, _ in by_sink]
     assert sinks == sorted(sinks), "what is further right has more"
     assert found.value(f"() => {ANSWER}").startswith(f"{len(dots)} heads, of which ")
+    earned = [
+        {label["name"] for label in head["labels"] if label["earned"]} for head in document["heads"]
+    ]
+    resting = [names for names in earned if names & {*STATES}]
+    labelled = sum(bool(names - {*STATES}) for names in earned)
+    assert resting, "a state beside the label is counted apart"
+    answer = found.value(f"() => {ANSWER}")
+    assert f"of which {labelled} earn a label;" in answer
+    both = sum(bool(names - {*STATES}) for names in resting)
+    assert f"{len(resting)} of them rest, {both} of these beside a label." in answer
     box = found.value(f"() => {BOX}.toJSON()")
     at, *others = lasso(box)
     mouse.move(*at)

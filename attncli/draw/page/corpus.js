@@ -60,8 +60,14 @@ function quantityName(name) {
   return name.startsWith("label:") ? say("quantity.score", { label: labelName(name.slice(6)) }) : name;
 }
 
-/** The label that a head earns with the most to spare; "" for none. @param {number} place */
-const bestLabel = (place) => heads[place].t.filter((one) => one[6]).sort((a, b) => b[1] / b[7] - a[1] / a[7])[0]?.[0].replace(/ [-+]?\d+$/, "") ?? "";
+/** Whether a label says where a head rests, a state beside what it does. @param {string} name */
+const isState = (name) => meta.states.includes(name);
+
+/** The label that a head earns with the most to spare, a state only where it is all; "" for none. @param {number} place */
+const bestLabel = (place) => {
+  const earned = heads[place].t.filter((one) => one[6]).sort((a, b) => b[1] / b[7] - a[1] / a[7]).map((one) => one[0]);
+  return (earned.find((name) => !isState(name)) ?? earned[0] ?? "").replace(/ [-+]?\d+$/, "");
+};
 
 /** The class of one of several kinds: eight colours, then the same as rings. @param {number} place */
 const kindOf = (place) => `k${place % 8}${place % 16 > 7 ? " open" : ""}`;
@@ -126,17 +132,23 @@ function answer() {
   const places = selected.size ? [...selected] : [...heads.keys()];
   const values = places.map((place) => quantity(place, chosen.x)).filter((value) => value !== null);
   const counts = new Map();
-  let labelled = 0;
+  let labelled = 0, resting = 0, both = 0;
   for (const place of places) {
-    const names = new Set(heads[place].t.filter((one) => one[6]).map((one) => one[0].replace(/ [-+]?\d+$/, "")));
+    const earned = heads[place].t.filter((one) => one[6]).map((one) => one[0]);
+    const names = new Set(earned.filter((name) => !isState(name)).map((name) => name.replace(/ [-+]?\d+$/, "")));
     labelled += names.size ? 1 : 0;
+    if (earned.some(isState)) {
+      resting += 1;
+      both += names.size ? 1 : 0;
+    }
     for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
   }
   const [name, count] = [...counts].sort((a, b) => b[1] - a[1])[0] ?? ["", 0];
-  const told = { count: places.length, heads: heads.length, x: quantityName(chosen.x), labelled, label: name ? labelName(name) : "", most: count };
+  const told = { count: places.length, heads: heads.length, x: quantityName(chosen.x), labelled, label: name ? labelName(name) : "", most: count, resting, both };
   if (!values.length) return say(selected.size ? "answer.selected.bare" : "answer.all.bare", told);
   const spread = { mean: number(values.reduce((a, b) => a + b, 0) / values.length), low: number(values.reduce((a, b) => min(a, b))), high: number(values.reduce((a, b) => max(a, b))) };
-  return say("answer.both", { first: say(selected.size ? "answer.selected" : "answer.all", { ...told, ...spread }), second: name ? say("answer.label", told) : say("answer.unlabelled", told) });
+  const second = name ? say("answer.label", told) : say("answer.unlabelled", told);
+  return [say(selected.size ? "answer.selected" : "answer.all", { ...told, ...spread }), second, ...(resting ? [say("answer.rest", told)] : [])].reduce((first, second) => say("answer.both", { first, second }));
 }
 
 /** The heads of the scan whose head is chosen. */

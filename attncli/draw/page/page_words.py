@@ -247,6 +247,7 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     ),
     "answer.label": message("The commonest label is {label}: {most}."),
     "answer.unlabelled": message("None of them earns a label."),
+    "answer.rest": message("{resting} of them rest, {both} of these beside a label."),
     "plot.title": message("{count} heads by {x} and {y}"),
     "legend": contextual("page", "{name}:"),
     "plot.without": message("without a number and not drawn: {count}"),
@@ -298,8 +299,8 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "why.answers": message("what answers"),
     "column.why": message("share of the advantage"),
     "links.note": message(
-        "strongest links of {rows} query rows; lift: how many times what chance makes, with tokens"
-        " as frequent as here"
+        "strongest links of {rows} query rows, without keys where heads rest; lift: how many times"
+        " what chance makes, with tokens as frequent as here"
     ),
     "others": message("the same head in the other scans"),
     "alike": message("the heads most like it"),

@@ -13,11 +13,11 @@ from attncli.draw.lines import Lines, line, remark, sentences, stack
 from attncli.draw.numbers import format_fixed, format_signed, percent
 from attncli.draw.safe import label, spell
 from attncli.draw.tables import table
-from attncli.draw.token_names import quote_text
+from attncli.draw.token_names import capitalize_sentences
 from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.retrieval.document import FetchScore, RetrievalDocument
 from attncli.language import listing, message, plural, say
-from attncli.mechanism.spec import head_name
+from attncli.mechanism.spec import head_name, spoken_head
 
 
 def retrieval_rows(document: RetrievalDocument) -> Iterator[Sequence[object]]:
@@ -105,6 +105,7 @@ def _interval_text(score: FetchScore, digits: int, view: View) -> str:
     return f"{format_fixed(score.low, digits)}{spell('…', ascii=view.ascii)}{format_fixed(score.high, digits)}"
 
 
+@capitalize_sentences
 def retrieval_sentences(document: RetrievalDocument, view: View) -> Iterator[str]:
     """Whether the model does the task, which heads fetch, and what is left without them."""
     yield say(
@@ -124,14 +125,14 @@ def retrieval_sentences(document: RetrievalDocument, view: View) -> Iterator[str
         yield say(
             view,
             "{head} fetches most, by where it looks and by what it writes.",
-            head=quote_text(head_name(first.layer, first.head), view),
+            head=say(view, spoken_head(first.layer, first.head)),
         )
     else:
         yield say(
             view,
             "{head} fetches most by where it looks, {writer} by what it writes.",
-            head=quote_text(head_name(first.layer, first.head), view),
-            writer=quote_text(head_name(writer.layer, writer.head), view),
+            head=say(view, spoken_head(first.layer, first.head)),
+            writer=say(view, spoken_head(writer.layer, writer.head)),
         )
     count = sum(row.retrieval for row in document.heads)
     yield say(

@@ -580,6 +580,11 @@ def _look_sentence(document: WhyDocument, view: View) -> str:
             "In layer {layer} head {head} {query} looks at {key} alone ({weight}): its row expects"
             " nothing else, so the score has no advantage to be split."
         )
+    elif document.total <= -NONE:
+        template = message(
+            "In layer {layer} head {head} {query} looks at {key} ({weight}) less than its row"
+            " expects: its score is {advantage} below that."
+        )
     elif document.total < NONE:
         places["advantage"] = _format_number(document.total, _digits(document, view))
         template = message(
