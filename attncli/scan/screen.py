@@ -285,6 +285,27 @@ def _label_note(*, has_interval: bool, has_share: bool) -> Message:
     return listing(notes, "; ")
 
 
+def _margin_word(scan_label: ScanLabel, view: View) -> str:
+    """Whether a label may be lost over other texts: "borderline" by its interval, "undecided"
+    without one; "" for neither."""
+    if not scan_label.borderline:
+        return ""
+    if _is_borderline(scan_label):
+        return say(view, "borderline")
+    return say(view, "undecided")
+
+
+def _label_phrase(scan_label: ScanLabel, view: View) -> str:
+    """A label with its score in a sentence, and whether it may be lost."""
+    name = label_text(scan_label, view)
+    score = number_text(scan_label.score, view)
+    margin = _margin_word(scan_label, view)
+    if margin:
+        template = message("{label} ({score}, {margin})")
+        return say(view, template, label=name, score=score, margin=margin)
+    return say(view, "{label} ({score})", label=name, score=score)
+
+
 def _label_table(labels: Sequence[tuple[ScanHead, ScanLabel]], view: View) -> Lines:
     """The table of these labels with their heads."""
     rows = [
@@ -299,11 +320,7 @@ def _label_table(labels: Sequence[tuple[ScanHead, ScanLabel]], view: View) -> Li
                 if scan_label.texts is None
                 else share_text(scan_label.texts, scan_label.texts_ci95, view)
             ),
-            (
-                ""
-                if not scan_label.borderline
-                else say(view, "borderline" if _is_borderline(scan_label) else "undecided")
-            ),
+            _margin_word(scan_label, view),
         ]
         for head, scan_label in labels
     ]
@@ -588,7 +605,7 @@ def _head_sentences(head: ScanHead, document: ScanDocument, view: View) -> list[
     are missing.
     """
     earned_labels = [
-        f"{label_text(scan_label, view)} ({number_text(scan_label.score, view)})"
+        _label_phrase(scan_label, view)
         for scan_label in head.labels
         if scan_label.earned and not scan_label.state
     ]
