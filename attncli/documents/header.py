@@ -4,7 +4,8 @@ shapes, layers.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypedDict, assert_never, cast
 
 import numpy as np
@@ -22,11 +23,11 @@ from attncli.documents import (
     token_facts,
 )
 from attncli.documents.parts import RunHead, RunLayer
-from attncli.errors import InputError
+from attncli.errors import AttnError, InputError
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import Words, identities, token_notes
 from attncli.language import listing, message
-from attncli.mechanism.mask import Mask, shows_all
+from attncli.mechanism.mask import Mask, parse_mask, shows_all
 from attncli.mechanism.spec import (
     ADDED,
     Alibi,
@@ -270,13 +271,40 @@ def _masks_in_words(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
     layers = _layers_by_text(texts, numbers)
     if len(layers) == 1:
         return texts[0]
+    return _mask_sentences({ranges(own): text for text, own in layers.items()})
+
+
+LAYERS_OF_SPEC = re.compile(r"(?P<spec>.+?) \((?P<layers>[0-9, -]+)\)(?:, |$)")
+"""A mask of some layers in `AttentionPart.mask`: "window:4 (0, 2-5)"."""
+
+
+def mask_meaning(attention: AttentionPart) -> str:
+    """The sentence on what a query sees, of a document that was read from a file, in a form that
+    can be translated: written anew from the masks; the file's own where that says something else.
+    """
+    told = attention.mask_says or ""
+    parts = [match.group("spec", "layers") for match in LAYERS_OF_SPEC.finditer(attention.mask)]
+    try:
+        if parts:
+            anew = _mask_sentences({layers: parse_mask(spec).describe() for spec, layers in parts})
+        else:
+            anew = parse_mask(attention.mask).describe()
+    except AttnError:
+        return told
+    if anew == told:
+        return anew
+    return told
+
+
+def _mask_sentences(texts: Mapping[str, str]) -> str:
+    """What masks say, each behind its layers. texts: by their layers, such as "0, 2-5"."""
     parts = [
         message(
-            "layer {layers}: {text}" if len(own) == 1 else "layers {layers}: {text}",
-            layers=ranges(own),
+            "layer {layers}: {text}" if layers.isdecimal() else "layers {layers}: {text}",
+            layers=listing(layers.split(", ")),
             text=text,
         )
-        for text, own in layers.items()
+        for layers, text in texts.items()
     ]
     return listing(parts, "; ")
 

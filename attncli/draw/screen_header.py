@@ -105,10 +105,9 @@ def header_lines(
     words: how tokens were merged."""
     model = document.model
     attention = document.attention
-    if attention.mask == "none":
-        mask_meaning = ""
-    else:
-        mask_meaning = attention.mask_says or ""
+    meaning = ""
+    if attention.mask != "none":
+        meaning = _mask_meaning(attention, view)
     run_facts = [
         *_weights(model, view),
         _layers_and_heads(model, view),
@@ -117,9 +116,19 @@ def header_lines(
     number_type = f"{attention.backend} {attention.compute_dtype or attention.dtype}"
     sizes = [*counts, *_sizes(model), _scale(model, attention, view), number_type]
     blocks = [line((text, "bold")), facts(run_facts, view), facts(sizes, view, style=FAINT)]
-    blocks += [remark(mask_meaning, view), facts(words, view, style=FAINT)]
+    blocks += [remark(meaning, view), facts(words, view, style=FAINT)]
     blocks += [warning(warning_text, view) for warning_text in document.warnings or ()]
     return fit_to_view(stack(*blocks), view)
+
+
+def _mask_meaning(attention: AttentionPart, view: View) -> str:
+    """The sentence on what a query sees, in the view's language."""
+    meaning = attention.mask_says or ""
+    if view.lang == "en" or not meaning or isinstance(meaning, Message):
+        return meaning
+    from attncli.documents.header import mask_meaning  # needs the masks, and so NumPy
+
+    return mask_meaning(attention)
 
 
 def facts(parts: Iterable[str], view: View, *, style: str = "") -> Lines:

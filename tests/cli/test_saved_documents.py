@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from asking import ask
+from tiny_checkpoints import CASES, make
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 
@@ -194,3 +195,21 @@ def test_whole_screens_are_shown_in_bounds_of_lines(
     assert (answer.code, answer.out, "at most 20 lines" in answer.err) == (5, "", True), answer
     for shown in ((), ("--json",), ("--plain",)):
         assert ask(*asked, *shown).code == 0
+
+
+def test_what_a_query_sees_is_told_in_the_language_of_the_view(tmp_path: Path) -> None:
+    """The sentence of a saved document is English; a view in Chinese says it as the run did, with
+    windows in some layers. What a document says of its own is left as it is."""
+    folder = make(CASES["gemma3_text"], tmp_path / "gemma")
+    for line in (("--model", str(folder), "--ids", "3 4 5 6"), ("a b c d", "--mask", "window:2")):
+        asked = ("run", *line, "--show", "header")
+        saved = tmp_path / "run.json"
+        saved.write_text(ask(*asked[:-2], "--json").out)
+        view = ("view", str(saved), "--show", "header", "--lang", "zh")
+        lines = ask(*asked, "--lang", "zh").out.splitlines()
+        assert ask(*view).out.splitlines()[1:] == lines[1:]
+        assert "查询能看到" in "".join(lines)
+        document = json.loads(saved.read_text())
+        document["attention"]["mask_says"] = "a query sees what it likes"
+        saved.write_text(json.dumps(document))
+        assert "a query sees what it likes" in ask(*view).out

@@ -29,7 +29,7 @@ from attncli.scan.engines import ScanPart, run
 from attncli.scan.frequent_links import LinkCounts, TotalLinks
 from attncli.scan.intake import text_hash
 from attncli.scan.plan import SCHEMA, ScanPlan
-from attncli.scan.screen import scan_compare_screen
+from attncli.scan.screen import _label_phrase, scan_compare_screen
 from attncli.scan.text_sample import TextSample, head_hashes
 from attncli.scan.totals import Totals, total
 
@@ -347,6 +347,8 @@ def test_a_label_that_every_text_earns_is_settled(
     )
     row = report._Heads._metric_label(totals, label, 0)
     assert (None if row is None else row.borderline) == is_undecided
+    if row is not None:  # a sentence says it as the table does
+        assert _label_phrase(row, View()).endswith(", undecided)") == is_undecided
 
 
 def test_the_passport_of_a_head_fits_and_tells_its_links_and_deciles(
