@@ -282,18 +282,20 @@ def mask_meaning(attention: AttentionPart) -> str:
     """The sentence on what a query sees, of a document that was read from a file, in a form that
     can be translated: written anew from the masks; the file's own where that says something else.
     """
-    told = attention.mask_says or ""
+    saved_sentence = attention.mask_says or ""
     parts = [match.group("spec", "layers") for match in LAYERS_OF_SPEC.finditer(attention.mask)]
     try:
         if parts:
-            anew = _mask_sentences({layers: parse_mask(spec).describe() for spec, layers in parts})
+            sentence_anew = _mask_sentences(
+                {layers: parse_mask(spec).describe() for spec, layers in parts}
+            )
         else:
-            anew = parse_mask(attention.mask).describe()
+            sentence_anew = parse_mask(attention.mask).describe()
     except AttnError:
-        return told
-    if anew == told:
-        return anew
-    return told
+        return saved_sentence
+    if sentence_anew == saved_sentence:
+        return sentence_anew
+    return saved_sentence
 
 
 def _mask_sentences(texts: Mapping[str, str]) -> str:

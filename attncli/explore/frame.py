@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import structs
 
 from attncli.draw.lines import FAINT, Line, Lines, Piece, join_sentences, line_width, remark
-from attncli.draw.numbers import bar, bar_pieces, percent
+from attncli.draw.numbers import bar, bar_pieces, format_signed, percent
 from attncli.draw.rest_names import rest_names, resting_reason
 from attncli.draw.safe import cells, cut, label, pad, safe, spell, wrap
 from attncli.draw.sentence import (
@@ -234,7 +234,7 @@ def _weight_sentences(scene: Scene) -> list[str]:
             key=key,
             weight=f"{weight:.3f}",
             subtracted=f"{subtracted:.3f}",
-            difference=f"{weight - subtracted:+.3f}".replace("-", "−"),
+            difference=format_signed(weight - subtracted, 3).replace("-", "−"),
         )
     return [say(view, sentence)]
 
