@@ -11,7 +11,7 @@ those of all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -31,6 +31,7 @@ from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.scan.intake import splitmix64
 from attncli.scan.statistics import UNIT, to_fixed
 
+WholeNumbers = np.ndarray[Any, np.dtype[Any]]
 PARTS = 6
 """The parts that the hash of a text deals it to."""
 FITTED, CHOOSING, MEASURED = range(3)
@@ -72,8 +73,8 @@ def table_height(heads: int, rules: int, kinds: int) -> int:
 
 
 def rule_memory(heads: int, rules: int, kinds: int) -> int:
-    """Bytes that a worker needs for rules, at most: both tables of rows, made of floats and then of
-    integers, and the sums."""
+    """Bytes that a worker needs for rules, at most: both tables of rows, of floats and then of whole
+    numbers, and the sums."""
     table = table_height(heads, rules, kinds) * pair_budget(heads, rules, kinds)
     places = HeadKinds((0,), (0, heads), (kinds - 1,))
     sums = sum(int(np.prod(shape)) for shape in sum_shapes(places, rules).values())
@@ -242,13 +243,15 @@ class KeptRows:
                 rules = VISIBLE + self._kinds + block.kind * self._rules
                 table[rules : rules + self._rules] = block.rules[:, row, keys]
 
-    def table(self) -> Ints:
+    def table(self) -> WholeNumbers:
         """The rows as whole numbers, [line, pair]: the lines of `ROW`, `BIN`, `CHOOSES` and `VISIBLE`,
         then under each mask what each rule says, then the weights of each head; these in multiples
         of 2⁻²⁴."""
-        table = self._table.astype(np.float64)
+        table = np.empty(self._table.shape, np.int32)
         first = VISIBLE + self._kinds
-        return np.concatenate([table[:first].astype(np.int64), to_fixed(table[first:])])
+        for line, values in enumerate(self._table):  # whole, it would be there in float64 as well
+            table[line] = values if line < first else to_fixed(values.astype(np.float64))
+        return table
 
 
 def _rows_by_hash(texts: Sequence[ShardText]) -> Iterator[tuple[ShardText, int]]:

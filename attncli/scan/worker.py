@@ -976,5 +976,5 @@ def _narrow(array: Ints) -> Any:
     """The array as int32 if its values fit, else as int64."""
     fits = not array.size or (array.min() >= -(2**31) and array.max() < 2**31)
     if fits:
-        return array.astype(np.int32)
+        return array.astype(np.int32, copy=False)
     return array

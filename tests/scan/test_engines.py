@@ -5,6 +5,7 @@ same numbers.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
 import signal
@@ -189,6 +190,14 @@ def test_a_signal_leaves_neither_workers_nor_half_written_files(
             break
     assert (out, err, process.returncode) == (b"", b"", code)
     assert not [path for path in folder.rglob("*") if "tmp" in path.name or path.suffix == ".log"]
+    digests = []
+    for place in (folder, tmp_path / "whole"):  # the same command again goes on
+        again = attn(
+            "scan", str(encoder), str(corpus), "-o", str(place), "--workers", "1", "--rules"
+        )
+        assert finish(again).returncode == 0
+        digests.append(json.loads((place / "scan.json").read_text())["digest"])
+    assert digests[0] == digests[1]
 
 
 def test_a_writer_without_rename_would_leave_broken_files(tmp_path):
