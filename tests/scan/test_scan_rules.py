@@ -69,7 +69,7 @@ class Whole:
         return self.sums.choose(samples)[0]
 
 
-@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+@pytest.mark.parametrize("kind", [pytest.param("decoder", marks=pytest.mark.thorough), "encoder"])
 def test_a_scan_gives_what_one_process_gives(
     kind: str, request: pytest.FixtureRequest, corpus: Path, lines: list[str], tmp_path: Path
 ) -> None:
@@ -115,6 +115,7 @@ def test_a_scan_gives_what_one_process_gives(
     assert texts.measured_rows == sum(len(text) - (kind == "decoder") for text in halves[1])
 
 
+@pytest.mark.thorough
 def test_rows_are_bounded_whatever_the_corpus(
     decoder: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +153,7 @@ def test_too_few_texts_have_no_rules_and_are_said_to(decoder: Path, tmp_path: Pa
     assert "规则" in shown
 
 
+@pytest.mark.thorough
 def test_a_scan_tells_of_rules_everywhere(decoder: Path, corpus: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text(OWN_RULES)

@@ -275,6 +275,7 @@ def test_a_heads_own_weights_in_its_place_change_nothing(model: Any) -> None:
     assert not np.allclose(changed[1].after, unchanged[1].after)
 
 
+@pytest.mark.thorough
 def test_a_long_text_gives_the_same_in_blocks(
     model: Any, document: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
