@@ -168,6 +168,19 @@ def scan_rows(document: ScanDocument) -> Iterator[Sequence[object]]:
                 high,
                 metric.baseline,
             )
+    yield from _rule_rows(document)
+
+
+def _rule_rows(document: ScanDocument) -> Iterator[Sequence[object]]:
+    """Yield the overlap of every head with its rules as a row of a metric: the mean over the rows
+    kept, and what an even spread says in place of uniform attention."""
+    rules = document.rules
+    if not rules:
+        return
+    counts = (rules.texts.measured, rules.texts.measured_rows)
+    for head in rules.heads:
+        numbers = (None, head.overlap, None, None, None, head.overlap_even)
+        yield (head.layer, head.head, "rule_overlap", *counts, *numbers)
 
 
 def _header(shown: ScanShown, view: View) -> Lines:

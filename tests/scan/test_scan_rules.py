@@ -179,6 +179,9 @@ def test_a_scan_tells_of_rules_everywhere(decoder: Path, corpus: Path, tmp_path:
     assert python.rules.overlap.rules == document["rules"]["overlap"]["rules"]
     one = ask("scan", "show", out, "--head", "L1H1", "--json").json["rules"]["heads"]
     assert [(head["layer"], head["head"]) for head in one] == [(1, 1)]
+    rows = [line.split("\t") for line in ask("scan", "show", out, "--plain").out.splitlines()]
+    overlaps = [float(row[6]) for row in rows if row[2] == "rule_overlap"]
+    assert overlaps == [head["overlap"] for head in document["rules"]["heads"]]
     # nothing of a scan's folder is run that nobody named
     own.unlink()
     assert ask("scan", "show", out).code == 0
