@@ -32,7 +32,7 @@ from attncli.features.series.document import (
 from attncli.inputs.files import LARGEST_FILE, open_regular
 from attncli.inputs.hub import Fetch, own_cache_folder
 from attncli.inputs.word_groups import token_notes
-from attncli.language import message
+from attncli.language import message, plural
 from attncli.measure.kept_results import KeptResults, description_digest
 from attncli.measure.labels import repeat_scores
 from attncli.measure.layer_metrics import column_metric
@@ -535,11 +535,13 @@ def _share_reporter(
             seconds = elapsed / share * count
             if seconds >= LONG_WORK and note is not None:
                 note(
-                    message(
-                        "{texts:,} texts in {count} checkpoints: about {duration}; fewer lines or"
+                    plural(
+                        "{count:,} text in {checkpoints} checkpoints: about {duration}; fewer"
                         " checkpoints take less, Ctrl-C ends it",
-                        texts=len(request.texts),
-                        count=count,
+                        "{count:,} texts in {checkpoints} checkpoints: about {duration}; fewer"
+                        " lines or checkpoints take less, Ctrl-C ends it",
+                        count=len(request.texts),
+                        checkpoints=count,
                         duration=duration_words(seconds),
                     )
                 )
