@@ -121,7 +121,18 @@ def retrieval_sentences(document: RetrievalDocument, view: View) -> Iterator[str
         return
     first = document.heads[0]
     writer = max(document.heads, key=lambda row: row.writes.mean)
-    if head_name(first.layer, first.head) == head_name(writer.layer, writer.head):
+    equal = sum(row.literal.mean == first.literal.mean for row in document.heads)
+    if equal > 1:
+        yield say(
+            view,
+            "{count} heads fetch most by where they look, {score} each, {head} among them; by what"
+            " it writes {writer} does.",
+            count=equal,
+            score=f"{first.literal.mean:.2f}",
+            head=say(view, spoken_head(first.layer, first.head)),
+            writer=say(view, spoken_head(writer.layer, writer.head)),
+        )
+    elif head_name(first.layer, first.head) == head_name(writer.layer, writer.head):
         yield say(
             view,
             "{head} fetches most, by where it looks and by what it writes.",

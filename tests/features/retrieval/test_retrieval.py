@@ -16,9 +16,11 @@ from asking import ask
 from msgspec.structs import replace
 from small_gpt2 import small_gpt2
 
+from attncli.draw.view import View
 from attncli.errors import InputError
 from attncli.features.retrieval import compute
 from attncli.features.retrieval.compute import fetching_heads
+from attncli.features.retrieval.screen import retrieval_sentences
 from attncli.inputs.token import Token
 
 NEEDLES = [("a", "b"), ("b", "a")]
@@ -68,6 +70,20 @@ def test_the_head_that_fetches_is_first_and_recall_needs_it(model: Any) -> None:
     # of five other heads one finds the token before, which the first needs; the others are idle
     assert sorted(set(one.random)) in ([1.0], [min(one.random), 1.0])
     assert np.mean(one.random) > 0.5
+
+
+def test_heads_that_fetch_as_much_are_counted(model: Any) -> None:
+    """Where several heads reach the highest literal score none is said to fetch most alone."""
+    document = fetching_heads(
+        model, needles=NEEDLES, passages=PASSAGES, lengths=[10], depths=DEPTHS
+    )
+    first, *others = document.heads
+    for twin in (False, True):
+        heads = [first, replace(first, head=first.head + 7), *others] if twin else document.heads
+        said = " ".join(retrieval_sentences(replace(document, heads=heads), View(width=200)))
+        equal = sum(row.literal.mean == first.literal.mean for row in heads)
+        assert (f"{equal} heads fetch most by where they look" in said) == (equal > 1)
+        assert twin is False or equal > 1
 
 
 def test_both_scores_are_those_of_loops(model: Any) -> None:
