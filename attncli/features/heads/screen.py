@@ -739,16 +739,16 @@ def _role_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
         if first.score <= BEYOND_CHANCE * (rank.chance or 0.0):
             nobody.append(name)
             continue
-        firsts.append(
-            say(
-                view,
-                "{role}: layer {layer} head {head} ({score})",
-                role=name,
-                layer=first.layer,
-                head=first.head,
-                score=f"{first.score:.2f}",
-            )
-        )
+        equal = sum(row.score == first.score for row in rank.heads)
+        if equal == 1:
+            template = message("{role}: layer {layer} head {head} ({score})")
+        else:
+            template = message("{role}: layer {layer} head {head} and {others} more ({score} each)")
+        others = f"{equal - 1}"
+        if equal == len(rank.heads) < len(document.heads):  # no more are told of
+            others += "+"
+        places = {"layer": first.layer, "head": first.head, "others": others}
+        firsts.append(say(view, template, role=name, score=f"{first.score:.2f}", **places))
     if firsts:
         yield say(view, "First by role: {heads}.", heads=listing(firsts))
     if nobody:

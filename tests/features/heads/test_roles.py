@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 from asking import ask
+from msgspec.structs import replace
 from scan.test_atlas import scanned
 from small_gpt2 import small_gpt2
 
 import attncli
+from attncli.draw.view import View
 from attncli.features.heads import roles
 from attncli.features.heads.roles import ROLES, RoleScores, role_cost, role_scores
+from attncli.features.heads.screen import _role_sentences
 from attncli.measure.labels import ordinary_tokens, repeat_scores
 from attncli.measure.layer_metrics import ROLE_METRICS
 from attncli.models.estimate import CostEstimate
@@ -231,6 +234,18 @@ def test_rows_of_weights_have_no_such_score() -> None:
     for metric in ROLE_METRICS.values():
         with pytest.raises(attncli.errors.UsageError):
             metric(np.eye(3))
+
+
+def test_heads_that_score_the_same_are_counted(model: Model) -> None:
+    """The first of a role is named alone only where no other reaches its score."""
+    document = attncli.heads(model, "the cat sat on the mat", roles=True)
+    rank = next(rank for rank in document.roles if rank.heads[0].score > 0)
+    first, second = rank.heads[:2]
+    for score, told in ((first.score, " and 1 more ("), (first.score / 2, f"head {first.head} (")):
+        heads = [first, replace(second, score=score)]
+        ranks = [replace(rank, heads=heads, chance=0.0)]
+        (said, *_) = _role_sentences(replace(document, roles=ranks), View(width=300))
+        assert told in said.replace("1+", "1"), said
 
 
 def test_what_scoring_takes_is_told_before(model: Model) -> None:
