@@ -31,6 +31,7 @@ from attncli.inputs import bounded_process
 from attncli.inputs.bounded_process import run_bounded
 from attncli.inputs.files import (
     folder_entries,
+    guarded_path,
     is_folder,
     is_there,
     read_object,
@@ -225,12 +226,36 @@ def read_template(tokenizer: Tokenizer, tools: bool, file: Path | None = None) -
     folder = (
         path.parent if isinstance(tokenizer, PieceTokenizer) or path.suffix == ".json" else None
     )
-    settings: dict[str, Any] = {}
-    if folder is not None and is_there(folder / "tokenizer_config.json"):
-        settings = read_object(
-            folder / "tokenizer_config.json", what=message("a tokenizer_config.json")
-        )
-    return _template_of(settings, tools, file, folder, "tokenizer_config.json")
+    if folder is None:
+        return _template_of({}, tools, file, None, SETTINGS)
+    return _template_of(_folder_settings(folder), tools, file, folder, SETTINGS)
+
+
+SETTINGS = "tokenizer_config.json"
+SPECIAL_MAP = "special_tokens_map.json"
+TEMPLATE = "chat_template.jinja"
+PROCESSOR_TEMPLATE = "chat_template.json"
+"""The template of a model with a processor, as it was written until 2025."""
+
+
+def _folder_settings(folder: Path) -> dict[str, Any]:
+    """What a checkpoint's folder says of chats, under the keys of a tokenizer_config.json: that
+    file, the older special_tokens_map.json, and chat_template.json where it states no template."""
+
+    def stated(name: str) -> dict[str, Any]:
+        """The object in this file of the folder; an empty one where it is not there."""
+        path = guarded_path(folder.resolve(), name)
+        if not is_there(path):
+            return {}
+        return read_object(path, what=name)
+
+    settings = stated(SETTINGS)
+    if "added_tokens_decoder" not in settings:
+        settings = {**settings, **stated(SPECIAL_MAP)}
+    if not settings.get("chat_template"):
+        own = stated(PROCESSOR_TEMPLATE).get("chat_template")
+        settings = {**settings, "chat_template": own}
+    return settings
 
 
 def _gguf_settings(path: Path) -> dict[str, Any]:
@@ -269,21 +294,26 @@ def _template_of(
     arguments, and errors, as of `read_template`."""
     special = _special_tokens(settings)
     templates = _named_templates(settings, folder)
-    if file is not None:
-        if str(file) in templates and not is_there(file):
-            return ChatTemplate(templates[str(file)], special, f"{where}: {file}")
-        return ChatTemplate(_template_text(file), special, str(file))
-    if folder is not None and is_there(folder / "chat_template.jinja"):
-        return ChatTemplate(
-            _template_text(folder / "chat_template.jinja"), special, "chat_template.jinja"
-        )
-    purpose = "tool_use" if tools and "tool_use" in templates else "default"
-    if purpose in templates:
-        return ChatTemplate(templates[purpose], special, where)
     if folder is None:
         place = where.partition(": ")[0]
     else:
         place = str(folder)
+    if file is not None:
+        name = str(file)
+        if name in templates and not is_there(file):
+            return ChatTemplate(templates[name], special, f"{where}: {file}")
+        if templates and not is_there(file) and file.suffix == "":
+            raise InputError(
+                "this model has no chat template of the name {name}",
+                where=place,
+                expected=message("a file, or one of {names}", names=listing(map(repr, templates))),
+                name=repr(name),
+            )
+        return ChatTemplate(_template_text(file), special, name)
+    purpose = "tool_use" if tools and "tool_use" in templates else "default"
+    if purpose in templates:
+        is_file = folder is not None and purpose == "default" and is_there(folder / TEMPLATE)
+        return ChatTemplate(templates[purpose], special, TEMPLATE if is_file else where)
     if templates:
         raise InputError(
             "this model has chat templates for special uses only: {names}",
@@ -292,10 +322,13 @@ def _template_of(
             hint=f"--chat FILE@{next(iter(templates))}",
             names=listing(map(repr, templates)),
         )
-    if "chat_template" in where:
-        expected = message("a tokenizer.chat_template among its keys")
+    if SETTINGS in where:
+        expected = message(
+            "a chat_template.jinja, additional_chat_templates, a chat_template.json, or a"
+            " chat_template in tokenizer_config.json"
+        )
     else:
-        expected = message("a chat_template.jinja, or a chat_template in tokenizer_config.json")
+        expected = message("a tokenizer.chat_template among its keys")
     raise InputError(
         "this model has no chat template",
         where=place,
@@ -305,21 +338,29 @@ def _template_of(
 
 
 def _named_templates(settings: Mapping[str, Any], folder: Path | None) -> dict[str, str]:
-    """The templates of a checkpoint by name; "default" is that of a chat without more. They stand
-    in tokenizer_config.json, or each in a file of its own in `additional_chat_templates`."""
-    templates: dict[str, str] = {}
-    stated = settings.get("chat_template")
-    for part in stated if isinstance(stated, list) else [{"name": "default", "template": stated}]:
-        name, source = (
-            (part.get("name"), part.get("template")) if isinstance(part, dict) else (None, None)
-        )
-        if isinstance(name, str) and isinstance(source, str):
-            templates[name] = source
+    """The templates of a checkpoint by name; "default" is that of a chat without more. Those in
+    files (`chat_template.jinja`, and with a name each in `additional_chat_templates`) take the place
+    of those that the settings state, as in transformers."""
+    files: dict[str, str] = {}
+    if folder is not None and is_there(folder / TEMPLATE):
+        files["default"] = _template_text(folder / TEMPLATE)
     if folder is not None and is_folder(folder / ADDITIONAL):
         for path in folder_entries(folder / ADDITIONAL):
             if path.suffix == ".jinja":
-                templates[path.stem] = _template_text(path)
-    return templates
+                files[path.stem] = _template_text(path)
+    if "default" in files:
+        return files
+    stated = settings.get("chat_template")
+    if isinstance(stated, list):
+        parts = [(part.get("name"), part.get("template")) for part in stated if type(part) is dict]
+    elif isinstance(stated, dict):
+        parts = list(stated.items())
+    else:
+        parts = [("default", stated)]
+    templates = {
+        name: source for name, source in parts if isinstance(name, str) and isinstance(source, str)
+    }
+    return {**templates, **files}
 
 
 ADDITIONAL = "additional_chat_templates"

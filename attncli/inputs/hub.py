@@ -229,7 +229,12 @@ _FOLDER = "models--"
 TOKENIZER = "tokenizer.json"
 GENERATION = "generation_config.json"
 """The file that says how a model continues texts; most have none."""
-CHATS = ("tokenizer_config.json", "chat_template.jinja")
+CHATS = (
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "special_tokens_map.json",
+)
 """The files that say how a model writes chats; many have none."""
 VOCABULARIES = (
     "vocab.txt",

@@ -421,5 +421,27 @@ def test_the_template_of_a_folder(tmp_path: Path) -> None:
     ]
     (tmp_path / "chat_template.jinja").write_text("four")
     assert read_template(tokenizer, tools=True).source == "four"
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text("six")
+    assert read_template(tokenizer, tools=True).source == "six"
+    assert read_template(tokenizer, tools=True, file=Path("default")).source == "four"
+    with pytest.raises(InputError, match="of the name 'rag'"):
+        read_template(tokenizer, tools=False, file=Path("rag"))
     (tmp_path / "mine.jinja").write_text("five")
     assert read_template(tokenizer, tools=True, file=tmp_path / "mine.jinja").source == "five"
+
+
+def test_templates_and_special_tokens_in_older_files(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(SAMPLE.read_bytes())
+    tokenizer = read_tokenizer(tmp_path)
+    settings: dict[str, Any] = {"bos_token": "<old>"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    (tmp_path / "chat_template.json").write_text('{"chat_template": "seven"}')
+    (tmp_path / "special_tokens_map.json").write_text('{"bos_token": {"content": "<s>"}}')
+    template = read_template(tokenizer, tools=False)
+    assert (template.source, template.special) == ("seven", {"bos_token": "<s>"})
+    settings |= {"added_tokens_decoder": {}, "chat_template": {"default": "eight", "b": "nine"}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    template = read_template(tokenizer, tools=False)
+    assert (template.source, template.special) == ("eight", {"bos_token": "<old>"})
+    assert read_template(tokenizer, tools=False, file=Path("b")).source == "nine"

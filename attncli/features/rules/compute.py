@@ -121,7 +121,7 @@ def rules(
     )
     if len(tokens) < LEAST_TEXTS:
         raise InputError(
-            "rules are fitted to some texts and measured on others, and there are {count}",
+            "rules are fitted to some texts and measured on others; different texts here: {count}",
             expected=message("{least} texts or more", least=LEAST_TEXTS),
             hint="attn heads --rules --file FILE --lines",
             count=len(tokens),

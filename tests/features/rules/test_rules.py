@@ -327,7 +327,7 @@ def test_heads_that_follow_rules_are_told_as_these(model: Any) -> None:
 
 
 def test_what_cannot_be_answered_is_refused(model: Any) -> None:
-    with pytest.raises(InputError, match="there are 3"):
+    with pytest.raises(InputError, match="different texts here: 3"):
         attncli.rules(model, TEXTS[:3])
     with pytest.raises(UsageError, match="a share of the heads is 2"):
         attncli.rules(model, TEXTS, shares=[2])
@@ -365,7 +365,7 @@ def test_short_and_repeated_texts_are_left_out(model: Any) -> None:
     counts = document.texts
     assert counts.fitted + counts.choosing + counts.measured == len(TEXTS)
     assert len(notes) == 1
-    with pytest.raises(InputError, match="there are 1"):
+    with pytest.raises(InputError, match="different texts here: 1"):
         attncli.rules(model, TEXTS[:1] * 9, shares=())
 
 
