@@ -46,6 +46,7 @@ def effect(head: int, change: float, **members: Any) -> dict[str, Any]:
         (0.20, 0.11, "at most twice what a random change"),
         (0.11, 0.20, "less than a random change"),
         (0.01, 0.20, "less than a random change"),
+        (0.19999, 0.20001, "A random change of the same size makes as much"),
     ],
 )
 def test_a_random_change_is_told_by_its_side(

@@ -380,14 +380,16 @@ def _aside(value: float, document: AblateDocument, view: View) -> str:
 
 def _random_sentences(document: AblateDocument, first: EffectRow, view: View) -> list[str]:
     """One sentence where the largest effect is smaller than that of a random change of the same
-    size, or no more than `ABOVE` times that; else empty."""
+    size, written alike, or no more than `ABOVE` times that; else empty."""
     if first.random is None:
         return []
     random_size = effect_size(first.random, document)
     size = abs(effect_size(first, document) or 0.0)
     if random_size is None or size > ABOVE * abs(random_size):
         return []
-    if size < abs(random_size):
+    if _aside(size, document, view) == _aside(abs(random_size), document, view):
+        template = message("A random change of the same size makes as much ({size}).")
+    elif size < abs(random_size):
         template = message("That is less than a random change of the same size makes ({size}).")
     else:
         template = message(
