@@ -567,8 +567,8 @@ def _missing_interval_sentences(heads: Sequence[ScanHead], document: ScanDocumen
     none although there are enough; an empty list where all have one."""
     if not _has_intervals(document):
         few = plural(
-            "{count} text is too few for intervals, which take {least}.",
-            "{count} texts are too few for intervals, which take {least}.",
+            "{count} text is too few for intervals of means, which take {least}.",
+            "{count} texts are too few for intervals of means, which take {least}.",
             count=document.done.texts,
             least=LEAST_TEXTS,
         )

@@ -161,7 +161,7 @@ def test_a_scan_says_of_labels_what_was_asked(folder, tmp_path):
     with inside():
         assert ask(*asked, str(tmp_path / "a"), "--no-labels").out == (
             "6 heads are measured over 4 texts; labels were not asked for.\n"
-            "4 texts are too few for intervals, which take 30.\n"
+            "4 texts are too few for intervals of means, which take 30.\n"
         )
         assert "no head earns" not in ask("scan", "show", str(tmp_path / "a")).out
         said = " ".join(ask(*asked, str(tmp_path / "b")).out.split())
