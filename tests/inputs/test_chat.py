@@ -251,7 +251,7 @@ SURROUNDINGS = {
 def test_a_template_takes_no_more_than_it_may(
     expression: str, surrounding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither memory nor time, of the process that renders or of this one; and its line is told."""
+    """Neither memory nor time, of the process that renders or of this one; and no line but its own is told."""
     monkeypatch.setattr(bounded_process, "SECONDS", 1.0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # other tests' included
@@ -268,7 +268,8 @@ def test_a_template_takes_no_more_than_it_may(
     assert time.monotonic() - begun < 30
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(children, 450_000)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 100_000
-    assert where in ("", "template, line 7", "template, line 1")
+    # a process that is killed before it could say where it was has no line
+    assert where in ("", "template", "template, line 7", "template, line 1")
 
 
 def test_a_template_that_takes_long_is_told_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ def test_why_explains_the_induction_head_by_the_head_before_it(kept) -> None:
     reason = f'What answers is above all what layer {previous[0]} head {previous[1]} brought to "b"'
     assert reason in told
     assert 'What asks is above all the word "f" (7) itself' in told
-    assert f'{reason} from "f"' in " ".join(ask(*line, "--by", "token").out.split())
+    assert f'{reason} (2) from "f" (1)' in " ".join(ask(*line, "--by", "token").out.split())
 
 
 def test_the_document_says_what_formed(kept) -> None:

@@ -247,9 +247,9 @@ def test_the_induction_head_that_was_learned_is_explained_by_the_head_before_it(
     assert first["key_side"] > 1.9 * second["key_side"]
     assert first["weight_without"]["key"] < 0.05 < 0.9 < second["weight_without"]["key"]
     shown = " ".join(ask(*line, "--by", "token", "--brief").out.split())
-    assert 'above all what layer 0 head 1 brought to "c" from "n"' in shown
+    assert 'above all what layer 0 head 1 brought to "c" (6) from "n" (5)' in shown
     shown = " ".join(ask(*line, "--brief").out.split())
-    assert 'above all what layer 0 head 1 brought to "c"' in shown
+    assert 'above all what layer 0 head 1 brought to "c" (6):' in shown
 
 
 def test_a_reason_is_half_of_what_speaks_for_a_link() -> None:
