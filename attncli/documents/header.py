@@ -197,6 +197,19 @@ def warnings_of_sides(a: Sequence[str], b: Sequence[str]) -> list[str]:
     ]
 
 
+SIZES_IN_COMMON = ("family", "d_model", "layers", "heads", "kv_heads", "d_k", "d_v")
+"""What two descriptions of one model have in common, wherever its file lies."""
+
+
+def is_same_model(a: ModelPart, b: ModelPart) -> bool:
+    """Whether two documents are of one model: of one family and size, and with the same weights
+    where a digest of both is known."""
+    same_size = all(getattr(a, name) == getattr(b, name) for name in SIZES_IN_COMMON)
+    if a.digest is None or b.digest is None:
+        return same_size
+    return same_size and a.digest == b.digest
+
+
 def model_part(model: Model) -> ModelPart:
     """Which weights ran and their sizes; heads and widths are those of the first layer that
     attends.
@@ -278,11 +291,17 @@ LAYERS_OF_SPEC = re.compile(r"(?P<spec>.+?) \((?P<layers>[0-9, -]+)\)(?:, |$)")
 """A mask of some layers in `AttentionPart.mask`: "window:4 (0, 2-5)"."""
 
 
+LONGEST_MASK = 10_000
+"""Characters of a saved mask that is read again; to search a longer one would take too long."""
+
+
 def mask_meaning(attention: AttentionPart) -> str:
     """The sentence on what a query sees, of a document that was read from a file, in a form that
     can be translated: written anew from the masks; the file's own where that says something else.
     """
     saved_sentence = attention.mask_says or ""
+    if len(attention.mask) > LONGEST_MASK:
+        return saved_sentence
     parts = [match.group("spec", "layers") for match in LAYERS_OF_SPEC.finditer(attention.mask)]
     try:
         if parts:

@@ -139,6 +139,12 @@ def _open_source(
     ):
         file = Path(text.text)
         document = _document_in(file)
+        if rules_of is not None and not isinstance(document, CircuitDocument):
+            raise UsageError(
+                "--rules-of tells of the heads of a run, and {file} is saved",
+                expected="a text, or a saved circuit, whose model runs",
+                file=str(file),
+            )
         if isinstance(document, CircuitDocument):
             circuit = file
             text, setup = _text_of_circuit(file, text, setup)

@@ -262,6 +262,7 @@ def _gguf_settings(path: Path) -> dict[str, Any]:
     """What a GGUF file says of chats, under the keys of a tokenizer_config.json: its template, or
     several with names, and the spellings of the tokens that begin and end texts."""
     from attncli.inputs.gguf_file import Metadata, read_gguf
+    from attncli.inputs.string_table import StringTable
 
     metadata = Metadata(read_gguf(path).metadata, str(path))
     prefix = "tokenizer.chat_template"
@@ -278,8 +279,10 @@ def _gguf_settings(path: Path) -> dict[str, Any]:
     for word in ("bos", "eos", "unknown", "padding"):
         number = metadata.values.get(f"tokenizer.ggml.{word}_token_id")
         name = {"unknown": "unk", "padding": "pad"}.get(word, word)
-        if tokens is not None and number is not None and 0 <= int(number) < len(tokens):
-            settings[f"{name}_token"] = str(tokens[int(number)])
+        if not isinstance(tokens, StringTable) or not isinstance(number, int):
+            continue
+        if 0 <= number < len(tokens):
+            settings[f"{name}_token"] = str(tokens[number])
     if by_name:
         parts = [{"name": name, "template": source} for name, source in by_name.items()]
         settings["chat_template"] = parts
@@ -289,7 +292,7 @@ def _gguf_settings(path: Path) -> dict[str, Any]:
 def _template_of(
     settings: Mapping[str, Any], tools: bool, file: Path | None, folder: Path | None, where: str
 ) -> ChatTemplate:
-    """The template that is purpose of those that a checkpoint has. settings: with `chat_template`.
+    """The template that is meant, of those that a checkpoint has. settings: with `chat_template`.
     folder: where a chat_template.jinja may stand. where: what the settings were read from. Other
     arguments, and errors, as of `read_template`."""
     special = _special_tokens(settings)

@@ -64,7 +64,7 @@ def run_file(path: str | Path, words: FileWords) -> FunctionFile:
             file's line.
     """
     place = Path(path)
-    raw = read_regular(place, what=words.what, limit=LARGEST)
+    raw = _read(place, words)
     if not NAME.fullmatch(place.stem):
         raise InputError(
             "functions are called after their file, and {name} is no name",
@@ -76,6 +76,17 @@ def run_file(path: str | Path, words: FileWords) -> FunctionFile:
     if not functions:
         raise InputError(words.none, where=str(path), expected=words.expected)
     return FunctionFile(place, hashlib.sha256(raw).hexdigest(), functions)
+
+
+def function_file_digest(path: str | Path, words: FileWords) -> str:
+    """The sha256 of a user's Python file, which is not run. words: how errors speak of it. Raises
+    InputError where there is no such file."""
+    return hashlib.sha256(_read(Path(path), words)).hexdigest()
+
+
+def _read(path: Path, words: FileWords) -> bytes:
+    """The bytes of a user's Python file. Raises InputError where there is no such file."""
+    return read_regular(path, what=words.what, limit=LARGEST)
 
 
 def _functions(raw: bytes, path: Path, failed: str) -> dict[str, FunctionType]:

@@ -24,7 +24,7 @@ from attncli.arrays.backend import EVERY
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
 from attncli.features.rules.attention_rows import HeadKinds, head_places
 from attncli.features.rules.head_rules import HeadRule
-from attncli.features.rules.rule_file import FileRule, load_rules, usable_rules
+from attncli.features.rules.rule_file import FILE_WORDS, FileRule, load_rules, usable_rules
 from attncli.inputs.adapter import CONFIG, WEIGHTS, parse_adapter
 from attncli.inputs.files import (
     is_there,
@@ -33,6 +33,7 @@ from attncli.inputs.files import (
     read_regular,
     system_errors,
 )
+from attncli.inputs.function_file import function_file_digest
 from attncli.inputs.hub import digest
 from attncli.inputs.token import ignore
 from attncli.language import Message, listing, message
@@ -690,18 +691,17 @@ def plan_rule_files(rules: Sequence[FileRule]) -> tuple[RuleFile, ...]:
 
 
 def planned_rules(files: Sequence[RuleFile]) -> list[FileRule]:
-    """The rules of the files that a plan names, which are run. Raises InputError where the contents
-    of one have changed since."""
-    rules = load_rules([file.path for file in files])
-    for file, file_now in zip(files, plan_rule_files(rules), strict=True):
-        if file_now.sha256 != file.sha256:
+    """The rules of the files that a plan names, which are run. Raises InputError, before one is run,
+    where the contents of one have changed since."""
+    for file in files:
+        if function_file_digest(file.path, FILE_WORDS) != file.sha256:
             raise InputError(
                 "this file of rules is another one than the scan began with",
                 where=file.path,
                 expected="sha256 {digest}",
                 digest=file.sha256,
             )
-    return rules
+    return load_rules([file.path for file in files])
 
 
 def rule_version(rule: HeadRule) -> str:

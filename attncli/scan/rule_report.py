@@ -17,7 +17,7 @@ from attncli.features.rules.mixture_parts import (
 )
 from attncli.features.rules.rule_fit import ChoiceRows, RuleSums
 from attncli.language import Message, message
-from attncli.measure.row_facts import Bools, Floats, Ints
+from attncli.measure.row_facts import Bools, Floats
 from attncli.scan.document import ScanRules, ScanRuleTexts
 from attncli.scan.plan import RulePlan
 from attncli.scan.rule_rows import (
@@ -25,6 +25,7 @@ from attncli.scan.rule_rows import (
     CHOOSING,
     FITTED,
     MEASURED,
+    KeptTable,
     RulePairs,
     rows_under,
     table_height,
@@ -38,10 +39,11 @@ def scan_rules(totals: Totals, plan: RulePlan) -> ScanRules:
     places = totals.plan.head_kinds
     names = [name for name, _ in plan.versions]
     height = table_height(places.count, len(names), places.kind_count)
-    choosing, measured = (totals.rules.table(half, height) for half in (0, 1))
+    choosing = totals.rules.table(0, height, places.kind_count)
+    measured = totals.rules.table(1, height, places.kind_count)
     counts = totals.count_total("rule_texts").tolist()
-    choosing_rows = _of_kinds(choosing, places, len(names), choosing[CHOOSES] > 0)
-    measured_rows = _of_kinds(measured, places, len(names), measured[CHOOSES] >= 0)
+    choosing_rows = _of_kinds(choosing, places, len(names), choosing.lines[CHOOSES] > 0)
+    measured_rows = _of_kinds(measured, places, len(names), measured.lines[CHOOSES] >= 0)
     described = ScanRules(
         texts=ScanRuleTexts(
             fitted=counts[FITTED],
@@ -59,7 +61,7 @@ def scan_rules(totals: Totals, plan: RulePlan) -> ScanRules:
     first = _sums(totals, places, len(names), 0)
     mixtures, _ = first.choose(_samples(choosing_rows, places))
     overlaps = _overlaps(mixtures, first.profile(), measured_rows, places, names)
-    second_rows = _of_kinds(measured, places, len(names), measured[CHOOSES] > 0)
+    second_rows = _of_kinds(measured, places, len(names), measured.lines[CHOOSES] > 0)
     stability: RuleStability | UnsetType = UNSET
     if all(rows.count for rows in second_rows):
         second = _sums(totals, places, len(names), 1)
@@ -73,10 +75,12 @@ def scan_rules(totals: Totals, plan: RulePlan) -> ScanRules:
 
 
 def rule_warnings(rules: ScanRules) -> list[Message]:
-    """The warning that there are too few texts for rules; none where heads have them."""
+    """The warning that rules lack texts or rows; none where heads have them."""
     if rules.heads:
         return []
     texts = rules.texts
+    if texts.fitted and texts.choosing and texts.measured:
+        return [message("no head has rules: no row was kept whose query sees two tokens or more")]
     return [
         message(
             "too few texts for rules: {fitted} to fit to, {choosing} to choose by, {measured} to"
@@ -113,7 +117,7 @@ def _sums(totals: Totals, places: HeadKinds, rules: int, half: int) -> RuleSums:
     return sums
 
 
-def _of_kinds(table: Ints, places: HeadKinds, rules: int, which: Bools) -> list[RulePairs]:
+def _of_kinds(table: KeptTable, places: HeadKinds, rules: int, which: Bools) -> list[RulePairs]:
     """The rows of a table under each mask."""
     return [rows_under(table, places, rules, kind, which) for kind in range(places.kind_count)]
 
@@ -121,7 +125,7 @@ def _of_kinds(table: Ints, places: HeadKinds, rules: int, which: Bools) -> list[
 def _samples(rows: list[RulePairs], places: HeadKinds) -> list[ChoiceRows]:
     """The rows of each head. rows: under each mask."""
     return [
-        ChoiceRows(rows[kind].weights[head], rows[kind].rules, rows[kind].count)
+        ChoiceRows(rows[kind].weights[head], rows[kind].rules, rows[kind].shares)
         for head, kind in enumerate(places.head_kinds().tolist())
     ]
 

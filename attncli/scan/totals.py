@@ -362,7 +362,7 @@ class Totals:
     def add(self, shard: int, state: ShardState) -> None:
         """Add a shard's state to the totals."""
         for name, array in state.arrays.items():
-            if name.startswith(("top_", "sample_", "link_", "rule_table_")):
+            if name.startswith(("top_", "sample_", "link_", "rule_table_", "rule_rows")):
                 continue
             whole = array.astype(np.int64)
             low = whole & ((1 << HALF) - 1)
@@ -452,7 +452,8 @@ class Totals:
             b"".join(name.encode() + array.tobytes() for name, array in self.sample.arrays.items())
         )
         hasher.update(self.links.state())
-        hasher.update(self.rules.state())
+        for piece in self.rules.state():
+            hasher.update(piece)
         return hasher.hexdigest()
 
 

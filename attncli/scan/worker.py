@@ -74,7 +74,7 @@ from attncli.scan import intake, shard_files
 from attncli.scan.frequent_links import ShardLinks, choosing_of_texts
 from attncli.scan.intake import Record, read_duplicates, text_hash
 from attncli.scan.plan import COPIES, EFFECT, LABEL_COLUMNS, ScanPlan, planned_rules
-from attncli.scan.rule_rows import ShardRules, ShardText, pair_budget
+from attncli.scan.rule_rows import ShardRules, ShardText
 from attncli.scan.shard_files import (
     LinkTable,
     RowTable,
@@ -592,12 +592,11 @@ class Worker:
         places = self._rule_places
         records = sum(part.count for part in self.plan.shards[number])
         share = records / max(self.plan.texts, 1)
-        budget = share * pair_budget(places.count, len(self._rules), places.kind_count)
         shard_texts = [
             ShardText((text.record.file, text.record.line), text.hash, text.own, text.tokens)
             for text in texts
         ]
-        return ShardRules(self._rules, places, shard_texts, budget)
+        return ShardRules(self._rules, places, shard_texts, share)
 
     def _counted_texts(
         self, records: Iterator[Record], counts: dict[str, int]

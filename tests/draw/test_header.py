@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from asking import ask
@@ -43,6 +44,11 @@ def test_the_mask_is_said_in_words_at_every_width() -> None:
         shown = header(document, View(width=width)).plain
         assert says in " ".join(shown.split())
         assert max(map(len, shown.splitlines())) <= width
+    # a saved mask of any length is not searched without end
+    document["attention"]["mask"] = "(" * 200_000
+    started = time.process_time()
+    header(document, View(width=80))
+    assert time.process_time() - started < 2
     document["attention"]["mask"] = "none"
     assert "a query" not in header(document, View()).plain
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 import tokenizers
 from chat_templates import CHATML, CONTROL, TEMPLATES
@@ -21,6 +22,7 @@ from attncli.inputs import bounded_process
 from attncli.inputs import chat as chats
 from attncli.inputs.chat import (
     ChatTemplate,
+    _gguf_settings,
     control_tokens,
     encode_chat,
     parse_chat,
@@ -446,3 +448,22 @@ def test_templates_and_special_tokens_in_older_files(tmp_path: Path) -> None:
     template = read_template(tokenizer, tools=False)
     assert (template.source, template.special) == ("eight", {"bos_token": "<old>"})
     assert read_template(tokenizer, tools=False, file=Path("b")).source == "nine"
+
+
+def test_numbers_of_special_tokens_in_a_gguf_file_that_are_none(tmp_path: Path) -> None:
+    """A number that is no whole number, or past the tokens, names no token."""
+    path = tmp_path / "chat.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_array("tokenizer.ggml.tokens", ["<s>", "</s>", "a"])
+    writer.add_chat_template("{{ messages[0].content }}")
+    writer.add_uint32("tokenizer.ggml.bos_token_id", 0)
+    writer.add_string("tokenizer.ggml.eos_token_id", "1")
+    writer.add_float32("tokenizer.ggml.unknown_token_id", 2.0)
+    writer.add_uint32("tokenizer.ggml.padding_token_id", 3)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    settings = _gguf_settings(path)
+    assert {key: value for key, value in settings.items() if key != "chat_template"} == {
+        "bos_token": "<s>"
+    }

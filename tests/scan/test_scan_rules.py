@@ -3,6 +3,7 @@ what is told of them."""
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,19 +11,32 @@ from typing import Any
 import numpy as np
 import pytest
 from asking import ask
+from msgspec.structs import replace as replace_texts
 from scanning import Inside, inside, loaded, planned
 
 import attncli
-from attncli.features.rules.attention_rows import PatternBlock, head_places, observe
+from attncli.features.rules.attention_rows import HeadKinds, PatternBlock, head_places, observe
 from attncli.features.rules.overlap import OverlapSums
-from attncli.features.rules.rule_file import usable_rules
+from attncli.features.rules.rule_file import load_rules, usable_rules
 from attncli.features.rules.rule_fit import ChoiceRows, RuleSums
 from attncli.scan import rule_rows
+from attncli.scan.document import ScanRules, ScanRuleTexts
 from attncli.scan.engines import run
 from attncli.scan.intake import text_hash
+from attncli.scan.plan import plan_rule_files, planned_rules
 from attncli.scan.report import scan_document
-from attncli.scan.rule_rows import part_of
+from attncli.scan.rule_report import rule_warnings
+from attncli.scan.rule_rows import (
+    ROW,
+    VISIBLE,
+    KeptRows,
+    RuleTables,
+    ShardText,
+    part_of,
+    rows_under,
+)
 from attncli.scan.shard_files import load, save
+from attncli.scan.statistics import UNIT
 
 OWN_RULES = """
 def third(text):
@@ -62,7 +76,7 @@ class Whole:
             ChoiceRows(
                 np.concatenate([own for own, _ in rows]).astype(np.float32),
                 np.concatenate([said for _, said in rows], 1).astype(np.float32),
-                len(rows),
+                np.concatenate([np.full(own.size, 1 / len(rows)) for own, _ in rows]),
             )
             for rows in self.rows.values()
         ]
@@ -209,3 +223,81 @@ def test_a_damaged_table_is_computed_again(decoder: Path, corpus: Path, tmp_path
     assert [head.overlap for head in again.rules.heads] == [
         head.overlap for head in told.rules.heads
     ]
+
+
+@pytest.mark.thorough
+def test_a_sample_of_rows_leans_to_no_shard(
+    decoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = random.Random(5)
+    corpus = tmp_path / "corpus.txt"
+    lengths = [3] * 120 + [24] * 120
+    corpus.write_text(
+        "".join(
+            " ".join(drawn.choices([f"w{number}" for number in range(50)], k=length)) + "\n"
+            for length in lengths
+        )
+    )
+    every = scanned(decoder, corpus, tmp_path / "every", shard=30).rules
+    monkeypatch.setattr(rule_rows, "PAIRS", 8_000)
+    sampled = scanned(decoder, corpus, tmp_path / "sampled", shard=30).rules
+    assert sampled.texts.measured_rows < every.texts.measured_rows / 2
+    gaps = [
+        few.overlap_first - all_rows.overlap_first
+        for few, all_rows in zip(sampled.heads, every.heads, strict=True)
+    ]
+    # in the rows of 3 tokens heads overlap with the first token by a third more
+    assert abs(np.mean(gaps)) < 0.02
+
+
+def test_a_row_kept_counts_for_as_many_as_it_stands_for() -> None:
+    def shard(rows: list[int], stand_for: int) -> dict[str, np.ndarray]:
+        lines = np.zeros((VISIBLE + 1 + 1 + 1, len(rows)), np.int64)
+        lines[ROW] = rows
+        lines[VISIBLE] = 1
+        lines[-1] = UNIT // 2
+        both = np.array([[stand_for * UNIT], [0]])
+        return {"rule_table_0": lines, "rule_table_1": lines[:, :0], "rule_rows": both}
+
+    tables = RuleTables()
+    tables.add_shard(0, shard([0, 0, 1, 1], 2))
+    tables.add_shard(1, shard([7, 7, 7], 6))
+    kept = tables.table(0, VISIBLE + 3, 1)
+    pairs = rows_under(kept, HeadKinds((0,), (0, 1), (0,)), 1, 0, kept.lines[VISIBLE] > 0)
+    assert pairs.count == 3
+    assert pairs.shares == pytest.approx([1 / 8] * 4 + [6 / 8] * 3)
+    assert b"".join(tables.state()) != b""
+    assert list(RuleTables().state()) == []
+
+
+def test_long_texts_of_many_shards_keep_rows_by_chance(decoder: Path) -> None:
+    places = head_places(loaded(str(decoder)))
+    generator = np.random.default_rng(2)
+    share = 1 / 4_000
+    kept = 0
+    for own in generator.integers(0, 2**63, 400).tolist():
+        rows = KeptRows([], places, [ShardText((0, 0), own, own, 40)], share)
+        kept += rows.table().shape[1] > 0
+    # 8.2 pairs of 40 fall to a shard: one in five keeps a row
+    assert rows.chance == pytest.approx(2**15 / 4_000 / 40)
+    assert 55 < kept < 110
+    assert KeptRows([], places, [ShardText((0, 0), 1, 1, 40)], 1.0).chance == 1.0
+
+
+def test_texts_without_rows_are_told_apart_from_too_few() -> None:
+    texts = ScanRuleTexts(fitted=3, choosing=3, measured=3, chosen_rows=0, measured_rows=0)
+    told = rule_warnings(ScanRules(texts=texts, rules=[], heads=[]))
+    assert told == ["no head has rules: no row was kept whose query sees two tokens or more"]
+    few = rule_warnings(ScanRules(texts=replace_texts(texts, choosing=0), rules=[], heads=[]))
+    assert "too few texts for rules: 3 to fit to, 0 to choose by" in str(few[0])
+
+
+def test_a_changed_file_is_refused_before_it_is_run(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(OWN_RULES)
+    files = plan_rule_files(load_rules([own]))
+    assert [rule.name for rule in planned_rules(files)] == ["own.third"]
+    own.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{OWN_RULES}")
+    with pytest.raises(attncli.AttnError, match="another one than the scan began with"):
+        planned_rules(files)
+    assert not (tmp_path / "ran").exists()

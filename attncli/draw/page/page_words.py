@@ -270,7 +270,7 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "quantity.score": message("{label}, score"),
     "label.none": message("no label"),
     "quantity.rule": message("strongest rule"),
-    "rule.other": message("another rule"),
+    "rule.other": message("another rule, or none told"),
     "rules": message("which simple rules say where it looks"),
     "heads.title": message("{count} heads by {metric}: mean over texts, bar: 95% interval"),
     "heads.rules": message("{count} heads by {metric}: of rows of texts not fitted to"),

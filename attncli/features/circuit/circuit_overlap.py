@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from attncli.documents.header import SIZES_IN_COMMON
 from attncli.errors import InputError
 from attncli.features.circuit.document import (
     CircuitCompareDocument,
@@ -15,7 +16,7 @@ from attncli.features.circuit.document import (
     CircuitSide,
     Overlap,
 )
-from attncli.features.effects.circuit_heads import SIZES, model_words
+from attncli.features.effects.circuit_heads import model_words
 from attncli.language import listing, message
 from attncli.version import __version__
 
@@ -41,7 +42,7 @@ def compare_circuits(
     Raises:
         InputError: For circuits of models of different sizes, and one without edges.
     """
-    if any(getattr(a.model, name) != getattr(b.model, name) for name in SIZES[1:]):
+    if any(getattr(a.model, name) != getattr(b.model, name) for name in SIZES_IN_COMMON[1:]):
         raise InputError(
             "these circuits are of models of different sizes: {a}, and {b}",
             expected="two models whose heads correspond, such as two checkpoints of one",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attncli.documents import ModelPart
-from attncli.documents.header import model_part
+from attncli.documents.header import is_same_model, model_part
 from attncli.documents.reading import document_of
 from attncli.errors import InputError
 from attncli.features.circuit.document import CircuitDocument
@@ -18,8 +18,6 @@ from attncli.models.model import Model
 LARGEST = 1 << 30
 """Bytes of the largest document that is read."""
 HINT = "attn circuit --model MODEL --pairs FILE --json -o circuit.json"
-SIZES = ("family", "d_model", "layers", "heads", "kv_heads", "d_k", "d_v")
-"""What the model of a circuit and the one that it is looked at in must have in common."""
 
 
 def read_circuit(file: Path) -> CircuitDocument:
@@ -47,9 +45,7 @@ def heads_of_circuit(
     """
     own = model_part(model)
     part = document.model
-    same = all(getattr(own, name) == getattr(part, name) for name in SIZES)
-    if None not in (own.digest, part.digest):
-        same = same and own.digest == part.digest
+    same = is_same_model(own, part)
     places = [
         (node.layer, node.head)
         for node in document.nodes

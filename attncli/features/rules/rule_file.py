@@ -10,8 +10,8 @@ each by its name as FILE.FUNCTION.
 A function takes the text and gives what the queries asked for prefer: numbers of 0 or more, [query,
 key], or one for each key where all queries prefer the same, [key]. Keys that a query does not see
 are left out, and its row is scaled to sum to 1. The docstring begins with the formula; `says` tells
-in words where a head of this rule looks. Names that begin with an underscore, classes and what is
-imported are no rules. The file is run as the user's own code.
+in words where a head of this rule looks. Names that begin with an underscore, classes, what is
+imported, and functions that a decorator of another file replaces are no rules. The file is run as the user's own code.
 """
 
 from __future__ import annotations
@@ -59,16 +59,17 @@ class RuleText:
     """
 
     def __init__(self, patterns: TokenPatterns, queries: Ints) -> None:
-        self.i = queries
+        # copies: what a function writes into them reaches no other rule
+        self.i = queries.copy()
         self.j: Ints = np.arange(patterns.count)
-        self.texts: list[str] = patterns.texts
-        self.special: Bools = patterns.special
-        self.punctuation: Bools = patterns.punctuation
-        self.word_start: Bools = patterns.word_start
-        self.word: Ints = patterns.word
-        self.line: Ints = patterns.line
-        self.sentence: Ints = patterns.sentence
-        self.same: Ints = patterns.identity
+        self.texts: list[str] = list(patterns.texts)
+        self.special: Bools = patterns.special.copy()
+        self.punctuation: Bools = patterns.punctuation.copy()
+        self.word_start: Bools = patterns.word_start.copy()
+        self.word: Ints = patterns.word.copy()
+        self.line: Ints = patterns.line.copy()
+        self.sentence: Ints = patterns.sentence.copy()
+        self.same: Ints = patterns.identity.copy()
 
 
 class FileRule(HeadRule, frozen=True):

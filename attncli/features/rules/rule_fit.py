@@ -185,9 +185,13 @@ class HalfRecord:
                 expected=message("longer texts"),
             )
         rule_rows = [np.concatenate(rows, 1) for rows in self._rule_rows]
+        shares = [
+            np.full(said.shape[1], 1 / rows)
+            for said, rows in zip(rule_rows, self._rows, strict=True)
+        ]
         return self._sums.choose(
             [
-                ChoiceRows(np.concatenate(rows), rule_rows[kind], self._rows[kind])
+                ChoiceRows(np.concatenate(rows), rule_rows[kind], shares[kind])
                 for rows, kind in zip(
                     self._head_rows, self._places.head_kinds().tolist(), strict=True
                 )
@@ -196,18 +200,19 @@ class HalfRecord:
 
 
 class ChoiceRows(Struct, frozen=True, eq=False):
-    """Rows of one head that its rules are chosen by. weights: [pair]; rules: [rule, pair]; count:
-    how many rows they are."""
+    """Rows of one head that its rules are chosen by. weights: [pair]; rules: [rule, pair]; shares:
+    of the mean over rows that falls to the row of each pair, [pair]."""
 
     weights: Sample
     rules: Sample
-    count: int
+    shares: Floats
 
     def overlap(self, mixture: Floats) -> float:
-        """The overlap of the head with a mixture, [rule]: the mean over rows of Σ min."""
+        """The overlap of the head with a mixture, [rule]: the mean over rows, each counted by its
+        share, of Σ min."""
         parts = np.flatnonzero(mixture)
         said = mixture[parts].astype(np.float32) @ self.rules[parts]
-        return float(np.minimum(self.weights, said).sum(dtype=np.float64)) / max(self.count, 1)
+        return float((np.minimum(self.weights, said) * self.shares).sum())
 
 
 def choose_rules(

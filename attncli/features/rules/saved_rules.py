@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from attncli.documents.header import model_part
+from attncli.documents.header import is_same_model, model_part
 from attncli.documents.reading import document_of
 from attncli.errors import InputError
 from attncli.features.rules.document import HeadMixture, RulesDocument
@@ -16,8 +16,6 @@ from attncli.models.model import Model
 LARGEST = 1 << 28
 """Bytes of the largest document that is read."""
 HINT = "attn heads --rules --model MODEL --json -o rules.json"
-SIZES = ("family", "d_model", "layers", "heads", "kv_heads", "d_k", "d_v")
-"""What the model of saved rules and the one that they are told of must have in common."""
 
 
 def read_rules(file: Path) -> RulesDocument:
@@ -45,10 +43,7 @@ def mixtures_of(
     """
     own = model_part(model)
     part = document.model
-    same = all(getattr(own, name) == getattr(part, name) for name in SIZES)
-    if None not in (own.digest, part.digest):
-        same = same and own.digest == part.digest
-    if not same:
+    if not is_same_model(own, part):
         raise InputError(
             "these rules are of another model: {ruled}, and {model} runs",
             where=where,

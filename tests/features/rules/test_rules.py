@@ -16,11 +16,12 @@ from small_gpt2 import small_gpt2
 from walking import pressed
 
 import attncli
-from attncli.cli.declarations import RunSetup
+from attncli.cli.declarations import RunSetup, TextOptions
+from attncli.cli.environment import Environment
 from attncli.draw.encoding import json_bytes
 from attncli.draw.numbers import percent
 from attncli.errors import InputError, UsageError
-from attncli.explore.command import _document_in, _saved_source, _setup_of
+from attncli.explore.command import _document_in, _open_source, _saved_source, _setup_of
 from attncli.explore.loaded_run import LiveSource
 from attncli.explore.state import State
 from attncli.features.rules import attention_rows, rule_fit
@@ -455,6 +456,15 @@ def test_rules_of_a_file_stand_beside_the_others(model: Any, tmp_path: Path) -> 
                 )
             )  # fmt: skip
     assert (record.choose()[0].argmax(-1) == names.index("own.half")).all()
+    # what a function writes into its text reaches no other rule
+    file.write_text(
+        OWN_RULES + "\ndef spoils(text):\n    text.word_start[:] = True\n    return text.j"
+    )
+    patterns = TokenPatterns(tokens)
+    before = patterns.word_start.copy()
+    rule_rows(load_rules([file]), patterns, np.arange(6), np.tri(6, dtype=bool))
+    assert np.array_equal(patterns.word_start, before)
+    file.write_text(OWN_RULES)
     told = attncli.rules(model, TEXTS, shares=(), rule_files=[file])
     assert [rule.name for rule in told.rules][-2:] == ["own.vowels", "own.half"]
     shown = ask("explain", "rule", "own.half", "--rule-file", str(file), "--json").json
@@ -546,4 +556,8 @@ def test_the_explorer_shows_the_rules_of_a_head(model: Any, document: Any, tmp_p
     assert ask(*told, "--rules-of", str(rules), "--json", "--output", str(file)).code == 0
     _, saved = pressed(_saved_source(file), start=State(layer=1, head=2), size=(110, 34))
     assert said in " ".join("".join(saved).split())
+    with pytest.raises(attncli.AttnError, match="tells of the heads of a run"):
+        _open_source(
+            Environment.of_process(), TextOptions(text=str(file)), RunSetup(), None, None, rules
+        )
     assert _document_in(rules).model.name == _setup_of(document.model.name, RunSetup()).model.model
