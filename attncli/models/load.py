@@ -668,20 +668,12 @@ def load(
     work = parameters * TYPICAL_TOKENS * (MANY_TEXTS if hold else 1)
     operations = choose(backend, device=device, dtype=dtype, work=work)
 
-    def store_of(side: Spec, bindings: Binding) -> Store:
-        """The store of a side, encoder or decoder; it keeps its weights where `hold` says so."""
-        store = CheckpointStore(side, checkpoint, bindings)
-        if not hold:
-            return store
-        store.for_many()
-        return CachedStore(store)
-
     decoder_store = None
     if spec.decoder is not None and decoder_binding is not None:
-        decoder_store = store_of(spec.decoder, decoder_binding)
-    return Model(
+        decoder_store = CheckpointStore(spec.decoder, checkpoint, decoder_binding)
+    model = Model(
         spec,
-        store_of(spec, binding),
+        CheckpointStore(spec, checkpoint, binding),
         tokenizer_of(checkpoint),
         operations,
         Identity(
@@ -695,6 +687,9 @@ def load(
         decoder_store=decoder_store,
         ends=end_token_ids(whole),
     )
+    if hold:
+        return hold_weights(model)
+    return model
 
 
 def load_tokenizer(

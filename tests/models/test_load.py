@@ -139,3 +139,12 @@ def test_weights_that_are_kept_are_of_the_backend_that_asks(tmp_path: Path) -> N
     plain = numpy_backend("float32")
     assert isinstance(model.store.layer(plain, 0)("attn.q.weight"), np.ndarray)
     assert isinstance(model.store.outer(plain)("tokens.weight"), np.ndarray)
+
+
+def test_weights_that_are_kept_are_told_as_kept(tmp_path: Path) -> None:
+    """Forecasts would else decode quantised weights in each of many runs."""
+    kept = attncli.load(small_gpt2(tmp_path), hold=True)
+    plain = attncli.load(tmp_path)
+    assert plain.weights_in_memory == 0
+    assert kept.weights_in_memory == load.held_bytes(plain) > 0
+    assert load.hold_weights(kept) is kept

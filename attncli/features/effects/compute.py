@@ -56,7 +56,6 @@ from attncli.features.effects.sweep import (
     CutLink,
     SweepSize,
     SweepText,
-    decoding_seconds,
     means_of,
     pass_cost,
     resample_from,
@@ -80,6 +79,7 @@ from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.estimate import CostEstimate, free_memory, with_held_weights
 from attncli.models.model import Model
+from attncli.models.passes import decoding_seconds
 
 Which = Selection | HeadSelection
 """Which heads: numbers that count in every layer, or any heads by layer and number."""
@@ -300,7 +300,7 @@ def logits(
         tokens = model.encode(text)
     expected = pass_cost(model, len(tokens))
     if by == "word":
-        expected = word_cost(model.spec, len(tokens), expected)
+        expected = word_cost(model, len(tokens), expected)
     on_cost(expected, len(tokens))
     if query is None:
         position = len(tokens) - 1

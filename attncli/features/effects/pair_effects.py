@@ -50,7 +50,6 @@ from attncli.features.effects.sweep import (
     ByMean,
     ByZero,
     SweepSize,
-    decoding_seconds,
     pass_cost,
     resample_from,
 )
@@ -69,6 +68,7 @@ from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.estimate import CostEstimate, free_memory, with_held_weights, with_runs
 from attncli.models.model import Model
+from attncli.models.passes import decoding_seconds
 
 BESIDES = 2
 """Whole runs a pair takes besides those of single heads, measured on SmolLM2 in one layer."""

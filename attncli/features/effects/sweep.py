@@ -50,7 +50,6 @@ from attncli.mechanism.context import (
 from attncli.mechanism.spec import Block, Experts, HeadSelection, Mlp, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import (
-    DECODES,
     ComputeWork,
     CostEstimate,
     estimate,
@@ -60,6 +59,7 @@ from attncli.models.estimate import (
     work_of,
 )
 from attncli.models.model import Model
+from attncli.models.passes import decoding_seconds
 from attncli.models.run import LeavingBranches, Trunk, run_branches, run_layers
 
 # How much memory a sweep takes, how many branches run together within it, and roughly how long it
@@ -213,14 +213,6 @@ def pass_cost(model: Model, count: int) -> CostEstimate:
     expected = SweepSize(model.spec, count, model.backend.dtype, predicts=True).run_cost()
     seconds = expected.seconds + decoding_seconds(model, count)
     return with_held_weights(replace(expected, seconds=seconds), model.weights_in_memory)
-
-
-def decoding_seconds(model: Model, count: int) -> float:
-    """About how long decoding the weights of all layers takes in a run of `count` tokens: nothing
-    where they are kept, or stored as they are computed with."""
-    if model.weights_in_memory or model.identity.quantization is None:
-        return 0.0
-    return work_of(model.spec, model.spec.blocks, count).weights / DECODES
 
 
 def over_memory(needed: int, memory: int) -> LimitError:

@@ -30,6 +30,7 @@ from attncli.mechanism.frozen_backend import GateMatrix, frozen_backend
 from attncli.mechanism.spec import Block, Experts, Mlp, Spec
 from attncli.models.estimate import CostEstimate, with_runs, work_of
 from attncli.models.model import Model
+from attncli.models.passes import PassCount, seconds_of_passes
 from attncli.models.run import LONG, cache_weights, logits, no_output_head
 
 STEPS, DRAWS = 6, 4
@@ -44,11 +45,12 @@ WIDE = 8
 """Bytes of a float64."""
 
 
-def word_cost(spec: Spec, count: int, running: CostEstimate) -> CostEstimate:
+def word_cost(model: Model, count: int, running: CostEstimate) -> CostEstimate:
     """What the sum over words of a text of `count` tokens takes, and taking words out to check it.
 
     running: what one run takes.
     """
+    spec = model.spec
     layers = 0
     for block in spec.blocks:
         inner = block.mlp.width if isinstance(block.mlp, Mlp) else 0
@@ -56,10 +58,19 @@ def word_cost(spec: Spec, count: int, running: CostEstimate) -> CostEstimate:
         layers += count * (numbers + SCORES * block.attention.heads * count)
     weights = work_of(spec, spec.blocks, count).weights
     kept = WIDE * (weights + layers + spec.vocabulary * spec.d_model)
-    # the texts with words taken out are half as long on average
-    runs = 1 + WIDE_RUNS + STEPS * (1 + DRAWS) / 2
-    repeated = with_runs(running, runs)
-    return replace(repeated, memory={**running.memory, "gradients": kept})
+    repeated = with_runs(running, 1 + WIDE_RUNS)
+    seconds = repeated.seconds + seconds_of_passes(model, deletion_passes(count))
+    return replace(repeated, seconds=seconds, memory={**running.memory, "gradients": kept})
+
+
+def deletion_passes(count: int) -> list[PassCount]:
+    """The runs of a text of `count` tokens with words taken out, of which it has `STEPS` or more, all
+    as long: the whole one, and the rest of each order at each step."""
+    left = [round(count * (STEPS - step) / STEPS) for step in range(1, STEPS + 1)]
+    return [
+        PassCount(1, count, 0),
+        *(PassCount(1 + DRAWS, max(tokens, 1), 0) for tokens in left),
+    ]
 
 
 class WordSum(Struct, frozen=True):

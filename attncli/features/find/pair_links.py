@@ -18,7 +18,7 @@ from attncli.features.effects.document import Difference
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.pair_effects import mean_differences, pairs_summary
 from attncli.features.effects.places import places
-from attncli.features.effects.sweep import CutLink, SweepSize, decoding_seconds, pass_cost
+from attncli.features.effects.sweep import CutLink, SweepSize, pass_cost
 from attncli.features.find.document import FindDocument, PairLink
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.language import message
@@ -36,6 +36,7 @@ from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.estimate import CostEstimate, free_memory, with_held_weights, with_runs
 from attncli.models.model import Model
+from attncli.models.passes import decoding_seconds
 from attncli.models.run import rows_for
 
 RUNS = 3

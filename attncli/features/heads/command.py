@@ -214,7 +214,7 @@ def heads(
         setup,
         tokenizer=text.tokenizer,
         heads=declarations.EIGHT,
-        many_runs=heads_options.roles,
+        many_runs=heads_options.roles or _names_roles(heads_options.metric),
     )
     saved_rules = _saved_rules(loaded_model, rules.rules_of)
     comparison = _comparison(loaded_model, setup.model, output, heads_options, view.show)
@@ -304,6 +304,8 @@ def _refuse_alone(environment: Environment) -> None:
                 )
 
 
+SHORT_TEXT = 64
+"""Tokens of texts with a needle that are short."""
 PATIENCE = 3.0
 """Seconds above which it is said before it starts what scoring takes."""
 
@@ -326,7 +328,7 @@ def _role_scores(
     if not names:
         return None
     texts, seconds = role_cost(model, names)
-    if seconds > PATIENCE:
+    if seconds > PATIENCE and texts:
         environment.note(
             message(
                 "the scores of roles take {texts} texts of {tokens} tokens: about {time}",
@@ -335,10 +337,21 @@ def _role_scores(
                 time=duration_words(seconds),
             )
         )
+    elif seconds > PATIENCE:
+        environment.note(
+            message("the scores of roles take about {time}", time=duration_words(seconds))
+        )
     with progress(environment, "scoring roles") as on_progress:
         return role_scores(
             model, names, layers=comparison.layers, repeats=repeats, progress=on_progress
         )
+
+
+def _names_roles(metric: Sequence[str] | None) -> bool:
+    """Whether `--metric` names a score of a role, which takes runs of many texts."""
+    from attncli.measure.layer_metrics import ROLE_METRICS
+
+    return any(name in ROLE_METRICS for name in request.comma_parts(metric))
 
 
 RETRIEVAL_SUBJECTS = (
@@ -369,8 +382,27 @@ def _fetching_heads(
     _refuse_why(environment, "--retrieval")
     view = validate_options(output, environment, "retrieval", files={"--html": page.html})
     validate_page(page)
-    loaded_model = request.model(environment, setup, heads=declarations.EIGHT)
+    loaded_model = request.model(environment, setup, heads=declarations.EIGHT, many_runs=True)
     from attncli.features.retrieval import compute as needles
+    from attncli.models.estimate import duration_words
+
+    def on_cost(expected: CostEstimate, count: int) -> None:
+        """Refuse work of too much memory, and tell of a long one. Raises LimitError."""
+        hint = message("fewer needles: --needle FILE")
+        if count > SHORT_TEXT:
+            hint = message("shorter texts: --lengths {tokens}", tokens=SHORT_TEXT)
+        request.refuse_memory(expected.peak, setup.compute, hint, resident=expected.resident)
+        if expected.seconds > PATIENCE:
+            environment.note(
+                message(
+                    "at most {runs:,} runs of texts of up to {tokens:,} tokens: about {time}; "
+                    "what takes less: {suggestion}; Ctrl-C ends it",
+                    runs=expected.branches,
+                    tokens=count,
+                    time=duration_words(expected.seconds),
+                    suggestion=hint,
+                )
+            )
 
     with progress(environment, "needles in haystacks") as on_progress:
         document = needles.fetching_heads(
@@ -379,6 +411,7 @@ def _fetching_heads(
             passages=None if options.haystack is None else needles.read_passages(options.haystack),
             lengths=None if options.lengths is None else needles.parse_lengths(options.lengths),
             verify=options.verify,
+            on_cost=on_cost,
             progress=on_progress,
         )
 

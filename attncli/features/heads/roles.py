@@ -24,6 +24,7 @@ from attncli.features.heads.document import HeadMetrics, RankedHead, Role, RoleR
 from attncli.inputs.files import read_regular
 from attncli.inputs.token import TEXT_LIMIT, Token, ignore
 from attncli.language import message
+from attncli.measure.labels import DRAWS as REPEATS
 from attncli.measure.labels import LENGTH, RepeatScores, ordinary_tokens, repeat_scores
 from attncli.measure.layer_metrics import ROLE_METRICS
 from attncli.measure.metric import Measured
@@ -32,8 +33,15 @@ from attncli.mechanism.attend import span
 from attncli.mechanism.context import Weights
 from attncli.mechanism.feed_forward import normalise
 from attncli.mechanism.mask import Mask
-from attncli.models.estimate import STARTS, CostEstimate, estimate, with_predictions, with_runs
+from attncli.models.estimate import (
+    ComputeWork,
+    CostEstimate,
+    estimate,
+    seconds_of,
+    with_predictions,
+)
 from attncli.models.model import Model
+from attncli.models.passes import PassCount, seconds_of_passes
 from attncli.models.run import cache_weights, unembedding_rows
 
 ROLES: dict[Role, str] = {
@@ -98,16 +106,43 @@ def role_scores(
     return scores
 
 
-def role_cost(model: Model, names: Sequence[str]) -> tuple[int, float]:
-    """How many haystacks the scores of these names take, and about how many seconds; 0 without
-    retrieval, as the others take less than a run of two texts."""
-    if "retrieval" not in names or not model.own_layers:
-        return 0, 0.0
+def role_passes(model: Model, names: Sequence[str]) -> list[PassCount]:
+    """The runs of made texts that the scores of these names take: random repeats, and haystacks at
+    their longest. None for a model that runs whole, and few for what its own matrices tell."""
+    if not model.own_layers:
+        return []
+    passes = []
+    if {"induction", "duplicate"} & set(names):
+        passes.append(PassCount(REPEATS, 2 * LENGTH, 0))
+    if "retrieval" in names and model.spec.head is not None:
+        passes.append(PassCount(_haystacks(), FETCH_LENGTH))
+    return passes
+
+
+def _haystacks() -> int:
+    """How many texts with a needle there are."""
     from attncli.features.retrieval.compute import NEEDLES, read_needles
 
-    texts = len(FETCH_DEPTHS) * len(read_needles(NEEDLES))
-    running = estimate(model.spec, FETCH_LENGTH, dtype=model.backend.dtype)
-    return texts, with_runs(running, texts).seconds - STARTS
+    return len(FETCH_DEPTHS) * len(read_needles(NEEDLES))
+
+
+def role_cost(model: Model, names: Sequence[str]) -> tuple[int, float]:
+    """How many haystacks the scores of these names take, and about how many seconds all of them do:
+    the runs of made texts, and what each head's values write of single tokens, in float64."""
+    passes = role_passes(model, names)
+    texts = _haystacks() if "retrieval" in names and passes else 0
+    seconds = seconds_of_passes(model, passes)
+    if {"copying", "successor"} & set(names) and model.spec.head is not None:
+        products = sum(
+            attention.heads
+            * DRAWN
+            * model.spec.d_model
+            * (attention.head_dim + attention.v_dim + DRAWN)
+            for layer in model.spec.attending()
+            for attention in (model.spec.blocks[layer].attention,)
+        )
+        seconds += seconds_of(ComputeWork(0, products, 0), "float64")
+    return texts, seconds
 
 
 def with_roles(expected: CostEstimate, model: Model, names: Sequence[str]) -> CostEstimate:

@@ -77,7 +77,7 @@ def next_word(
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "next", files={"--html": page.html})
     validate_page(page, lines=text.lines)
-    loaded_model = request.model(environment, setup)
+    loaded_model = request.model(environment, setup, many_runs=weigh is not None)
     if not (loaded_model.own_layers or without_heads is None):
         raise UsageError("--without needs layers that run one by one", expected="no --without")
     if (regions.region or regions.regions) and weigh is None:

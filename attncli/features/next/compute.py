@@ -31,7 +31,7 @@ from attncli.features.next.document import (
     NextTarget,
     WithoutHeads,
 )
-from attncli.features.next.doses import DRAWS, AnswerPlace, dose_runs, doses
+from attncli.features.next.doses import DRAWS, AnswerPlace, dose_passes, doses
 from attncli.features.next.masked_word import (
     answers_masks,
     masked_position,
@@ -44,8 +44,9 @@ from attncli.inputs.token import Token, choose_last_token, ignore
 from attncli.language import message
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import Interventions, Zero
-from attncli.models.estimate import CostEstimate, seconds_of, with_predictions, work_of
+from attncli.models.estimate import CostEstimate, with_predictions
 from attncli.models.model import Model
+from attncli.models.passes import PassCount, decoding_seconds, seconds_of_passes
 from attncli.models.run import LONG, rows_for
 
 Floats = np.ndarray[Any, np.dtype[Any]]
@@ -128,13 +129,13 @@ def next_word(
     if len(tokens) > LONG:
         rows = rows_for(model.spec, len(tokens))
     weighing: Weighing | None = None
-    runs = 1 + bool(without)
+    passes = [PassCount(int(bool(without)), len(tokens))]
     if weigh is not None:
         if not model.own_layers:
             what = message("--weigh needs layers that run one by one")
             raise UnsupportedError(what, expected="a family that runs natively")
         weighing = find_weighing(weigh, tokens, regions, heads=weigh_in, note=note)
-        runs += dose_runs(weighing)
+        passes += dose_passes(model, tokens, weighing, position, masked=masked)
     expected = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
     layer_count = len(model.spec.blocks)
     predicted_rows = layer_count + (len(tokens) if each_token else 1)
@@ -142,9 +143,9 @@ def next_word(
     expected = with_predictions(
         expected, model.spec, predicted_rows, model.backend.dtype, rows_at_once=at_once
     )
-    work = work_of(model.spec, model.spec.blocks, len(tokens))
-    more = (runs - 1) * seconds_of(work, model.backend.dtype)
-    on_cost(replace(expected, seconds=expected.seconds + more), len(tokens))
+    once = decoding_seconds(model, len(tokens))
+    more = seconds_of_passes(model, passes)
+    on_cost(replace(expected, seconds=expected.seconds + once + more), len(tokens))
     run = _run(model, tokens, position, rows, each_token, {})
     logits = token_logits(model, run.by_layer, masked=masked)
     row = log_softmax(logits[-1])

@@ -25,6 +25,7 @@ from attncli.inputs.token import Token
 from attncli.measure.rest import resting_keys
 from attncli.mechanism.context import NO_INTERVENTIONS, Interventions, Past
 from attncli.models.model import Model
+from attncli.models.passes import PassCount
 from attncli.models.run import keeps_past
 
 Floats = np.ndarray[Any, np.dtype[Any]]
@@ -51,9 +52,27 @@ def factors_of(weighing: Weighing) -> list[float]:
     return sorted({*FACTORS, weighing.factor})
 
 
-def dose_runs(weighing: Weighing) -> int:
-    """About how many runs of the whole text a curve takes."""
-    return len(factors_of(weighing)) * (1 + DRAWS)
+def dose_passes(
+    model: Model, tokens: Sequence[Token], weighing: Weighing, position: int, *, masked: bool
+) -> list[PassCount]:
+    """The runs that a curve takes: one at each dose, one for each draw of random tokens but at the
+    dose that changes nothing, and those of the continuations, at most.
+
+    position: after which token the next is measured. masked: whether it is a mask, which is not
+    continued.
+    """
+    last = len(tokens) - 1 if masked else position
+    factors = factors_of(weighing)
+    draws = len(list(random_keys(model, tokens, weighing, last)))
+    changed = sum(factor != 1.0 for factor in factors)
+    passes = [PassCount(len(factors) + draws * changed, len(tokens))]
+    if masked:
+        return passes
+    whole = position + 1
+    for step in range(_room(model, whole)):
+        kept = step > 0 and keeps_past(model.spec, whole + step - 1, whole + step)
+        passes.append(PassCount(len(factors), 1 if kept else whole + step))
+    return passes
 
 
 def doses(
@@ -148,6 +167,14 @@ def _probability(logits: Floats, entry: int) -> float:
     return float(np.exp(log_softmax(logits))[entry])
 
 
+def _room(model: Model, count: int) -> int:
+    """How many tokens a text of `count` tokens is continued by, at most."""
+    limit = model.spec.max_positions
+    if limit is None:
+        return CONTINUED
+    return min(CONTINUED, limit - count)
+
+
 def _word(model: Model, logits: Floats) -> str:
     """The likeliest word behind a mask."""
     return target_token(model, int(logits.argmax())).text
@@ -159,16 +186,12 @@ def continuation(model: Model, tokens: Sequence[Token], weighing: Weighing) -> s
     changes: Interventions = NO_INTERVENTIONS
     if weighing.factor != 1.0:
         changes = weighing.interventions(model.spec)
-    limit = model.spec.max_positions
-    room = CONTINUED
-    if limit is not None:
-        room = min(CONTINUED, limit - len(tokens))
     past: Past = {}
     running = list(tokens)
     ids = [token.id for token in tokens if token.id is not None]
     new: list[int] = []
     last = len(model.spec.blocks) - 1
-    for step in range(room):
+    for step in range(_room(model, len(tokens))):
         traces = model.trace(
             running, layers=[last], keep=(), past=past, interventions=changes, idle=True
         )

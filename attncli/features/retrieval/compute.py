@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from attncli.arrays.numpy_backend import integers
 from attncli.documents.header import model_part
@@ -32,7 +33,15 @@ from attncli.inputs.token import TEXT_LIMIT, Token, ignore
 from attncli.language import message
 from attncli.mechanism.context import NO_INTERVENTIONS, Interventions, Zero
 from attncli.mechanism.trace import LayerTrace
+from attncli.models.estimate import (
+    STARTS,
+    CostEstimate,
+    estimate,
+    with_held_weights,
+    with_predictions,
+)
 from attncli.models.model import Model
+from attncli.models.passes import PassCount, seconds_of_passes
 from attncli.models.run import no_output_head
 from attncli.version import __version__
 
@@ -97,6 +106,7 @@ def fetching_heads(
     verify: bool = False,
     literal_alone: bool = False,
     seed: int = 0,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> RetrievalDocument:
     """Rank heads by whether they fetch a fact that stands somewhere in the text.
@@ -117,6 +127,8 @@ def fetching_heads(
         verify: Whether recall is measured without the first heads, and without random ones.
         literal_alone: Whether what heads write is left at 0, which saves two thirds of the time.
         seed: Of haystacks, chance and intervals.
+        on_cost: Is told what the work will take at most, and of how many tokens the longest text
+            is, before it starts.
         progress: Is told the share done, 0 to 1.
 
     Returns:
@@ -139,31 +151,33 @@ def fetching_heads(
     ]
     if passages is None:
         passages = read_passages(HAYSTACK)
-    longest = model.spec.max_positions
-    usual = sorted({min(length, longest or length) for length in LENGTHS})
-    text_lengths = tuple(usual if lengths is None else lengths)
-    grid = list(product(text_lengths, depths, range(len(facts))))
-    probes = [
-        _make_probe(model, facts, number, passages, length, depth, seed + place)
-        for place, (length, depth, number) in enumerate(grid)
-    ]
+    text_lengths = _usual_lengths(model) if lengths is None else tuple(lengths)
+    probes = _make_probes(model, facts, passages, text_lengths, depths, seed)
     heads = [
         (layer, head)
         for layer in model.spec.attending()
         for head in range(_head_count(model, layer))
     ]
-    parts = len(probes) * (1 + 3 * verify)
+    measuring = [_measuring_passes(probe, literal_alone=literal_alone) for probe in probes]
+    checking = _checking_passes(probes, len(heads)) if verify else []
+    longest = max(len(probe.tokens) for probe in probes)
+    on_cost(_fetch_cost(model, longest, [*measuring, *checking]), longest)
+    all_passes = sum(count.passes for count in (*measuring, *checking))
+    done = 0
     results = []
-    for place, probe in enumerate(probes):
+    for probe, count in zip(probes, measuring, strict=True):
         results.append(_measure_heads(model, probe, heads, literal_alone=literal_alone))
-        progress((place + 1) / parts)
+        done += count.passes
+        progress(done / all_passes)
     answered = [result for result in results if np.mean(result.right) > ANSWERED]
     ranked: list[FetchingHead] = []
     checks: list[FetchCheck] | UnsetType = UNSET
     if len(answered) >= max(LEAST_ANSWERED * len(results), 1):
         ranked = _rank_heads(heads, answered, seed)
         if verify:
-            checks = _check_heads(model, probes, ranked, seed)
+            checks = _check_heads(
+                model, probes, ranked, seed, lambda count: progress((done + count) / all_passes)
+            )
     return RetrievalDocument(
         version=__version__,
         model=model_part(model),
@@ -176,6 +190,39 @@ def fetching_heads(
         heads=ranked,
         verify=checks,
         warnings=list(model.warnings),
+    )
+
+
+def _measuring_passes(probe: Probe, *, literal_alone: bool) -> PassCount:
+    """The runs in which a text is measured: one, and one for each token of the answer where what
+    heads write is measured, too, if all of them are predicted."""
+    steps = len(probe.steps)
+    return PassCount(1 if literal_alone else 1 + steps, len(probe.tokens), steps)
+
+
+def _checking_passes(probes: Sequence[Probe], heads: int) -> list[PassCount]:
+    """The runs that a check of a model with so many heads takes: of each text one for each set of
+    heads that is taken away."""
+    sets = len(_cut_sizes(heads)) * (2 + RANDOM_DRAWS)
+    return [PassCount(sets, len(probe.tokens), len(probe.steps)) for probe in probes]
+
+
+def _cut_sizes(heads: int) -> list[int]:
+    """How many heads a check takes away at a time, of so many."""
+    return [count for count in CUTS if count == 1 or count <= heads // 2]
+
+
+def _fetch_cost(model: Model, longest: int, passes: Sequence[PassCount]) -> CostEstimate:
+    """What these runs take, the longest of so many tokens."""
+    dtype = model.compute_backend(longest).dtype
+    running = estimate(model.spec, longest, dtype=dtype)
+    if model.spec.vocabulary:
+        running = with_predictions(running, model.spec, passes[0].predicted, dtype)
+    running = with_held_weights(running, model.weights_in_memory)
+    return replace(
+        running,
+        seconds=STARTS + seconds_of_passes(model, passes),
+        branches=sum(count.passes for count in passes),
     )
 
 
@@ -220,6 +267,28 @@ def _read_lines(path: Path) -> list[str]:
 def _head_count(model: Model, layer: int) -> int:
     """How many heads a layer has."""
     return model.spec.blocks[layer].attention.heads
+
+
+def _usual_lengths(model: Model) -> tuple[int, ...]:
+    """`LENGTHS`, as far as the model's positions reach."""
+    longest = model.spec.max_positions
+    return tuple(sorted({min(length, longest or length) for length in LENGTHS}))
+
+
+def _make_probes(
+    model: Model,
+    facts: Sequence[Needle],
+    passages: Sequence[str],
+    lengths: Sequence[int],
+    depths: Sequence[float],
+    seed: int,
+) -> list[Probe]:
+    """A text for each length, depth and needle."""
+    grid = product(lengths, depths, range(len(facts)))
+    return [
+        _make_probe(model, facts, number, passages, length, depth, seed + place)
+        for place, (length, depth, number) in enumerate(grid)
+    ]
 
 
 def _make_probe(
@@ -451,14 +520,31 @@ def _score_intervals(
 
 
 def _check_heads(
-    model: Model, probes: Sequence[Probe], ranked: Sequence[FetchingHead], seed: int
+    model: Model,
+    probes: Sequence[Probe],
+    ranked: Sequence[FetchingHead],
+    seed: int,
+    on_runs: Callable[[int], None],
 ) -> list[FetchCheck]:
     """The share of the answers recalled when the first heads by each score add nothing, and when as
-    many random others do, for some numbers of heads up to half of all."""
+    many random others do, for some numbers of heads up to half of all.
+
+    on_runs: is told how many texts have run.
+    """
+    done = 0
+
+    def recall(heads: Sequence[HeadName]) -> float:
+        """The share recalled without these heads; tells how many texts have run."""
+        nonlocal done
+        share = _recall(model, probes, heads)
+        done += len(probes)
+        on_runs(done)
+        return share
+
     by_literal = [(row.layer, row.head) for row in ranked]
     by_writes = [(row.layer, row.head) for row in sorted(ranked, key=lambda row: -row.writes.mean)]
     checks = []
-    for count in (count for count in CUTS if count == 1 or count <= len(ranked) // 2):
+    for count in _cut_sizes(len(ranked)):
         rest = [
             name for name in by_literal if name not in {*by_literal[:count], *by_writes[:count]}
         ]
@@ -474,9 +560,9 @@ def _check_heads(
         checks.append(
             FetchCheck(
                 heads=count,
-                literal=_recall(model, probes, by_literal[:count]),
-                writes=_recall(model, probes, by_writes[:count]),
-                random=[_recall(model, probes, heads) for heads in draws],
+                literal=recall(by_literal[:count]),
+                writes=recall(by_writes[:count]),
+                random=[recall(heads) for heads in draws],
             )
         )
     return checks

@@ -41,10 +41,8 @@ from attncli.mechanism.spec import HeadSelection
 from attncli.models.estimate import CostEstimate, with_runs
 from attncli.models.model import Model
 
-RUNS = 6
-"""About how many runs of a text one pair takes, measured on SmolLM2 and Gemma: two that are read
-part by part, each as long as a run and a half, two for weights alone, which find the head, and one
-for what the clean text says."""
+READ_BY_PARTS = 1.5
+"""As long as so many runs takes one that is read part by part, measured on SmolLM2 and Gemma."""
 Side = Literal["query", "key", "all_keys"]
 
 
@@ -115,8 +113,10 @@ def why_pairs(
     selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
     ends = located_ends(fitted, query, key)
     longest = max(len(pair.clean) for pair in fitted.pairs)
-    expected = with_runs(pass_cost(model, longest), RUNS * len(fitted.pairs))
-    on_cost(replace(expected, branches=len(own_places(model, selection))), longest)
+    chosen = own_places(model, selection)
+    runs = runs_of_pair(len(chosen)) * len(fitted.pairs)
+    expected = with_runs(pass_cost(model, longest), runs)
+    on_cost(replace(expected, branches=len(chosen)), longest)
     layer, head = _head_of_largest_change(model, fitted, ends, selection)
     parts = []
     for number, (pair, link) in enumerate(zip(fitted.pairs, ends, strict=True)):
@@ -127,6 +127,13 @@ def why_pairs(
         parts.append(_parts_of_pair(model, pair, address, rival, memory))
         progress((number + 1) / len(fitted.pairs))
     return _document(model, fitted, ends, parts, (layer, head), (query, key, than), memory)
+
+
+def runs_of_pair(heads: int) -> float:
+    """As long as how many runs of a text one pair takes: both texts are read part by part, and the
+    clean one's difference is measured; the one of several heads is found by both texts' weights."""
+    finding = 2 if heads > 1 else 0
+    return finding + 2 * READ_BY_PARTS + 1
 
 
 def _head_of_largest_change(

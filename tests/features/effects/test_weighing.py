@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asking import ask
+from counting import tokens_run
 from hooked_transformers import Weighed, last_vectors
 from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
@@ -15,7 +16,11 @@ from tiny_checkpoints import CASES, make
 import attncli
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.weighing import Weighing, find_weighing
+from attncli.features.next import doses
+from attncli.features.next.doses import dose_passes
+from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
+from attncli.models.passes import seconds_of_passes
 from attncli.models.run import finish
 from attncli.models.verify import reference_model
 
@@ -182,3 +187,32 @@ def test_a_region_that_is_weighed_is_not_said_to_be_summed(folder: Path) -> None
     halved = ask("next", "--model", str(folder), TEXT, *regions, "--weigh", "x=×0.5").out
     assert "weighed ×0.5 in all heads" in halved
     assert "(×0)" in halved
+
+
+@pytest.mark.parametrize("query", [None, "was"])
+def test_the_runs_of_a_curve_are_counted_before(
+    folder: Path, query: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs at each dose, of random tokens, and of what the text goes on with, token by token."""
+    monkeypatch.setattr(doses, "FACTORS", (0.0, 1.0))
+    model = attncli.load(folder, hold=True)
+    told = []
+    run = tokens_run(
+        lambda: attncli.next_word(
+            model, TEXT, query=query, weigh="it=×3", on_cost=lambda cost, _: told.append(cost)
+        )
+    )
+    tokens = model.encode(TEXT)
+    position = len(tokens) - 1
+    if query is not None:
+        position = next(token.index for token in tokens if token.text == query)
+    weighing = find_weighing("it=×3", tokens)
+    passes = dose_passes(model, tokens, weighing, position, masked=False)
+    clean = len(tokens)
+    counted = clean + sum(count.tokens_run for count in passes)
+    assert run == counted * len(model.spec.blocks)
+    # the negative control: a curve is far more than a run
+    assert counted > 10 * clean
+    alone: list[CostEstimate] = []
+    attncli.next_word(model, TEXT, query=query, on_cost=lambda cost, _: alone.append(cost))
+    assert told[0].seconds - alone[0].seconds == pytest.approx(seconds_of_passes(model, passes))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import resting_model
 from asking import ask
+from counting import tokens_run
 from msgspec.structs import replace
 from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
@@ -20,7 +21,7 @@ from attncli.features.effects.compute import logits
 from attncli.features.effects.document import DeletionStep
 from attncli.features.effects.screen import _deletion_sentence, logits_sentences
 from attncli.features.effects.sweep import SweepText
-from attncli.features.effects.word_parts import word_sum
+from attncli.features.effects.word_parts import deletion_passes, word_sum
 from attncli.mechanism.spec import Head
 from attncli.models.model import Model
 from attncli.models.run import unembedding
@@ -186,3 +187,14 @@ def test_the_word_that_adds_most_is_none_where_heads_rest() -> None:
     assert 'Not counted: "a", where heads rest, with +9.00.' in said
     nobody = replace(document, model=replace(document.model, source="file"))
     assert 'Of the words "a" adds most' in " ".join(logits_sentences(nobody, View(width=300)))
+
+
+def test_the_runs_without_words_are_counted_before(tmp_path: Path) -> None:
+    """All but the two special tokens and the last word may be taken out, which counts as all."""
+    model = attncli.load(small_gpt2(tmp_path / "gpt2", longest=40), hold=True)
+    text = " ".join(["it was too the"] * 5)
+    count = len(model.encode(text))
+    run = tokens_run(lambda: attncli.logits(model, text, target="id:9", by="word"))
+    own_and_wide = 2 * count
+    counted = own_and_wide + sum(passes.tokens_run for passes in deletion_passes(count))
+    assert counted * len(model.spec.blocks) == pytest.approx(run, rel=0.1)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from asking import ask
+from counting import tokens_run
 from msgspec.structs import replace
 from scan.test_atlas import scanned
 from small_gpt2 import small_gpt2
@@ -17,10 +18,17 @@ from small_gpt2 import small_gpt2
 import attncli
 from attncli.draw.view import View
 from attncli.features.heads import roles
-from attncli.features.heads.roles import ROLES, RoleScores, role_cost, role_scores
+from attncli.features.heads.roles import (
+    ROLES,
+    RoleScores,
+    role_cost,
+    role_passes,
+    role_scores,
+)
 from attncli.features.heads.screen import _role_sentences
 from attncli.measure.labels import ordinary_tokens, repeat_scores
 from attncli.measure.layer_metrics import ROLE_METRICS
+from attncli.models.aliases import local_folder
 from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
 
@@ -259,3 +267,22 @@ def test_what_scoring_takes_is_told_before(model: Model) -> None:
     assert seconds > 0
     assert costs[True].seconds == pytest.approx(costs[False].seconds + seconds)
     assert costs[True].peak > costs[False].peak
+
+
+def test_runs_of_random_repeats_are_counted(tmp_path: Path) -> None:
+    """Those of haystacks are, too, where they fit: held on a real model."""
+    model = attncli.load(small_gpt2(tmp_path / "gpt2", longest=80))
+    run = tokens_run(lambda: role_scores(model, ["induction", "duplicate"]))
+    (passes,) = role_passes(model, ["induction", "duplicate"])
+    around = 2 * passes.passes  # special tokens stand around each text
+    assert run == (passes.tokens_run + around) * len(model.spec.blocks)
+
+
+@pytest.mark.thorough
+def test_runs_of_roles_are_counted_on_a_real_model() -> None:
+    if local_folder("smollm2") is None:
+        pytest.skip("smollm2 is not installed")
+    model = attncli.load("smollm2", hold=True)
+    run = tokens_run(lambda: role_scores(model, list(ROLE_METRICS)))
+    counted = sum(passes.tokens_run for passes in role_passes(model, list(ROLE_METRICS)))
+    assert 0.7 < run / (counted * len(model.spec.blocks)) < 1.1

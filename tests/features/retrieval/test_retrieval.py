@@ -13,6 +13,7 @@ import induction_model
 import numpy as np
 import pytest
 from asking import ask
+from counting import tokens_run
 from msgspec.structs import replace
 from small_gpt2 import small_gpt2
 
@@ -261,3 +262,28 @@ def test_literal_scores_alone_take_one_run_of_each_text(
     ]
     assert scores[0] == scores[1]
     assert {row.writes.mean for row in alone.heads} == {0.0}
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_runs_are_counted_before_and_progress_follows_them(model: Any, verify: bool) -> None:
+    """Every answer of this model is predicted, so that what is told at most is what runs."""
+    told: list[Any] = []
+    shares: list[float] = []
+    run = tokens_run(
+        lambda: fetching_heads(
+            model,
+            needles=NEEDLES,
+            passages=PASSAGES,
+            lengths=[10],
+            depths=DEPTHS,
+            verify=verify,
+            on_cost=lambda cost, count: told.append((cost, count)),
+            progress=shares.append,
+        )
+    )
+    ((cost, count),) = told
+    assert count == 10
+    assert run == cost.branches * 10 * len(model.spec.blocks)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert len(shares) == 8 + verify * 3 * 7

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asking import ask
+from counting import tokens_run
 from small_gpt2 import small_gpt2
 
 import attncli
 from attncli.features.effects.ablation import choose_backend
 from attncli.features.effects.contributions import Link, contributions
-from attncli.features.why.pair_reasons import interchanged_weights
+from attncli.features.why.pair_reasons import READ_BY_PARTS, interchanged_weights, runs_of_pair
 from attncli.inputs.pairs import read_pairs
 from attncli.models.model import Model
 
@@ -95,3 +96,14 @@ def test_the_screen_over_pairs_tells_intervals_and_no_single_text(
     assert "the last token" in shown
     assert ask(*line, "--plain").out.split("\n")[0].endswith("key_sign_share")
     assert ask(*line, "--json").json["over_pairs"]["measured"]["count"] == 21
+
+
+@pytest.mark.parametrize(("heads", "several"), [([0], 1), ([0, 1, 2], 3)])
+def test_the_runs_of_a_pair_are_counted(model: Model, heads: list[int], several: int) -> None:
+    """Two of them are read part by part, which takes longer than other runs; they end at the head's
+    layer, which is not known before."""
+    run = tokens_run(lambda: attncli.why_pairs(model, SAMPLES, key="#1", layers=[1], heads=heads))
+    tokens = sum(len(model.encode(pair.clean)) for pair in read_pairs(SAMPLES).pairs)
+    slower = 2 * (READ_BY_PARTS - 1)
+    counted = (runs_of_pair(several) - slower) * tokens * len(model.spec.blocks)
+    assert 0.6 < run / counted <= 1.0

@@ -1,0 +1,54 @@
+"""What several runs of texts through all layers take: how many there are, times the time of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from attncli.models.estimate import DECODES, SOFTMAXES, ComputeWork, seconds_of, work_of
+from attncli.models.model import Model
+
+
+class PassCount(Struct, frozen=True):
+    """So many runs of texts of one length. passes: how many; tokens: that each runs; predicted: of
+    how many of them the next token's logits are computed."""
+
+    passes: int
+    tokens: int
+    predicted: int = 1
+
+    @property
+    def tokens_run(self) -> int:
+        """Tokens that go through the layers in all of these runs."""
+        return self.passes * self.tokens
+
+
+def seconds_of_passes(model: Model, counts: Iterable[PassCount]) -> float:
+    """Rough seconds of these runs by `RULE`, without the start: the products of each, weights read,
+    and decoded where they are stored quantised and not kept, and the output head's products."""
+    spec = model.spec
+    table = spec.vocabulary * spec.d_model
+    seconds = 0.0
+    for count in counts:
+        if not count.passes:
+            continue
+        work = work_of(spec, spec.blocks, count.tokens)
+        scores = 0
+        if count.predicted:
+            work = ComputeWork(
+                work.weights + table, work.products + count.predicted * table, work.scores
+            )
+            scores = count.predicted * spec.vocabulary
+        dtype = model.compute_backend(count.tokens).dtype
+        once = seconds_of(work, dtype) + scores / SOFTMAXES + decoding_seconds(model, count.tokens)
+        seconds += count.passes * once
+    return seconds
+
+
+def decoding_seconds(model: Model, count: int) -> float:
+    """About how long decoding the weights of all layers takes in a run of `count` tokens: nothing
+    where they are kept, or stored as they are computed with."""
+    if model.weights_in_memory or model.identity.quantization is None:
+        return 0.0
+    return work_of(model.spec, model.spec.blocks, count).weights / DECODES
