@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from msgspec.structs import replace
 from attncli.arrays import backend as arrays
 from attncli.errors import InputError, UnsupportedError, refused_value
 from attncli.inputs.bounded_process import run_bounded
-from attncli.inputs.checkpoint import Array, Checkpoint, TensorInfo
+from attncli.inputs.checkpoint import MOST_ENTRIES, Array, Checkpoint, TensorInfo
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint, Recipe
 from attncli.inputs.files import guarded_path, is_folder, is_there, read_object
 from attncli.inputs.task_failure import TaskError
@@ -31,6 +33,8 @@ from attncli.inputs.tensors import tensor_file
 from attncli.language import Message, listing, message
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+PICKLED = "adapter_model.bin"
+"""The weights as PEFT wrote them until 2023."""
 PREFIX = "base_model.model."
 PLAIN = frozenset(
     (
@@ -513,24 +517,55 @@ def _replace_rows(
     merge.recipes[target] = ReplacedRows(base, target, numbers, rows, request.weight)
 
 
+def _no_adapter(place: Path) -> InputError | UnsupportedError:
+    """The error, returned and not raised, that no adapter lies at this place, with what lies there
+    instead: nothing, a file of an adapter, the folder above one."""
+    what = message("this folder holds no adapter")
+    hint: Message | str = message("PEFT's save_pretrained writes one")
+    if not is_there(place):
+        what = message("no such folder")
+    elif not is_folder(place) and place.suffix == ".gguf":
+        return UnsupportedError(
+            "adapters in GGUF files are not read",
+            where=str(place),
+            expected=f"{CONFIG} · {WEIGHTS}",
+            hint=message("PEFT's save_pretrained writes one"),
+        )
+    elif not is_folder(place):
+        what = message("this is a file, and an adapter is a folder")
+        if is_there(place.with_name(CONFIG)):
+            hint = f"--adapter {quote(str(place.parent))}"
+    else:
+        below = sorted(path.parent for path in islice(place.glob(f"*/{CONFIG}"), MOST_ENTRIES))
+        if below:
+            hint = f"--adapter {quote(str(below[0]))}"
+    return InputError(what, where=str(place), expected=f"{CONFIG} · {WEIGHTS}", hint=hint)
+
+
+def _no_adapter_weights(folder: Path) -> InputError | UnsupportedError:
+    """The error, returned and not raised, that an adapter's folder lacks its weights, or has them in
+    a format that is not read."""
+    if is_there(folder / PICKLED):
+        what = message(
+            "the weights are in {second}, which is not safetensors", second=repr(PICKLED)
+        )
+        return UnsupportedError(what, where=str(folder), expected=WEIGHTS)
+    what = message("this adapter has a config and no weights")
+    return InputError(what, where=str(folder), expected=WEIGHTS)
+
+
 def _read_adapter(merge: _Merge, request: AdapterRequest) -> None:
     """Read one adapter and add what it changes."""
     base = merge.base
     folder = request.folder
     if not is_folder(folder) or not is_there(guarded_path(folder.resolve(), CONFIG)):
-        what = message("this folder holds no adapter")
-        raise InputError(
-            what,
-            where=str(folder),
-            expected=f"{CONFIG} · {WEIGHTS}",
-            hint=message("PEFT's save_pretrained writes one"),
-        )
+        raise _no_adapter(folder)
     real = folder.resolve()
     config = read_object(guarded_path(real, CONFIG), what="an adapter's config")
     where = str(folder / CONFIG)
     _check_config(config, request, where)
     if not is_there(guarded_path(real, WEIGHTS)):
-        raise InputError("this folder holds no adapter", where=str(folder), expected=WEIGHTS)
+        raise _no_adapter_weights(folder)
     modules: dict[str, dict[str, Array]] = {}
     for name, array in tensor_file(guarded_path(real, WEIGHTS)).tensors().items():
         module, part = _module_and_part(name)

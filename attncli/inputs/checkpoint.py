@@ -258,22 +258,30 @@ def _no_config(folder: Path) -> InputError:
     instead: an adapter, the folder above or below a model's."""
     what = message("this folder holds no config.json")
     expected = message("a folder with config.json and model.safetensors")
-    adapter = folder / "adapter_config.json"
-    if is_there(adapter):
-        base = read_object(adapter, what=message("an adapter's config"))
-        name = base.get("base_model_name_or_path")
-        stated = name if isinstance(name, str) and name else "BASE"
-        return InputError(
-            message("this folder holds an adapter, not a model"),
-            where=str(folder),
-            expected=expected,
-            hint=f"--model {quote(stated)} --adapter {quote(str(folder))}",
-        )
+    if is_there(folder / ADAPTER_CONFIG):
+        return _an_adapter(folder, expected)
     near = next(_models_near(folder), None)
     hint = ""
     if near is not None:
         hint = f"--model {quote(str(near))}"
     return InputError(what, where=str(folder), expected=expected, hint=hint)
+
+
+ADAPTER_CONFIG = "adapter_config.json"
+
+
+def _an_adapter(folder: Path, expected: str) -> InputError:
+    """The error, returned and not raised, that a folder given as a model's holds an adapter, with
+    the options that take it."""
+    base = read_object(folder / ADAPTER_CONFIG, what=message("an adapter's config"))
+    name = base.get("base_model_name_or_path")
+    stated = name if isinstance(name, str) and name else "BASE"
+    return InputError(
+        message("this folder holds an adapter, not a model"),
+        where=str(folder),
+        expected=expected,
+        hint=f"--model {quote(stated)} --adapter {quote(str(folder))}",
+    )
 
 
 def _models_near(folder: Path) -> Iterator[Path]:
@@ -290,6 +298,8 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
     """The error, returned and not raised, that a folder has no safetensors; it says what lies there
     instead.
     """
+    if is_there(folder / ADAPTER_CONFIG):
+        return _an_adapter(folder, EXPECTED)
     others = sorted(path.name for pattern in OTHER_FORMATS for path in folder.glob(pattern))
     if others:
         what = message(

@@ -31,7 +31,7 @@ from attncli.inputs.ggml_blocks import BlockKind
 from attncli.inputs.gguf_file import GgufHeader, GgufTensor, Metadata, read_gguf
 from attncli.inputs.token import Tokenizer
 from attncli.inputs.tokenize import IdsOnly
-from attncli.language import listing, message
+from attncli.language import Message, listing, message
 from attncli.mechanism.spec import Norm, Rope, Spec
 from attncli.models.checkpoint_writing import CheckpointParts, stored_tensors
 from attncli.models.config import (
@@ -95,6 +95,7 @@ class GgufCheckpoint(DerivedCheckpoint):
 
     def __init__(self, files: Sequence[tuple[Path, GgufHeader]]) -> None:
         where = str(files[0][0])
+        _refuse_without_model(files[0][1], where)
         self.file, self.metadata = files[0][0], Metadata(files[0][1].metadata, where)
         tensors: dict[str, TensorInfo] = {}
         self.stored: dict[str, GgufTensor] = {}
@@ -563,6 +564,13 @@ class GgufCheckpoint(DerivedCheckpoint):
                     key=repr(key[:80]),
                 )
                 config.note(note)
+        window = f"{prefix}attention.sliding_window"
+        if self.metadata.values.get(window) and "sliding_window" not in config.read_keys:
+            note = message(
+                "the file has a key {key} that models of this family do not use; it plays no part",
+                key=repr(window),
+            )
+            config.note(note)
 
 
 MEANINGFUL: Mapping[str, tuple[object, ...]] = {
@@ -651,6 +659,31 @@ def _norms_as_stored(spec: Spec) -> Spec:
     else:
         final = without_offset(spec.final_norm)
     return replace(spec, blocks=tuple(blocks), final_norm=final)
+
+
+def _refuse_without_model(header: GgufHeader, where: str) -> None:
+    """Raise UnsupportedError for a file that holds another thing than a text model: an adapter, the
+    reader of pictures of a model, the measurements of a quantisation, a vocabulary alone. where: the
+    file."""
+    kind = header.metadata.get("general.type")
+    architecture = header.metadata.get("general.architecture")
+    expected = message("the file of the model itself")
+    hint: Message | str = ""
+    if kind == "adapter" or any(name.endswith(".lora_a") for name in header.tensors):
+        what = message("this GGUF file holds an adapter, and no model")
+        hint = message("--adapter takes an adapter as PEFT's save_pretrained writes it")
+    elif kind == "mmproj" or architecture == "clip":
+        what = message("this GGUF file holds what reads pictures or sound for a model of text")
+    elif kind == "imatrix":
+        what = message("this GGUF file holds what was measured for a quantisation, and no model")
+    elif not header.tensors:
+        what = message("this GGUF file holds no tensors")
+        if header.metadata.get("tokenizer.ggml.tokens"):
+            what = message("this GGUF file holds a vocabulary, and no tensors")
+            hint = message("attn tokens --model {file} TEXT takes the vocabulary alone", file=where)
+    else:
+        return
+    raise UnsupportedError(what, where=where, expected=expected, hint=hint)
 
 
 def vocabulary_of(path: Path) -> Tokenizer:

@@ -12,6 +12,7 @@ import pytest
 
 from attncli.errors import AttnError, InputError
 from attncli.inputs import hub
+from attncli.inputs.adapter import AdapterRequest, merge_adapters
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.hub import resolve
 
@@ -26,7 +27,7 @@ def model(folder: Path) -> Path:
 
 def adapter(folder: Path) -> Path:
     folder.mkdir()
-    base = {"base_model_name_or_path": "a base's name"}
+    base = {"base_model_name_or_path": "a base's name", "peft_type": "LORA"}
     (folder / "adapter_config.json").write_text(json.dumps(base))
     return folder
 
@@ -94,3 +95,46 @@ def test_names_with_other_numbers_are_other_models(
     with pytest.raises(AttnError) as error:
         resolve("my-llama-3", variables={**OFFLINE, "HF_HOME": str(tmp_path / "home")})
     assert "my-llama-2" not in str(error.value.hint)
+
+
+def lower(top: Path) -> Path:
+    """A folder above an adapter's, as a training run leaves it."""
+    (top / "run").mkdir()
+    return adapter(top / "run" / "checkpoint-5").parent
+
+
+@pytest.mark.parametrize(
+    ("make", "what", "hint"),
+    [
+        (lambda top: top / "nowhere", "no such folder", None),
+        (lower, "holds no adapter", "checkpoint-5"),
+        (lambda top: written(adapter(top / "a") / "adapter_model.safetensors"), "a file", "a"),
+        (lambda top: written(top / "lora.gguf"), "GGUF files are not read", None),
+        (lambda top: written(adapter(top / "b") / "adapter_model.bin").parent, "safetensors", None),
+        (lambda top: adapter(top / "c"), "no weights", None),
+    ],
+    ids=["missing", "below", "a file of it", "GGUF", "pickled", "a config alone"],
+)
+def test_what_is_no_adapter_is_called_what_it_is(
+    make: Callable[[Path], Path], what: str, hint: str | None, tmp_path: Path
+) -> None:
+    place = make(tmp_path)
+    base = Checkpoint(tmp_path, {}, {})
+    with pytest.raises(AttnError, match=what) as error:
+        merge_adapters(base, [AdapterRequest(place)])
+    if hint is not None:
+        option, folder = shlex.split(str(error.value.hint))
+        assert (option, Path(folder).name) == ("--adapter", hint)
+
+
+def written(path: Path) -> Path:
+    path.write_bytes(b"GGUF")
+    return path
+
+
+def test_an_adapter_beside_a_config_of_its_base_is_still_one(tmp_path: Path) -> None:
+    folder = adapter(tmp_path / "a")
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(InputError, match="an adapter, not a model") as error:
+        Checkpoint.open(folder)
+    assert "--adapter" in str(error.value.hint)

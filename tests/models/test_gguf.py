@@ -53,7 +53,7 @@ from attncli.inputs.vocabulary_tokenizer import PartTokenizer, PieceTokenizer
 from attncli.models import verify as models_verify
 from attncli.models.families import ARCHITECTURES, GGUF_FAMILIES, RELATIVES
 from attncli.models.family import bind
-from attncli.models.gguf import GgufCheckpoint
+from attncli.models.gguf import GgufCheckpoint, open_gguf
 from attncli.models.gguf_tensors import BlockRecipe, JoinedHeads, Undone
 from attncli.models.load import load_tokenizer
 from attncli.models.run import finish
@@ -1185,3 +1185,39 @@ def test_a_short_text_builds_the_merges_of_its_own_characters_alone(
 def all_pieces(tokenizer: PartTokenizer) -> dict[str, int]:
     """Every piece of a vocabulary with its id."""
     return {piece: number for number, piece in enumerate(tokenizer.vocabulary.tokens)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "tensor", "what"),
+    [
+        ("adapter", "blk.0.attn_q.weight.lora_a", "an adapter"),
+        ("mmproj", "v.patch_embd.weight", "pictures or sound"),
+        ("imatrix", "blk.0.attn_q.weight.in_sum2", "measured for a quantisation"),
+        ("model", None, "a vocabulary, and no tensors"),
+    ],
+)
+def test_a_file_that_holds_no_model_is_called_what_it_is(
+    kind: str, tensor: str | None, what: str, tmp_path: Path
+) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
+    writer.add_type(kind)
+    writer.add_token_list(["a"])
+    if tensor is not None:
+        writer.add_tensor(tensor, np.ones((1, 4), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(UnsupportedError, match=what):
+        open_gguf(tmp_path / "x.gguf")
+
+
+def test_a_window_that_the_family_has_no_use_for_is_told(tmp_path: Path) -> None:
+    folder = make(CASES["llama"], tmp_path / "llama")
+    file = gguf_files.write(
+        folder, tmp_path / "x.gguf", "llama", more={"attention.sliding_window": 5}
+    )
+    _, _, notes = open_gguf(file).spec(())
+    assert any("'llama.attention.sliding_window'" in str(note) for note in notes)
+    plain = gguf_files.write(folder, tmp_path / "y.gguf", "llama")
+    assert not open_gguf(plain).spec(())[2]
