@@ -232,7 +232,7 @@ def test_what_does_not_belong_is_refused(
     (tmp_path / "empty").mkdir()
     for text, message in (
         (str(tmp_path / "empty"), "holds no adapter"),
-        (str(tmp_path / "nothing"), "holds no adapter"),
+        (str(tmp_path / "nothing"), "no such folder"),
         (changed("kind", {"peft_type": "IA3"}), "kind 'IA3'"),
         (changed("alpha", {"lora_alpha": "much"}), "lora_alpha to 'much'"),
         (changed("pattern", {"alpha_pattern": {"(q_proj": 3}}), "alpha_pattern to '(q_proj'"),
