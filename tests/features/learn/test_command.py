@@ -678,9 +678,11 @@ def play(keys: bytes, after: float, *arguments: str) -> tuple[int, str]:
                 try:
                     piece = os.read(terminal, 65536)
                 except OSError:  # Linux tells the end of a terminal so
-                    break
+                    piece = b""
                 if not piece:
-                    break
+                    # a process that is ending would be hung up on where the terminal closed first
+                    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                    return code, written.decode("utf-8", "replace")
                 written += piece
             if not pressed and b"loss" in written and time.monotonic() - begun > after:
                 os.write(terminal, keys)
