@@ -128,7 +128,7 @@ def named(page: Path) -> str:
     return f"{page.parent.name}/{page.stem}"
 
 
-LONG = ("lessons", "corpora", "importance", "long", "circuits")
+LONG = ("lessons", "corpora", "engineers", "importance", "long", "circuits", "why")
 """Pages whose commands train models, scan texts, or go through every head of real models."""
 
 

@@ -146,7 +146,9 @@ def test_there_is_one_count_of_families() -> None:
         assert {*counts} == {str(len(MODEL_TYPES))}, name
 
 
-@pytest.mark.parametrize("width", [44, 80, 120])
+@pytest.mark.parametrize(
+    "width", [44, *(pytest.param(wide, marks=pytest.mark.thorough) for wide in (80, 120))]
+)
 def test_does_it_matter_is_a_command_that_can_be_copied(width: int) -> None:
     text = "The animal didn't cross the street because it was too tired"
     model = ("--model", "minilm")

@@ -213,6 +213,7 @@ def test_options_that_do_not_go_together_are_refused(decoder: Path, corpus: Path
     assert ask(*begin, "--rule-file", "own.py").code == 2
 
 
+@pytest.mark.thorough
 def test_a_damaged_table_is_computed_again(decoder: Path, corpus: Path, tmp_path: Path) -> None:
     told = scanned(decoder, corpus, tmp_path / "out")
     state = load(tmp_path / "out", 3)
