@@ -563,9 +563,12 @@ def _has_intervals(document: ScanDocument) -> bool:
 
 
 def _missing_interval_sentences(heads: Sequence[ScanHead], document: ScanDocument) -> list[str]:
-    """A sentence that the texts are too few for intervals, or how many means of these heads have
-    none although there are enough; an empty list where all have one."""
+    """A sentence that the texts, or those of them that differ, are too few for intervals, or how
+    many means of these heads have none although there are enough; an empty list where all have
+    one."""
     if not _has_intervals(document):
+        if document.done.texts >= LEAST_TEXTS:
+            return [message("No mean has an interval: too few texts, or groups of texts, differ.")]
         few = plural(
             "{count} text is too few for intervals of means, which take {least}.",
             "{count} texts are too few for intervals of means, which take {least}.",
@@ -819,11 +822,18 @@ def _comparison_answer(document: ScanCompareDocument, view: View) -> Lines:
         total=f"{len(rows):,}",
     )
     if rows and all(row.q is None for row in rows):
-        news = message(
-            "Whether these {total} differences are more than chance makes is not known: one of the"
-            " scans has too few texts for intervals.",
-            total=f"{len(rows):,}",
-        )
+        if min(document.texts) < LEAST_TEXTS:
+            news = message(
+                "Whether these {total} differences are more than chance makes is not known: one of"
+                " the scans has too few texts for intervals.",
+                total=f"{len(rows):,}",
+            )
+        else:
+            news = message(
+                "Whether these {total} differences are more than chance makes is not known: in one"
+                " of the scans too few texts, or groups of texts, differ.",
+                total=f"{len(rows):,}",
+            )
     largest = [
         message(
             "The largest effect: {head} {metric}, {a} against {b}, Cliff's δ {delta}.",

@@ -172,6 +172,29 @@ def test_a_scan_says_of_labels_what_was_asked(folder, tmp_path):
     )
 
 
+def test_texts_are_called_too_few_only_where_they_are(folder, scanned, tmp_path):
+    document = json.loads((scanned / "scan.json").read_text())
+    few = "texts are too few for intervals of means, which take 30."
+    alike = "No mean has an interval: too few texts, or groups of texts, differ."
+    for texts, present, absent in ((29, f"29 {few}", alike), (30, alike, few)):
+        document["done"]["texts"] = texts
+        (tmp_path / "scan.json").write_text(json.dumps(document))
+        said = " ".join(ask("view", str(tmp_path / "scan.json"), "--brief").out.split())
+        assert (present in said, absent in said) == (True, False)
+    chinese = ask("view", str(tmp_path / "scan.json"), "--brief", "--lang", "zh").out
+    assert "没有平均值有区间：有差别的文本（或文本组）太少。" in chinese
+    compared = ask("scan", "compare", str(scanned), str(scanned), "--json").json
+    compared["differences"] = compared["differences"][:1]
+    compared["differences"][0]["difference"] = 0.5
+    few = "one of the scans has too few texts for intervals"
+    alike = "in one of the scans too few texts, or groups of texts, differ"
+    for texts, present, absent in (([60, 29], few, alike), ([60, 30], alike, few)):
+        compared["texts"] = texts
+        (tmp_path / "compared.json").write_text(json.dumps(compared))
+        said = " ".join(ask("view", str(tmp_path / "compared.json"), "--brief").out.split())
+        assert (present in said, absent in said) == (True, False)
+
+
 def test_a_folder_that_cannot_be_made_or_written_is_a_failure(folder, tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "torn.txt.gz").write_bytes(gzip.compress(b"w1 w2")[:10] + b"no more")
