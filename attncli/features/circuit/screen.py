@@ -459,6 +459,11 @@ def _only_lines(document: CircuitCompareDocument, view: View) -> Lines:
     return stack(*lines)
 
 
+ALIKE_SIZE = 1.25
+"""How many times as many edges a circuit may have whose overlaps with others are set beside these:
+larger circuits overlap by more."""
+
+
 def circuit_compare_sentences(document: CircuitCompareDocument, view: View) -> Iterator[str]:
     """The answer in words: what both share, beside what other pairs and chance would make."""
     edges, heads = document.edges.share, document.heads.share
@@ -479,9 +484,22 @@ def circuit_compare_sentences(document: CircuitCompareDocument, view: View) -> I
             edges=percent(edges),
             heads=percent(heads),
         )
-    known = [side.stability for side in (document.a, document.b) if side.stability is not None]
+    sides = [side for side in (document.a, document.b) if side.stability is not None]
+    known = [
+        side.stability
+        for side in sides
+        if side.stability is not None and side.edges <= ALIKE_SIZE * document.size
+    ]
     if known and edges is not None:
         yield say(view, _beside_stability(edges, min(known), max(known)))
+    elif sides and edges is not None:
+        yield say(
+            view,
+            "What circuits from pairs drawn again share is known of {edges} edges: it says nothing"
+            " of {size}.",
+            edges=f"{sides[0].edges:,}",
+            size=f"{document.size:,}",
+        )
     yield say(view, "Drawn at random, they would share {chance}.", chance=percent(document.chance))
     if document.correlation is not None:
         yield say(

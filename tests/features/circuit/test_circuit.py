@@ -343,6 +343,12 @@ def test_two_circuits_are_compared_at_equal_sizes(
     same = compare_circuits(document, document, ("a", "a"))
     assert (same.edges.share, same.heads.share, same.only_a) == (1, 1, [])
     assert same.correlation == pytest.approx(1)
+    # larger circuits overlap by more: theirs are not set beside a small one's
+    few = replace(document, edges=document.edges[:4], stability=None)
+    smaller = compare_circuits(document, few, ("a", "b"))
+    said = " ".join(circuit_compare_sentences(smaller, View()))
+    assert f"is known of {len(document.edges)} edges: it says nothing of 4." in said
+    assert "Circuits from pairs drawn again share" not in said
     headless = replace(document, edges=[replace(edges[0], writer="embed", to="L0MLP")])
     bare = compare_circuits(headless, headless, ("a", "b"))
     assert (bare.heads.both, bare.heads.share, bare.edges.share) == (0, None, 1)
