@@ -119,7 +119,10 @@ def _template_of(raw: bytes, where: str) -> Mapping[str, object] | None:
     try:
         first = parse_object(first_line, where, message("a pair"))
     except InputError:
-        return parse_object(raw, where, message("a template of pairs"))  # over several lines
+        expected = LINES_EXPECTED
+        if first_line.startswith(b"{"):  # perhaps over several lines
+            expected = message("a template of pairs")
+        return parse_object(raw, where, expected)
     return first if "template" in first else None
 
 

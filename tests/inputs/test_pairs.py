@@ -108,3 +108,13 @@ def test_no_file_and_no_task_is_told_with_the_tasks(tmp_path: Path) -> None:
     assert "indirect-object" in str(told.value.expected)
     with pytest.raises(InputError, match="holds no pair"):
         read_pairs(written(tmp_path, "\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("not JSON", "lines of JSON, each with clean"), ("{\n", "a template of pairs")],
+)
+def test_what_is_no_json_is_told_what_it_might_be(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(InputError) as told:
+        read_pairs(written(tmp_path, text))
+    assert str(told.value.expected).startswith(expected)

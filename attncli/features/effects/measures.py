@@ -16,7 +16,12 @@ from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError
 from attncli.features.effects.document import Measure, readings_of
 from attncli.features.effects.places import measured_at, reads_on
-from attncli.features.effects.targets import Target, choose_target, refuse_one_token
+from attncli.features.effects.targets import (
+    Target,
+    choose_target,
+    log_probabilities,
+    refuse_one_token,
+)
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.pair_measure import logit_difference
@@ -135,7 +140,10 @@ class MeasureRequest(Struct, frozen=True):
             rival = choose_target(
                 model, tokens, versus, position=position, several=False, note=note
             )
-            refuse_one_token(answer[0] if answer else None, rival.ids[0])
+            entry = answer[0] if answer else rival.own
+            if entry is None:  # before every head is taken away, not after
+                entry = int(log_probabilities(model, tokens, position).argmax())
+            refuse_one_token(entry, rival.ids[0])
         if every:
             follows = tuple(token.id or 0 for token in tokens[1:])
         else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -202,14 +203,21 @@ def located_ends(fitted: FittedPairs, start: str | None, end: str | None) -> lis
     """The link of each pair; see `pair_ends`. Errors name the pair."""
     ends = []
     for number, pair in enumerate(fitted.pairs, 1):
-        try:
+        with located_in_pair(fitted, number):
             ends.append(pair_ends(pair, start, end))
-        except InputError as error:
-            error.where = error.where or message(
-                "{name}, pair {number}", name=fitted.name, number=number
-            )
-            raise
     return ends
+
+
+@contextmanager
+def located_in_pair(fitted: FittedPairs, number: int) -> Iterator[None]:
+    """Errors within that name no place get the pair's number, from 1, and its file."""
+    try:
+        yield
+    except InputError as error:
+        error.where = error.where or message(
+            "{name}, pair {number}", name=fitted.name, number=number
+        )
+        raise
 
 
 def _progress_of_cuts(

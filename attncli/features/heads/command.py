@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -223,6 +224,9 @@ def heads(
         from attncli.measure.labels import repeat_scores
 
         repeats = repeat_scores(loaded_model, comparison.layers)
+    command = Command(environment, loaded_model, text, setup, output, page, view, why)
+    texts = request.texts(environment, text, single=command.wants_one_text)
+    first = next(texts)  # scoring takes long: a text that cannot be read is told before
     scores = _role_scores(environment, loaded_model, comparison, repeats, heads_options.roles)
 
     from msgspec.structs import asdict
@@ -272,8 +276,7 @@ def heads(
     heads_page = RunPage(
         layers=comparison.layers, heads=comparison.heads, words=comparison.words, opens_at=opens_at
     )
-    command = Command(environment, loaded_model, text, setup, output, page, view, why)
-    answer_texts(command, compute, page=heads_page)
+    answer_texts(command, compute, page=heads_page, texts=chain([first], texts))
 
 
 def _saved_rules(model: Model, file: Path | None) -> RulesDocument | None:

@@ -677,6 +677,8 @@ HALF = 0.5
 """More than this share is most of a head's weight."""
 
 
+ROLES_OF_TEXT = ("previous token", "first-token rest")
+"""The roles whose scores are metrics of the text; those of the others belong to the model."""
 ROLE_NAMES = {
     "previous token": contextual("role", "previous token"),
     "first-token rest": contextual("role", "first-token rest"),
@@ -753,11 +755,13 @@ def _role_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
         yield say(view, "First by role: {heads}.", heads=listing(firsts))
     if nobody:
         yield say(view, "No head has twice what chance gives: {roles}.", roles=listing(nobody))
-    missing = [
-        say(view, name) for role, name in ROLE_NAMES.items() if not _has_role(document, role)
-    ]
-    if missing:
-        yield say(view, "This model has no scores of {roles}.", roles=listing(missing))
+    missing = [role for role in ROLE_NAMES if not _has_role(document, role)]
+    of_text = [say(view, ROLE_NAMES[role]) for role in missing if role in ROLES_OF_TEXT]
+    of_model = [say(view, ROLE_NAMES[role]) for role in missing if role not in ROLES_OF_TEXT]
+    if of_model:
+        yield say(view, "This model has no scores of {roles}.", roles=listing(of_model))
+    if of_text:
+        yield say(view, "This text is too short for scores of {roles}.", roles=listing(of_text))
 
 
 def _has_role(document: HeadsDocument, role: str) -> bool:

@@ -290,6 +290,8 @@ def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
             ),
         )
     yield from _dose_sentences(document, view)
+    if document.following is not UNSET and not document.following:
+        yield say(view, "The text has one token: none stands after another.")
     if document.following is not UNSET and document.following:
         least = min(document.following, key=lambda row: row.probability)
         yield say(

@@ -17,7 +17,13 @@ from attncli.features.effects.ablation import choose_backend, refuse_foreign
 from attncli.features.effects.contributions import Contributions, Link, LinkPart, contributions
 from attncli.features.effects.pair_effects import pairs_summary
 from attncli.features.effects.sweep import pass_cost
-from attncli.features.find.pair_links import PairEnds, link_weights, located_ends, own_places
+from attncli.features.find.pair_links import (
+    PairEnds,
+    link_weights,
+    located_ends,
+    located_in_pair,
+    own_places,
+)
 from attncli.features.why.compute import needs_layer_parts, part_row, refuse_hashing
 from attncli.features.why.document import (
     PairMean,
@@ -112,6 +118,7 @@ def why_pairs(
     refuse_hashing(model.spec)
     selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
     ends = located_ends(fitted, query, key)
+    rivals = _other_keys(fitted, than)
     longest = max(len(pair.clean) for pair in fitted.pairs)
     chosen = own_places(model, selection)
     runs = runs_of_pair(len(chosen)) * len(fitted.pairs)
@@ -119,14 +126,22 @@ def why_pairs(
     on_cost(replace(expected, branches=len(chosen)), longest)
     layer, head = _head_of_largest_change(model, fitted, ends, selection)
     parts = []
-    for number, (pair, link) in enumerate(zip(fitted.pairs, ends, strict=True)):
-        rival = None
-        if than is not None:
-            rival = choose_span(pair.clean, than, ignore)[0]
+    for number, (pair, link, rival) in enumerate(zip(fitted.pairs, ends, rivals, strict=True)):
         address = Link(layer, "self", head, link.queries[-1], link.keys[0])
         parts.append(_parts_of_pair(model, pair, address, rival, memory))
         progress((number + 1) / len(fitted.pairs))
     return _document(model, fitted, ends, parts, (layer, head), (query, key, than), memory)
+
+
+def _other_keys(fitted: FittedPairs, than: str | None) -> list[int | None]:
+    """The place of the other key in each clean text; None for none. Errors name the pair."""
+    if than is None:
+        return [None] * len(fitted.pairs)
+    keys: list[int | None] = []
+    for number, pair in enumerate(fitted.pairs, 1):
+        with located_in_pair(fitted, number):
+            keys.append(choose_span(pair.clean, than, ignore)[0])
+    return keys
 
 
 def runs_of_pair(heads: int) -> float:

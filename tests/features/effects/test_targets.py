@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asking import ask
+from counting import tokens_run
 from small_gpt2 import small_gpt2
 
 import attncli
-from attncli.errors import InputError
+from attncli.errors import AttnError, InputError
 from attncli.features.effects.page import logits_page_focus
 from attncli.features.effects.targets import (
     choose_target,
@@ -228,3 +229,17 @@ def test_the_likeliest_are_those_of_a_stable_sort():
     for count in (1, 3, 40, 60):
         values = random.integers(0, 8, 40) / 8
         assert likeliest(values, count) == np.argsort(-values, kind="stable")[:count].tolist()
+
+
+def test_the_models_own_choice_as_versus_is_refused_before_heads_are_taken_away(
+    model: Model,
+) -> None:
+    text = "a cat sat"
+    tokens = model.encode(text)
+    own = int(log_probabilities(model, tokens, len(tokens) - 1).argmax())
+
+    def refused() -> None:
+        with pytest.raises(AttnError, match="same entry"):
+            attncli.ablate(model, text, versus=f"id:{own}")
+
+    assert tokens_run(refused) == len(tokens) * len(model.spec.blocks)

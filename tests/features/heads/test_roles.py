@@ -286,3 +286,21 @@ def test_runs_of_roles_are_counted_on_a_real_model() -> None:
     run = tokens_run(lambda: role_scores(model, list(ROLE_METRICS)))
     counted = sum(passes.tokens_run for passes in role_passes(model, list(ROLE_METRICS)))
     assert 0.7 < run / (counted * len(model.spec.blocks)) < 1.1
+
+
+def test_roles_of_a_text_that_is_too_short_are_not_called_the_models(model: Model) -> None:
+    document = attncli.heads(model, "it was too", roles=True)
+    ranks = [rank for rank in document.roles if rank.metric not in ("previous", "retrieval")]
+    said = " ".join(_role_sentences(replace(document, roles=ranks), View(width=300)))
+    assert "This text is too short for scores of previous token." in said
+    assert "This model has no scores of retrieval, successor." in said
+
+
+def test_a_text_that_cannot_be_read_is_told_before_heads_are_scored(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored: list[bool] = []
+    monkeypatch.setattr(roles, "role_scores", lambda *a, **k: scored.append(True))
+    for text in ("", "  "):
+        answer = ask("heads", text, "--roles", "--model", str(folder))
+        assert (answer.code, scored) == (3, []), answer.err

@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asking import ask
+from msgspec.structs import replace
 from small_gpt2 import small_gpt2
 
 import attncli
+from attncli.draw.view import View
+from attncli.features.next.screen import next_sentences
 from attncli.mechanism.context import Zero
 from attncli.models.aliases import local_folder
 from attncli.models.model import Model
@@ -99,3 +102,10 @@ def test_humpty_dumpty_sat_on_a_wall() -> None:
     document = attncli.next_word(attncli.load(folder), "Humpty Dumpty sat on a")
     assert document.target.token.text.strip() == "wall"
     assert document.target.probability == pytest.approx(0.83, abs=0.02)
+
+
+def test_of_one_token_it_is_told_that_none_stands_after_another(folder: Path) -> None:
+    document = attncli.next_word(attncli.load(folder), "it", tokens=None, each_token=True)
+    alone = replace(document, tokens=document.tokens[:1], following=[])
+    assert "none stands after another" in " ".join(next_sentences(alone, View(width=300)))
+    assert "none stands after" not in " ".join(next_sentences(document, View(width=300)))

@@ -11,6 +11,7 @@ from counting import tokens_run
 from small_gpt2 import small_gpt2
 
 import attncli
+from attncli.errors import InputError
 from attncli.features.effects.ablation import choose_backend
 from attncli.features.effects.contributions import Link, contributions
 from attncli.features.why.pair_reasons import READ_BY_PARTS, interchanged_weights, runs_of_pair
@@ -107,3 +108,12 @@ def test_the_runs_of_a_pair_are_counted(model: Model, heads: list[int], several:
     slower = 2 * (READ_BY_PARTS - 1)
     counted = (runs_of_pair(several) - slower) * tokens * len(model.spec.blocks)
     assert 0.6 < run / counted <= 1.0
+
+
+def test_another_key_that_is_not_there_is_told_before_anything_runs(model: Model) -> None:
+    def refused() -> None:
+        with pytest.raises(InputError, match="no token 'zebra'") as raised:
+            attncli.why_pairs(model, SAMPLES, key="#1", than="zebra")
+        assert "pair 1" in str(raised.value.where)
+
+    assert tokens_run(refused) == 0
