@@ -16,6 +16,7 @@ from attncli.cli import main
 from attncli.cli.environment import Environment
 from attncli.documents import SCHEMAS
 from attncli.inputs.tensors import tensor_file, write_tensors
+from attncli.language.guide import word_entries
 
 
 def test_tokens_of_every_script_are_aligned_with_the_text() -> None:
@@ -264,6 +265,22 @@ def test_the_guide_is_turned_screen_by_screen_at_a_terminal_and_whole_elsewhere(
     assert rest == "\r\x1b[2K"
     everything = turned(*" " * 50)
     assert everything.replace("— any key for more, q ends —\r\x1b[2K", "") == whole
+
+
+def test_a_word_of_the_glossary_is_shown_by_any_of_its_names() -> None:
+    sink = ask("guide", "sink")
+    assert (sink.code, "rest · sink, attention sink" in sink.out) == (0, True)
+    assert "nats" not in sink.out
+    assert ask("guide", "REST").out == sink.out
+    assert "停歇 · 汇, rest, sink" in ask("guide", "sink", "--lang", "zh").out
+    # the last word of a group ends where the next group begins
+    assert "What a head is called" not in ask("guide", "cache").out
+    slip = ask("guide", "perplexitty")
+    assert (slip.code, "try: attn guide perplexity" in slip.err) == (2, True)
+    assert "attn guide sink" in ask("explain", "sink", "--brief").err
+    # both languages explain the same words
+    english, chinese = word_entries("en"), word_entries("zh")
+    assert {*english} <= {*chinese}
 
 
 def test_captured_batches_are_named_and_what_hides_keys_is_told() -> None:

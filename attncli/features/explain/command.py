@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
@@ -669,6 +670,8 @@ TOPICS: dict[str, Callable[..., None]] = {
 
 ALIKE = 0.8
 """How like a topic's name a word must be to be taken for a slip."""
+LONGEST_WORD = 40
+"""Characters of a text that may be a word of the glossary."""
 
 
 def text(
@@ -717,6 +720,14 @@ def text(
         from attncli.features.explain.compute import explain as compute_explain
 
         topic = _topic_like(source_text.text)
+        if topic is None and _is_glossary_word(source_text.text):
+            environment.note(
+                message(
+                    "{source_text} is explained as a text; what the word means: {command}",
+                    source_text=repr(source_text.text),
+                    command=f"attn guide {shlex.quote(source_text.text)}",
+                )
+            )
         if topic is not None:
             environment.note(
                 message(
@@ -762,6 +773,17 @@ def text(
 def _topic_like(word: str) -> str | None:
     """The topic whose spelling is closest to a mistyped word; None where none is close."""
     return next(iter(get_close_matches(word, TOPICS, 1, ALIKE)), None)
+
+
+def _is_glossary_word(text: str) -> bool:
+    """Whether a text is nothing but a word of the guide's glossary, in any language."""
+    from attncli.language import languages
+    from attncli.language.guide import word_entries
+
+    if len(text) > LONGEST_WORD:
+        return False
+    word = text.strip().lower()
+    return any(word in word_entries(lang) for lang in languages())
 
 
 class TextCommand(GroupedCommand):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
@@ -29,7 +30,8 @@ def guide(
         OutputOptions, only("color", "ascii", "lang", "quiet", "debug"), meaning(color=DRAWING)
     ],
     page: Annotated[
-        str | None, argument("A page; none lists them.", "PAGE", completion.pages)
+        str | None,
+        argument("A page, or a word to explain; none lists them.", "PAGE", completion.pages),
     ] = None,
     markdown: Annotated[bool, delivery_option(help="The page as it is written.")] = False,
     pager: Annotated[
@@ -43,6 +45,8 @@ def guide(
     """The pages of the guide: for learners, engineers, researchers; masks, weight files, JSON.
 
     attn guide learners
+
+    attn guide sink
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
@@ -62,24 +66,10 @@ def guide(
         raise UsageError(
             "--markdown is about a page, and none is named", expected="attn guide PAGE --markdown"
         )
-    if page is not None and page not in room.PAGES:
-        from difflib import get_close_matches
-
-        near = get_close_matches(page, room.PAGES, 1, 0.5)
-        if near:
-            hint = f"attn guide {near[0]}"
-        else:
-            hint = "attn guide"
-        raise UsageError(
-            "there is no page {page} in the guide",
-            expected=listing(room.PAGES),
-            hint=hint,
-            page=repr(page),
-        )
     if page is None:
         text = None
     else:
-        text = room.page(page, view.lang)
+        text = _text_of(page, view.lang)
     if text is not None and markdown:
         environment.write(text.encode())
         return
@@ -97,6 +87,31 @@ def guide(
         environment.write(as_text(screen, view).encode("utf-8", "backslashreplace"))
 
 
+def _text_of(name: str, lang: str) -> str:
+    """The Markdown of a page, or of one word of the glossary. Raises UsageError for neither."""
+    from attncli.language import guide as room
+
+    if name in room.PAGES:
+        return room.page(name, lang)
+    entries = room.word_entries(lang)
+    word = name.strip().lower()
+    if word in entries:
+        return entries[word]
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, [*room.PAGES, *entries], 1, 0.6)
+    if near:
+        hint = f"attn guide {shlex.quote(near[0])}"
+    else:
+        hint = "attn guide"
+    raise UsageError(
+        "the guide has no page and no word {page}",
+        expected=message("{pages}, or a word of attn guide words", pages=listing(room.PAGES)),
+        hint=hint,
+        page=repr(name),
+    )
+
+
 PAGER = ("less", "-R")
 """The pager where `PAGER` names none; without it a page is shown screen by screen."""
 LESS = "FRX"
@@ -110,7 +125,6 @@ def _show_in_pager(text: str, environment: Environment, is_wanted: bool | None) 
     is_wanted: None where neither `--pager` nor `--no-pager` is given. Raises UsageError for
     `--pager` without a terminal, or with a pager that cannot be started.
     """
-    import shlex
     import shutil
     import signal
     import subprocess
@@ -194,4 +208,5 @@ def contents(titles: Mapping[str, str], view: View) -> Lines:
     return stack(
         table(["", ""], rows, view, title="the guide"),
         remark("attn guide PAGE shows a page; --markdown prints it as it is written.", view),
+        remark("attn guide WORD tells what a word means, such as attn guide sink.", view),
     )

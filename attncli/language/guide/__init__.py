@@ -10,7 +10,7 @@ from pathlib import Path
 
 PAGES = (
     "learners", "lessons", "teachers", "engineers", "long", "researchers", "explore", "views", "why", "importance", "evidence", "circuits", "rules", "corpora", "operators", "models",
-    "weights", "masks", "json", "python", "cost", "changes",
+    "weights", "masks", "json", "python", "cost", "words", "changes",
 )  # fmt: skip
 """Names of the pages, in the order in which they are offered."""
 FOLDER = Path(__file__).parent
@@ -25,3 +25,23 @@ def page(name: str, lang: str) -> str:
 def titles(lang: str) -> dict[str, str]:
     """Every page's title in a language, by name."""
     return {name: page(name, lang).partition("\n")[0].removeprefix("# ") for name in PAGES}
+
+
+GLOSSARY = "words"
+"""The page that explains single words."""
+ENTRY = "### "
+"""What a line of that page begins with that names a word, and behind dots its other names."""
+
+
+def word_entries(lang: str) -> dict[str, str]:
+    """The Markdown of every entry of the glossary in a language, by each of its names in small
+    letters; English names lead to entries in any language."""
+    entries: dict[str, str] = {}
+    for section in page(GLOSSARY, lang).split(f"\n{ENTRY}")[1:]:
+        title, _, rest = section.partition("\n")
+        # the last entry of a group ends where the heading of the next group begins
+        meaning = rest.partition("\n## ")[0].strip()
+        entry = f"# {title}\n\n{meaning}\n"
+        for name in title.replace(" · ", ", ").split(", "):
+            entries.setdefault(name.lower(), entry)
+    return entries
