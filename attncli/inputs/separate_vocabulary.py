@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from attncli.inputs.vocabulary_files import (
     FILE_LIMIT,
     MERGES,
     PAIRED,
+    PIECES_ALONE,
     TEKKEN,
     WORDS,
     VocabularyFolder,
@@ -73,6 +75,7 @@ SCORED_SPECIALS = {
     **dict.fromkeys(("LlamaTokenizer", "CodeLlamaTokenizer"), LLAMA_SPECIALS),
     "GemmaTokenizer": {"unk_token": "<unk>", "bos_token": "<bos>", "eos_token": "<eos>"},
     "T5Tokenizer": {"unk_token": "<unk>", "eos_token": "</s>"},
+    PIECES_ALONE: LLAMA_SPECIALS,
 }
 """Special tokens of the classes that cut by SentencePiece's rules alone."""
 
@@ -213,25 +216,12 @@ def _byte_pairs(files: VocabularyFolder) -> PieceTokenizer | None:
     vocabulary = read_object(
         guarded_path(files.folder, PAIRED), what=message("a vocabulary"), limit=FILE_LIMIT
     )
-    try:
-        lines = files.raw(MERGES).decode("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(
-            message("these merges are not UTF-8"),
-            where=files.where(MERGES),
-            expected=message("two tokens a line"),
-        ) from error
-    pairs: list[Merge] = []
-    for line in lines:
-        left, _, right = line.partition(" ")
-        if line and not line.startswith("#version"):
-            if not left or not right or " " in right:
-                raise InputError(
-                    message("the merge {merge} is not of two tokens", merge=repr(line[:80])),
-                    where=files.where(MERGES),
-                    expected=message("two tokens a line"),
-                )
-            pairs.append((left, right))
+    if files.is_unnamed:
+        if not any("Ġ" in token for token in vocabulary):
+            return None  # pieces of characters, or words
+        if set(ROBERTA_SPECIALS.values()) <= vocabulary.keys():
+            rule = ROBERTA_RULE
+    pairs = _merges(files)
     hf = tokenizers.Tokenizer(
         guarded(
             lambda: models.BPE(vocab=vocabulary, merges=pairs),
@@ -258,6 +248,30 @@ def _byte_pairs(files: VocabularyFolder) -> PieceTokenizer | None:
     return from_tokenizers(hf, name)
 
 
+def _merges(files: VocabularyFolder) -> list[Merge]:
+    """The pairs of a merges.txt, in its order. Raises InputError for a line that is none."""
+    try:
+        lines = files.raw(MERGES).decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            message("these merges are not UTF-8"),
+            where=files.where(MERGES),
+            expected=message("two tokens a line"),
+        ) from error
+    pairs: list[Merge] = []
+    for line in lines:
+        left, _, right = line.partition(" ")
+        if line and not line.startswith("#version"):
+            if not left or not right or " " in right:
+                raise InputError(
+                    message("the merge {merge} is not of two tokens", merge=repr(line[:80])),
+                    where=files.where(MERGES),
+                    expected=message("two tokens a line"),
+                )
+            pairs.append((left, right))
+    return pairs
+
+
 def _stated_ends(
     files: VocabularyFolder, specials: Mapping[str, str], *, begins: bool = False
 ) -> tuple[str | None, str | None]:
@@ -277,31 +291,56 @@ def _stated_ends(
 
 # SentencePiece's models.
 
+RANKED = re.compile(rb"[A-Za-z0-9+/]+=* [0-9]+\r?\n")
+"""How a vocabulary of tiktoken's begins: bytes in base64, and their rank."""
+
+
+def _refuse_ranks(raw: bytes, where: str) -> None:
+    """Raise InputError for a vocabulary of tiktoken's, which may have a SentencePiece file's name."""
+    if RANKED.match(raw):
+        raise InputError(
+            "this vocabulary of ranked bytes (tiktoken) does not say how texts are cut",
+            where=where,
+            expected=message("the tokenizer.json of the same model"),
+        )
+
+
+def _extra_pieces(files: VocabularyFolder, count: int) -> list[str]:
+    """The tokens that come after the `count` pieces of the file itself."""
+    extra = [token.content for number, token in _added(files).items() if number >= count]
+    if files.kind == "T5Tokenizer" and not extra:
+        stated = files.settings.get("extra_ids", 100)
+        many = stated if isinstance(stated, int) and 0 <= stated <= 1000 else 100
+        extra = [f"<extra_id_{number}>" for number in reversed(range(many))]
+    return extra
+
 
 def _sentence_pieces(files: VocabularyFolder, name: str) -> PieceTokenizer | None:
     """The tokenizer of a SentencePiece file; None for a class that numbers or cuts otherwise, and
     for a file of another kind under this name."""
     usual = SCORED_SPECIALS.get(files.kind)
+    if name.endswith(".tiktoken"):
+        usual = LLAMA_SPECIALS
     if usual is None or (files.kind == "T5Tokenizer" and name != "spiece.model"):
         return None
     where = files.where(name)
-    content = read_pieces(files.raw(name), where)
+    raw = files.raw(name)
+    _refuse_ranks(raw, where)
+    content = read_pieces(raw, where)
     if content.rule == PAIRS and (content.charsmap or content.trims):
         return None  # pairs are cut here from the text as it stands
     if content.rule not in (UNIGRAM, PAIRS):
         return None
     pieces = list(content.pieces)
     types = list(content.types)
-    extra = [token.content for number, token in _added(files).items() if number >= len(pieces)]
-    if files.kind == "T5Tokenizer" and not extra:
-        count = files.settings.get("extra_ids", 100)
-        many = count if isinstance(count, int) and 0 <= count <= 1000 else 100
-        extra = [f"<extra_id_{number}>" for number in reversed(range(many))]
+    extra = _extra_pieces(files, len(pieces))
     pieces += extra
     types += [CONTROL] * len(extra)
     specials = files.specials(usual)
     numbers = {piece: number for number, piece in enumerate(pieces)}
-    first, last = _stated_ends(files, specials, begins=files.kind != "T5Tokenizer")
+    first, last = _stated_ends(
+        files, specials, begins=files.kind not in ("T5Tokenizer", PIECES_ALONE)
+    )
     if files.kind == "T5Tokenizer":
         first, last = None, specials["eos_token"]
     values = {

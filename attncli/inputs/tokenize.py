@@ -370,7 +370,7 @@ def _names_a_file(spec: str, path: Path) -> bool:
             is_there(path)
             or "/" in spec
             or "\\" in spec
-            or spec.endswith((".json", ".txt", ".model", ".spm"))
+            or spec.endswith((".json", ".txt", ".model", ".spm", ".tiktoken"))
         )
     except (OSError, ValueError) as error:  # a name too long, or holding a NUL
         raise InputError(

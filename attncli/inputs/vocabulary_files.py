@@ -28,7 +28,7 @@ SENTENCE_PIECES = (
 )  # fmt: skip
 NAMES = (TEKKEN, WORDS, PAIRED, *SENTENCE_PIECES)
 """The files that hold a vocabulary, without those that stand beside one."""
-VOCABULARY_SUFFIXES = (*NAMES, MERGES, ".spm", ".model")
+VOCABULARY_SUFFIXES = (*NAMES, MERGES, ".spm", ".model", ".tiktoken")
 """How the names of files end that hold a vocabulary and are no tokenizer.json."""
 SETTINGS = ("config.json", "tokenizer_config.json", "special_tokens_map.json")
 """The files that say how a vocabulary is used; what a later one says counts."""
@@ -45,10 +45,14 @@ BYTE_PAIRS = (
     "GPT2Tokenizer", "CodeGenTokenizer", "Qwen2Tokenizer", "RobertaTokenizer", "BartTokenizer",
     "LongformerTokenizer", "LEDTokenizer", "MvpTokenizer",
 )  # fmt: skip
-SCORED = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "T5Tokenizer")
+PIECES_ALONE = "SentencePiece"
+"""Stands for the class of tokenizers where a SentencePiece file stands alone: as it cuts itself."""
+SHIFTED = "sentencepiece.bpe.model"
+"""The SentencePiece file of families whose ids are not those of its pieces."""
+SCORED = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "T5Tokenizer", PIECES_ALONE)
 FILE_LIMIT = 256 * 2**20
 CLASS_OF = {
-    **dict.fromkeys(("", "bert", "distilbert", "electra", "mobilebert", "convbert", "squeezebert"), "BertTokenizer"),
+    **dict.fromkeys(("bert", "distilbert", "electra", "mobilebert", "convbert", "squeezebert"), "BertTokenizer"),
     **dict.fromkeys(("nomic_bert", "new", "layoutlm", "lxmert", "megatron-bert", "dpr"), "BertTokenizer"),
     **dict.fromkeys(("gpt2", "gpt_neo", "gptj", "codegen"), "GPT2Tokenizer"),
     **dict.fromkeys(("roberta", "bart", "longformer", "led", "mvp"), "RobertaTokenizer"),
@@ -57,8 +61,7 @@ CLASS_OF = {
     **dict.fromkeys(("gemma", "gemma2"), "GemmaTokenizer"),
     **dict.fromkeys(("t5", "mt5"), "T5Tokenizer"),
 }  # fmt: skip
-"""The class of tokenizers that a family has where its files name none; a vocab.txt by itself, of no
-family, is BERT's."""
+"""The class of tokenizers that a family has where its files name none."""
 COMMAND = (
     'python -c "import sys; from transformers import AutoTokenizer as T;'
     ' T.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])" FOLDER'
@@ -106,13 +109,28 @@ class VocabularyFolder(Struct, frozen=True):
         stated = settings.get("tokenizer_class")
         if isinstance(stated, str) and stated:
             kind = stated.removesuffix("Fast")
+        elif settings.get("model_type"):
+            kind = CLASS_OF.get(str(settings["model_type"]), "")
         else:
-            kind = CLASS_OF.get(str(settings.get("model_type", "")), "")
+            kind = _kind_alone(folder)
         return cls(folder, settings, kind)
+
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether nothing says which class or family the files belong to."""
+        return not (self.settings.get("tokenizer_class") or self.settings.get("model_type"))
 
     def has(self, *names: str) -> bool:
         """Whether all these files are there."""
         return all(is_there(guarded_path(self.folder, name)) for name in names)
+
+    def has_own(self) -> bool:
+        """Whether a file of a vocabulary is there, and one that the class of tokenizers reads."""
+        if self.kind in BERT_WORDS:
+            return self.has(WORDS)
+        if self.kind in BYTE_PAIRS:
+            return self.has(PAIRED, MERGES)
+        return any(self.has(name) for name in NAMES)
 
     def raw(self, name: str) -> bytes:
         """The content of a file. Raises LimitError above 256 MiB."""
@@ -132,7 +150,10 @@ class VocabularyFolder(Struct, frozen=True):
         if self.kind in BYTE_PAIRS and self.has(PAIRED, MERGES):
             return PAIRED
         if self.kind in SCORED:
-            return next((name for name in SENTENCE_PIECES if self.has(name)), None)
+            names = [name for name in SENTENCE_PIECES if self.has(name)]
+            if self.kind == PIECES_ALONE and SHIFTED in names:
+                names.remove(SHIFTED)
+            return next(iter(names), None)
         return None
 
     def specials(self, usual: Mapping[str, str]) -> dict[str, str]:
@@ -147,6 +168,16 @@ class VocabularyFolder(Struct, frozen=True):
             if isinstance(text, str) and text:
                 tokens[role] = text
         return tokens
+
+
+def _kind_alone(folder: Path) -> str:
+    """The class of tokenizers that cuts as the files of a vocabulary that no settings name one for:
+    BERT's for words, GPT-2's for merges of bytes, else SentencePiece itself."""
+    if is_there(guarded_path(folder, WORDS)):
+        return "BertTokenizer"
+    if is_there(guarded_path(folder, PAIRED)):
+        return "GPT2Tokenizer"
+    return PIECES_ALONE
 
 
 def missing_tokenizer(folder: Path) -> tuple[Message, Message | str]:
@@ -172,7 +203,16 @@ def missing_tokenizer(folder: Path) -> tuple[Message, Message | str]:
             message("token ids: a tokenizer of this kind is a program that no file holds"),
             IDS_COMMAND.replace("FOLDER", place),
         )
-    if any(files.has(name) for name in NAMES) and _library_reads(files.kind, family):
+    for name in NAMES:
+        if files.has(name):
+            files.raw(name)  # raises for a pointer that stands for the file
+    if files.kind in BYTE_PAIRS and files.has(PAIRED) != files.has(MERGES):
+        there, missing = (PAIRED, MERGES) if files.has(PAIRED) else (MERGES, PAIRED)
+        return (
+            message("{missing} beside {there}", missing=missing, there=there),
+            message("{ids}, or the tokenizer.json from where the model came", ids=UNTOLD),
+        )
+    if not files.is_unnamed and files.has_own() and _library_reads(files.kind, family):
         return message("a tokenizer.json in the folder"), COMMAND.replace("FOLDER", place)
     return (
         message("a tokenizer.json in the folder, or a vocabulary whose rule is known"),

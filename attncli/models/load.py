@@ -747,28 +747,34 @@ def describe_checkpoint(place: Path) -> Checkpoint:
     return _with_usual_names(described)
 
 
-WRAPPERS = ("_orig_mod.", "module.")
-"""What torch puts before every name of a module that is compiled, or runs on several devices."""
+WRAPPER = "module."
+"""What torch puts before every name of a module that runs on several devices."""
+WRAPPED_PARTS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+"""What torch puts between the names of modules where one is compiled, spread over devices or
+computed again: parts of a name that say nothing of the model."""
 
 
 def _with_usual_names(checkpoint: Checkpoint) -> Checkpoint:
     """A checkpoint under its family's own name (`ALSO_CALLED`) and its tensors' own names, without
-    what a wrapped module puts before them."""
+    what a wrapped module puts before and into them."""
     kind = checkpoint.config.get("model_type")
     if isinstance(kind, str) and kind in ALSO_CALLED:
         checkpoint.config = {**checkpoint.config, "model_type": ALSO_CALLED[kind]}
-    short_names = {name: name for name in checkpoint.names()}
-    while short_names:
-        first = next(iter(short_names))
-        wrapper = next((word for word in WRAPPERS if first.startswith(word)), None)
-        if wrapper is None or not all(name.startswith(wrapper) for name in short_names):
-            break
-        short_names = {name.removeprefix(wrapper): old for name, old in short_names.items()}
+    short_names = {_without_wrappers(name): name for name in checkpoint.names()}
+    if len(short_names) < len(checkpoint.names()):
+        return checkpoint  # two names for one tensor: nothing is known of either
+    while short_names and all(name.startswith(WRAPPER) for name in short_names):
+        short_names = {name.removeprefix(WRAPPER): old for name, old in short_names.items()}
     if all(name == old for name, old in short_names.items()):
         return checkpoint
     part = checkpoint.part(short_names, checkpoint.config)
     part.notes = checkpoint.notes
     return part
+
+
+def _without_wrappers(name: str) -> str:
+    """The name of a tensor without the parts that wrapped modules put into it."""
+    return ".".join(part for part in name.split(".") if part not in WRAPPED_PARTS)
 
 
 def refuse_unknown(folder: Path, ignore: Collection[str] = ()) -> None:

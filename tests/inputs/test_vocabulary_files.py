@@ -183,6 +183,56 @@ def test_ranked_bytes_are_joined_by_the_lowest_rank_first(tmp_path: Path) -> Non
             assert [token.id for token in own.encode(sample)] == ids(sample)
 
 
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_sentencepiece_file_alone_cuts_as_itself(kind: str, tmp_path: Path) -> None:
+    model = sentence_pieces(kind)
+    (tmp_path / "my.spm").write_bytes(model)
+    library = sentencepiece.SentencePieceProcessor(model_proto=model)
+    own = tokenizer_named(str(tmp_path / "my.spm"))
+    for sample in SAMPLES:
+        assert [token.id for token in own.encode(sample)] == library.encode(sample), sample
+
+
+@pytest.mark.parametrize("specials", [(), ROBERTA], ids=["GPT-2's", "RoBERTa's"])
+def test_merges_of_bytes_alone_cut_as_their_library_does(
+    specials: tuple[str, ...], tmp_path: Path
+) -> None:
+    for name, content in merges(*specials).items():
+        (tmp_path / name).write_text(str(content))
+    files = [str(tmp_path / name) for name in ("vocab.json", "merges.txt")]
+    library = tokenizers.ByteLevelBPETokenizer.from_file(*files)
+    for own in (tokenizer_named(str(tmp_path)), tokenizer_named(files[1])):
+        for sample in SAMPLES[:4]:
+            told = [token.id for token in own.encode(sample) if not token.added]
+            assert told == library.encode(sample).ids, sample
+        assert bool(specials) == own.encode("a")[0].added
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"vocab.json": '{"Ġa": 0}'}, "merges.txt beside vocab.json"),
+        ({"vocab.json": '{"a</w>": 0}', "merges.txt": "#version: 0.2\n"}, "whose rule is known"),
+        ({"x.tiktoken": "IQ== 0\nIg== 1\n"}, "same model"),
+        ({"tokenizer.model": "IQ== 0\nIg== 1\n"}, "same model"),
+        ({"sentencepiece.bpe.model": b"x"}, "whose rule is known"),
+        ({"config.json": '{"model_type": "gpt2"}', "vocab.txt": "[UNK]\n"}, "whose rule is known"),
+    ],
+    ids=["no merges", "characters", "tiktoken", "Llama 3's", "shifted ids", "words for pieces"],
+)
+def test_a_vocabulary_that_says_too_little_is_told_without_a_command(
+    files: Files, said: str, tmp_path: Path
+) -> None:
+    for name, content in files.items():
+        raw = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / name).write_bytes(raw)
+    path = tmp_path / "x.tiktoken" if "x.tiktoken" in files else tmp_path
+    with pytest.raises(InputError) as error:
+        tokenizer_named(str(path))
+    assert said in str(error.value.expected)
+    assert "python" not in str(error.value.hint)
+
+
 SPECIAL_WORDS = {
     "pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1, "pad_piece": "<pad>",
     "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],

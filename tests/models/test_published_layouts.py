@@ -58,15 +58,26 @@ def changed(
         lambda name: f"_orig_mod.{name}",
         lambda name: f"module.{name}",
         lambda name: f"module._orig_mod.{name}",
+        lambda name: name.replace(".self_attn.", "._orig_mod.self_attn."),
+        lambda name: (
+            f"_fsdp_wrapped_module.{name.replace('.layers.0.', '.layers.0._fsdp_wrapped_module.')}"
+        ),
         lambda name: "model.language_model." + name.removeprefix("model."),
     ],
-    ids=["compiled", "parallel", "both", "inside a whole model"],
+    ids=["compiled", "parallel", "both", "by region", "spread", "inside a whole model"],
 )
 def test_names_with_something_before_them_are_the_same_model(
     rename: Callable[[str], str], plain: Path, tmp_path: Path
 ) -> None:
     renamed = changed(plain, tmp_path / "renamed", rename=rename)
     assert np.array_equal(weights(renamed), weights(plain))
+
+
+def test_a_name_with_something_else_before_it_is_told(plain: Path, tmp_path: Path) -> None:
+    renamed = changed(plain, tmp_path / "renamed", rename=lambda name: f"student.{name}")
+    with pytest.raises(InputError, match="is missing") as error:
+        weights(renamed)
+    assert "'student." in str(error.value.hint)
 
 
 def test_a_tied_file_with_the_head_alone_is_read(plain: Path, tmp_path: Path) -> None:
