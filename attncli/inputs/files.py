@@ -23,7 +23,7 @@ from unicodedata import normalize
 from msgspec import Struct
 
 from attncli.errors import AttnError, InputError, LimitError, VerdictError
-from attncli.language import message, term
+from attncli.language import Message, message, term
 
 # Names of this process's own streams: resolving them would replace the file that a shell redirected
 # them to.
@@ -399,9 +399,34 @@ def _open_handle(path: Path, flags: int, what: str) -> int:
         return os.open(path, os.O_RDONLY | flags | getattr(os, "O_BINARY", 0))
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = system_reason(error)
+        hint: Message | str = ""
+        if isinstance(error, FileNotFoundError):
+            near = _file_near(path)
+            if near is not None:
+                hint = message("the nearest name there is {close}", close=repr(near))
         raise InputError(
-            "cannot read this file: {reason}", where=str(path), expected=what, reason=reason
+            "cannot read this file: {reason}",
+            where=str(path),
+            expected=what,
+            hint=hint,
+            reason=reason,
         ) from error
+
+
+MOST_BESIDE = 1000
+"""Entries of a folder that a misspelt name is compared with."""
+
+
+def _file_near(path: Path) -> str | None:
+    """The name in a missing file's folder that is most like its own; None without one."""
+    from difflib import get_close_matches
+
+    try:
+        with os.scandir(path.parent) as entries:
+            names = sorted(entry.name for entry in islice(entries, MOST_BESIDE))
+    except (OSError, ValueError):
+        return None
+    return next(iter(get_close_matches(path.name, names, 1, 0.8)), None)
 
 
 def open_regular(
@@ -429,8 +454,7 @@ def open_regular(
             raise LimitError(
                 "this file has {size:,} bytes", where=str(path), expected=expected, size=size
             )
-        if size <= LFS_LONGEST:
-            _refuse_lfs_pointer(os.pread(handle, size, 0) if hasattr(os, "pread") else b"", path)
+        _refuse_lfs_pointer(handle, size, path)
         return os.fdopen(handle, "rb"), size
     except BaseException:
         os.close(handle)
@@ -442,9 +466,13 @@ LFS_LONGEST = 1024
 """Bytes that a pointer of Git LFS has at most, by its specification."""
 
 
-def _refuse_lfs_pointer(content: bytes, path: Path) -> None:
+def _refuse_lfs_pointer(handle: int, file_size: int, path: Path) -> None:
     """Raise InputError for a Git LFS pointer: the few lines that a clone made without Git LFS has in
-    place of a large file, with its digest and its size in bytes."""
+    place of a large file, with its digest and its size in bytes. handle: of the file at `path`,
+    whose place in it stays; file_size: its bytes."""
+    if file_size > LFS_LONGEST or not hasattr(os, "pread"):
+        return
+    content = os.pread(handle, file_size, 0)
     if not content.startswith(LFS_START):
         return
     words = content.decode("ascii", "replace").split()
@@ -478,11 +506,19 @@ def open_stream(path: Path, *, what: str) -> BinaryIO:
     and for a folder.
     """
     handle = _open_handle(path, 0, what)
-    if stat.S_ISDIR(os.fstat(handle).st_mode):
+    try:
+        status = os.fstat(handle)
+        if stat.S_ISDIR(status.st_mode):
+            kind = message("a folder")
+            raise InputError(
+                "this is {kind}, not a file", where=str(path), expected=what, kind=kind
+            )
+        if stat.S_ISREG(status.st_mode):
+            _refuse_lfs_pointer(handle, status.st_size, path)
+        return os.fdopen(handle, "rb")
+    except BaseException:
         os.close(handle)
-        kind = message("a folder")
-        raise InputError("this is {kind}, not a file", where=str(path), expected=what, kind=kind)
-    return os.fdopen(handle, "rb")
+        raise
 
 
 def system_text(path: Path) -> str:

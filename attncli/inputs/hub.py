@@ -650,8 +650,12 @@ def _hub_location(
 def _no_model(name: str, *, is_file: bool) -> InputError:
     """The error, returned and not raised, that a name is neither a folder nor a hub id."""
     what = message("there is no such folder")
+    hint = ""
     if is_file:
         what = message("this is a file, not a folder")
+        folder = Path(os.path.expanduser(name)).parent  # noqa: PTH111 - as in `resolve`
+        if is_there(folder / "config.json"):
+            hint = f"--model {quote(str(folder))}"
     return InputError(
         what,
         where=name,
@@ -659,6 +663,7 @@ def _no_model(name: str, *, is_file: bool) -> InputError:
             "a folder with config.json and model.safetensors, a .gguf file, or a hub id"
             " owner/name[@revision]"
         ),
+        hint=hint,
     )
 
 

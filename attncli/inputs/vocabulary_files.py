@@ -207,9 +207,10 @@ def missing_tokenizer(folder: Path) -> tuple[Message, Message | str]:
         if files.has(name):
             files.raw(name)  # raises for a pointer that stands for the file
     if files.kind in BYTE_PAIRS and files.has(PAIRED) != files.has(MERGES):
-        there, missing = (PAIRED, MERGES) if files.has(PAIRED) else (MERGES, PAIRED)
+        present = [name for name in (PAIRED, MERGES) if files.has(name)]
+        missing = [name for name in (PAIRED, MERGES) if not files.has(name)]
         return (
-            message("{missing} beside {there}", missing=missing, there=there),
+            message("{missing} beside {present}", missing=missing[0], present=present[0]),
             message("{ids}, or the tokenizer.json from where the model came", ids=UNTOLD),
         )
     if not files.is_unnamed and files.has_own() and _library_reads(files.kind, family):

@@ -815,7 +815,7 @@ class _Binder:
         strays = [
             candidate for candidate in self.tensors if self._is_stray(candidate, expected_name)
         ]
-        longer = [other for other in self.tensors if other.endswith(f".{expected_name}")]
+        longer = [tensor for tensor in self.tensors if tensor.endswith(f".{expected_name}")]
         close = longer[:1] or get_close_matches(expected_name, strays, 1, 0.8)
         what = message("tensor {expected_name} is missing", expected_name=repr(expected_name))
         raise InputError(

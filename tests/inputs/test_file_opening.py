@@ -7,7 +7,7 @@ import pytest
 
 from attncli.errors import InputError, LimitError
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.files import open_regular, read_exactly, read_regular
+from attncli.inputs.files import open_regular, open_stream, read_exactly, read_regular
 from attncli.inputs.tokenize import tokenizer
 
 
@@ -69,3 +69,20 @@ def test_a_folder_that_may_not_be_searched(tmp_path, monkeypatch):
     assert caught.value.where == str(tmp_path / "tokenizer.json")
     with pytest.raises(InputError, match="cannot look"):
         tokenizer(str(tmp_path))
+
+
+def test_a_misspelt_file_is_looked_for_beside(tmp_path):
+    (tmp_path / "weights.safetensors").write_bytes(b"x")
+    with pytest.raises(InputError, match="cannot read") as error:
+        open_regular(tmp_path / "wieghts.safetensors", what="a file")
+    assert "'weights.safetensors'" in str(error.value.hint)
+    with pytest.raises(InputError) as error:
+        open_regular(tmp_path / "other.txt", what="a file")
+    assert not error.value.hint
+
+
+def test_a_text_that_is_a_pointer_of_git_lfs_is_called_that(tmp_path):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1234\n"
+    (tmp_path / "corpus.txt").write_text(pointer)
+    with pytest.raises(InputError, match="Git LFS pointer"):
+        open_stream(tmp_path / "corpus.txt", what="a text")

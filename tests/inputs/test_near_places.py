@@ -138,3 +138,10 @@ def test_an_adapter_beside_a_config_of_its_base_is_still_one(tmp_path: Path) -> 
     with pytest.raises(InputError, match="an adapter, not a model") as error:
         Checkpoint.open(folder)
     assert "--adapter" in str(error.value.hint)
+
+
+def test_a_file_of_a_model_is_told_its_folder(tmp_path: Path) -> None:
+    folder = model(tmp_path / "m")
+    with pytest.raises(InputError, match="a file, not a folder") as error:
+        resolve(str(folder / "config.json"), variables=OFFLINE)
+    assert shlex.split(str(error.value.hint)) == ["--model", str(folder)]
