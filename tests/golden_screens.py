@@ -77,7 +77,8 @@ OF_DECODER = {
 """Lines for a small decoder with an output head, written from seeded numbers, by the file of their
 screens, with pairs of texts enough for intervals."""
 DECODER_WIDTHS = (44, 60, 80, 120)
-MARY = '"After John and Mary went to the store, John gave a drink to" --target Mary'
+MARY_TEXT = '"After John and Mary went to the store, John gave a drink to"'
+MARY = f"{MARY_TEXT} --target Mary"
 ANIMAL = '"The animal didn\'t cross the street because it was too tired" --from it --to animal'
 OF_TRAINED = {
     "smollm2-next": f"attn next --model smollm2 {MARY} --without L18H0 --each",
@@ -90,6 +91,8 @@ OF_TRAINED = {
     "smollm2-logits-pairs": "attn logits --model smollm2 --pairs greater-than --count 20",
     "smollm2-why": f"attn why --model smollm2 {ANIMAL} --layer 13 --head 8",
     "smollm2-find": f"attn find --model smollm2 {ANIMAL}",
+    "smollm2-heads-roles": f"attn heads --model smollm2 {MARY_TEXT} --roles --layer 17-24 --top 12",
+    "smollm2-next-weigh": f"attn next --model smollm2 {MARY} --weigh Mary=×4",
     "smollm2-logits-words": f"attn logits --model smollm2 {MARY} --versus John --by word",
 }
 """Lines for trained decoders from packages, by the file of their screens. In float64 each would take

@@ -38,6 +38,7 @@ from attncli.models.estimate import (
     CostEstimate,
     estimate,
     seconds_of,
+    with_held_weights,
     with_predictions,
 )
 from attncli.models.model import Model
@@ -152,6 +153,7 @@ def with_roles(expected: CostEstimate, model: Model, names: Sequence[str]) -> Co
     haystack = estimate(model.spec, FETCH_LENGTH, dtype=model.backend.dtype)
     if model.spec.head is not None:
         haystack = with_predictions(haystack, model.spec, FETCH_LENGTH, model.backend.dtype)
+    haystack = with_held_weights(haystack, model.weights_in_memory)
     if haystack.peak > expected.peak:
         largest = haystack
     return replace(expected, seconds=expected.seconds + seconds, memory=largest.memory)

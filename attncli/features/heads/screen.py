@@ -66,6 +66,7 @@ from attncli.features.rules.screen import mixture_text
 from attncli.features.run.run_answer import HeadLink
 from attncli.features.run.screen import head_map, more_maps
 from attncli.language import Message, contextual, listing, message, plural, say, say_each, term
+from attncli.measure.layer_metrics import ROLE_METRICS
 from attncli.measure.rest import (
     LEAST_ROWS,
     Bools,
@@ -344,16 +345,30 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
             note=choice_note,
         )
         bodies.append(body)
-    uniform_note = message(
-        "uniform: the same metric if every row were spread evenly over what it may see"
-    )
     return stack(
         bodies[0],
-        remark(uniform_note if uniform else "", view),
+        *(remark(note, view) for note in _notes_on_metrics(names, has_uniform=bool(uniform))),
         remark(listing(_notes_on_numbers(document), "; "), view),
         remark(_labels_note(heads), view),
         *(stack(BLANK, body) for body in bodies[1:]),
     )
+
+
+def _notes_on_metrics(names: Sequence[str], *, has_uniform: bool) -> Iterator[str]:
+    """What the row of uniform attention holds, and which of these metrics are of the model."""
+    of_model = [name for name in names if name in ROLE_METRICS]
+    if has_uniform and len(of_model) < len(names):
+        yield message(
+            "uniform: the same metric if every row were spread evenly over what it may see"
+        )
+    if of_model and has_uniform:
+        yield message(
+            "of the model, whatever the text, and beside uniform what chance gives: {metrics}",
+            metrics=listing(map(term, of_model)),
+        )
+    elif of_model:
+        names_of_model = listing(map(term, of_model))
+        yield message("of the model, whatever the text: {metrics}", metrics=names_of_model)
 
 
 def _word_columns(heads: Sequence[HeadMetrics], first: int) -> list[int]:
@@ -418,13 +433,14 @@ def _heads_to_list(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMe
     """The heads to list, and a note on how they were chosen: of many, those with the strongest
     links, unless all or an order are asked for."""
     heads = document.heads
+    of_rows = any(name not in ROLE_METRICS for name in _names_of_metrics(heads))
     if (
         len(heads) <= MANY
         or view.full
         or document.sort
         or (document.heads_in_all or 0) > len(heads)
     ):
-        return heads, message("means over the rows")
+        return heads, message("means over the rows") if of_rows else ""
     count = min(view.top, len(heads))
     if not any(head.top_link for head in heads):
         return heads[:count], message(
@@ -435,11 +451,14 @@ def _heads_to_list(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMe
     heads_by_link = sorted(
         heads, key=lambda head: -(head.top_link.weight if head.top_link else 0.0)
     )
-    return heads_by_link[:count], message(
-        "means over the rows · {count} of {heads} heads, by their strongest link; --full shows all",
+    chosen_note = message(
+        "means over the rows · {count} of {heads} heads, by their strongest link; --full shows all"
+        if of_rows
+        else "{count} of {heads} heads, by their strongest link; --full shows all",
         count=count,
         heads=len(heads),
     )
+    return heads_by_link[:count], chosen_note
 
 
 def _column_groups(

@@ -61,16 +61,16 @@ def _head_table(document: RetrievalDocument, view: View) -> Lines:
         "layer": [str(row.layer) for row in heads],
         "head": [str(row.head) for row in heads],
         message("literal"): [f"{row.literal.mean:.2f}" for row in heads],
-        message("95% of draws"): [_interval_text(row.literal, 2, view) for row in heads],
+        message("95% interval"): [_interval_text(row.literal, 2, view) for row in heads],
         message("chance"): [f"{row.literal.chance:.2f}" for row in heads],
         message("writes"): [format_signed(row.writes.mean, 3) for row in heads],
-        message("of 95%"): [_interval_text(row.writes, 2, view) for row in heads],
+        message("its interval"): [_interval_text(row.writes, 2, view) for row in heads],
         message("by chance"): [format_signed(row.writes.chance, 3) for row in heads],
     }
     for less in (
         (message("by chance"),),
-        (message("of 95%"),),
-        (message("95% of draws"), message("chance")),
+        (message("its interval"),),
+        (message("95% interval"), message("chance")),
     ):
         if _table_width(columns) > view.width:
             for name in less:

@@ -304,3 +304,15 @@ def test_a_text_that_cannot_be_read_is_told_before_heads_are_scored(
     for text in ("", "  "):
         answer = ask("heads", text, "--roles", "--model", str(folder))
         assert (answer.code, scored) == (3, []), answer.err
+
+
+def test_scores_of_the_model_are_not_called_means_over_the_texts_rows(folder: Path) -> None:
+    line = ("heads", "it was too", "--model", str(folder), "--show", "metrics")
+    alone = ask(*line, "--metric", "copying", width=200).out
+    assert "means over the rows" not in alone
+    assert "of the model, whatever the text, and beside uniform what chance gives: copying" in alone
+    assert "spread evenly" not in alone
+    both = ask(*line, "--metric", "copying,entropy", width=200).out
+    for said in ("means over the rows", "spread evenly", "what chance gives: copying"):
+        assert said in both
+    assert "what chance gives" not in ask(*line, "--metric", "entropy", width=200).out
