@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from attncli import metrics as metrics
     from attncli import topics as topics
     from attncli.errors import AttnError as AttnError
+    from attncli.features.answer.compute import answer as answer
     from attncli.features.cache.compute import cache as cache
     from attncli.features.circuit.compute import circuit as circuit
     from attncli.features.compare.compute import compare as compare
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from attncli.features.tokens.compute import tokens as tokens
     from attncli.features.why.compute import why as why
     from attncli.features.why.pair_reasons import why_pairs as why_pairs
+    from attncli.inputs.regions import Region as Region
     from attncli.mechanism.attention import attention as attention
     from attncli.mechanism.context import KnockOut as KnockOut
     from attncli.mechanism.context import Replace as Replace
@@ -71,16 +73,18 @@ if TYPE_CHECKING:
     from attncli.scan.corpus_scan import scan_corpus as scan_corpus
 
 __all__ = [
-    "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Weigh", "Zero", "__version__", "ablate",
-    "ablate_pairs", "attention", "cache", "circuit", "compare", "cost", "cross", "explain", "find", "find_pairs",
-    "generate", "heads", "learn", "load", "logits", "logits_pairs", "mask", "metrics", "next_word", "pairs", "patch",
-    "patch_pairs", "rules", "run", "scan_corpus", "series", "tensors", "tokens", "topics", "why", "why_pairs",
+    "AttentionTrace", "AttnError", "KnockOut", "Region", "Replace", "Spec", "Weigh", "Zero", "__version__", "ablate",
+    "ablate_pairs", "answer", "attention", "cache", "circuit", "compare", "cost", "cross", "explain", "find",
+    "find_pairs", "generate", "heads", "learn", "load", "logits", "logits_pairs", "mask", "metrics", "next_word",
+    "pairs", "patch", "patch_pairs", "rules", "run", "scan_corpus", "series", "tensors", "tokens", "topics", "why",
+    "why_pairs",
 ]  # fmt: skip
 
 _HOMES = {
     "AttentionTrace": "attncli.mechanism.trace",
     "AttnError": "attncli.errors",
     "KnockOut": "attncli.mechanism.context",
+    "Region": "attncli.inputs.regions",
     "Replace": "attncli.mechanism.context",
     "Spec": "attncli.mechanism.spec",
     "Weigh": "attncli.mechanism.context",

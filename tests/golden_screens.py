@@ -48,6 +48,7 @@ ELSEWHERE = {
     "series": "needs checkpoints of a model",
     "logits": "needs a model with an output head",
     "next": "needs a model with an output head",
+    "answer": "needs a model with an output head",
     "circuit": "needs a model with an output head",
     "pairs check": "needs a model with an output head",
     "scan start": "needs a model that was trained",

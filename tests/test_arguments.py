@@ -54,6 +54,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
     return {
         "ablate": (attncli.ablate, of_text),
         "ablate_pairs": (attncli.ablate_pairs, {"model": model, "file": pairs}),
+        "answer": (attncli.answer, {**of_text, "regions": [attncli.Region("r", (0, 1))]}),
         "cache": (attncli.cache, {**of_text, "policies": ["sinks"], "budgets": [2]}),
         "circuit": (attncli.circuit, {"model": model, "file": pairs, "steps": 1}),
         "compare": (attncli.compare, {"a": run, "b": run}),
@@ -101,7 +102,7 @@ UNTRIED = {
 }
 """Functions of files on a disk, or of many models, whose other arguments are those of the rest."""
 NAMES = (
-    "ablate", "ablate_pairs", "attention", "cache", "circuit", "compare", "cost", "cross", "explain", "find",
+    "ablate", "ablate_pairs", "answer", "attention", "cache", "circuit", "compare", "cost", "cross", "explain", "find",
     "generate", "heads", "learn", "load", "logits", "mask", "metrics.measure", "next_word", "pairs", "patch",
     "rules", "run", "tensors", "tokens", "topics.mask", "topics.matrix_softmax", "topics.metric", "topics.multihead",
     "topics.residual", "topics.rule", "topics.scaling", "topics.softmax", "why",

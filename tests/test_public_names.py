@@ -125,6 +125,7 @@ FIRST_CALLS = {
     "AttentionTrace": "attncli.AttentionTrace.__name__",
     "AttnError": "str(attncli.AttnError('no such thing'))",
     "KnockOut": "attncli.KnockOut",
+    "Region": "attncli.Region('r', (0,))",
     "Replace": "attncli.Replace",
     "Spec": "attncli.Spec",
     "Weigh": "attncli.Weigh",
@@ -132,6 +133,7 @@ FIRST_CALLS = {
     "__version__": "attncli.__version__",
     "ablate": f"attncli.ablate({MODEL}, 'the cat')",
     "ablate_pairs": f"attncli.ablate_pairs({LEARNED}, 'pairs.jsonl')",
+    "answer": f"attncli.answer({LEARNED}, 'the cat', [attncli.Region('r', (0, 1))], target='a')",
     "attention": "attncli.attention([[[1.0]]], [[[1.0]]], [[[1.0]]])",
     "cache": f"attncli.cache({LEARNED}, 'the cat sat', policies=['sinks'], budgets=[2])",
     "circuit": f"attncli.circuit({LEARNED}, 'pairs.jsonl', steps=1)",
@@ -232,8 +234,8 @@ def test_every_public_name_works_as_the_first_call_of_a_process(tmp_path):
     printed = first_calls(FIRST_CALLS, tmp_path)
     without_rows = {name for name, line in printed.items() if "text/html" not in line}
     assert without_rows == {
-        "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Weigh", "Zero", "__version__", "attention",
-        "load", "metrics", "metrics.measure_texts",
+        "AttentionTrace", "AttnError", "KnockOut", "Region", "Replace", "Spec", "Weigh", "Zero", "__version__",
+        "attention", "load", "metrics", "metrics.measure_texts",
     }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "find": message("Find the heads that send one token to another."),
     "explore": message("Walk through heads and words full screen."),
     "next": message("The next word: how likely, from which layer on, and without a head."),
+    "answer": message("Which regions of a prompt the whole answer used."),
     "ablate": message("What changes when a head, or a link, is taken away."),
     "cache": message("What a cache of keys with a budget keeps, and what forgetting changes."),
     "logits": message("What each head adds to a token's logit."),
@@ -56,6 +57,7 @@ GROUPS = {
     message("Look at a text"): ("run", "heads", "explain", "find", "next", "tokens", "explore"),
     message("See what matters"): (
         "why",
+        "answer",
         "ablate",
         "cache",
         "logits",

@@ -181,6 +181,45 @@ def _note_shared_tokens(regions: Sequence[Region], note: Callable[[str], None]) 
     )
 
 
+class LeafRegion(Struct, frozen=True):
+    """A region without the regions inside it. name: the whole region's; tokens: the indices that
+    are in none of those inside, ascending, at least one; without: the names of those inside.
+    """
+
+    name: str
+    tokens: tuple[int, ...]
+    without: tuple[str, ...] = ()
+
+
+def leaf_regions(regions: Sequence[Region]) -> list[LeafRegion]:
+    """The regions as leaves: each without the tokens of the regions that lie inside it.
+
+    A region lies inside another whose tokens contain all of its own; of two with the same tokens
+    the later one lies inside the earlier. One that others fill is left out. Regions that overlap
+    otherwise keep the tokens that they share.
+
+    Args:
+        regions: As `find_regions` returns them.
+
+    Returns:
+        The leaves in the order of the regions.
+    """
+    sets = [frozenset(region.tokens) for region in regions]
+    leaves = []
+    for place, region in enumerate(regions):
+        inside = [
+            number
+            for number, tokens in enumerate(sets)
+            if tokens < sets[place] or (tokens == sets[place] and number > place)
+        ]
+        covered = frozenset[int]().union(*(sets[number] for number in inside))
+        left = tuple(token for token in region.tokens if token not in covered)
+        if left:
+            names = tuple(regions[number].name for number in inside)
+            leaves.append(LeafRegion(region.name, left, names))
+    return leaves
+
+
 def region_tokens(
     regions: Sequence[Region], name: str, note: Callable[[str], None] = ignore
 ) -> tuple[int, ...] | None:

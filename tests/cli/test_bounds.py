@@ -45,6 +45,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "weights show": (str(ROOT / "sample_inputs" / "mha.safetensors"),),
     "weights convert": (str(ROOT / "sample_inputs" / "mha.safetensors"), "{t}/new.npz"),
     "next": (TEXT, "--model", "{t}/gpt2"),
+    "answer": (TEXT, "--model", "{t}/gpt2", "--region", "r=tokens:0-1", "--tokens", "2"),
     "circuit": ("--pairs", str(ROOT / "sample_inputs" / "pairs.jsonl"), "--model", "{t}/gpt2"),
     "pairs check": (str(ROOT / "sample_inputs" / "pairs.jsonl"), "--model", "{t}/gpt2"),
     "view": ("{t}/run.json",),

@@ -94,6 +94,7 @@ LESS = {
     "logits": ("logits", TEXT),
     "patch": ("patch", TEXT, "the cab sat"),
     "next": ("next", TEXT),
+    "answer": ("answer", TEXT, "--region", "r=tokens:0-1"),
     "cache": ("cache", TEXT, "--budget", "2"),
 }
 

@@ -42,6 +42,7 @@ MADE = {
         *("--hold", "attention"),
     ),
     "pairs of effects": ("ablate", "--model", "{t}/gpt2", "--pairs", PAIRS),
+    "answer": ("answer", "a b c", "--model", "{t}/gpt2", "--region", "r=tokens:0-1"),
     "circuit": ("circuit", "--pairs", PAIRS, "--model", "{t}/gpt2"),
     "pairs": ("pairs", "check", PAIRS, "--model", "{t}/gpt2"),
     "patch": ("patch", "a b c", "a c c", "--num-heads", "2", "--residual"),

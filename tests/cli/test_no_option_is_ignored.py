@@ -139,6 +139,12 @@ BASES: dict[str, list[tuple[str, ...]]] = {
             "--json",
         ),
     ],
+    "answer": [
+        ("answer", TEXT, "--model", "{tmp}/gpt2", "--region", "x=tokens:0-2", "--tokens", "2"),
+        ("answer", TEXT, "--model", "{tmp}/gpt2", "--region", "x=tokens:0-2", "--json"),
+        ("answer", TEXT, "--model", "{tmp}/gpt2"),
+        ("answer",),
+    ],
     "circuit": [
         ("circuit", "--pairs", PAIRS, "--model", "{tmp}/gpt2"),
         ("circuit", "--pairs", PAIRS, "--model", "{tmp}/gpt2", "--json"),
@@ -250,6 +256,7 @@ VALUES = {
     "offset": "1", "key_lengths": "1", "softmax_dtype": "float64", "prefix": "in_", "attention": "reformer:2",
     "text": "dog", "weigh": "cat=×50", "weigh_heads": "L0H0",
     "ignore_config": "key", "estimate": "a dog", "lang": "zh", "start": "sat", "end": "the", "by": "zero",
+    "length": "3", "cut": "text",
     "reference": "a dog sat on a mat", "reference_file": "{tmp}/text", "baseline": "none", "measure": "kl",
     "target": "id:5", "versus": "id:6", "at": "#1", "temperature": "2", "samples": "50", "keys": "3",
     "html": "{tmp}/page.html", "html_budget": "3kB", "figure_style": "dark", "show_as": "heads", "n": "5",

@@ -62,6 +62,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "cost": ("cost",),
     "ablate": ("ablate", "the cat sat", "--num-heads", "2", "--residual"),
     "logits": ("logits", "the cat sat", "--model", "{t}/gpt2"),
+    "answer": ("answer", "the cat sat", "--model", "{t}/gpt2", "--region", "r=tokens:0-1"),
     "circuit": ("circuit", "--pairs", PAIRS, "--model", "{t}/gpt2"),
     "pairs check": ("pairs", "check", PAIRS, "--model", "{t}/gpt2"),
     "next": ("next", "the cat sat", "--model", "{t}/gpt2"),

@@ -74,6 +74,7 @@ SAVED: dict[str, tuple[str, ...]] = {
     "difference": ("compare", "{t}/effects.json", "{t}/effects.json"),
     "logits": ("logits", TEXT, *GPT2),
     "logits with the lens": ("logits", TEXT, *GPT2, "--lens", "--by", "token"),
+    "answer": ("answer", TEXT, *GPT2, "--region", "cat=/cat/", "--tokens", "4"),
     "circuit": ("circuit", "--pairs", str(ROOT / "sample_inputs" / "pairs.jsonl"), *GPT2),
     "circuit_compare": ("circuit", "compare", "{t}/circuit.json", "{t}/circuit.json"),
     "pairs": ("pairs", "check", str(ROOT / "sample_inputs" / "pairs.jsonl"), *GPT2),

@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "logits": ("logits", "a b c", "--model", "{t}/gpt2", "--json"),
     "pairs": ("pairs", "check", str(SAMPLES / "pairs.jsonl"), "--model", "{t}/gpt2"),
     "next": ("next", "a b c", "--model", "{t}/gpt2"),
+    "answer": ("answer", "a b c", "--model", "{t}/gpt2", "--region", "r=tokens:0-1"),
     "circuit": ("circuit", "--pairs", str(SAMPLES / "pairs.jsonl"), "--model", "{t}/gpt2"),
     "patch": ("patch", "a b", "a c", "--num-heads", "2", "--residual"),
     "find --effect": ("find", "a b", "--from", "a", "--to", "b", "--residual", "--effect"),

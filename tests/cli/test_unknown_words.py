@@ -49,6 +49,7 @@ OTHERS = {
     "explore": "its words are looked at below", "scan start": "it counts texts, below",
     "learn": "its words are those that it trains on",
     "logits": "a model that learned is asked, below", "next": "the same",
+    "answer": "the same",
     **dict.fromkeys(
         ("explain softmax", "explain scaling", "explain metric", "explain rule", "tensors", "mask", "cost", "scan show",
          "scan compare", "scan verify", "weights init", "weights show", "weights convert", "models list", "models show",
@@ -82,6 +83,7 @@ LEARNED: dict[str, tuple[str, ...]] = {
     "next": ("next", WORDS, "--each"), "logits": ("logits", WORDS), "logits --lens": ("logits", WORDS, "--lens"),
     "logits --by token": ("logits", WORDS, "--by", "token"),
     "ablate --each-region": ("ablate", WORDS, "--region", "r=tokens:0-1", "--each-region"),
+    "answer": ("answer", WORDS, "--region", "r=tokens:0-1", "--target", "b"),
     "why --writes": ("why", WORDS, "--from", "#3", "--to", "#0", "--writes"),
     "heads --directions": ("heads", WORDS, "--directions", "L0H0"),
     "heads --region": ("heads", WORDS, "--region", "r=tokens:0-1"),

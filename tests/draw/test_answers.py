@@ -220,6 +220,7 @@ ASKED = {
         "b=tokens:5-9",
         "--each-region",
     ),
+    "answer": ("answer", SAID, "--model", "{tmp}/gpt2", "--region", "a=tokens:0-3"),
     "retrieval": (
         "heads",
         "--model",

@@ -136,6 +136,7 @@ LENDERS = {
 }
 """Features whose functions any other may use."""
 OTHER_USES = {
+    ("answer", "generate"): "the answer that the model writes",
     ("cache", "regions"): "the answer's tokens and its log probability",
     ("effects", "cross"): "the states of an encoder, as words",
     ("heads", "retrieval"): "--retrieval is an option of heads",

@@ -25,11 +25,11 @@ from attncli.features.run import command as run_command
 DECLARES = {"option", "number", "argument"}
 MEANS_TWO = (
     "--head", "--layer", "--seed", "--temperature", "--labels/--no-labels", "--measure", "--output",
-    "--batch", "--save", "--by", "--effect", "--why", "--verify", "--steps", "--workers",
+    "--batch", "--save", "--by", "--effect", "--why", "--verify", "--steps", "--workers", "--tokens",
 )  # fmt: skip
 """Spellings that are declared twice, once for commands that take less of it: one head, a seed that
 is a number; or that mean two things: steps of training, and inputs at which gradients are taken;
-processes, and threads.
+processes, and threads; tokens of a random sequence, and of an answer.
 """
 
 

@@ -1,0 +1,1 @@
+"""`attn answer`: which regions of a prompt the whole answer used, by exact cuts."""

@@ -1,0 +1,114 @@
+"""`attn answer`: which regions of the prompt the answer used."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Literal, cast
+
+import typer
+
+from attncli.cli import declarations, request
+from attncli.cli.declarations import OutputOptions, RegionOptions, RunSetup, TextOptions
+from attncli.cli.environment import Environment
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import only, redeclare, subject_number, subject_option, without
+from attncli.cli.output import (
+    PageOptions,
+    keeping_runs,
+    validate_options,
+    validate_page,
+    write_document_page,
+    write_with_figure,
+)
+from attncli.language import message
+
+MODEL_AND_COMPUTE = (
+    "model", "ignore_config", "adapter", "backend", "device", "dtype", "max_memory",
+)  # fmt: skip
+"""The options of a checkpoint that is run: seeded weights predict no next token."""
+WAYS = ("links", "text")
+MOST = 4096
+"""Tokens of an answer."""
+
+
+def answer(
+    ctx: typer.Context,
+    text: Annotated[TextOptions, without("tokenizer", "lines")],
+    regions: RegionOptions,
+    setup: Annotated[RunSetup, only(*MODEL_AND_COMPUTE)],
+    output: Annotated[OutputOptions, without("precision", "top", "scale_colors", "max_output")],
+    page: PageOptions,
+    target: Annotated[
+        str | None,
+        redeclare(
+            declarations.TARGET,
+            help="The answer that is measured. [default: what the model writes]",
+            metavar="TEXT",
+        ),
+    ] = None,
+    length: Annotated[
+        int,
+        subject_number("--tokens", help="Tokens that the model writes at most.", most=MOST),
+    ] = 64,
+    cut: Annotated[
+        str,
+        subject_option(
+            values=WAYS,
+            help="links: no token sees a region's keys, in any head; text: it is left out.",
+        ),
+    ] = "links",
+    seed: Annotated[int, declarations.SEED_NUMBER] = 0,
+) -> None:
+    """Let a model answer a prompt, and tell which regions of it the whole answer used.
+
+    attn answer --model smollm2 --chat chat.json --region "doc1=[[doc1]]…[[/doc1]]"
+
+    attn answer --model gpt2 "The code is 7. The sky is blue. The code is" --region code=/code is 7/
+    """
+    environment: Environment = ctx.obj
+    view = validate_options(output, environment, "answer", files={"--html": page.html})
+    validate_page(page)
+    loaded_model = request.model(environment, setup, many_runs=True)
+    from attncli.cli.progress import progress
+    from attncli.features.answer.compute import answer as compute_answer
+    from attncli.inputs.hub import own_cache_folder
+    from attncli.inputs.regions import REST
+
+    hint = message("a shorter text, or fewer regions")
+    # that a message of a chat holds a document is what this command is for
+    quiet = environment.without_notes()
+    source = request.one_text(environment, text)
+    with request.errors_located_in(source):
+        tokens = request.tokens_of(loaded_model, source)
+        text_regions = request.regions_of(quiet, regions, source, tokens)
+        of_chat = {part.name for part in source.chat.parts} if source.chat is not None else set()
+        own = [region.name for region in text_regions if region.name not in {*of_chat, REST}]
+        with (
+            keeping_runs(output, environment, view) as kept_runs,
+            progress(environment, "cutting regions off") as on_progress,
+        ):
+            document = compute_answer(
+                loaded_model,
+                source.text,
+                text_regions,
+                target=target,
+                length=length,
+                cut=cast(Literal["links", "text"], cut),
+                sources=own or None,
+                seed=seed,
+                tokens=tokens,
+                kept=own_cache_folder(environment.variables) / "answers",
+                note=environment.note,
+                on_cost=partial(request.refuse_cost, environment, setup.compute, hint),
+                on_result=kept_runs.count,
+                on_interruption=kept_runs.documents.append,
+                progress=on_progress,
+            )
+    if page.html is not None:
+        write_document_page(loaded_model, source, document, page, view.lang, alone=True)
+    write_with_figure([document], output, environment, view)
+
+
+answer_app = command_app(
+    answer, essentials="--model --chat --region --regions --target --tokens --cut --brief --json"
+)

@@ -1,0 +1,129 @@
+"""`attn.answer/1`: which regions of a prompt the whole answer used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from attncli.documents import (
+    Count,
+    Header,
+    Numbers,
+    Part,
+    Regions,
+    Size,
+    Weight,
+    axes,
+    describe,
+    index_of,
+)
+from attncli.features.effects.document import TargetToken
+from attncli.language import message
+
+
+class AnswerToken(Part, frozen=True, kw_only=True):
+    """A token of the answer."""
+
+    token: TargetToken
+    probability: Annotated[Weight, describe("After the prompt and the answer before it.")]
+
+
+class AnswerSentence(Part, frozen=True, kw_only=True):
+    """A sentence of the answer."""
+
+    text: str
+    first: Annotated[Count, index_of("answer", "Its first token.")]
+    stop: Annotated[Size, describe("The token of the answer behind its last.")]
+
+
+class AnswerText(Part, frozen=True, kw_only=True):
+    """The answer that is measured, without the token that ends it."""
+
+    text: str
+    generated: Annotated[
+        bool, describe("Whether the model wrote it: the likeliest token each time.")
+    ]
+    ended: Annotated[
+        bool | None,
+        describe("Whether the model ended it by itself; null for one that was given."),
+    ]
+    logprob: Annotated[float, describe("Mean log probability a token, in nats.")]
+    tokens: Annotated[
+        list[AnswerToken], axes("answer", meaning="one for each token."), Meta(min_length=1)
+    ]
+    sentences: Annotated[
+        list[AnswerSentence], axes("sentence", meaning="in order."), Meta(min_length=1)
+    ]
+
+
+class AnswerEffect(Part, frozen=True, kw_only=True):
+    """What the answer loses without one leaf region."""
+
+    region: Annotated[Count, index_of("region", "Its place in `regions`.")]
+    without: Annotated[
+        list[str], describe("Regions inside it, whose tokens are told by themselves.")
+    ]
+    is_source: Annotated[
+        bool,
+        describe("Whether it is compared: --region, or without any every message of a chat."),
+    ]
+    attention: Annotated[
+        Weight,
+        describe(
+            "Of what the answer's queries look at, the part on it; mean over layers and heads."
+        ),
+    ]
+    even: Annotated[Weight, describe("Even attention's part.")]
+    logprob: Annotated[
+        float, describe("Mean log probability a token of the answer without it, in nats.")
+    ]
+    change: Annotated[float, describe("That less the own: below 0 where the answer uses it.")]
+    by_sentence: Annotated[
+        Numbers, axes("sentence", meaning="the change of each sentence, a mean over its tokens.")
+    ]
+    random: Annotated[
+        list[float] | UnsetType,
+        describe("The change without each of some random spans of as many tokens."),
+    ] = UNSET
+    matters: Annotated[
+        bool | None,
+        describe(
+            "Whether its loss is 0.05 nats or more and twice that of every random span; null where"
+            " that was not compared."
+        ),
+    ]
+
+
+class AnswerDocument(Header, tag="attn.answer/1", frozen=True, kw_only=True):
+    """Which regions of a prompt the whole answer used, each taken away by an exact run."""
+
+    regions: Annotated[Regions, describe("Leaves: each without the regions inside it.")]
+    cut: Annotated[
+        Literal["links", "text"],
+        describe(
+            "links: no token outside a region sees its keys, in all heads of all layers. text: its"
+            " tokens are left out, and later positions move up."
+        ),
+    ]
+    answer: AnswerText
+    effects: Annotated[list[AnswerEffect], describe("The largest loss first.")]
+    seed: Annotated[Count, describe("Of the random spans.")]
+    warnings: list[str]
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """How long axes are: the regions, the tokens of the answer, and its sentences."""
+        return {
+            **super().lengths(),
+            "region": len(self.regions),
+            "answer": len(self.answer.tokens),
+            "sentence": len(self.answer.sentences),
+        }
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Faults as (field, message), unless effects stand in rising order of change."""
+        yield from super().validation_errors()
+        changes = [effect.change for effect in self.effects]
+        if changes != sorted(changes):
+            yield "effects", message("effects that do not rise")

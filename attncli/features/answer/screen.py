@@ -1,0 +1,336 @@
+"""The screen of `attn.answer/1`: the answer, its regions with attention and effect, its sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import exp
+
+from msgspec import UNSET
+
+from attncli.draw.lines import Lines, sentences
+from attncli.draw.numbers import bar, format_fixed, format_signed, percent
+from attncli.draw.rest_names import rest_names_among
+from attncli.draw.safe import cells, spell
+from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.sentence import not_learned_note
+from attncli.draw.tables import GAP, table
+from attncli.draw.token_names import quote_text, region_name, short
+from attncli.draw.view import Parts, ScreenPart, View, never
+from attncli.features.answer.document import AnswerDocument, AnswerEffect
+from attncli.inputs.regions import REST
+from attncli.language import Message, listing, message, plural, say
+from attncli.measure.rest import is_learned
+
+SHORTEST, LONGEST = 4, 20
+"""Cells of the bar of the largest loss."""
+LITTLE = 0.05
+"""A change in nats below which a region changes hardly anything."""
+MOST_NAMED = 4
+"""Regions that the answer names."""
+BAR = ""
+
+
+def answer_rows(document: AnswerDocument) -> Iterator[Sequence[object]]:
+    """A line for each region, then one for each sentence of the answer and region, as a table for
+    `--plain`, its first row the names of the columns."""
+    yield ("region", "sentence", "tokens", "attention", "even", "logprob", "change", "matters")
+    for effect in document.effects:
+        region = document.regions[effect.region]
+        yield (
+            *(region.name, None, len(region.tokens), effect.attention, effect.even),
+            *(effect.logprob, effect.change, effect.matters),
+        )
+    for effect in document.effects:
+        region = document.regions[effect.region]
+        for number, change in enumerate(effect.by_sentence):
+            yield (region.name, number, *(None,) * 4, float(change), None)
+
+
+def leaf_name(document: AnswerDocument, effect: AnswerEffect, view: View) -> str:
+    """What a leaf region is called: its name, and where regions inside it are told by themselves,
+    that it is what is left."""
+    name = region_name(document.regions[effect.region].name, view)
+    if effect.without:
+        return say(view, "{region} (other)", region=name)
+    return name
+
+
+def _answer_part(document: AnswerDocument, view: View) -> Lines:
+    """The answer as it was written, and how likely it is."""
+    answer = document.answer
+    words = quote_text(short(answer.text.strip(), 400, view), view)
+    if not answer.generated:
+        template = plural(
+            "The answer {answer} ({count} token) was given.",
+            "The answer {answer} ({count} tokens) was given.",
+            count=len(answer.tokens),
+            answer=words,
+        )
+    elif answer.ended:
+        template = plural(
+            "The model answers {answer} ({count} token).",
+            "The model answers {answer} ({count} tokens).",
+            count=len(answer.tokens),
+            answer=words,
+        )
+    else:
+        template = plural(
+            "The model begins {answer} ({count} token; --tokens lets it write more).",
+            "The model begins {answer} ({count} tokens; --tokens lets it write more).",
+            count=len(answer.tokens),
+            answer=words,
+        )
+    return sentences([say(view, template)], view)
+
+
+def _effect_table(document: AnswerDocument, view: View) -> Lines:
+    """A row for each region: attention on it, even attention's share, the probability of a token of
+    the answer without it, and its change."""
+    effects = document.effects
+    losses = [max(-effect.change, 0.0) for effect in effects]
+    greatest = max(losses, default=0.0)
+    columns = {
+        message("region"): [leaf_name(document, effect, view) for effect in effects],
+        "tokens": [f"{len(document.regions[effect.region].tokens):,}" for effect in effects],
+        message("attention"): [percent(effect.attention, 1) for effect in effects],
+        message("even"): [percent(effect.even, 1) for effect in effects],
+        message("a token"): [_share(effect.logprob) for effect in effects],
+        "change": [format_signed(effect.change, 2) for effect in effects],
+    }
+    width = sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items())
+    room = min(max(view.width - width, SHORTEST), LONGEST)
+    columns[BAR] = [
+        bar(loss / greatest if greatest else 0.0, room, ascii=view.ascii) for loss in losses
+    ]
+    if document.cut == "links":
+        title = message("without the links to a region, in all heads")
+    else:
+        title = message("without the text of a region")
+    own = _share(document.answer.logprob)
+    note = message(
+        "the probability of a token of the answer (geometric mean; {own} with all), and the change"
+        " of its logarithm in nats; attention of the answer on a region, and even attention's",
+        own=own,
+    )
+    return table(
+        list(columns),
+        [list(row) for row in zip(*columns.values(), strict=True)],
+        view,
+        align=["left", *["right"] * (len(columns) - 2), "left"],
+        title=title,
+        note=note,
+        bars=len(columns) - 1,
+    )
+
+
+def _share(logprob: float) -> str:
+    """The probability of a mean log probability, with enough digits to tell small ones apart."""
+    value = exp(logprob)
+    if value >= 0.1:
+        return percent(value)
+    if value >= 0.001:
+        return percent(value, 1)
+    if value >= 0.00001:
+        return percent(value, 3)
+    return message("below {bound}", bound="0.001%")
+
+
+def _has_sentences(document: AnswerDocument, view: View) -> bool:
+    """Whether the answer has several sentences."""
+    return len(document.answer.sentences) > 1
+
+
+def _sentence_table(document: AnswerDocument, view: View) -> Lines:
+    """A row for each sentence of the answer: what it loses without each of the regions that it
+    loses most without."""
+    effects = [effect for effect in document.effects if effect.is_source]
+    places = range(len(document.answer.sentences))
+    chosen = sorted(effects, key=lambda effect: min(effect.by_sentence))[:MOST_NAMED]
+    chosen = [effect for effect in effects if effect in chosen]
+    width = max(view.width // 3, 16)
+    rows = [
+        [
+            quote_text(short(document.answer.sentences[place].text, width, view), view),
+            *(format_signed(float(effect.by_sentence[place]), 2) for effect in chosen),
+        ]
+        for place in places
+    ]
+    return table(
+        [message("sentence"), *(leaf_name(document, effect, view) for effect in chosen)],
+        rows,
+        view,
+        align=["left", *["right"] * len(chosen)],
+        title=message("which sentence used which region"),
+        note=message("change of the mean log probability a token, in nats"),
+    )
+
+
+def answer_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
+    """Which regions the answer rests on, or that it rests on none, and what was compared."""
+    sources = [effect for effect in document.effects if effect.is_source]
+    used = [effect for effect in sources if effect.matters is True]
+    open_effects = [effect for effect in sources if effect.matters is None]
+    if used:
+        yield from _used_sentences(document, used, view)
+    elif not open_effects:
+        yield from _none_sentences(document, sources, view)
+    if open_effects:
+        yield from _open_sentences(document, open_effects, view)
+    idle = [effect for effect in sources if abs(effect.change) < LITTLE]
+    if idle and (used or open_effects):
+        yield say(view, _idle_template(document, idle, view))
+    frame = [effect for effect in document.effects if not effect.is_source]
+    if frame and frame[0].change <= -LITTLE:
+        yield from _frame_sentences(document, frame[0], view)
+    if used:
+        yield say(
+            view,
+            "A dose on it is the counter-proof: attn next on the same prompt with --weigh"
+            " '{region}=×4'.",
+            region=spell(document.regions[used[0].region].name, ascii=view.ascii),
+        )
+    yield not_learned_note(document.model, view)
+
+
+def _none_sentences(
+    document: AnswerDocument, sources: Sequence[AnswerEffect], view: View
+) -> Iterator[str]:
+    """Yield that the answer rests on no region, and how little it loses without one."""
+    yield say(view, "The answer rests on none of these regions.")
+    if not sources:
+        return
+    first = sources[0]
+    if first.change <= -LITTLE and first.random is not UNSET:
+        yield say(
+            view,
+            "Without {region} its mean log probability falls by {loss} nats a token, and without"
+            " random spans of as many tokens it changes by up to {most}: a region counts from"
+            " twice that on.",
+            region=_quoted(document, first, view),
+            loss=format_fixed(-first.change, 2),
+            most=format_fixed(max(map(abs, first.random)), 2),
+        )
+        return
+    yield say(
+        view,
+        "Without any one of them its mean log probability falls by less than {least} nats a"
+        " token; two that say the same hide each other.",
+        least=format_fixed(LITTLE, 2),
+    )
+
+
+def _quoted(document: AnswerDocument, effect: AnswerEffect, view: View) -> str:
+    """The name of a region in quotes."""
+    return quote_text(leaf_name(document, effect, view), view)
+
+
+def _used_sentences(
+    document: AnswerDocument, used: Sequence[AnswerEffect], view: View
+) -> Iterator[str]:
+    """Yield which regions the answer rests on, and what random spans change."""
+    names = listing([_quoted(document, effect, view) for effect in used], " and ")
+    first = used[0]
+    places: dict[str, object] = {
+        "region": _quoted(document, first, view),
+        "names": names,
+        "before": _share(document.answer.logprob),
+        "after": _share(first.logprob),
+        "loss": format_fixed(-first.change, 2),
+    }
+    if len(used) == 1:
+        template = message(
+            "The answer rests on {region}: without it the probability of its tokens falls from"
+            " {before} to {after} on average ({loss} nats a token).",
+            **places,
+        )
+    else:
+        template = message(
+            "The answer rests on {names}: without {region} the probability of its tokens falls from"
+            " {before} to {after} on average ({loss} nats a token).",
+            **places,
+        )
+    yield say(view, template)
+    random = first.random or []
+    if random:
+        yield say(
+            view,
+            plural(
+                "Without {count} random span of as many tokens it changes by {most} nats.",
+                "Without {count} random spans of as many tokens it changes by at most {most} nats.",
+                count=len(random),
+                most=format_fixed(max(map(abs, random)), 2),
+            ),
+        )
+
+
+def _open_sentences(
+    document: AnswerDocument, effects: Sequence[AnswerEffect], view: View
+) -> Iterator[str]:
+    """Yield the regions whose loss was compared with no random spans."""
+    names = [
+        message(
+            "{region} ({change} nats)",
+            region=_quoted(document, effect, view),
+            change=format_signed(effect.change, 2),
+        )
+        for effect in effects[:MOST_NAMED]
+    ]
+    yield say(
+        view,
+        "Not compared with random spans, as the prompt has too few other tokens or more regions"
+        " matter: {names}.",
+        names=listing(names),
+    )
+
+
+def _idle_template(document: AnswerDocument, idle: Sequence[AnswerEffect], view: View) -> Message:
+    """The sentence that some regions change hardly anything: by name where they are few."""
+    least = format_fixed(LITTLE, 2)
+    if len(idle) > MOST_NAMED:
+        return plural(
+            "{count} region changes it by less than {least} nats.",
+            "{count} regions change it by less than {least} nats.",
+            count=len(idle),
+            least=least,
+        )
+    names = listing([_quoted(document, effect, view) for effect in idle])
+    return plural(
+        "Without {names} it changes by less than {least} nats.",
+        "Without any one of {names} it changes by less than {least} nats.",
+        count=len(idle),
+        names=names,
+        least=least,
+    )
+
+
+def _frame_sentences(document: AnswerDocument, effect: AnswerEffect, view: View) -> Iterator[str]:
+    """Yield what is lost without what stands around the regions: the question, the template."""
+    region = document.regions[effect.region]
+    yield say(
+        view,
+        "It needs what stands around them, too: without {region} it falls by {loss} nats a token.",
+        region=_quoted(document, effect, view),
+        loss=format_fixed(-effect.change, 2),
+    )
+    rest = rest_names_among(document.tokens, region.tokens)
+    if region.name == REST and rest and is_learned(document.model.source):
+        yield say(
+            view,
+            "Heads rest on some of its tokens ({rest}): part of that may come of cutting these off.",
+            rest=rest,
+        )
+
+
+def _answer_lines(document: AnswerDocument, view: View) -> Lines:
+    """The answer in words, as lines."""
+    return sentences(answer_sentences(document, view), view)
+
+
+ANSWER_PARTS: Parts[AnswerDocument] = (
+    ScreenPart("header", header),
+    ScreenPart("tokens", shown_tokens, never),
+    ScreenPart("text", _answer_part),
+    ScreenPart("regions", _effect_table),
+    ScreenPart("sentences", _sentence_table, _has_sentences),
+    ScreenPart("answer", _answer_lines),
+)

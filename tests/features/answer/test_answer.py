@@ -1,0 +1,250 @@
+"""What an answer loses without a region, against transformers with masks, and how it is told."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from asking import ask
+from msgspec.structs import replace
+from small_gpt2 import small_gpt2
+from tiny_checkpoints import CASES, make
+
+import attncli
+import attncli.features.answer.cut_runs as cut_runs_module
+from attncli.features.answer.compute import SENTENCE
+from attncli.features.answer.cut_runs import Cut, CutRuns, CutWay
+from attncli.inputs.regions import Region, leaf_regions
+from attncli.models.verify import reference_model
+
+IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 8)
+ANSWER = (4, 9, 1)
+REGIONS = ((1, 2, 3), (4, 6), (7, 8, 9), (10, 11))
+CUTS = [
+    Cut("own"),
+    *(
+        Cut(str(members), tuple(REGIONS[place] for place in members))
+        for size in (1, 4)
+        for members in combinations(range(4), size)
+    ),
+]
+TEXT = "the cat sat and the dog sat"
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(CASES["llama"], tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(small_gpt2(tmp_path_factory.mktemp("answers") / "gpt2"))
+
+
+def cut_runs(folder: Path, way: CutWay, dtype: str) -> CutRuns:
+    model = attncli.load(folder, dtype=dtype)
+    tokens = model.tokenizer.ids_to_tokens([*IDS, *ANSWER[:-1]])
+    placed = tuple(replace(token, index=place) for place, token in enumerate(tokens))
+    return CutRuns(model, placed, ANSWER, way)
+
+
+def expected(folder: Path, way: CutWay) -> dict[str, np.ndarray]:
+    """Log probabilities of the answer in transformers, each run by itself: with a mask of all pairs,
+    or with the text left out."""
+    import torch
+    from safetensors.torch import load_file
+
+    head = load_file(folder / "model.safetensors")["lm_head.weight"].double()
+    ids = [*IDS, *ANSWER[:-1]]
+    result = {}
+    with reference_model(folder, both=False) as model:
+        for cut in CUTS:
+            keep = list(range(len(ids)))
+            if way == "text":
+                keep = [place for place in keep if not any(place in r for r in cut.regions)]
+            hidden = torch.zeros(len(keep), len(keep), dtype=torch.float64)
+            for row, query in enumerate(keep):
+                for column, key in enumerate(keep):
+                    unseen = any(key in r and query not in r for r in cut.regions)
+                    if key > query or (way == "links" and unseen):
+                        hidden[row, column] = torch.finfo(torch.float64).min
+            states = model(
+                torch.tensor([[ids[place] for place in keep]]), attention_mask=hidden[None, None]
+            ).last_hidden_state[0]
+            logs = torch.log_softmax(states[-len(ANSWER) :] @ head.T, -1)
+            result[cut.key] = logs[range(len(ANSWER)), list(ANSWER)].numpy()
+    return result
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("way", ["links", "text"])
+def test_cuts_are_what_masks_in_transformers_do(way: CutWay, llama: Path) -> None:
+    oracle = expected(llama, way)
+    for dtype, limit in (("float64", 1e-9), ("float32", 1e-4)):
+        runs = cut_runs(llama, way, dtype)
+        found = {run.cut.key: run for run in runs.run(CUTS)}
+        assert found.keys() == oracle.keys()
+        for key, run in found.items():
+            assert np.abs(run.logprobs - oracle[key]).max() < limit, (key, dtype)
+        shares = found["own"].shares
+        assert shares is not None
+        assert shares.sum(1) == pytest.approx(1.0)
+        assert all(found[cut.key].shares is None for cut in CUTS[1:])
+    # every effect is there to be measured, and a wrong cut is seen
+    assert min(np.abs(oracle[cut.key] - oracle["own"]).max() for cut in CUTS[1:]) > 1e-3
+
+
+@pytest.mark.parametrize("way", ["links", "text"])
+def test_what_runs_have_in_common_is_computed_once(
+    way: CutWay, gpt2: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = cut_runs(Path(gpt2), way, "float64")
+    count = len(IDS) + len(ANSWER) - 1
+    told: list[int] = []
+    shared = {run.cut.key: run for run in runs.run(CUTS, told.append)}
+    assert len(shared) == len(CUTS)
+    assert sum(told) == runs.planned_tokens(CUTS) < 0.8 * count * len(CUTS)
+    # each run by itself, as for keys that a longer text turns otherwise
+    monkeypatch.setattr(cut_runs_module, "keeps_past", lambda *arguments: False)
+    assert runs.planned_tokens(CUTS) == count * len(CUTS)
+    for run in runs.run(CUTS):
+        assert np.abs(run.logprobs - shared[run.cut.key].logprobs).max() < 1e-10
+        if run.shares is not None:
+            assert run.shares == pytest.approx(shared["own"].shares, abs=1e-10)
+
+
+def test_runs_part_where_their_cuts_do(gpt2: str) -> None:
+    runs = cut_runs(Path(gpt2), "links", "float32")
+    # the own run is looked at from where the answer begins, and a region reads itself as before
+    assert runs.planned_tokens([CUTS[0], Cut("last", ((10, 11),))]) == 11 + 3 + 3
+    assert runs.planned_tokens([Cut("a", ((4, 5),)), Cut("b", ((4, 5),))]) == 14
+
+
+def test_leaves_are_regions_without_those_inside() -> None:
+    regions = [
+        Region("user", tuple(range(2, 12))),
+        Region("doc1", (3, 4, 5)),
+        Region("name", (4,)),
+        Region("same", (3, 4, 5)),
+        Region("across", (11, 12)),
+        Region("filled", (7, 8)),
+        Region("left", (7,)),
+        Region("right", (8,)),
+    ]
+    leaves = {leaf.name: leaf for leaf in leaf_regions(regions)}
+    assert set(leaves) == {"user", "name", "same", "across", "left", "right"}
+    assert leaves["user"].tokens == (2, 6, 9, 10, 11)
+    assert leaves["same"].tokens == (3, 5)  # of two with the same tokens the later one is kept
+    assert leaves["user"].without == ("doc1", "name", "same", "filled", "left", "right")
+    assert leaves["across"].without == ()
+
+
+LINE = ("--region", "cat=/the cat sat/", "--region", "dog=/the dog sat/")
+
+
+def answered(gpt2: str, *more: str) -> dict[str, Any]:
+    answer = ask("answer", TEXT, "--model", gpt2, *LINE, *more, "--json")
+    assert answer.code == 0, answer.err
+    return answer.json
+
+
+def test_the_document_tells_the_whole_answer(gpt2: str) -> None:
+    document = answered(gpt2, "--tokens", "6")
+    answer = document["answer"]
+    written = ask("run", TEXT, "--model", gpt2, "--generate", "6", "--json").json
+    ids = [token["id"] for token in written["generated"]]
+    assert [row["token"]["id"] for row in answer["tokens"]] == ids
+    assert answer["text"] == written["continuation"]
+    mean = np.mean([np.log(step["probability"]) for step in written["steps"]])
+    assert answer["logprob"] == pytest.approx(mean, abs=1e-5)
+    names = [row["name"] for row in document["regions"]]
+    assert names == ["cat", "dog", "rest"]
+    assert [row["change"] for row in document["effects"]] == sorted(
+        row["change"] for row in document["effects"]
+    )
+    for row in document["effects"]:
+        spans = [(part["first"], part["stop"]) for part in answer["sentences"]]
+        weights = [stop - first for first, stop in spans]
+        assert np.average(row["by_sentence"], weights=weights) == pytest.approx(row["change"])
+        assert row["is_source"] == (names[row["region"]] != "rest")
+    assert sum(row["attention"] for row in document["effects"]) < 1
+
+
+def test_a_target_is_measured_as_each_region_does(gpt2: str) -> None:
+    document = answered(gpt2, "--target", "the cat")
+    other = ask(
+        *("ablate", TEXT, "--model", gpt2, *LINE, "--each-region", "--target", "the cat"),
+        "--json",
+    ).json
+    count = len(document["answer"]["tokens"])
+    changes = {row["region"]: row["change"] for row in other["effects"]}
+    assert document["answer"]["logprob"] * count == pytest.approx(other["logprob"], abs=1e-5)
+    for row in document["effects"]:
+        assert row["change"] * count == pytest.approx(changes[row["region"]], abs=1e-5)
+
+
+def test_text_left_out_is_the_text_without_it(gpt2: str) -> None:
+    document = answered(gpt2, "--target", "the cat", "--cut", "text")
+    (row,) = (row for row in document["effects"] if row["region"] == 1)
+    left = set(document["regions"][1]["tokens"])
+    ids = " ".join(str(token["id"]) for token in document["tokens"] if token["index"] not in left)
+    target = " ".join(f"id:{part['token']['id']}" for part in document["answer"]["tokens"][:1])
+    first = ask("next", "--ids", ids, "--model", gpt2, "--target", target, "--json").json
+    changes = {part["region"]: part for part in document["effects"]}
+    assert document["cut"] == "text"
+    assert row == changes[1]
+    logs = np.log(first["target"]["probability"])
+    if len(document["answer"]["tokens"]) == 1:
+        assert row["logprob"] == pytest.approx(logs, abs=1e-5)
+    else:
+        assert np.isfinite(logs)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("It is 3.5 m. She left! Why?", ["It is 3.5 m. ", "She left! ", "Why?"]),
+        ("他走了。“真的！”她说。", ["他走了。", "“真的！”", "她说。"]),
+        ("one\ntwo", ["one\n", "two"]),
+        ("no end", ["no end"]),
+    ],
+)
+def test_sentences_end_where_they_do(text: str, sentences: list[str]) -> None:
+    assert [match.group() for match in SENTENCE.finditer(text) if match.group()] == sentences
+
+
+def test_what_cannot_be_answered_is_an_error(gpt2: str) -> None:
+    for line, code, word in (
+        ((), 3, "no regions to cut off"),
+        (("--region", "cat=/cat/", "--cut", "heads"), 2, "--cut"),
+        (("--region", "cat=/cat/", "--tokens", "0"), 2, "--tokens"),
+    ):
+        answer = ask("answer", TEXT, "--model", gpt2, *line)
+        assert (answer.code, word in answer.err) == (code, True), answer.err
+    model = attncli.load(gpt2)
+    with pytest.raises(attncli.AttnError, match="no region 'bird'"):
+        attncli.answer(model, TEXT, [attncli.Region("cat", (1,))], target="the", sources=["bird"])
+
+
+def test_an_interruption_keeps_what_is_known(
+    gpt2: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = ("answer", TEXT, "--model", gpt2, *LINE, "--tokens", "4", "--json")
+    whole = ask(*line, XDG_CACHE_HOME=str(tmp_path / "other")).out
+    run, count = CutRuns._run, []
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        count.append(1)
+        if len(count) == 5:
+            raise KeyboardInterrupt
+        return run(*arguments, **options)
+
+    monkeypatch.setattr(CutRuns, "_run", interrupted)
+    answer = ask(*line, XDG_CACHE_HOME=str(tmp_path))
+    assert (answer.code, answer.out) == (130, "")
+    assert "are done and kept" in answer.err
+    assert ask(*line, XDG_CACHE_HOME=str(tmp_path)).out == whole
+    assert not list((tmp_path / "attn" / "answers").iterdir())
