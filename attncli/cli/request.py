@@ -202,6 +202,7 @@ def write_chat(
     Notes say what of it is read otherwise than it stands. Raises as `inputs.chat.render`."""
     from attncli.inputs.chat import (
         PROMPT,
+        TOOLS,
         control_tokens,
         parse_variables,
         read_template,
@@ -218,14 +219,17 @@ def write_chat(
             template=chat.template,
             other=options.chat_template,
         )
+    variables = {**chat.variables, **parse_variables(options.chat_var or ())}
+    if TOOLS in variables:
+        chat = replace(chat, tools=variables.pop(TOOLS) or None)
     template_name = chat.template or options.chat_template
     template = read_template(tokenizer, chat.tools is not None, template_name)
-    variables = {**chat.variables, **parse_variables(options.chat_var or ())}
     has_prompt = options.generation_prompt
     stated_prompt = variables.pop(PROMPT, None)
     if has_prompt is None:
         has_prompt = stated_prompt is not False
-    for name in unread_variables(template, variables):
+    given = [*variables, *([] if chat.tools is None else [TOOLS])]
+    for name in unread_variables(template, given):
         environment.note(
             message("the chat template does not read the variable {name}", name=repr(name))
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -136,11 +136,16 @@ PROMPT = "add_generation_prompt"
 """The variable that says whether the text ends where an answer begins."""
 VARIABLE = re.compile(r"[A-Za-z]\w{0,99}", re.ASCII)
 """The name of a template's variable; those that begin with an underscore are Jinja's own."""
-RESERVED = ("messages", "tools")
+TOOLS = "tools"
+"""The variable that holds the tools of a chat."""
+RESERVED = ("messages",)
+PYTHON_WORDS = {"True": True, "False": False, "None": None}
+"""Values as Python writes them, which JSON writes small."""
 
 
 def parse_variables(texts: Sequence[str]) -> dict[str, Any]:
-    """The variables in NAME=VALUE, each value JSON where it is that, else a text.
+    """The variables in NAME=VALUE, each value JSON where it is that, True, False or None as Python
+    writes them, else a text.
 
     Raises UsageError for another form, and for a name that the chat itself gives.
     """
@@ -148,13 +153,15 @@ def parse_variables(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not VARIABLE.fullmatch(name) or name in RESERVED:
-            expected = message("NAME=VALUE, such as enable_thinking=false; not messages or tools")
+            expected = message("NAME=VALUE, such as enable_thinking=false; not messages")
             raise refused_value("--chat-var", text, expected)
         try:
             variables[name] = json.loads(value, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
-            variables[name] = value
+            variables[name] = PYTHON_WORDS.get(value, value)
     refuse_half_characters(variables, "--chat-var")
+    if not isinstance(variables.get(TOOLS, []), list | None):
+        raise refused_value("--chat-var", f"{TOOLS}=…", message("a list of JSON schemas"))
     return variables
 
 
@@ -163,8 +170,8 @@ def with_variables(template: ChatTemplate, variables: Mapping[str, Any]) -> Chat
     return replace(template, special={**template.special, **variables})
 
 
-def unread_variables(template: ChatTemplate, variables: Mapping[str, Any]) -> list[str]:
-    """The names of variables that occur nowhere in the template, which they cannot change."""
+def unread_variables(template: ChatTemplate, variables: Iterable[str]) -> list[str]:
+    """The names of those variables that occur nowhere in the template, which they cannot change."""
     return [name for name in variables if not re.search(rf"\b{name}\b", template.source)]
 
 

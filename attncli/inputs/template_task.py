@@ -115,7 +115,7 @@ def _environment() -> Any:
     environment = _TemplateSandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
     )
-    environment.filters.pop("center")
+    environment.filters["center"] = _center
     environment.filters["format"] = partial(_format, environment)
     environment.globals.pop("lipsum")
     environment.filters["tojson"] = _to_json
@@ -126,6 +126,17 @@ def _environment() -> Any:
         namespace=_Variables,
     )
     return environment
+
+
+def _center(value: Any, width: int = 80) -> str:
+    """Jinja's filter `center`. Raises ValueError for a width that no line has."""
+    if width > WIDEST:
+        raise ValueError(f"center takes a width up to {WIDEST}")
+    return str(value).center(width)
+
+
+WIDEST = 1000
+"""Characters that a text is centred in at most: many more fill the memory in one step."""
 
 
 def _format(environment: Any, value: Any, *args: Any, **values: Any) -> str:

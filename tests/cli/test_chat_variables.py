@@ -48,6 +48,19 @@ def test_variables_come_from_the_chat_and_from_the_line(tmp_path: Path) -> None:
     assert text_of(folder, *given) == "hi"
 
 
+def test_python_spellings_and_tools_are_values(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, chat_template=THINKING)
+    assert text_of(folder, "--chat-var", "thinking=False") == "hi off "
+    assert text_of(folder, "--chat-var", "thinking=True") == "hi "
+    named = "{{ messages[0].content }}{% for tool in tools %} {{ tool.name }}{% endfor %}"
+    (tmp_path / "tools.jinja").write_text(named)
+    given = ("--chat-template", str(tmp_path / "tools.jinja"), "--chat-var", 'tools=[{"name":"f"}]')
+    assert text_of(folder, *given) == "hi f"
+    told = ask("tokens", "--tokenizer", str(folder / "tokenizer.json"), "--chat",
+               str(folder / "plain.json"), "--chat-var", 'tools=[{"name":"f"}]')  # fmt: skip
+    assert "does not read the variable 'tools'" in told.err
+
+
 def test_a_variable_that_the_template_does_not_read_is_told(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, chat_template=PLAIN)
     told = ask("tokens", "--tokenizer", str(folder / "tokenizer.json"), "--chat",
@@ -55,7 +68,7 @@ def test_a_variable_that_the_template_does_not_read_is_told(tmp_path: Path) -> N
     assert "does not read the variable 'thinking'" in told.err
 
 
-@pytest.mark.parametrize("value", ["thinking", "=1", "_x=1", "messages=[]", "a b=1"])
+@pytest.mark.parametrize("value", ["thinking", "=1", "_x=1", "messages=[]", "a b=1", "tools=1"])
 def test_what_is_no_variable_is_refused(value: str, tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, chat_template=PLAIN)
     told = ask("tokens", "--tokenizer", str(folder / "tokenizer.json"), "--chat",
@@ -80,6 +93,8 @@ def test_templates_with_names(tmp_path: Path) -> None:
 def test_the_filter_format(tmp_path: Path) -> None:
     template = "{{ '%s: %d' | format(messages[0].role, 3) }}"
     assert text_of(checkpoint(tmp_path, chat_template=template)) == "user: 3"
+    centred = "[{{ 'a' | center(3) }}]"
+    assert text_of(checkpoint(tmp_path, chat_template=centred)) == "[ a ]"
     wide = "{{ '%999999999d' | format(3) }}"
     assert "user" not in text_of(checkpoint(tmp_path, chat_template=wide))
 

@@ -183,7 +183,7 @@ HOSTILE = {
     "{{ '%9999999d' % 1 }}": "does what no template may",
     "{{ 'a'.ljust(999999999) }}": "does what no template may",
     "{{ '{:>999999999}'.format('a') }}": "does what no template may",
-    "{{ 'a' | center(999999999) }}": "is no Jinja",
+    "{{ 'a' | center(999999999) }}": "a width up to 1000",
     "{% for a in range(99999) %}{% for b in range(9) %}{{ messages[0].content }}{% endfor %}{% endfor %}": "more than",
     "{{ messages.append(1) }}": "does what no template may",
     "{% set ns = namespace(__class__=1) %}": "does what no template may",
