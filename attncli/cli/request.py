@@ -228,8 +228,8 @@ def write_chat(
     stated_prompt = variables.pop(PROMPT, None)
     if has_prompt is None:
         has_prompt = stated_prompt is not False
-    given = [*variables, *([] if chat.tools is None else [TOOLS])]
-    for name in unread_variables(template, given):
+    handed_names = [*variables, *([] if chat.tools is None else [TOOLS])]
+    for name in unread_variables(template, handed_names):
         environment.note(
             message("the chat template does not read the variable {name}", name=repr(name))
         )

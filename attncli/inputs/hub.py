@@ -594,7 +594,7 @@ def resolve(
     """Find a model by name: in a folder, in the local cache, or by fetching it from the hub into
     the cache.
 
-    name: a folder or a GGUF file, a hub id `owner/name[@revision]`, or one with the quantization of
+    name: a folder, its config.json or a GGUF file, a hub id `owner/name[@revision]`, or one with the quantization of
     one of its GGUF files, `owner/name:Q4_K_M`. A folder of that name comes first. A model that is
     in the local cache is taken from there without asking the hub; else it is downloaded,
     unless HF_HUB_OFFLINE is set. Raises InputError, UnsupportedError as `download`.
@@ -605,6 +605,8 @@ def resolve(
     if exists:
         if is_folder(folder) or (folder.suffix.lower() == ".gguf" and is_file(folder)):
             return ModelLocation(folder, name, None, "folder")
+        if folder.name == "config.json" and is_file(folder):
+            return ModelLocation(folder.parent, str(Path(name).parent), None, "folder")
         raise _no_model(name, is_file=True)
     quantized = _quantized_id(name)
     if quantized is not None:

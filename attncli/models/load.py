@@ -921,7 +921,7 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
     """
     kind = checkpoint.config.get("model_type")
     every = checkpoint.names()
-    if kind in MODEL_TYPES or "vision_config" not in checkpoint.config:
+    if kind in MODEL_TYPES or not {"vision_config", "text_config"} & checkpoint.config.keys():
         return _text_alone(checkpoint)
     inside = any(name.startswith(UNDER) for name in every)
     beside = any(name.startswith(OTHERS) for name in every)

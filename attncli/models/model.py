@@ -140,11 +140,14 @@ class Model(Struct, frozen=True, eq=False):
 
         Raises:
             InputError: If there are none or too many for the positions.
+            UsageError: For what is neither a text nor tokens.
         """
         if isinstance(text, str):
             tokens = self.tokenizer.encode(text)
-        else:
+        elif isinstance(text, Sequence) and all(isinstance(token, Token) for token in text):
             tokens = list(text)
+        else:
+            raise UsageError("text is {text}", expected="a text", text=repr(text)[:80])
         run.check_length(self.spec, tokens[-1].index + 1 if tokens else 0)
         return tokens
 

@@ -143,5 +143,6 @@ def test_an_adapter_beside_a_config_of_its_base_is_still_one(tmp_path: Path) -> 
 def test_a_file_of_a_model_is_told_its_folder(tmp_path: Path) -> None:
     folder = model(tmp_path / "m")
     with pytest.raises(InputError, match="a file, not a folder") as error:
-        resolve(str(folder / "config.json"), variables=OFFLINE)
+        resolve(str(written(folder / "model.safetensors")), variables=OFFLINE)
     assert shlex.split(str(error.value.hint)) == ["--model", str(folder)]
+    assert resolve(str(folder / "config.json"), variables=OFFLINE).folder == folder

@@ -148,3 +148,10 @@ def test_weights_that_are_kept_are_told_as_kept(tmp_path: Path) -> None:
     assert plain.weights_in_memory == 0
     assert kept.weights_in_memory == load.held_bytes(plain) > 0
     assert load.hold_weights(kept) is kept
+
+
+def test_what_is_no_text_is_refused_by_its_value() -> None:
+    model = attncli.load(seed=0)
+    for value in (5, None, ["a", "b"]):
+        with pytest.raises(UsageError, match="text is "):
+            model.trace(value)  # type: ignore[arg-type]

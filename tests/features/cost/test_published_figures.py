@@ -109,3 +109,10 @@ def test_a_config_alone_gives_the_published_figures(row: tuple, tmp_path: Path) 
     assert document.total.cache_bytes == pytest.approx(cache, rel=1e-3)
     assert described.parameters == pytest.approx(parameters, rel=2e-3)
     assert any("the weights are not here" in note for note in described.notes)
+
+
+def test_a_text_model_inside_a_config_needs_no_pictures_beside(tmp_path: Path) -> None:
+    """A config that holds its text model under text_config is read with and without the rest."""
+    alone = {key: value for key, value in GEMMA3.items() if key != "vision_config"}
+    (tmp_path / "config.json").write_text(json.dumps(alone))
+    assert describe(str(tmp_path / "config.json")).parameters == pytest.approx(27.016e9, rel=2e-3)
