@@ -147,7 +147,9 @@ class Model(Struct, frozen=True, eq=False):
         elif isinstance(text, Sequence) and all(isinstance(token, Token) for token in text):
             tokens = list(text)
         else:
-            raise UsageError("text is {text}", expected="a text", text=repr(text)[:80])
+            raise UsageError(
+                "{name} is {value}", expected="a text", name="text", value=repr(text)[:80]
+            )
         run.check_length(self.spec, tokens[-1].index + 1 if tokens else 0)
         return tokens
 
