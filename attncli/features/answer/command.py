@@ -57,11 +57,22 @@ def answer(
             help="links: no token sees a region's keys, in any head; text: it is left out.",
         ),
     ] = "links",
+    subsets: Annotated[
+        int,
+        subject_number(
+            "--subsets",
+            help="Random sets of regions taken away together, for what says the same twice. [none]",
+            least=0,
+            most=MOST,
+        ),
+    ] = 0,
     seed: Annotated[int, declarations.SEED_NUMBER] = 0,
 ) -> None:
     """Let a model answer a prompt, and tell which regions of it the whole answer used.
 
     attn answer --model smollm2 --chat chat.json --region "doc1=[[doc1]]…[[/doc1]]"
+
+    attn answer --model smollm2 --chat chat.json --regions regions.json --subsets 32
 
     attn answer --model gpt2 "The code is 7. The sky is blue. The code is" --region code=/code is 7/
     """
@@ -94,6 +105,7 @@ def answer(
                 target=target,
                 length=length,
                 cut=cast(Literal["links", "text"], cut),
+                subsets=subsets,
                 sources=own or None,
                 seed=seed,
                 tokens=tokens,
@@ -110,5 +122,6 @@ def answer(
 
 
 answer_app = command_app(
-    answer, essentials="--model --chat --region --regions --target --tokens --cut --brief --json"
+    answer,
+    essentials="--model --chat --region --regions --target --tokens --cut --subsets --brief --json",
 )

@@ -19,8 +19,19 @@ from attncli.features.answer.document import (
     AnswerDocument,
     AnswerEffect,
     AnswerSentence,
+    AnswerSubsets,
     AnswerText,
     AnswerToken,
+    HiddenRegions,
+    SubsetWeight,
+)
+from attncli.features.answer.sparse_fit import (
+    PENALTY,
+    SparseFit,
+    answer_logit,
+    fit_sparse,
+    random_masks,
+    rank_score,
 )
 from attncli.features.effects.ablation import refuse_foreign
 from attncli.features.effects.targets import choose_target, following_tokens, target_tokens
@@ -37,6 +48,7 @@ from attncli.models.model import Model
 from attncli.models.run import LONG, no_output_head, rows_for
 
 Floats = np.ndarray[Any, np.dtype[Any]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 LEAST = 0.05
 """Nats a token; a region whose loss is smaller does not matter: the probability of a token falls by
@@ -63,6 +75,12 @@ class AnswerResults(Struct, frozen=True):
 
 
 OWN = Cut("own")
+HIDDEN = "hidden"
+"""The name of the run without regions that hide each other."""
+HIDES = 3.0
+"""How many times its loss alone the weight of a region is that others hide."""
+FEWEST_REGIONS = 4
+"""Regions from which on subsets are drawn: three have eight subsets."""
 
 
 @checked
@@ -74,6 +92,7 @@ def answer(
     target: str | None = None,
     length: int = 64,
     cut: Literal["links", "text"] = "links",
+    subsets: int = 0,
     sources: Sequence[str] | None = None,
     seed: int = 0,
     tokens: Sequence[Token] | None = None,
@@ -98,8 +117,10 @@ def answer(
         length: How many tokens the model writes at most.
         cut: "links" to make a region's keys invisible to all tokens outside it, in all heads of all
             layers; "text" to leave its tokens out.
+        subsets: How many random sets of regions are taken away for a sparse linear model of what
+            the answer needs, which is tested on half as many others; 0 for none.
         sources: The names of the regions that are compared; None for all but `rest`.
-        seed: Of the random spans.
+        seed: Of the random spans and subsets.
         tokens: Those of the prompt; None to let the model's tokenizer find them.
         kept: A folder where results are kept until all are known, so that the same call goes on
             after an interruption.
@@ -120,17 +141,19 @@ def answer(
         UnsupportedError: For a model that is no decoder or predicts no token.
 
     Source: Geva et al., Dissecting recall of factual associations, 2023 (arXiv 2304.14767), for the
-    knock-out of links.
+    knock-out of links; Cohen-Wang et al., ContextCite, 2024 (arXiv 2409.00729), for subsets.
     """
     if tokens is None:
         tokens = model.encode(text)
     _refuse(model, regions)
     leaves = leaf_regions(regions)
-    names = _asked_names(leaves, sources)
-    file = _results_file(kept, model, tokens, leaves, (target, length, cut, seed))
+    names = _source_names(leaves, sources)
+    drawn = _drawn_masks(leaves, names, subsets, seed)
+    file = _results_file(kept, model, tokens, leaves, (target, length, cut, seed, subsets))
     results = file.read() or AnswerResults()
     if not results.answer:
-        on_cost(_forecast(model, len(tokens), length, 1 + len(leaves) / 2 + DRAWS), len(tokens))
+        runs = _planned_runs(model, tokens, leaves, names, drawn, cut)
+        on_cost(_forecast(model, len(tokens), length, runs), len(tokens))
         results = _answered(model, text, tokens, target, length, note)
         file.keep(results)
     ids = results.answer
@@ -144,13 +167,16 @@ def answer(
         sources=frozenset(names),
         target=target,
         seed=seed,
+        masks=drawn,
+        fitted=_fitted_count(len(drawn)),
         file=file,
     )
-    cuts = [OWN, *(Cut(f"region {place}", (leaf.tokens,)) for place, leaf in enumerate(leaves))]
+    cuts = [*_single_cuts(leaves), *_subset_cuts(leaves, names, drawn)]
     done = _Progress(results, on_result, progress)
     try:
         work.measure(cuts, done)
         work.compare_with_random(done)
+        work.cut_hidden(done)
     except KeyboardInterrupt:
         if results.shares and len(results.logprobs) > 1:
             on_interruption(work.document(results, [done.interruption_note()]))
@@ -209,6 +235,8 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
     sources: frozenset[str]
     target: str | None
     seed: int
+    masks: Bools
+    fitted: int
     file: KeptResults[AnswerResults]
 
     def measure(self, cuts: Sequence[Cut], done: _Progress) -> None:
@@ -297,6 +325,70 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             return loss >= TIMES * max(map(abs, random))
         return None
 
+    def source_places(self) -> list[int]:
+        """The places of the regions that are compared."""
+        return [place for place, leaf in enumerate(self.leaves) if leaf.name in self.sources]
+
+    def fit(self, results: AnswerResults) -> tuple[SparseFit, Floats] | None:
+        """The model of the subsets, and the value of each, [subset]; None before all are known."""
+        keys = [_subset_key(mask) for mask in self.masks]
+        if not keys or any(key not in results.logprobs for key in keys):
+            return None
+        count = len(self.runs.answer)
+        values = np.array([answer_logit(sum(results.logprobs[key])) / count for key in keys])
+        return fit_sparse(self.masks[: self.fitted], values[: self.fitted]), values
+
+    def hidden_places(self, results: AnswerResults) -> list[int]:
+        """Regions that the model of subsets gives much more weight than the answer loses without one
+        alone: `HIDES` times as much, and a quarter of the largest weight; none for one alone."""
+        fitted_model = self.fit(results)
+        if fitted_model is None:
+            return []
+        weights = fitted_model[0].weights
+        least = max(LEAST, float(weights.max()) / 4)
+        places = []
+        for place, weight in zip(self.source_places(), weights, strict=True):
+            loss = max(-float(self.changes(results, f"region {place}").mean()), 0.0)
+            if weight >= max(least, HIDES * loss):
+                places.append(place)
+        if len(places) < 2:
+            return []
+        return places
+
+    def cut_hidden(self, done: _Progress) -> None:
+        """Run without all regions that hide each other."""
+        if places := self.hidden_places(done.results):
+            regions = tuple(self.leaves[place].tokens for place in places)
+            self.measure([Cut(HIDDEN, regions)], done)
+
+    def subset_part(self, results: AnswerResults) -> AnswerSubsets | UnsetType:
+        """What the subsets say; UNSET before all are known."""
+        fitted_model = self.fit(results)
+        if fitted_model is None:
+            return UNSET
+        fit, values = fitted_model
+        predicted = fit.predict(self.masks[self.fitted :])
+        score = rank_score(predicted, values[self.fitted :])
+        hidden: HiddenRegions | UnsetType = UNSET
+        if HIDDEN in results.logprobs:
+            change = float(self.changes(results, HIDDEN).mean())
+            hidden = HiddenRegions(regions=self.hidden_places(results), change=change)
+        weights = [
+            SubsetWeight(region=place, weight=float(weight))
+            for place, weight in zip(self.source_places(), fit.weights, strict=True)
+        ]
+        return AnswerSubsets(
+            fitted=self.fitted,
+            tested=len(self.masks) - self.fitted,
+            penalty=PENALTY,
+            intercept=fit.intercept,
+            weights=sorted(weights, key=lambda row: (-row.weight, row.region)),
+            lds=None if score is None else score[0],
+            low=None if score is None else score[1],
+            high=None if score is None else score[2],
+            hidden=hidden,
+        )
+
     def document(self, results: AnswerResults, more: Sequence[str] = ()) -> AnswerDocument:
         """The document of what is known. more: warnings beside the text's own."""
         model = self.runs.model
@@ -334,6 +426,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             cut=self.runs.way,
             answer=described,
             effects=effects,
+            subsets=self.subset_part(results),
             seed=self.seed,
             warnings=[*notes(model, self.text, self.tokens), *self._warnings(), *more],
         )
@@ -406,6 +499,64 @@ def _sentences(text: str, spans: Sequence[tuple[int, int]]) -> list[AnswerSenten
     return result
 
 
+def _single_cuts(leaves: Sequence[LeafRegion]) -> list[Cut]:
+    """The own run, and one without each region."""
+    return [OWN, *(Cut(f"region {place}", (leaf.tokens,)) for place, leaf in enumerate(leaves))]
+
+
+def _subset_key(mask: Bools) -> str:
+    """The name of a subset among the results: a 1 for each region that is there, else a 0."""
+    return "subset " + "".join(str(int(present)) for present in mask)
+
+
+def _subset_cuts(leaves: Sequence[LeafRegion], names: Sequence[str], masks: Bools) -> list[Cut]:
+    """The cuts of subsets. masks: [subset, region compared], true where a region is there."""
+    sources = [leaf for leaf in leaves if leaf.name in names]
+    return [
+        Cut(
+            _subset_key(mask),
+            tuple(leaf.tokens for leaf, present in zip(sources, mask, strict=True) if not present),
+        )
+        for mask in masks
+    ]
+
+
+def _fitted_count(count: int) -> int:
+    """Of so many subsets, how many a model is fitted on."""
+    return count - count // 3
+
+
+def _drawn_masks(
+    leaves: Sequence[LeafRegion], names: Sequence[str], subsets: int, seed: int
+) -> Bools:
+    """The random sets of regions, [subset, region compared]; none where none are asked for. Raises
+    InputError where there are too few regions for that."""
+    regions = sum(leaf.name in names for leaf in leaves)
+    if not subsets:
+        return np.zeros((0, regions), bool)
+    if regions < FEWEST_REGIONS:
+        raise InputError(
+            "--subsets takes regions away together, and {count} are compared",
+            expected=message("{least} regions or more", least=FEWEST_REGIONS),
+            count=regions,
+        )
+    return random_masks(regions, subsets + subsets // 2, seed)
+
+
+def _planned_runs(
+    model: Model,
+    tokens: Sequence[Token],
+    leaves: Sequence[LeafRegion],
+    names: Sequence[str],
+    masks: Bools,
+    cut: Literal["links", "text"],
+) -> float:
+    """About how many runs of the whole prompt the cuts take, with random spans for one region."""
+    runs = CutRuns(model, tuple(tokens), (0,), cut)
+    cuts = [*_single_cuts(leaves), *_subset_cuts(leaves, names, masks)]
+    return runs.planned_tokens(cuts) / len(tokens) + DRAWS
+
+
 def _refuse(model: Model, regions: Sequence[Region]) -> None:
     """Raise InputError without regions, UnsupportedError for a model that cannot be sources."""
     if not any(region.name != REST for region in regions):
@@ -431,7 +582,7 @@ def _refuse_length(model: Model, count: int) -> None:
         )
 
 
-def _asked_names(leaves: Sequence[LeafRegion], sources: Sequence[str] | None) -> list[str]:
+def _source_names(leaves: Sequence[LeafRegion], sources: Sequence[str] | None) -> list[str]:
     """The names of the regions that are compared. Raises InputError for one that is not there."""
     names = [leaf.name for leaf in leaves]
     if sources is None:

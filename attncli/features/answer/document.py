@@ -96,6 +96,49 @@ class AnswerEffect(Part, frozen=True, kw_only=True):
     ]
 
 
+class SubsetWeight(Part, frozen=True, kw_only=True):
+    """What a region adds in the linear model of subsets."""
+
+    region: Annotated[Count, index_of("region", "Its place in `regions`.")]
+    weight: Annotated[
+        float,
+        describe("What it adds to log(p / (1 − p)) over the tokens, p the answer's probability."),
+    ]
+
+
+class HiddenRegions(Part, frozen=True, kw_only=True):
+    """Regions that the linear model gives three times the weight or more that the answer loses without
+    one alone."""
+
+    regions: Annotated[list[Count], index_of("region", "Their places in `regions`.")]
+    change: Annotated[
+        float, describe("Change of the mean log probability a token without all of them: exact.")
+    ]
+
+
+class AnswerSubsets(Part, frozen=True, kw_only=True):
+    """A sparse linear model of runs without random sets of regions (ContextCite, arXiv 2409.00729):
+    Lasso over standardised masks."""
+
+    fitted: Annotated[Size, describe("Subsets that the model is fitted on, each an exact run.")]
+    tested: Annotated[Size, describe("Other subsets, on which it is tested.")]
+    penalty: float
+    intercept: Annotated[float, describe("The value without any of the regions.")]
+    weights: Annotated[list[SubsetWeight], describe("The largest first.")]
+    lds: Annotated[
+        float | None,
+        describe(
+            "Rank correlation of predicted and measured values of the tested subsets; null where one"
+            " side does not vary."
+        ),
+    ]
+    low: Annotated[float | None, describe("End of its 95% interval, by bootstrap over subsets.")]
+    high: float | None
+    hidden: Annotated[
+        HiddenRegions | UnsetType, describe("Where there are two or more such regions.")
+    ] = UNSET
+
+
 class AnswerDocument(Header, tag="attn.answer/1", frozen=True, kw_only=True):
     """Which regions of a prompt the whole answer used, each taken away by an exact run."""
 
@@ -109,7 +152,10 @@ class AnswerDocument(Header, tag="attn.answer/1", frozen=True, kw_only=True):
     ]
     answer: AnswerText
     effects: Annotated[list[AnswerEffect], describe("The largest loss first.")]
-    seed: Annotated[Count, describe("Of the random spans.")]
+    subsets: Annotated[
+        AnswerSubsets | UnsetType, describe("With --subsets: regions taken away together.")
+    ] = UNSET
+    seed: Annotated[Count, describe("Of the random spans and subsets.")]
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:

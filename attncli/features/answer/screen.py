@@ -18,7 +18,7 @@ from attncli.draw.token_names import quote_text, region_name, short
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.answer.document import AnswerDocument, AnswerEffect
 from attncli.inputs.regions import REST
-from attncli.language import Message, listing, message, plural, say
+from attncli.language import listing, message, plural, say
 from attncli.measure.rest import is_learned
 
 SHORTEST, LONGEST = 4, 20
@@ -165,23 +165,89 @@ def _sentence_table(document: AnswerDocument, view: View) -> Lines:
     )
 
 
+def _has_subsets(document: AnswerDocument, view: View) -> bool:
+    """Whether regions were taken away together."""
+    return document.subsets is not UNSET
+
+
+def _subset_table(document: AnswerDocument, view: View) -> Lines:
+    """A row for each region: what it adds in the model of subsets, beside its effect alone."""
+    if document.subsets is UNSET:
+        return Lines()
+    effects = {effect.region: effect for effect in document.effects}
+    rows = document.subsets.weights
+    greatest = max((abs(row.weight) for row in rows), default=0.0)
+    cells_of_rows = [
+        [
+            leaf_name(document, effects[row.region], view),
+            format_signed(effects[row.region].change, 2),
+            format_signed(row.weight, 2),
+            bar(max(row.weight, 0.0) / greatest if greatest else 0.0, LONGEST, ascii=view.ascii),
+        ]
+        for row in rows
+    ]
+    return table(
+        [message("region"), message("alone"), message("over subsets"), BAR],
+        cells_of_rows,
+        view,
+        align=["left", "right", "right", "left"],
+        title=message("what a region adds over random subsets"),
+        note=message(
+            "nats a token of the logit of the whole answer's probability (Lasso); alone: the change"
+            " without it"
+        ),
+        bars=3,
+    )
+
+
+def _subset_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
+    """Yield what the subsets add: how well they predict, and regions that say the same."""
+    subsets = document.subsets
+    if subsets is UNSET:
+        return
+    places = {effect.region: effect for effect in document.effects}
+    if subsets.hidden is not UNSET:
+        names = [_quoted(document, places[place], view) for place in subsets.hidden.regions]
+        yield say(
+            view,
+            "{names} hide each other: without one of them the answer loses at most {most} nats a token,"
+            " without all of them its mean log probability changes by {change}.",
+            names=listing(names, " and "),
+            most=format_fixed(max(-places[place].change for place in subsets.hidden.regions), 2),
+            change=format_signed(subsets.hidden.change, 2),
+        )
+    if subsets.lds is None or subsets.low is None or subsets.high is None:
+        yield say(view, "The linear model of subsets predicts the same for all: it says nothing.")
+        return
+    yield say(
+        view,
+        "The linear model, fitted on {fitted} subsets, ranks {tested} others with a correlation of"
+        " {lds} (95% interval {low} to {high}).",
+        fitted=subsets.fitted,
+        tested=subsets.tested,
+        lds=format_fixed(subsets.lds, 2),
+        low=format_fixed(subsets.low, 2),
+        high=format_fixed(subsets.high, 2),
+    )
+    if subsets.low <= 0:
+        yield say(view, "That may be chance: do not go by its weights.")
+
+
 def answer_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
     """Which regions the answer rests on, or that it rests on none, and what was compared."""
     sources = [effect for effect in document.effects if effect.is_source]
     used = [effect for effect in sources if effect.matters is True]
-    open_effects = [effect for effect in sources if effect.matters is None]
+    undecided = [effect for effect in sources if effect.matters is None]
     if used:
         yield from _used_sentences(document, used, view)
-    elif not open_effects:
+    elif not undecided and not _rests_on_hidden(document):
         yield from _none_sentences(document, sources, view)
-    if open_effects:
-        yield from _open_sentences(document, open_effects, view)
-    idle = [effect for effect in sources if abs(effect.change) < LITTLE]
-    if idle and (used or open_effects):
-        yield say(view, _idle_template(document, idle, view))
-    frame = [effect for effect in document.effects if not effect.is_source]
-    if frame and frame[0].change <= -LITTLE:
-        yield from _frame_sentences(document, frame[0], view)
+    if undecided:
+        yield from _open_sentences(document, undecided, view)
+    if used or undecided:
+        yield from _idle_sentences(document, sources, view)
+    yield from _subset_sentences(document, view)
+    yield from _frame_sentences(document, view)
     if used:
         yield say(
             view,
@@ -190,6 +256,13 @@ def answer_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
             region=spell(document.regions[used[0].region].name, ascii=view.ascii),
         )
     yield not_learned_note(document.model, view)
+
+
+def _rests_on_hidden(document: AnswerDocument) -> bool:
+    """Whether the answer needs one of several regions that hide each other."""
+    if document.subsets is UNSET or document.subsets.hidden is UNSET:
+        return False
+    return document.subsets.hidden.change <= -LITTLE
 
 
 def _none_sentences(
@@ -283,28 +356,44 @@ def _open_sentences(
     )
 
 
-def _idle_template(document: AnswerDocument, idle: Sequence[AnswerEffect], view: View) -> Message:
-    """The sentence that some regions change hardly anything: by name where they are few."""
+def _idle_sentences(
+    document: AnswerDocument, sources: Sequence[AnswerEffect], view: View
+) -> Iterator[str]:
+    """Yield which regions change hardly anything: by name where they are few."""
+    idle = [effect for effect in sources if abs(effect.change) < LITTLE]
     least = format_fixed(LITTLE, 2)
+    if not idle:
+        return
     if len(idle) > MOST_NAMED:
-        return plural(
-            "{count} region changes it by less than {least} nats.",
-            "{count} regions change it by less than {least} nats.",
-            count=len(idle),
-            least=least,
+        yield say(
+            view,
+            plural(
+                "{count} region changes it by less than {least} nats.",
+                "{count} regions change it by less than {least} nats.",
+                count=len(idle),
+                least=least,
+            ),
         )
+        return
     names = listing([_quoted(document, effect, view) for effect in idle])
-    return plural(
-        "Without {names} it changes by less than {least} nats.",
-        "Without any one of {names} it changes by less than {least} nats.",
-        count=len(idle),
-        names=names,
-        least=least,
+    yield say(
+        view,
+        plural(
+            "Without {names} it changes by less than {least} nats.",
+            "Without any one of {names} it changes by less than {least} nats.",
+            count=len(idle),
+            names=names,
+            least=least,
+        ),
     )
 
 
-def _frame_sentences(document: AnswerDocument, effect: AnswerEffect, view: View) -> Iterator[str]:
+def _frame_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
     """Yield what is lost without what stands around the regions: the question, the template."""
+    frame = [effect for effect in document.effects if not effect.is_source]
+    if not frame or frame[0].change > -LITTLE:
+        return
+    effect = frame[0]
     region = document.regions[effect.region]
     yield say(
         view,
@@ -332,5 +421,6 @@ ANSWER_PARTS: Parts[AnswerDocument] = (
     ScreenPart("text", _answer_part),
     ScreenPart("regions", _effect_table),
     ScreenPart("sentences", _sentence_table, _has_sentences),
+    ScreenPart("subsets", _subset_table, _has_subsets),
     ScreenPart("answer", _answer_lines),
 )

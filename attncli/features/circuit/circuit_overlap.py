@@ -18,6 +18,7 @@ from attncli.features.circuit.document import (
 )
 from attncli.features.effects.circuit_heads import model_words
 from attncli.language import listing, message
+from attncli.measure.rank_correlation import rank_correlation
 from attncli.version import __version__
 
 HEAD = re.compile(r"L[0-9]+H[0-9]+")
@@ -118,19 +119,8 @@ def _correlation(first: Sequence[CircuitEdge], second: Sequence[CircuitEdge]) ->
     pairs = [(abs(edge.score), scores[_edge(edge)]) for edge in first if _edge(edge) in scores]
     if len(pairs) < FEWEST:
         return None
-    ranks = [_ranks(np.asarray(side)) for side in zip(*pairs, strict=True)]
-    if min(side.std() for side in ranks) == 0:
-        return None
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
-
-
-def _ranks(
-    values: np.ndarray[tuple[int], np.dtype[np.float64]],
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """The rank of each value, of equal ones their mean rank."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    mean_ranks = counts.cumsum() - (counts + 1) / 2
-    return np.asarray(mean_ranks[places])
+    first_scores, second_scores = (np.asarray(side) for side in zip(*pairs, strict=True))
+    return rank_correlation(first_scores, second_scores)
 
 
 def _warnings(a: CircuitDocument, b: CircuitDocument) -> list[str]:

@@ -1,0 +1,113 @@
+"""A sparse linear model of how likely an answer is by which regions are there, from runs without
+random sets of them.
+
+Source: Cohen-Wang et al., ContextCite: attributing model generation to context, 2024 (arXiv
+2409.00729): each region is there with probability 1/2; the logit of the answer's probability, over
+its tokens, is fitted by Lasso with penalty 0.01 on standardised masks; how well subsets that were
+not used are ranked is the linear datamodeling score (LDS).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.arrays.numpy_backend import integers
+from attncli.measure.bootstrap import resample
+from attncli.measure.rank_correlation import rank_correlation
+
+Floats = np.ndarray[Any, np.dtype[Any]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+
+PENALTY = 0.01
+"""α of Lasso, as ContextCite has it."""
+TOLERANCE = 1e-12
+"""The largest change of a weight in a round after which no more rounds follow."""
+ROUNDS = 10_000
+
+
+class SparseFit(Struct, frozen=True, eq=False):
+    """A linear model of masks. weights: [region], what a region that is there adds; intercept: the
+    value without any.
+    """
+
+    weights: Floats
+    intercept: float
+
+    def predict(self, masks: Bools) -> Floats:
+        """The values of masks, [mask, region], true where a region is there; [mask]."""
+        return np.asarray(masks @ self.weights + self.intercept)
+
+
+def random_masks(regions: int, count: int, seed: int) -> Bools:
+    """Random sets of regions, all different, [mask, region], true where a region is there: each with
+    probability 1/2; all sets in random order where there are not as many.
+    """
+    count = min(count, 2**regions)
+    masks: dict[bytes, Bools] = {}
+    draw = 0
+    while len(masks) < count:
+        mask = integers(seed, f"subset\0{draw}", regions) % 2 == 1
+        masks.setdefault(mask.tobytes(), mask)
+        draw += 1
+    return np.stack(list(masks.values()))
+
+
+def answer_logit(logprob: float) -> float:
+    """log(p / (1 − p)) of a probability below 1 given by its logarithm."""
+    bounded = min(logprob, -1e-12)
+    return float(bounded - np.log(-np.expm1(bounded)))
+
+
+def fit_sparse(masks: Bools, values: Floats, penalty: float = PENALTY) -> SparseFit:
+    """The weights w that make (1/2n) Σ (value − intercept − mask·w)² + penalty Σ|w·σ| smallest, σ a
+    region's standard deviation over the masks: Lasso on standardised masks, by coordinate descent.
+
+    Args:
+        masks: [mask, region], true where a region is there.
+        values: Of each mask.
+        penalty: α; 0 gives least squares.
+
+    Returns:
+        The model; 0 for a region that all masks treat alike.
+    """
+    features = np.asarray(masks, np.float64)
+    center = features.mean(0)
+    scale = features.std(0)
+    varies = scale > 0
+    columns = (features - center) / np.where(varies, scale, 1.0)
+    weights = np.zeros(columns.shape[1])
+    residual = values - values.mean()
+    for _ in range(ROUNDS):
+        largest = 0.0
+        for place in np.flatnonzero(varies):
+            column = columns[:, place]
+            before = weights[place]
+            # a standardised column has the mean square 1
+            pull = before + column @ residual / len(values)
+            weights[place] = np.sign(pull) * max(abs(pull) - penalty, 0.0)
+            change = weights[place] - before
+            residual = residual - change * column
+            largest = max(largest, abs(change))
+        if largest < TOLERANCE:
+            break
+    own = np.where(varies, weights / np.where(varies, scale, 1.0), 0.0)
+    return SparseFit(own, float(values.mean() - center @ own))
+
+
+def rank_score(predicted: Floats, values: Floats) -> tuple[float, float, float] | None:
+    """The rank correlation of predictions with values of subsets that the fit has not seen, and its
+    95% interval (percentile bootstrap over subsets); None where one side does not vary."""
+    score = rank_correlation(predicted, values)
+    if score is None:
+        return None
+    draws = []
+    for shares in resample(len(values)):
+        chosen = np.repeat(np.arange(len(values)), np.rint(shares * len(values)).astype(int))
+        drawn = rank_correlation(predicted[chosen], values[chosen])
+        if drawn is not None:
+            draws.append(drawn)
+    low, high = np.percentile(draws, (2.5, 97.5))
+    return score, float(low), float(high)
