@@ -297,7 +297,7 @@ def generated_document(
                 heads=heads,
                 context=context,
                 generated=generated_share,
-                lookback=_context_share(context, generated_share),
+                lookback=context_share(context, generated_share),
                 lookback_per_key=per_key,
                 regions=np.mean(region_shares, 0) if region_shares else UNSET,
                 even=np.mean(evens, 0)[: len(request.regions)] if evens else UNSET,
@@ -415,8 +415,8 @@ class _Looking(NamedTuple):
             head=head,
             context=context,
             generated=generated_share,
-            lookback=_context_share(context, generated_share),
-            lookback_per_key=_context_share(
+            lookback=context_share(context, generated_share),
+            lookback_per_key=context_share(
                 context / self.prompt, generated_share / max(row.size - self.prompt, 1)
             ),
             top=TopKey(key=key, weight=float(row[key])),
@@ -499,7 +499,7 @@ def _even_shares(sees: np.ndarray[Any, np.dtype[np.bool_]], regions: Sequence[Re
     return np.array([sees[list(region.tokens)].sum() / max(sees.sum(), 1) for region in regions])
 
 
-def _context_share(context: float, generated_share: float) -> float:
+def context_share(context: float, generated_share: float) -> float:
     """context / (context + generated), the lookback ratio: of a head's attention the prompt's
     share; 0 where both are
     0."""

@@ -18,8 +18,15 @@ from attncli.draw.shaded_matrix import NDArray, as_matrix, draw_grid, head_grid,
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import Parts, ScreenPart, View, parts_shown
-from attncli.features.generate.compute import GenerateDocument, StepHead, TopKey
+from attncli.features.generate.compute import (
+    GenerateDocument,
+    GenerateStep,
+    StepHead,
+    TopKey,
+    context_share,
+)
 from attncli.language import listing, message, plural, say
+from attncli.measure.rest import resting_keys
 from attncli.mechanism.spec import head_label
 
 BAR = 12
@@ -110,7 +117,8 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
             head, top = max(tops, key=lambda pair: pair[1].weight)
             key = f"{top.key} {label(texts[top.key], ascii=view.ascii)}"
             looks = f"{key} {top.weight:.{view.precision}f} {head_label(head.layer, head.head)}"
-        numbers = [step.probability, step.lookback, step.lookback_per_key]
+        lookback, per_key = _lookback_shares(document, step)
+        numbers = [step.probability, lookback, per_key]
         if step.rest is not UNSET:
             numbers.insert(2, step.rest)
         shares = [f"{share:.{view.precision}f}" for share in numbers]
@@ -120,7 +128,7 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
                 str(token.index),
                 token_name,
                 *shares,
-                bar(step.lookback, BAR, ascii=view.ascii),
+                bar(lookback, BAR, ascii=view.ascii),
                 looks,
             ]
         )
@@ -140,6 +148,23 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
             rest=rest_names(document.tokens),
         )
     return table(columns, rows, view, align=align, title="lookback", note=note)
+
+
+def _lookback_shares(document: GenerateDocument, step: GenerateStep) -> tuple[float, float]:
+    """The prompt's share of a new token's attention, and the same of its means per key; of what
+    does not rest, where that is told apart."""
+    if step.rest is UNSET:
+        return step.lookback, step.lookback_per_key
+    rest_count = np.count_nonzero(resting_keys(document.tokens, document.model.source))
+    prompt = max(len(document.tokens) - rest_count, 1)
+    generated = step.token + 1 - len(document.tokens)
+    per_key = [
+        context_share(max(head.context - head.rest, 0.0) / prompt, head.generated / generated)
+        for head in step.heads
+        if head.rest is not UNSET
+    ]
+    lookback = context_share(max(step.context - step.rest, 0.0), step.generated)
+    return lookback, float(np.mean(per_key))
 
 
 def _top_key(head: StepHead) -> TopKey | None:

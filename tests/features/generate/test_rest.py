@@ -67,6 +67,19 @@ def test_lookback_and_even_attention_are_of_the_weight_that_does_not_rest() -> N
     assert f"{share:.2f}" in screen.splitlines()[-1].split()[1:][RESTS]
 
 
+def test_the_lookback_of_each_new_token_leaves_out_what_rests() -> None:
+    document = generate(resting_model.model(), TEXT, 2)
+    screen = draw_parts(GENERATE_PARTS, document, View(width=300, show=("lookback",))).plain
+    for step, line in zip(document.steps, screen.splitlines()[-2:], strict=True):
+        rows = np.array([head.weights for head in step.heads])
+        prompt = rows[:, 1 : len(TEXT)]
+        new = rows[:, len(TEXT) :]
+        lookback = prompt.sum() / (prompt.sum() + new.sum())
+        per_key = np.mean(prompt.mean(1) / (prompt.mean(1) + new.mean(1)))
+        assert line.split()[3] == f"{lookback:.2f}"
+        assert line.split()[5] == f"{per_key:.2f}"
+
+
 def test_weights_that_are_not_learned_are_told_as_before() -> None:
     document = generate(resting_model.model(source="file"), TEXT, 2)
     assert not document.steps[0].rest
