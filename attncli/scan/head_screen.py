@@ -284,8 +284,8 @@ def kinds_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         align=["left", "right", "left", "right"],
         title=message("where the weight of {head} goes", head=head_label(head.layer, head.head)),
         note=message(
-            "share of its weight, mean over texts; words and distances without the first token; by"
-            " chance: of uniform attention"
+            "share of its weight, mean over texts; words and distances without the first token,"
+            " itself with the row of that; by chance: of uniform attention"
         ),
     )
 

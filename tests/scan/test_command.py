@@ -79,6 +79,7 @@ def test_showing_and_comparing(folder, scanned):
     shown = ask("scan", "show", str(scanned), "--head", "L1H2", "--metric", "sink")
     assert shown.code == 0
     assert "metrics of L1 H2" in shown.out
+    assert "itself with the row of that" in " ".join(shown.out.split())
     assert "w4 w5 w6 , w7 w4" in shown.out
     assert "Layer 1 head 2 earns" in "\n".join(shown.out.splitlines()[-6:])
     assert "undecided" in ask("scan", "show", str(scanned), "--show", "labels").out

@@ -311,8 +311,8 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "metrics": message("all metrics"),
     "kinds": message("where its weight goes"),
     "kinds.note": message(
-        "share of its weight, mean over texts; words and distances without the first token; by"
-        " chance: of uniform attention"
+        "share of its weight, mean over texts; words and distances without the first token,"
+        " itself with the row of that; by chance: of uniform attention"
     ),
     "column.kind": contextual("page", "kind"),
     "column.weight": contextual("scan", "share"),

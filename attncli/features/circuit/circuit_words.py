@@ -32,15 +32,20 @@ def share_text(share: float) -> str:
 
 
 def loss_sentence(node: CircuitNode, change: Difference, view: View) -> str:
-    """What the difference loses with a head's values of the corrupt text, and how."""
+    """What the difference loses with a head's values of the corrupt text, and how; of a gain the
+    parts have the sign of the gain."""
+    loss = change.all or 0.0
+    sign = 1.0
+    if loss < 0:
+        sign = -1.0
     return say(
         view,
         "With the values that {head} has in the corrupt text the difference {lost}: {held} by"
         " what it writes, {moved} by moving where later heads look.",
         head=node.id,
-        lost=loss_text(change.all or 0.0, view),
-        held=format_signed(change.writes or 0.0, DIGITS),
-        moved=format_signed(change.moved or 0.0, DIGITS),
+        lost=loss_text(loss, view),
+        held=format_signed(sign * (change.writes or 0.0), DIGITS),
+        moved=format_signed(sign * (change.moved or 0.0), DIGITS),
     )
 
 

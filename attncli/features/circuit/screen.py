@@ -342,7 +342,8 @@ def circuit_sentences(document: CircuitDocument, view: View) -> Iterator[str]:
     )
     yield say(
         view,
-        "All edges keep {all}, none {none}. CPR {cpr}, CMD {cmd}.",
+        "All edges keep {all}, none {none}. The curve of what each share of the edges keeps has an"
+        " area of {cpr} below it (CPR), and of {cmd} between it and 1 (CMD).",
         all=f"{document.all:.4f}",
         none=f"{abs(document.none):.4f}",
         cpr=f"{document.cpr:.3f}",

@@ -82,15 +82,23 @@ def _head_table(document: RetrievalDocument, view: View) -> Lines:
             heads_shown=len(heads),
             heads=len(document.heads),
         )
+    note = message(
+        "literal: looks most at the answer in the needle; writes: adds to its logit from there,"
+        " less what it adds from elsewhere"
+    )
+    if message("95% interval") in columns:
+        note = message(
+            "literal: looks most at the answer in the needle; writes: adds to its logit from there,"
+            " less what it adds from elsewhere; interval: of means over needles drawn again,"
+            " how far these {count} differ, not others",
+            count=len(document.needles),
+        )
     body = table(
         list(columns),
         [list(row) for row in zip(*columns.values(), strict=True)],
         view,
         title=message("heads that fetch"),
-        note=message(
-            "literal: looks most at the answer in the needle; writes: adds to its logit from there,"
-            " less what it adds from elsewhere"
-        ),
+        note=note,
     )
     return stack(body, remark(more, view))
 

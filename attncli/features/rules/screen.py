@@ -312,8 +312,8 @@ def _swap_sentences(document: RulesDocument, view: View) -> Iterator[str]:
     if row.loss_drawn < row.loss:
         yield say(
             view,
-            "In as many heads drawn at random it is {drawn}, less: a head's overlap does not tell"
-            " what its rules cost.",
+            "In as many heads drawn at random it is {drawn}, less: rules of a larger overlap need not"
+            " cost less.",
             drawn=drawn,
         )
     else:

@@ -31,7 +31,7 @@ from attncli.explore.loaded_run import LiveSource
 from attncli.features.circuit import compute
 from attncli.features.circuit.circuit_overlap import compare_circuits
 from attncli.features.circuit.circuit_roles import _strongest_rules
-from attncli.features.circuit.circuit_words import looks_like
+from attncli.features.circuit.circuit_words import looks_like, loss_sentence
 from attncli.features.circuit.compute import _refuse_other_places, edge_count, split_pairs
 from attncli.features.circuit.document import CircuitDocument, CircuitNode
 from attncli.features.circuit.edge_graph import edge_graph
@@ -41,6 +41,7 @@ from attncli.features.circuit.figure import shared_name
 from attncli.features.circuit.screen import circuit_compare_sentences
 from attncli.features.effects.ablation import choose_backend
 from attncli.features.effects.circuit_heads import heads_of_circuit, read_circuit
+from attncli.features.effects.document import Difference
 from attncli.features.effects.sweep import resample_from
 from attncli.inputs.pairs import Pair, read_pairs
 from attncli.inputs.token import Token
@@ -584,6 +585,16 @@ class NearModel(CircuitModel):
     def embed(self, pair, tokens):
         clean = super().embed(pair, pair.clean)
         return clean + 1e-5 * (super().embed(pair, tokens) - clean)
+
+
+def test_the_parts_of_a_gain_have_the_sign_of_the_gain() -> None:
+    node = CircuitNode(
+        id="L2H6", kind="head", layer=2, head=6, strength=1.0, reads=None, writes=None
+    )
+    said = loss_sentence(node, Difference(all=-3.4, writes=-3.7, moved=0.3), View())
+    assert "gains 3.40: +3.70 by what it writes, -0.30 by moving" in said
+    said = loss_sentence(node, Difference(all=3.4, writes=3.7, moved=-0.3), View())
+    assert "loses 3.40: +3.70 by what it writes, -0.30 by moving" in said
 
 
 def test_a_head_without_a_label_looks_like_its_strongest_rule(folder: Path) -> None:

@@ -17,11 +17,12 @@ from counting import tokens_run
 from msgspec.structs import replace
 from small_gpt2 import small_gpt2
 
+from attncli.draw.lines import draw_parts
 from attncli.draw.view import View
 from attncli.errors import InputError
 from attncli.features.retrieval import compute
 from attncli.features.retrieval.compute import fetching_heads
-from attncli.features.retrieval.screen import retrieval_sentences
+from attncli.features.retrieval.screen import RETRIEVAL_PARTS, retrieval_sentences
 from attncli.inputs.token import Token
 
 NEEDLES = [("a", "b"), ("b", "a")]
@@ -61,6 +62,12 @@ def test_the_head_that_fetches_is_first_and_recall_needs_it(model: Any) -> None:
     assert first.writes.mean == pytest.approx(10, rel=0.01)
     assert first.writes.low <= first.writes.mean <= first.writes.high
     assert first.writes.chance < 0
+    screen = " ".join(draw_parts(RETRIEVAL_PARTS, document, View(width=120)).plain.split())
+    assert "needles drawn again, how far these 2 differ, not others" in screen
+    chinese = "".join(
+        draw_parts(RETRIEVAL_PARTS, document, View(width=120, lang="zh")).plain.split()
+    )
+    assert "重抽这2根针" in chinese
     assert all(abs(row.writes.mean) < 1e-6 for row in others)
     assert not any(row.retrieval for row in others if row.layer == 1)
     (one, *_) = document.verify
