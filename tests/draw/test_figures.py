@@ -26,6 +26,7 @@ from attncli.draw.figures import drawing as drawings
 from attncli.draw.figures import figure
 from attncli.draw.figures.charts import FigureMap, draw_curves, draw_maps
 from attncli.draw.figures.drawing import DARK, LIGHT, Box, Drawing, Style, figure_bytes, style_of
+from attncli.draw.figures.head_ranking import draw_ranking
 from attncli.draw.view import View
 from attncli.errors import InputError, UsageError
 
@@ -362,6 +363,13 @@ def test_logits_are_drawn() -> None:
     assert [box.text for box in drawing.boxes if "L0" in box.text] == [
         "L0 H1", "L0 H0", "L0 feed-forward"
     ]  # fmt: skip
+    assert any('logit of "c" at "b": 0.250' in box.text for box in drawing.boxes)
+    assert not any("parts shown" in box.text for box in drawing.boxes)
+    many = made["parts"] + [made["parts"][3] | {"layer": layer} for layer in range(1, 20)]
+    shown = figure(made_of(made | {"parts": many}))
+    assert shown is not None
+    told = [box.text for box in shown.boxes if "parts shown" in box.text]
+    assert told == ["20 of 23 parts shown, those furthest from 0"]
     grid = images(drawing.svg())[0]
     assert grid.shape == (1, 2, 4)
     other = {"part": "head", "attention": "cross", "layer": 0, "head": 0, "value": -1.0}
@@ -485,3 +493,18 @@ def test_curves_lie_within_their_axes() -> None:
     ]
     assert len(points) >= 2 * (5 + 4 + 2)  # lines of powers of ten, and two curves
     assert all(44 <= x <= 304 and 38 <= y <= end for x, y in points)
+
+
+def test_a_ranking_says_how_many_heads_it_shows_and_how_many_have_a_random_change() -> None:
+    drawing = Drawing()
+    rows = [(layer, 0, 1.0 + layer, 0.5 if layer > 20 else None) for layer in range(25)]
+    draw_ranking(drawing, rows, 0, View())
+    told = [box.text for box in drawing.boxes if "shown" in box.text or "line" in box.text]
+    assert told == [
+        "20 of 25 heads shown, those furthest from 0",
+        "line: a random change of the same size, made for 4",
+    ]
+    drawing = Drawing()
+    draw_ranking(drawing, rows[-2:], 0, View())
+    told = [box.text for box in drawing.boxes if "shown" in box.text or "line" in box.text]
+    assert told == ["line: a random change of the same size"]

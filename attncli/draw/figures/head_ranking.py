@@ -22,17 +22,31 @@ def draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view:
     """Draw a map of layers × heads, then the heads of the largest numbers by magnitude as bars.
     rows: layer, head, number, and the number of a random change (None for none)."""
     top = draw_grid(drawing, rows, top, view)
-    ranking = sorted(
-        (row for row in rows if row[2] is not None), key=lambda row: -abs(row[2] or 0)
-    )[:RANKED]
+    known = sorted((row for row in rows if row[2] is not None), key=lambda row: -abs(row[2] or 0))
+    ranking = known[:RANKED]
     bars = [
         bar_of(say(view, spoken_head(layer, head)), value or 0.0, mark=random)
         for layer, head, value, random in ranking
     ]
-    if any(bar.mark is not None for bar in bars):
-        drawing.text(
-            0, top + 20, say(view, "line: a random change of the same size"), size=8.5, quiet=True
+    notes = []
+    if len(ranking) < len(known):
+        notes.append(
+            say(
+                view,
+                "{shown} of {count} heads shown, those furthest from 0",
+                shown=len(ranking),
+                count=len(known),
+            )
         )
+    marked = sum(bar.mark is not None for bar in bars)
+    if marked == len(bars):
+        notes.append(say(view, "line: a random change of the same size"))
+    elif marked:
+        notes.append(
+            say(view, "line: a random change of the same size, made for {count}", count=marked)
+        )
+    for note in notes if bars else ():
+        drawing.text(0, top + 20, note, size=8.5, quiet=True)
         top += 16
     draw_bars(drawing, bars, top + 16)
 

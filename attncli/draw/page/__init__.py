@@ -480,6 +480,9 @@ def words(tokens: Sequence[Token], text: str = "") -> list[list[str | int]]:
     pieces = piece_names(tokens, text) if text else {}
     for place, token in enumerate(named_bytes(tokens)):
         follows_directly = token.start is not None and (token.start, token.part) == end
+        if follows_directly and token.part == 0 and text[token.start or 0 :].startswith(" "):
+            # what a model has written covers its blank, unlike the tokens of a prompt
+            follows_directly = False
         rows.append(
             [
                 label(marked_text(token).strip(" ") or token.text),

@@ -28,7 +28,6 @@ from attncli.features.effects.document import (
     reading_of,
     readings_of,
 )
-from attncli.features.effects.page import logit_name
 from attncli.language import contextual, say
 
 
@@ -90,19 +89,29 @@ def logits_figure(document: LogitsDocument, drawing: Drawing, view: View, scale:
         for part in document.parts
         if part.attention == "self" and part.layer is not None and part.head is not None
     ]
-    place = label(document.tokens[document.position].text)
-    target = logit_name(document)
-    logit = f"{document.logit:.3f}"
+    target = quote_text(document.target_name(), view)
+    versus = document.versus_name()
+    if versus is not None:
+        target = f"{target} − {quote_text(versus, view)}"
     subtitle = say(
         view,
         "what adds to the logit of {target} at {place}: {logit}",
         target=target,
-        place=place,
-        logit=logit,
+        place=quote_text(document.tokens[document.position].text, view),
+        logit=f"{document.logit:.3f}",
     )
     top = draw_title(drawing, document.text, subtitle)
     top = draw_grid(drawing, heads, top, view)
     parts = sorted(document.parts, key=lambda part: -abs(part.value))[:RANKED]
+    if len(parts) < len(document.parts):
+        note = say(
+            view,
+            "{shown} of {count} parts shown, those furthest from 0",
+            shown=len(parts),
+            count=len(document.parts),
+        )
+        drawing.text(0, top + 20, note, size=8.5, quiet=True)
+        top += 16
     bars = [bar_of(say(view, logit_part_name(part)), part.value, signed=True) for part in parts]
     top = draw_bars(drawing, bars, top + 16)
     if document.lens is not UNSET:

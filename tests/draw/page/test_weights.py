@@ -18,13 +18,14 @@ from tiny_checkpoints import CASES, make
 import attncli
 from attncli.arrays.backend import EVERY
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.draw.page import Page, page_bytes
+from attncli.draw.page import Page, page_bytes, words
 from attncli.features.tensors.compute import (
     Options,
     capture_attention,
     captured_record,
     tensors_document,
 )
+from attncli.inputs.token import Token
 from attncli.inputs.tokenize import tokenizer
 from attncli.inputs.word_groups import merged_words
 from attncli.measure.run_record import CrossTexts, RunRecord, cross_record, run_record
@@ -270,3 +271,12 @@ def test_families_at_random(window: Opened, tmp_path: Path) -> None:
         except AssertionError as error:
             wrong.append(f"{name}: {error}")
     assert not wrong, f"ATTN_FAMILIES_SEED={seed}: {wrong}"
+
+
+def test_a_generated_token_stands_apart_where_its_blank_is_its_own() -> None:
+    text = "of it is Par."
+    spans = [("of", 0, 2), ("it", 3, 5), ("is", 5, 8), ("Par", 8, 12), (".", 12, 13)]
+    tokens = [
+        Token(index, said, index, start, end) for index, (said, start, end) in enumerate(spans)
+    ]
+    assert [row[1] for row in words(tokens, text)] == [0, 0, 0, 0, 1]
