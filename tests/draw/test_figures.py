@@ -508,3 +508,15 @@ def test_a_ranking_says_how_many_heads_it_shows_and_how_many_have_a_random_chang
     draw_ranking(drawing, rows[-2:], 0, View())
     told = [box.text for box in drawing.boxes if "shown" in box.text or "line" in box.text]
     assert told == ["line: a random change of the same size"]
+
+
+@pytest.mark.parametrize(
+    "asked", [("find", "a b", "--from", "b", "--to", "a"), ("compare", "a b", "a c")]
+)
+def test_a_figure_says_how_many_heads_it_leaves_out(asked: tuple[str, ...]) -> None:
+    answer = ask(*asked, "--num-heads", "32", "--d-model", "64", "--json")
+    drawing = figure(document_of(json.loads(answer.out), asked[0]))
+    assert drawing is not None
+    assert [box.text for box in drawing.boxes if "shown" in box.text] == [
+        "20 of 32 heads shown, those furthest from 0"
+    ]

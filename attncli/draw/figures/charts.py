@@ -327,6 +327,25 @@ def bar_of(
     return Bar(name, value, f"{text}  {more}".rstrip(), mark)
 
 
+def shown_note(
+    drawing: Drawing, counts: tuple[int, int], top: float, view: View, *, heads: bool = True
+) -> float:
+    """Write that a ranking shows so many of all heads, or parts, where it leaves some out. counts:
+    how many it shows, and how many there are. Returns where the bars begin."""
+    shown, count = counts
+    if shown >= count:
+        return top
+    note = say(
+        view, "{shown} of {count} parts shown, those furthest from 0", shown=shown, count=count
+    )
+    if heads:
+        note = say(
+            view, "{shown} of {count} heads shown, those furthest from 0", shown=shown, count=count
+        )
+    drawing.text(0, top + 20, note, size=8.5, quiet=True)
+    return top + 16
+
+
 MOST_LABELS, MOST_NAMES = 40, 160
 """Words along the upper edge that are still written, and names along the left one."""
 CELL, LOW, SMALL, SIZE = 13.0, 8.5, 58.0, 8.5

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from attncli.draw.figures.charts import RANKED, FigureMap, bar_of, draw_bars, draw_maps
+from attncli.draw.figures.charts import (
+    RANKED,
+    FigureMap,
+    bar_of,
+    draw_bars,
+    draw_maps,
+    shown_note,
+)
 from attncli.draw.figures.drawing import Drawing
 from attncli.draw.shaded_matrix import head_grid
 from attncli.draw.view import View
@@ -28,24 +35,14 @@ def draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view:
         bar_of(say(view, spoken_head(layer, head)), value or 0.0, mark=random)
         for layer, head, value, random in ranking
     ]
-    notes = []
-    if len(ranking) < len(known):
-        notes.append(
-            say(
-                view,
-                "{shown} of {count} heads shown, those furthest from 0",
-                shown=len(ranking),
-                count=len(known),
-            )
-        )
+    top = shown_note(drawing, (len(ranking), len(known)), top, view)
     marked = sum(bar.mark is not None for bar in bars)
-    if marked == len(bars):
-        notes.append(say(view, "line: a random change of the same size"))
-    elif marked:
-        notes.append(
-            say(view, "line: a random change of the same size, made for {count}", count=marked)
-        )
-    for note in notes if bars else ():
+    if marked:
+        note = say(view, "line: a random change of the same size")
+        if marked < len(bars):
+            note = say(
+                view, "line: a random change of the same size, made for {count}", count=marked
+            )
         drawing.text(0, top + 20, note, size=8.5, quiet=True)
         top += 16
     draw_bars(drawing, bars, top + 16)

@@ -11,6 +11,7 @@ from attncli.draw.figures.charts import (
     bar_of,
     draw_bars,
     draw_title,
+    shown_note,
 )
 from attncli.draw.figures.drawing import Drawing
 from attncli.draw.figures.head_ranking import draw_grid, draw_ranking
@@ -103,15 +104,8 @@ def logits_figure(document: LogitsDocument, drawing: Drawing, view: View, scale:
     top = draw_title(drawing, document.text, subtitle)
     top = draw_grid(drawing, heads, top, view)
     parts = sorted(document.parts, key=lambda part: -abs(part.value))[:RANKED]
-    if len(parts) < len(document.parts):
-        note = say(
-            view,
-            "{shown} of {count} parts shown, those furthest from 0",
-            shown=len(parts),
-            count=len(document.parts),
-        )
-        drawing.text(0, top + 20, note, size=8.5, quiet=True)
-        top += 16
+    counts = len(parts), len(document.parts)
+    top = shown_note(drawing, counts, top, view, heads=False)
     bars = [bar_of(say(view, logit_part_name(part)), part.value, signed=True) for part in parts]
     top = draw_bars(drawing, bars, top + 16)
     if document.lens is not UNSET:

@@ -12,6 +12,7 @@ from attncli.draw.figures.charts import (
     draw_bars,
     draw_title,
     names_of,
+    shown_note,
     text_note,
 )
 from attncli.draw.figures.drawing import Drawing
@@ -42,7 +43,8 @@ def find_figure(document: FindDocument, drawing: Drawing, view: View, scale: str
         bars.append(
             bar_of(say(view, spoken_head(row.layer, row.head)), counted_weight(row), more=rank)
         )
-    draw_bars(drawing, bars, top)
+    top = shown_note(drawing, (len(bars), len(document.heads)), top - 16, view)
+    draw_bars(drawing, bars, top + 16)
 
 
 def _draw_pair_links(drawing: Drawing, links: Sequence[PairLink], view: View) -> None:

@@ -9,6 +9,7 @@ from attncli.draw.figures.charts import (
     bar_of,
     draw_bars,
     draw_title,
+    shown_note,
     text_note,
 )
 from attncli.draw.figures.drawing import Drawing
@@ -87,13 +88,15 @@ def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) 
     for side in sides:
         drawing.text(0, top + 9, titles[side], size=9, bold=True)
         bars = []
-        for part, value in ranked_parts(document, side)[: RANKED // 2]:
+        ranking = ranked_parts(document, side)
+        for part, value in ranking[: RANKED // 2]:
             without = part.weight_without.query if side == "query" else part.weight_without.key
             if without is None:
                 more = ""
             else:
                 more = say(view, "without: {weight}", weight=f"{without:.2f}")
             bars.append(bar_of(_part_label(part, document, view), value, signed=True, more=more))
+        top = shown_note(drawing, (len(bars), len(ranking)), top, view, heads=False)
         top = draw_bars(drawing, bars, top + 16) + 14
     heads = earlier_heads(document)
     grid_titles = {
