@@ -17,6 +17,8 @@ from attncli.documents import Numbers
 from attncli.draw.lines import FAINT, Line, Lines, Piece, flow, stack, strip_styles
 from attncli.draw.safe import pad, spell
 from attncli.draw.view import View
+from attncli.language import Message, message
+from attncli.measure.mean_intervals import rarest_seen
 
 Write = Callable[[float], str]
 
@@ -137,6 +139,19 @@ def percent_below(value: float, bound: float) -> str:
     if value < bound and text == percent(bound):
         return f"{math.floor(value * 1000) / 10:.1f}%"
     return text
+
+
+def missed_by_intervals(count: int) -> Message:
+    """What intervals over so many pairs do not know: kinds of pairs that may not be among them. The
+    share is rounded down, so that it stays true."""
+    share = rarest_seen(count)
+    steps = 100 if share >= TENTH else 1000
+    return message(
+        "Intervals know nothing of pairs unlike these: a kind that makes up less than {share} of all"
+        " is missing from {count} in more than one case of 20.",
+        share=percent(math.floor(share * steps) / steps),
+        count=count,
+    )
 
 
 def root_of(scale: float, d_k: int, d_model: int) -> str:

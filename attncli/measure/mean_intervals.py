@@ -15,6 +15,8 @@ Floats = np.ndarray[Any, np.dtype[Any]]
 
 FEWEST = 20
 """Values below which no interval is given."""
+LIKELY = 0.95
+"""How often a kind of pairs is to be among those drawn."""
 TINY = 1e-4
 """Values that differ by less than this share of the largest are the same but for rounding: a
 difference of logits has it in float32."""
@@ -53,6 +55,12 @@ def mean_ends(values: Floats) -> tuple[Floats, Floats]:
     | 1 two times in ten, else 0 | 93.3 | 93.2 | 99.1 | 1.59 |
     | one in ten 5 deviations larger | 90.2 | 91.9 | 93.0 | 1.38 |
     | what taking heads of SmolLM2 away changes | 91.9 | 94.2 | 95.1 | 1.07 |
+
+    What is missing from a sample no interval made of it can hold: of 20 pairs 12 in 100 samples hold
+    none of the one in ten that is larger, and end below the mean. Of 3,000 such samples this holds
+    92.4, the bootstrap of Student's t 90.7 and BCa 88.2. Of SmolLM2's 270 heads, 64 pairs each, it
+    holds 95.0 on average, less than 93 for 18: in the worst of these, held in 78, one pair lies five
+    deviations off, and samples of 20 mostly lack it. Screens say so (`rarest_seen`).
 
     Source: Hall, On the removal of skewness by transformation, 1992.
     """
@@ -94,6 +102,15 @@ def no_interval(count: int) -> str:
     if count < FEWEST:
         return message("Below 20 pairs there is no interval.")
     return message("All pairs give the same number: it has no interval.")
+
+
+def rarest_seen(count: int) -> float:
+    """The share of all pairs from which on a kind of them is among `count` drawn ones in 95 of 100
+    cases.
+
+    Source: Hanley and Lippman-Hand, If nothing goes wrong, is everything all right?, 1983.
+    """
+    return 1.0 - (1.0 - LIKELY) ** (1.0 / count)
 
 
 def mean_intervals(values: Floats) -> list[MeanInterval]:

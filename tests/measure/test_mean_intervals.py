@@ -4,16 +4,21 @@ numbers worked out by themselves, and where there are none."""
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
 from populations import POPULATIONS, share_held
 
+from attncli.draw.numbers import missed_by_intervals
+from attncli.draw.view import View
+from attncli.language import say
 from attncli.measure.mean_intervals import (
     FEWEST,
     mean_ends,
     mean_intervals,
     no_interval,
+    rarest_seen,
     ratio_ends,
     ratio_intervals,
 )
@@ -100,3 +105,17 @@ def test_rounding_has_no_sign() -> None:
     assert mean_intervals(np.zeros((24, 1)))[0].mean == 0.0
     (one, other) = mean_intervals(np.array([[1.0, np.inf], [1.0, 2.0]]))
     assert (one.mean, other.mean) == (1.0, np.inf)
+
+
+@pytest.mark.parametrize("count", [20, 32, 64, 1000])
+def test_what_intervals_miss_is_told_as_it_is(count: int) -> None:
+    """A kind of that share is missing from one draw in 20, and the share that is told is no larger."""
+    share = rarest_seen(count)
+    missing = 1.0
+    for _ in range(count):
+        missing *= 1.0 - share
+    assert missing == pytest.approx(0.05, abs=1e-12)
+    said = say(View(width=300), missed_by_intervals(count))
+    (told,) = re.findall(r"less than ([\d.]+)%", said)
+    assert share * 0.65 < float(told) / 100 <= share
+    assert f"from {count} in" in said

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET, UnsetType
 
-from attncli.draw.numbers import format_signed, percent
+from attncli.draw.numbers import format_signed, missed_by_intervals, percent
 from attncli.draw.token_names import quote_text
 from attncli.draw.view import View
 from attncli.features.effects.document import (
@@ -221,6 +221,8 @@ def pairs_sentences(pairs: PairsSummary | UnsetType, view: View) -> Iterator[str
     )
     if pairs.low is None:
         yield say(view, no_interval(pairs.count))
+    else:
+        yield say(view, missed_by_intervals(pairs.count))
     if pairs.left_out:
         yield say(
             view,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attncli.draw.lines import Lines, fit_to_view, heading, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import format_signed, percent
+from attncli.draw.numbers import format_signed, missed_by_intervals, percent
 from attncli.draw.safe import label
 from attncli.draw.screen_header import warning
 from attncli.draw.sentence import not_learned_note
@@ -121,6 +121,8 @@ def pairs_sentences(document: PairsDocument, view: View) -> Iterator[str]:
     )
     if document.clean.low is None:
         yield say(view, no_interval(len(document.pairs)))
+    else:
+        yield say(view, missed_by_intervals(len(document.pairs)))
     yield not_learned_note(document.model, view)
 
 
