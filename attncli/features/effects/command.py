@@ -394,6 +394,8 @@ def _ablate_regions(
     from attncli.inputs.hub import own_cache_folder
 
     hint = message("a shorter text, or fewer regions")
+    # a region that holds others is cut without these
+    quiet = environment.without_notes()
     source_text = request.one_text(environment, text)
     with request.errors_located_in(source_text):
         tokens = request.tokens_of(loaded_model, source_text)
@@ -404,7 +406,7 @@ def _ablate_regions(
             document = ablate_regions(
                 loaded_model,
                 source_text.text,
-                request.regions_of(environment, regions, source_text, tokens),
+                request.regions_of(quiet, regions, source_text, tokens),
                 target=measure_options.target,
                 hold="attention" if measure_options.hold else None,
                 tokens=tokens,

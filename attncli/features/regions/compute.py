@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.documents import RegionRow
@@ -25,7 +25,7 @@ from attncli.features.effects.targets import (
 )
 from attncli.features.regions.document import RegionEffect, RegionsDocument
 from attncli.features.run.compute import RunRequest, cost
-from attncli.inputs.regions import Region
+from attncli.inputs.regions import LeafRegion, Region, leaf_regions
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.kept_results import KeptResults, fingerprint
@@ -82,7 +82,7 @@ def ablate_regions(
     progress: Callable[[float], None] = ignore,
 ) -> RegionsDocument:
     """Cut the links to each region (a named set of tokens) in turn, in all heads, and measure how
-    the answer's log probability changes.
+    the answer's log probability changes. A region that holds others is cut without these.
 
     A cut takes away what tokens outside the region read of it; within it they go on reading each
     other. The text runs once for each region, and once as it is.
@@ -122,6 +122,7 @@ def ablate_regions(
         )
     if model.spec.head is None:
         raise no_output_head(model.spec)
+    leaves = leaf_regions(regions)
     if target is None:
         answer = []
     else:
@@ -131,15 +132,15 @@ def ablate_regions(
         rows = rows_for(model.spec, len(tokens))
     else:
         rows = None
-    runs = len(regions) + 1
+    runs = len(leaves) + 1
     if hold is not None:
         _refuse_hold(model, len(tokens))
     # held: the text's own run goes along with each; both take twice as long as one, measured
-    passes = runs + (len(regions) if hold is not None else 0)
+    passes = runs + (len(leaves) if hold is not None else 0)
     estimate = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
     estimate = with_predictions(estimate, model.spec, max(len(answer), 1), model.backend.dtype)
     on_cost(with_runs(estimate, passes), len(tokens))
-    places = [(region.name, region.tokens) for region in regions]
+    places = [(region.name, region.tokens) for region in leaves]
     if kept is None:
         path = None
     else:
@@ -159,12 +160,13 @@ def ablate_regions(
         own.
         """
         effects = [
-            _region_effect(place, logprob, results) for place, logprob in results.regions.items()
+            _region_effect(leaves, place, logprob, results)
+            for place, logprob in results.regions.items()
         ]
         effects.sort(key=lambda effect: (effect.change or 0.0, effect.region))
         return RegionsDocument(
             **header(model, text, tokens),
-            regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in regions],
+            regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in leaves],
             target=target_tokens(model, results.answer),
             logprob=results.logprob,
             effects=effects,
@@ -181,7 +183,7 @@ def ablate_regions(
             results = replace(results, answer=answer, logprob=sum_logprob(scores, answer))
             file.keep(results)
         on_result(len(results.regions) + 1, runs)
-        for place, region in enumerate(regions):
+        for place, region in enumerate(leaves):
             if place in results.regions:
                 continue
             cut = _cut_links(model, region, len(following))
@@ -205,15 +207,23 @@ def ablate_regions(
     return document_so_far()
 
 
-def _region_effect(place: int, logprob: float, results: RegionResults) -> RegionEffect:
+def _region_effect(
+    leaves: Sequence[LeafRegion], place: int, logprob: float, results: RegionResults
+) -> RegionEffect:
     """What cutting the links to the region of this number changes, from the results so far."""
     own = results.logprob or 0.0
     change = logprob - own
+    inside: list[str] | UnsetType = list(leaves[place].without) or UNSET
     if place not in results.holding:
-        return RegionEffect(region=place, logprob=logprob, change=change)
+        return RegionEffect(region=place, without=inside, logprob=logprob, change=change)
     writes = results.holding[place] - own
     return RegionEffect(
-        region=place, logprob=logprob, change=change, writes=writes, moved=change - writes
+        region=place,
+        without=inside,
+        logprob=logprob,
+        change=change,
+        writes=writes,
+        moved=change - writes,
     )
 
 
@@ -284,7 +294,7 @@ def first_choice(model: Model, scores: Floats) -> int:
     return number
 
 
-def _cut_links(model: Model, region: Region, count: int) -> Interventions:
+def _cut_links(model: Model, region: LeafRegion, count: int) -> Interventions:
     """Interventions that cut the links to a region from the tokens outside it, in all heads of all
     layers. count: tokens of the text."""
     inside = set(region.tokens)

@@ -16,6 +16,9 @@ class RegionEffect(Part, frozen=True, kw_only=True):
     """What cutting all links to one region from the tokens outside it changes."""
 
     region: Annotated[Count, describe("Its place in `regions`.")]
+    without: Annotated[
+        list[str] | UnsetType, describe("Regions inside it, whose tokens are told by themselves.")
+    ] = UNSET
     logprob: Annotated[
         float | None, describe("Log probability of the target without the links, in nats.")
     ]
@@ -45,7 +48,7 @@ class RegionsDocument(Header, tag="attn.regions/1", frozen=True, kw_only=True):
     time.
     """
 
-    regions: Regions
+    regions: Annotated[Regions, describe("Leaves: each without the regions inside it.")]
     target: Annotated[
         list[TargetToken],
         describe("The tokens that follow the text, whose log probability is summed."),

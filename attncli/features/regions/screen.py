@@ -84,7 +84,10 @@ def _measured(value: float | UnsetType) -> float | None:
 
 def _region_text(document: RegionsDocument, effect: RegionEffect, view: View) -> str:
     """What an effect's region is called on the screen."""
-    return region_name(document.regions[effect.region].name, view)
+    name = region_name(document.regions[effect.region].name, view)
+    if effect.without is not UNSET:
+        return say(view, "{region} (other)", region=name)
+    return name
 
 
 def _number_or_dash(value: float | None, *, plus: bool = True) -> str:

@@ -248,3 +248,15 @@ def test_an_interruption_keeps_what_is_known(
     assert "are done and kept" in answer.err
     assert ask(*line, XDG_CACHE_HOME=str(tmp_path)).out == whole
     assert not list((tmp_path / "attn" / "answers").iterdir())
+
+
+def test_each_region_tells_parents_without_what_is_inside(gpt2: str) -> None:
+    line = ("--region", "all=tokens:0-9", "--region", "cat=/the cat/", "--target", "the")
+    document = ask("ablate", TEXT, "--model", gpt2, *line, "--each-region", "--json").json
+    members = {row["name"]: row["tokens"] for row in document["regions"]}
+    assert not set(members["all"]) & set(members["cat"])
+    (parent,) = (row for row in document["effects"] if "without" in row)
+    assert (document["regions"][parent["region"]]["name"], parent["without"]) == ("all", ["cat"])
+    answer = ask("ablate", TEXT, "--model", gpt2, *line, "--each-region")
+    assert "all (other)" in answer.out
+    assert "share tokens" not in answer.err
