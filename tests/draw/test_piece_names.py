@@ -92,3 +92,10 @@ def test_a_page_of_patches_names_the_word_that_it_measures_at(model: str, tmp_pa
     found = ask(*line, "--target", "x", "--model", model)
     assert found.code == 0, found.err
     assert '"umpty"' in page.read_text("utf-8")
+
+
+def test_titles_of_a_derivation_name_the_word_of_a_piece() -> None:
+    told = ask("explain", "dumpty sat", "--model", "minilm", "--query", "#2", "--layer", "0",
+               "--head", "0")  # fmt: skip
+    assert "similarity of ty (dumpty) with each key" in told.out
+    assert "softmax of ty (dumpty)" in told.out

@@ -5,12 +5,12 @@ import { state } from "./state.js";
 
 /** A phrase in the reader's language, its places filled by name. @param {string} name @param {Record<string, string|number>} values */
 export const say = (name, values = {}) =>
-  (meta.words[state.lang][name] ?? name).replace(/\{(\w+)\}/g, (_, place) => apartFrom(String(values[place])));
+  (meta.words[state.lang][name] ?? name).replace(/\{(\w+)\}/g, (_, place) => apartFrom(`${values[place]}`));
 
 /** The language after the one that is read: the button leads there. */
 export const nextLanguage = () => {
-  const languages = Object.keys(meta.words);
-  return languages[(languages.indexOf(state.lang) + 1) % languages.length];
+  const codes = Object.keys(meta.words);
+  return codes[codes.indexOf(state.lang) + 1] ?? codes[0];
 };
 
 /** The name of a label; behind it may stand an offset. @param {string} name */
@@ -52,12 +52,14 @@ export function named(reference, words) {
   return at(String) ?? at((it) => it.toLowerCase()) ?? -1;
 }
 
-/** A link by its two words. @param {import("./types.js").Word} query @param {import("./types.js").Word} key */
-export const linkName = ([query], [key]) => `${apartFrom(query)} → ${apartFrom(key)}`;
+/** A word by its text, a piece with the word that it is of. @param {import("./types.js").Word} [word] */
+const full = ([text, , , of] = ["", 0, 0]) => (of ? `${text} (${of})` : text);
+
+/** A link by its two words. @param {import("./types.js").Word[]} ends */
+export const linkName = (...ends) => ends.map(full).map(apartFrom).join(" → ");
 
 /** How a word is named so that it is found again. @param {number} at @param {import("./types.js").Word[]} words */
 export function nameOf(at, words) {
-  const [text = "", , , of] = words[at] ?? [];
-  const before = words.slice(0, at).filter((word) => word[0] === text).length;
-  return text + (of ? ` (${of})` : "") + (before ? `:${before + 1}` : "");
+  const before = words.slice(0, at).filter(([text]) => text === words[at]?.[0]).length;
+  return full(words[at]) + (before ? `:${before + 1}` : "");
 }

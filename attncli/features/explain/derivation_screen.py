@@ -30,7 +30,7 @@ from attncli.draw.safe import cells, label, spell
 from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import matrix, visible
 from attncli.draw.tables import ledger, vector_sum, vectors
-from attncli.draw.token_names import position_and_text, quoted_token, short, token_reference
+from attncli.draw.token_names import position_and_text, quoted_token, short_token, token_reference
 from attncli.draw.tour import STEP, STEP_OF_PART, TOUR
 from attncli.draw.view import View
 from attncli.features.explain.document import (
@@ -97,8 +97,8 @@ class Derivation:
 
     @property
     def query(self) -> str:
-        """The query's text, cut to the width of a name column."""
-        return short(self.names[self.document.query], NAME, self.view)
+        """The query's text in titles, a piece with its word, cut to the width of two columns."""
+        return short_token(self.document.tokens[self.document.query], 2 * NAME, self.view)
 
     @property
     def quoted_query(self) -> str:
