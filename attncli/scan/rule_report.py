@@ -39,8 +39,8 @@ def scan_rules(totals: Totals, plan: RulePlan) -> ScanRules:
     places = totals.plan.head_kinds
     names = [name for name, _ in plan.versions]
     height = table_height(places.count, len(names), places.kind_count)
-    choosing = totals.rules.table(0, height, places.kind_count)
-    measured = totals.rules.table(1, height, places.kind_count)
+    choosing = totals.rules.table(0, height)
+    measured = totals.rules.table(1, height)
     counts = totals.count_total("rule_texts").tolist()
     choosing_rows = _of_kinds(choosing, places, len(names), choosing.lines[CHOOSES] > 0)
     measured_rows = _of_kinds(measured, places, len(names), measured.lines[CHOOSES] >= 0)

@@ -4,9 +4,9 @@
 where texts are grouped) decides, so that a shard needs to know no other: a third of the texts is
 fitted to, a sixth decides which rules stay, half is measured on. What is fitted to goes into sums,
 which add up exactly. To choose and to measure takes single rows of weights: a sample of them is
-kept, drawn by hash, each shard its share. A row kept counts for as many as it stands for: in a
-shard of long texts, where few rows fill the share, for more. Where no more rows are there the
-numbers are those of all of them.
+kept. In a shard each row is kept with one chance, decided by its own hash, such that the shard keeps
+about its share of the pairs that a scan keeps, and a row kept counts for 1 / chance rows. Where no
+more rows are there all are kept, and the numbers are those of all of them.
 
 Source of the weights: Horvitz and Thompson, A generalization of sampling without replacement from
 a finite universe, 1952, divided by their sum.
@@ -32,6 +32,7 @@ from attncli.features.rules.head_rules import HeadRule
 from attncli.features.rules.rule_fit import RuleSums, Sample, distance_bins, sum_shapes
 from attncli.inputs.token import Token
 from attncli.measure.row_facts import Bools, Floats, Ints
+from attncli.mechanism.mask import Mask
 from attncli.scan.intake import splitmix64
 from attncli.scan.statistics import UNIT, to_fixed
 
@@ -44,8 +45,6 @@ PAIRS = 2**15
 """Pairs of query and key, about, that a scan keeps to choose by, and as many to measure on."""
 NUMBERS = 2**24
 """Numbers of the rows kept of either, about, whatever the model: 64 MiB."""
-LEAST_ROWS = 4
-"""Rows of a whole scan to expect, at least, where one row takes more pairs than there are to keep."""
 ROW, BIN, CHOOSES, VISIBLE = range(4)
 """The first lines of a table of rows: which row a pair is of, its distance, whether its text decides
 which rules stay, and, from there on, whether it is seen under each mask."""
@@ -94,7 +93,7 @@ def rule_shapes(places: HeadKinds, rules: int, any_size: int) -> dict[str, tuple
     height = table_height(places.count, rules, places.kind_count)
     return {
         "rule_texts": (3,),
-        "rule_rows": (2, places.kind_count),
+        "rule_counts": (2,),
         **{f"rule_0_{name}": shape for name, shape in shapes.items()},
         **{f"rule_1_{name}": shapes[name] for name in SUMS_OF_SECOND},
         "rule_table_0": (height, any_size),
@@ -130,7 +129,6 @@ class ShardRules:
         self._places = places
         self._sums = (RuleSums(places, len(rules)), RuleSums(places, len(rules)))
         self._texts = np.zeros(3, np.int64)
-        self._rows = np.zeros((2, places.kind_count))
         self._parts = {text.place: part_of(text.hash) for text in texts}
         first, second = (
             [text for text in texts if self._parts[text.place].half == half] for half in (0, 1)
@@ -187,16 +185,14 @@ class ShardRules:
                 is_first = self._sums[0].is_first(block)
                 self._sums[part.half].add(block, int(part.chooses))
                 self._tables[part.half].add(block, place, part, is_first=is_first)
-                if is_first and (part.half or part.chooses):
-                    self._rows[part.half, block.kind] += int(block.with_choice.sum())
 
     def arrays(self) -> dict[str, Ints]:
         """Whole numbers by name, see `rule_shapes`; sums and weights in multiples of 2⁻²⁴."""
         first, second = (sums.arrays for sums in self._sums)
-        chances = np.array([[table.chance] for table in self._tables])
+        counts = np.array([1 / table.chance for table in self._tables])
         return {
             "rule_texts": self._texts,
-            "rule_rows": to_fixed(self._rows / chances),
+            "rule_counts": to_fixed(counts),
             **{f"rule_0_{name}": to_fixed(array) for name, array in first.items()},
             **{f"rule_1_{name}": to_fixed(second[name]) for name in SUMS_OF_SECOND},
             "rule_table_0": self._tables[0].table(),
@@ -205,11 +201,10 @@ class ShardRules:
 
 
 class KeptRows:
-    """A sample of the rows of texts: those with the smallest hashes of text and query, up to a budget
-    of pairs.
+    """A sample of the rows of texts, each kept or not by the hash of its text and its query.
 
-    Where one row may take more than the budget, rows are kept by a draw alone, so that many shards
-    of long texts do not keep a row each. chance: that of the draw.
+    share: of the pairs that a scan keeps, how much falls to these texts' shard. chance: of each row
+    of being kept.
     """
 
     def __init__(
@@ -221,18 +216,13 @@ class KeptRows:
     ) -> None:
         self._kinds = len(places.masks)
         self._rules = len(rules)
-        whole = pair_budget(places.count, self._rules, self._kinds)
-        longest = max((text.tokens for text in texts), default=1)
-        self.chance = min(share * max(whole / max(longest, 1), LEAST_ROWS), 1.0)
-        budget = share * whole
-        if not _is_drawn(texts, self.chance):
-            budget = 0.0
+        wanted = share * pair_budget(places.count, self._rules, self._kinds)
+        all_pairs = _count_pairs(places.masks, [text.tokens for text in texts])
+        self.chance = min(wanted / max(all_pairs, 1), 1.0)
         # by text: the queries kept, and for each its number, the place of its first pair, and its keys
         self._kept: dict[tuple[int, int], dict[int, tuple[int, int, Ints]]] = {}
         pairs = 0
-        for number, (text, query) in enumerate(_rows_by_hash(texts)):
-            if pairs >= budget:
-                break
+        for number, (text, query) in enumerate(_drawn_rows(texts, self.chance)):
             visibility = [sees(mask, np.array([query]), text.tokens)[0] for mask in places.masks]
             keys = np.flatnonzero(np.any(visibility, 0))
             if keys.size < 2:
@@ -276,40 +266,41 @@ class KeptRows:
         return table
 
 
-def _is_drawn(texts: Sequence[ShardText], chance: float) -> bool:
-    """Whether rows of these texts are kept, which happens with this chance: decided by the hashes of
-    the texts alone, so that every machine draws the same."""
-    seed = np.bitwise_xor.reduce(np.array([text.own for text in texts], np.uint64))
-    return float(splitmix64(np.array([seed]))[0]) < chance * 2.0**64
+def _count_pairs(masks: Sequence[Mask], lengths: Sequence[int]) -> int:
+    """Pairs of query and key in texts of these lengths: half of all where no query sees a later key.
+    Windows see fewer."""
+    ahead = any(sees(mask, np.arange(1), 2)[0, 1] for mask in masks)
+    if ahead:
+        return sum(count * count for count in lengths)
+    return sum(count * (count + 1) // 2 for count in lengths)
 
 
-def _rows_by_hash(texts: Sequence[ShardText]) -> Iterator[tuple[ShardText, int]]:
-    """Yield every (text, query), those with the smallest hashes first."""
-    counts = [text.tokens for text in texts]
-    numbers = np.repeat(np.arange(len(texts)), counts)
-    queries = np.concatenate([np.arange(0), *map(np.arange, counts)])
-    hashes = np.array([text.own for text in texts], np.uint64)[numbers]
-    steps = (queries.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    for place in np.lexsort((queries, numbers, splitmix64(hashes ^ steps))).tolist():
-        yield texts[numbers[place]], int(queries[place])
+def _drawn_rows(texts: Sequence[ShardText], chance: float) -> Iterator[tuple[ShardText, int]]:
+    """Yield every (text, query) that is drawn: each with this chance, by a hash that every machine
+    computes alike."""
+    for text in texts:
+        queries = np.arange(text.tokens)
+        steps = (queries.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        hashes = splitmix64(np.uint64(text.own) ^ steps)
+        for query in np.flatnonzero(hashes < chance * 2.0**64).tolist():
+            yield text, query
 
 
 class RuleTables:
     """The rows that the shards of a scan have kept, put together. shards: by number, of each the two
-    tables, and how many rows those kept stand for, [half, kind]."""
+    tables, and for how many rows a row of either counts."""
 
     def __init__(self) -> None:
         self.shards: dict[int, tuple[Ints, Ints, Ints]] = {}
 
     def add_shard(self, shard: int, arrays: Mapping[str, Ints]) -> None:
         """Take a shard's tables."""
-        self.shards[shard] = arrays["rule_table_0"], arrays["rule_table_1"], arrays["rule_rows"]
+        self.shards[shard] = arrays["rule_table_0"], arrays["rule_table_1"], arrays["rule_counts"]
 
-    def table(self, half: int, height: int, kinds: int) -> KeptTable:
-        """The rows of all shards, each with a number of its own. height: of a table without a shard.
-        kinds: how many masks the model has."""
+    def table(self, half: int, height: int) -> KeptTable:
+        """The rows of all shards, each with a number of its own. height: of a table without a shard."""
         tables: list[WholeNumbers] = [np.zeros((height, 0), np.int32)]
-        counts = [np.zeros((kinds, 0))]
+        counts = [np.zeros(0)]
         rows = 0
         for shard in sorted(self.shards):
             table = self.shards[shard][half].astype(np.int32)
@@ -317,40 +308,30 @@ class RuleTables:
             table[ROW] = numbers + rows
             rows += own.size
             tables.append(table)
-            per_row = _rows_per_kept(table, self.shards[shard][2][half] / UNIT)
-            counts.append(np.repeat(per_row[:, None], table.shape[1], 1))
-        return KeptTable(np.concatenate(tables, 1), np.concatenate(counts, 1))
+            counts.append(np.full(table.shape[1], self.shards[shard][2][half] / UNIT))
+        return KeptTable(np.concatenate(tables, 1), np.concatenate(counts))
 
     def state(self) -> Iterator[bytes]:
         """Yield what a scan's digest is taken over: nothing for a scan without rules."""
         for shard in sorted(self.shards):
             for array in self.shards[shard]:
-                for line in array:
+                for line in np.atleast_2d(array):
                     yield line.astype(np.int64).tobytes()
 
 
 class KeptTable(Struct, frozen=True, eq=False):
-    """Rows kept. lines: see `KeptRows.table`, [line, pair]. counts: as how many rows the row of each
-    pair counts under each mask, [kind, pair]."""
+    """Rows kept. lines: see `KeptRows.table`, [line, pair]. counts: for how many rows the row of each
+    pair counts, [pair]."""
 
     lines: WholeNumbers
     counts: Floats
 
 
-def _rows_per_kept(table: WholeNumbers, rows: Floats) -> Floats:
-    """How many rows each row kept stands for, under each mask, [kind]. table: of one shard. rows: how
-    many all of them stand for, [kind]."""
-    per_row = np.zeros(rows.size)
-    for kind in range(rows.size):
-        _, sizes = np.unique(table[ROW, table[VISIBLE + kind] > 0], return_counts=True)
-        per_row[kind] = rows[kind] / max(np.count_nonzero(sizes >= 2), 1)
-    return per_row
-
-
 class RulePairs(Struct, frozen=True, eq=False):
     """Rows of all heads under one mask in which a query sees two keys or more. numbers: the row of
     each pair, from 0; bins: its distance; rules: [rule, pair]; weights: of all heads, [head, pair];
-    shares: of the mean over rows that falls to the row of each pair; count: how many rows."""
+    shares: how much each pair's row counts in a mean over rows, these sum to 1 over rows; count: how
+    many rows."""
 
     numbers: Ints
     bins: Ints
@@ -378,7 +359,7 @@ def rows_under(
     wide = sizes[numbers] >= 2
     _, numbers = np.unique(numbers[wide], return_inverse=True)
     at = np.flatnonzero(pairs)[wide]
-    counts = kept.counts[kind, at]
+    counts = kept.counts[at]
     first_pairs = np.unique(numbers, return_index=True)[1]
     shares = counts / max(float(counts[first_pairs].sum()), 1e-300)
     start = VISIBLE + places.kind_count + kind * rules

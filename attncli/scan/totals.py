@@ -362,7 +362,7 @@ class Totals:
     def add(self, shard: int, state: ShardState) -> None:
         """Add a shard's state to the totals."""
         for name, array in state.arrays.items():
-            if name.startswith(("top_", "sample_", "link_", "rule_table_", "rule_rows")):
+            if name.startswith(("top_", "sample_", "link_", "rule_table_", "rule_counts")):
                 continue
             whole = array.astype(np.int64)
             low = whole & ((1 << HALF) - 1)

@@ -140,9 +140,9 @@ def test_rows_are_bounded_whatever_the_corpus(
         for shard in range(10)
         for half in (0, 1)
     ]
-    # each shard has its share, and may pass it by a row of 20 tokens
-    assert max(pairs) <= 200 / 10 + 20
-    assert 20 < told.rules.texts.measured_rows < 120
+    # of some 4,000 pairs of either half about as many as may be kept
+    assert max(sum(pairs[::2]), sum(pairs[1::2])) < 400
+    assert 10 < told.rules.texts.measured_rows < 120
     assert all(head.parts for head in told.rules.heads)
     # the same rows in shards of another size, where the budget is that of the whole
     monkeypatch.setattr(rule_rows, "PAIRS", 2**15)
@@ -257,13 +257,13 @@ def test_a_row_kept_counts_for_as_many_as_it_stands_for() -> None:
         lines[ROW] = rows
         lines[VISIBLE] = 1
         lines[-1] = UNIT // 2
-        both = np.array([[stand_for * UNIT], [0]])
-        return {"rule_table_0": lines, "rule_table_1": lines[:, :0], "rule_rows": both}
+        counts = np.array([stand_for * UNIT, UNIT])
+        return {"rule_table_0": lines, "rule_table_1": lines[:, :0], "rule_counts": counts}
 
     tables = RuleTables()
-    tables.add_shard(0, shard([0, 0, 1, 1], 2))
+    tables.add_shard(0, shard([0, 0, 1, 1], 1))
     tables.add_shard(1, shard([7, 7, 7], 6))
-    kept = tables.table(0, VISIBLE + 3, 1)
+    kept = tables.table(0, VISIBLE + 3)
     pairs = rows_under(kept, HeadKinds((0,), (0, 1), (0,)), 1, 0, kept.lines[VISIBLE] > 0)
     assert pairs.count == 3
     assert pairs.shares == pytest.approx([1 / 8] * 4 + [6 / 8] * 3)
@@ -271,18 +271,35 @@ def test_a_row_kept_counts_for_as_many_as_it_stands_for() -> None:
     assert list(RuleTables().state()) == []
 
 
-def test_long_texts_of_many_shards_keep_rows_by_chance(decoder: Path) -> None:
+def test_a_mean_over_kept_rows_is_that_of_all_rows_in_expectation(decoder: Path) -> None:
+    """Many shards, in each short texts and one long: over the draws, what rows kept count for adds up
+    to all rows, and the mean of a value that depends on a row's length to that of all rows."""
     places = head_places(loaded(str(decoder)))
     generator = np.random.default_rng(2)
-    share = 1 / 4_000
-    kept = 0
-    for own in generator.integers(0, 2**63, 400).tolist():
-        rows = KeptRows([], places, [ShardText((0, 0), own, own, 40)], share)
-        kept += rows.table().shape[1] > 0
-    # 8.2 pairs of 40 fall to a shard: one in five keeps a row
-    assert rows.chance == pytest.approx(2**15 / 4_000 / 40)
-    assert 55 < kept < 110
-    assert KeptRows([], places, [ShardText((0, 0), 1, 1, 40)], 1.0).chance == 1.0
+    shards = 300
+    kept_sum = kept_count = all_sum = all_count = pairs = 0.0
+    for _ in range(shards):
+        lengths = [*generator.integers(5, 30, 12).tolist(), 400]
+        texts = [
+            ShardText((0, place), int(own), int(own), tokens)
+            for place, (own, tokens) in enumerate(
+                zip(generator.integers(0, 2**63, 13), lengths, strict=True)
+            )
+        ]
+        rows = KeptRows([], places, texts, 1 / shards)
+        table = rows.table()
+        sizes = np.unique(table[ROW], return_counts=True)[1]
+        pairs += table.shape[1]
+        kept_count += sizes.size / rows.chance
+        kept_sum += (1 / sizes).sum() / rows.chance
+        every = np.concatenate([np.arange(2, tokens + 1) for tokens in lengths])
+        all_count += every.size
+        all_sum += (1 / every).sum()
+    assert 0.7 * 2**15 < pairs < 1.3 * 2**15
+    assert kept_count == pytest.approx(all_count, rel=0.15)
+    assert kept_sum / kept_count == pytest.approx(all_sum / all_count, rel=0.15)
+    assert KeptRows([], places, texts, 1.0).chance < 1
+    assert KeptRows([], places, texts[:3], 1.0).chance == 1.0
 
 
 def test_texts_without_rows_are_told_apart_from_too_few() -> None:
