@@ -286,16 +286,17 @@ def test_a_mean_over_kept_rows_is_that_of_all_rows_in_expectation(decoder: Path)
                 zip(generator.integers(0, 2**63, 13), lengths, strict=True)
             )
         ]
-        rows = KeptRows([], places, texts, 1 / shards)
-        table = rows.table()
-        sizes = np.unique(table[ROW], return_counts=True)[1]
-        pairs += table.shape[1]
+        rows = KeptRows([], places, texts, 8 / shards)
+        sizes = np.array(
+            [keys.size for kept in rows._kept.values() for _, _, keys in kept.values()], float
+        )
+        pairs += rows.table().shape[1]
         kept_count += sizes.size / rows.chance
         kept_sum += (1 / sizes).sum() / rows.chance
         every = np.concatenate([np.arange(2, tokens + 1) for tokens in lengths])
         all_count += every.size
         all_sum += (1 / every).sum()
-    assert 0.7 * 2**15 < pairs < 1.3 * 2**15
+    assert 0.8 * 2**18 < pairs < 1.2 * 2**18
     assert kept_count == pytest.approx(all_count, rel=0.15)
     assert kept_sum / kept_count == pytest.approx(all_sum / all_count, rel=0.15)
     assert KeptRows([], places, texts, 1.0).chance < 1
