@@ -457,8 +457,12 @@ def _rule_numbers(rule: RuledHead | None) -> list[float | None] | None:
 def _rule_entry(rule: RuledHead) -> list[dict[str, str]]:
     """The strongest rule of a head, and the sentences about its rules, in each language."""
     views = {lang: View(lang=lang) for lang in languages()}
+    if rule.has_rule:
+        strongest = rule_label(rule.parts[0].rule)
+    else:
+        strongest = message("no rule")
     return [
-        {lang: safe(say(view, rule_label(rule.parts[0].rule))) for lang, view in views.items()},
+        {lang: safe(say(view, strongest)) for lang, view in views.items()},
         {
             lang: join_sentences([head_sentence(rule, view), baseline_sentence(rule, view)], view)
             for lang, view in views.items()

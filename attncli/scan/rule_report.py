@@ -11,7 +11,6 @@ from attncli.features.rules.built_in_rules import BUILT_IN
 from attncli.features.rules.document import RuleMeaning, RuleStability
 from attncli.features.rules.mixture_parts import (
     mean_overlaps,
-    rule_meanings,
     rule_stability,
     ruled_heads,
 )
@@ -44,6 +43,7 @@ def scan_rules(totals: Totals, plan: RulePlan) -> ScanRules:
     counts = totals.count_total("rule_texts").tolist()
     choosing_rows = _of_kinds(choosing, places, len(names), choosing.lines[CHOOSES] > 0)
     measured_rows = _of_kinds(measured, places, len(names), measured.lines[CHOOSES] >= 0)
+    first = _sums(totals, places, len(names), 0)
     described = ScanRules(
         texts=ScanRuleTexts(
             fitted=counts[FITTED],
@@ -52,13 +52,12 @@ def scan_rules(totals: Totals, plan: RulePlan) -> ScanRules:
             chosen_rows=max(rows.count for rows in choosing_rows),
             measured_rows=max(rows.count for rows in measured_rows),
         ),
-        rules=_meanings(plan),
+        rules=_meanings(plan, first.found_shares()),
         heads=[],
     )
     every_rows = (*choosing_rows, *measured_rows)
     if not counts[FITTED] or not all(rows.count for rows in every_rows):
         return described
-    first = _sums(totals, places, len(names), 0)
     mixtures, _ = first.choose(_samples(choosing_rows, places))
     overlaps = _overlaps(mixtures, first.profile(), measured_rows, places, names)
     second_rows = _of_kinds(measured, places, len(names), measured.lines[CHOOSES] > 0)
@@ -92,19 +91,20 @@ def rule_warnings(rules: ScanRules) -> list[Message]:
     ]
 
 
-def _meanings(plan: RulePlan) -> list[RuleMeaning]:
-    """What each rule of a plan means, in its order."""
-    meanings = {meaning.name: meaning for meaning in rule_meanings(BUILT_IN)}
+def _meanings(plan: RulePlan, found_shares: Floats) -> list[RuleMeaning]:
+    """What each rule of a plan means, in its order. found_shares: in what share of the rows it finds a key
+    of its own, [rule]."""
+    words = {rule.name: (rule.formula, str(rule.sentence)) for rule in BUILT_IN}
     for file in plan.files:
         for name, formula, sentence in file.rules:
-            meanings[name] = RuleMeaning(name=name, formula=formula, sentence=sentence)
-    unknown = [
-        RuleMeaning(name=name, formula="", sentence="")
-        for name, _ in plan.versions
-        if name not in meanings
-    ]
-    meanings |= {meaning.name: meaning for meaning in unknown}
-    return [meanings[name] for name, _ in plan.versions]
+            words[name] = formula, sentence
+    meanings = []
+    for (name, _), share in zip(plan.versions, found_shares.tolist(), strict=True):
+        formula, sentence = words.get(name, ("", ""))
+        meanings.append(
+            RuleMeaning(name=name, formula=formula, sentence=sentence, found_share=float(share))
+        )
+    return meanings
 
 
 def _sums(totals: Totals, places: HeadKinds, rules: int, half: int) -> RuleSums:

@@ -162,7 +162,7 @@ class ShardRules:
     ) -> None:
         """Take weights of a layer of the batch, [text, head, row, key], from row `first` and head
         `first_head` on."""
-        every = np.asarray(backend.numpy(weights), np.float64)
+        every = backend.numpy(weights)
         kind = self._places.kind_of(layer)
         start = self._places.slice_of(layer).start + first_head
         heads = slice(start, start + every.shape[1])
@@ -178,7 +178,7 @@ class ShardRules:
                     kind,
                     heads,
                     np.arange(begin, end),
-                    own[:, begin - first : end - first],
+                    np.asarray(own[:, begin - first : end - first], np.float64),
                     rows,
                     visible,
                 )
@@ -216,9 +216,9 @@ class KeptRows:
     ) -> None:
         self._kinds = len(places.masks)
         self._rules = len(rules)
-        wanted = share * pair_budget(places.count, self._rules, self._kinds)
+        pair_share = share * pair_budget(places.count, self._rules, self._kinds)
         all_pairs = _count_pairs(places.masks, [text.tokens for text in texts])
-        self.chance = min(wanted / max(all_pairs, 1), 1.0)
+        self.chance = min(pair_share / max(all_pairs, 1), 1.0)
         # by text: the queries kept, and for each its number, the place of its first pair, and its keys
         self._kept: dict[tuple[int, int], dict[int, tuple[int, int, Ints]]] = {}
         pairs = 0

@@ -29,6 +29,7 @@ from attncli.features.rules.screen import (
     mixture_sentences,
     rule_weights_table,
     ruled_heads_table,
+    seldom_sentences,
 )
 from attncli.language import Message, contextual, listing, message, plural, say, say_each
 from attncli.measure.labels import LABELS, STATES
@@ -464,7 +465,9 @@ def _answer(shown: ScanShown, view: View) -> Lines:
     answer_sentences += why_sentences(document.heads, view)
     rules = document.rules
     if rules and rules.heads and rules.overlap:
-        answer_sentences += mixture_sentences(rules.heads, rules.overlap, rules.stability, view)
+        answer_sentences += mixture_sentences(
+            rules.heads, rules.overlap, rules.stability, view, rules.rules
+        )
     if done_count < total:
         unfinished = message(
             "This scan is not finished: {done} of {total} shards are done. The same command again"
@@ -661,7 +664,11 @@ def _rule_sentences(head: ScanHead, document: ScanDocument, view: View) -> list[
         sentence
         for rule in rules.heads
         if _is_place(rule, head)
-        for sentence in (head_sentence(rule, view), baseline_sentence(rule, view))
+        for sentence in (
+            head_sentence(rule, view),
+            baseline_sentence(rule, view),
+            *seldom_sentences(rule, rules.rules, view),
+        )
     ]
 
 

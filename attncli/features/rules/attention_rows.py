@@ -194,11 +194,12 @@ def observe(
             batched += len(numbers)
             known = [TextRules(rules, tokens) for tokens in batch.texts]
             for trace in batch.layers:
-                weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
+                weights = model.backend.numpy(trace.stages["weights"])
                 for entry, text in enumerate(known):
                     own = weights[entry, :, : text.count, : text.count]
                     for start, stop in text.blocks():
-                        rows = own[:, start:stop]
+                        # a block at a time: a batch as float64 would be twice its size
+                        rows = np.asarray(own[:, start:stop], np.float64)
                         consume(_block(places, text, numbers[entry], trace.layer, start, rows))
             progress(sum(map(len, batch.texts)))
         begin += batched
@@ -242,7 +243,7 @@ def _observe_long(
         into as many rows at a time as its rules are compared in."""
         if kind != "self":
             return
-        stage = np.asarray(model.backend.numpy(block.stages["weights"]), np.float64)
+        stage = model.backend.numpy(block.stages["weights"])
         high = min(block.high, text.count)
         step = next(text.blocks())[1]
         for start in range(block.start, block.stop, step):

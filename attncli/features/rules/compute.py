@@ -165,7 +165,7 @@ def rules(
             measured_tokens=sum(map(len, halves[1])),
             tokens=sum(map(len, tokens)),
         ),
-        rules=rule_meanings(usable),
+        rules=rule_meanings(usable, fitted.found_shares()),
         heads=ruled_heads(places.names(), names, mixtures, parts),
         overlap=mean_overlaps(parts),
         stability=rule_stability(mixtures, second.choose()[0]),
@@ -280,7 +280,8 @@ class _SwapTrial:
         own = self._loss(None)
         rows = []
         for share in sorted(shares):
-            count = max(int(share * len(ranked)), 1)
+            # 0.29 of 100 is 28.999… in binary
+            count = max(int(share * len(ranked) + 1e-9), 1)
             best = frozenset(ranked[:count])
             numbers = integers(self._seed, f"drawn\0{count}", len(ranked))
             drawn = frozenset(np.argsort(numbers, kind="stable")[:count].tolist())

@@ -10,6 +10,9 @@ from msgspec import UNSET, UnsetType
 from attncli.documents import Count, Document, ModelPart, Part, PlacedHead, Share, Size, describe
 from attncli.language import message
 
+LEAST_OVERLAP = 0.5
+"""The overlap from which on a head has a rule: half of its weights."""
+
 
 class RuleMeaning(Part, frozen=True, kw_only=True):
     """One rule that heads were compared with."""
@@ -17,6 +20,13 @@ class RuleMeaning(Part, frozen=True, kw_only=True):
     name: str
     formula: Annotated[str, describe("Which keys j the query i prefers.")]
     sentence: Annotated[str, describe("The same in words.")]
+    found_share: Annotated[
+        Share | UnsetType,
+        describe(
+            "In what share of the rows fitted to it finds a key of its own; in the others it says the"
+            " first token."
+        ),
+    ] = UNSET
 
 
 class RulePart(Part, frozen=True, kw_only=True):

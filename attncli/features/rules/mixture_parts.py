@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from attncli.features.rules.document import (
+    LEAST_OVERLAP,
     RuledHead,
     RuleMeaning,
     RuleOverlaps,
@@ -17,15 +18,18 @@ from attncli.features.rules.document import (
 from attncli.features.rules.head_rules import HeadRule
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-SAID = 0.5
-"""The overlap from which on a head has a rule: half of its weights."""
 
 
-def rule_meanings(rules: Sequence[HeadRule]) -> list[RuleMeaning]:
-    """What each rule means."""
+def rule_meanings(rules: Sequence[HeadRule], found_shares: Floats) -> list[RuleMeaning]:
+    """What each rule means, and in what share of the rows it finds a key of its own, [rule]."""
     return [
-        RuleMeaning(name=rule.name, formula=rule.formula, sentence=str(rule.sentence))
-        for rule in rules
+        RuleMeaning(
+            name=rule.name,
+            formula=rule.formula,
+            sentence=str(rule.sentence),
+            found_share=float(share),
+        )
+        for rule, share in zip(rules, found_shares, strict=True)
     ]
 
 
@@ -54,7 +58,7 @@ def _ruled_head(
         overlap_first=first,
         overlap_even=even,
         overlap_distance=distance,
-        has_rule=said >= SAID,
+        has_rule=said >= LEAST_OVERLAP,
     )
 
 

@@ -112,6 +112,13 @@ class RuleSums:
         chosen, overlaps = choose_rules(self._sums(slice(0, 1)), samples, used[kinds])
         return fit_mixtures(self._sums(slice(0, 2)), chosen), overlaps
 
+    def found_shares(self) -> Floats:
+        """In what share of the rows each rule finds a key of its own, [rule]: in others it says what
+        that of the first token says. Of that one itself 1."""
+        shares: Floats = self.arrays["used"].sum(0) / max(self.arrays["rows"].sum(), 1)
+        shares[0] = 1.0
+        return shares
+
     def _sums(self, parts: slice) -> PairSums:
         """The sums over the texts that are fitted to (part 0), those that choose (1), or both."""
         arrays = self.arrays
@@ -176,6 +183,10 @@ class HalfRecord:
         """Each head's mean weight by distance, [head, distance]; see `distance_bins`."""
         return self._sums.profile()
 
+    def found_shares(self) -> Floats:
+        """In what share of the rows each rule finds a key of its own, [rule]."""
+        return self._sums.found_shares()
+
     def choose(self) -> tuple[Floats, Floats]:
         """The mixture of each head, [head, rule], of sum 1, and its overlap on the rows that it was
         chosen by, [head]. Raises InputError where no row was kept to choose by."""
@@ -201,7 +212,7 @@ class HalfRecord:
 
 class ChoiceRows(Struct, frozen=True, eq=False):
     """Rows of one head that its rules are chosen by. weights: [pair]; rules: [rule, pair]; shares:
-    of the mean over rows that falls to the row of each pair, [pair]."""
+    how much each pair's row counts in the mean over rows, [pair]; over rows these sum to 1."""
 
     weights: Sample
     rules: Sample
@@ -222,7 +233,8 @@ def choose_rules(
     they are chosen by, [head].
 
     sums: of the texts that are fitted to. samples: of each head, rows of other texts. usable: which
-    rules a head may have, [head, rule].
+    rules a head may have, [head, rule]; rule 0 is that of the first token, and another begins only
+    where it says `GAIN` more.
     """
     heads, rules = sums.both.shape
     chosen = np.zeros((heads, rules), bool)
@@ -231,6 +243,14 @@ def choose_rules(
     chosen[np.arange(heads), _first_best(-alone)] = True
     mixtures = chosen.astype(np.float64)
     overlaps = _overlaps(samples, mixtures, np.arange(heads), np.zeros(heads))
+    # the first token is what a rule says that finds no key: another one has to say more
+    at_first = np.zeros_like(mixtures)
+    at_first[:, 0] = 1.0
+    first_overlaps = _overlaps(samples, at_first, np.arange(heads), np.zeros(heads))
+    at_rest = overlaps < first_overlaps + GAIN
+    chosen[at_rest] = at_first[at_rest] > 0
+    mixtures[at_rest] = at_first[at_rest]
+    overlaps[at_rest] = first_overlaps[at_rest]
     refused = np.zeros((heads, rules), bool)
     failures = np.zeros(heads, np.int64)
     for _ in range(MOST_RULES * TRIES):

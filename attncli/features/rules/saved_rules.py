@@ -24,7 +24,7 @@ def read_rules(file: Path) -> RulesDocument:
     document = document_of(fields, str(file))
     if not isinstance(document, RulesDocument):
         raise InputError(
-            "this is {schema}, and holds no rules",
+            "this is {schema}, and rules are read from attn.rules/1",
             where=str(file),
             expected="attn.rules/1, as attn heads --rules --json writes it",
             hint=HINT,

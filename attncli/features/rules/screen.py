@@ -18,8 +18,10 @@ from attncli.draw.tables import table
 from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.rules.built_in_rules import BUILT_IN
 from attncli.features.rules.document import (
+    LEAST_OVERLAP,
     HeadMixture,
     RuledHead,
+    RuleMeaning,
     RuleOverlaps,
     RulesDocument,
     RuleStability,
@@ -28,6 +30,8 @@ from attncli.features.rules.document import (
 from attncli.language import listing, message, plural, say
 from attncli.mechanism.spec import head_label
 
+SELDOM = 0.5
+"""The share of rows below which a rule finds a token of its own seldom."""
 LEAST_WEIGHT = 0.005
 """A part of a mixture below this is not shown: it would read 0.00."""
 
@@ -65,19 +69,34 @@ def rule_label(name: str) -> str:
 
 
 def mixture_text(head: RuledHead | HeadMixture, view: View) -> str:
-    """A head's mixture, such as `0.75 previous token + 0.20 first token`."""
+    """A head's mixture, such as `0.75 × previous token + 0.20 × first token`; of a head without a
+    rule, that it has none, and the nearest mixture."""
+    if head.overlap < LEAST_OVERLAP:
+        return say(view, "no rule; nearest: {mixture}", mixture=_weighted_rules(head, view))
+    return _weighted_rules(head, view)
+
+
+def _weighted_rules(head: RuledHead | HeadMixture, view: View) -> str:
+    """The rules of a head's mixture, each behind its weight."""
+    times = spell("×", ascii=view.ascii)
     parts = [
-        f"{part.weight:.2f} {label(say(view, rule_label(part.rule)), ascii=view.ascii)}"
+        f"{part.weight:.2f} {times} {label(say(view, rule_label(part.rule)), ascii=view.ascii)}"
         for part in head.parts
         if part.weight >= LEAST_WEIGHT
     ]
     return " + ".join(parts)
 
 
+def best_baseline(head: RuledHead) -> float:
+    """The largest overlap of what needs no rules: the first token, an even spread, the head's own
+    mean by distance."""
+    return max(head.overlap_first, head.overlap_even, head.overlap_distance)
+
+
 def ranked_heads(heads: Sequence[RuledHead]) -> list[RuledHead]:
-    """The heads, those first of which rules say most beyond what the first token alone says: many
-    heads rest there, and are all alike."""
-    return sorted(heads, key=lambda head: head.overlap_first - head.overlap)
+    """The heads, those first of which rules say most beyond the best baseline: many heads rest on the
+    first token, or look by distance alone, and are all alike."""
+    return sorted(heads, key=lambda head: best_baseline(head) - head.overlap)
 
 
 def _model_and_texts(document: RulesDocument, view: View) -> Lines:
@@ -133,7 +152,7 @@ def ruled_heads_table(every: Sequence[RuledHead], view: View) -> Lines:
         title=message("heads as rules"),
         note=message(
             "overlap: the share of a head's weights that its rules say on unseen texts; the largest"
-            " gain over the first token first"
+            " gain over the best of the first token, an even spread and its mean by distance first"
         ),
     )
     return stack(body, remark(more, view))
@@ -218,22 +237,50 @@ def _factor_text(row: SwappedHeads, loss: float, view: View) -> str:
 
 def rules_sentences(document: RulesDocument, view: View) -> Iterator[str]:
     """What rules say of the heads, how stable that is, and what it costs."""
-    yield from mixture_sentences(document.heads, document.overlap, document.stability, view)
+    yield from mixture_sentences(
+        document.heads, document.overlap, document.stability, view, document.rules
+    )
     yield from _swap_sentences(document, view)
     yield not_learned_note(document.model, view)
 
 
 def head_sentence(head: RuledHead, view: View) -> str:
     """Which rules say how much of a head."""
+    if head.overlap < LEAST_OVERLAP:
+        return say(
+            view,
+            "Layer {layer} head {head} has no rule: the nearest, {mixture}, says {share} of its weights"
+            " on texts it was not fitted to.",
+            layer=head.layer,
+            head=head.head,
+            mixture=_weighted_rules(head, view),
+            share=percent(head.overlap),
+        )
     return say(
         view,
         "Layer {layer} head {head}: {mixture} says {share} of its weights on texts it was not fitted"
         " to.",
         layer=head.layer,
         head=head.head,
-        mixture=mixture_text(head, view),
+        mixture=_weighted_rules(head, view),
         share=percent(head.overlap),
     )
+
+
+def seldom_sentences(head: RuledHead, rules: Sequence[RuleMeaning], view: View) -> Iterator[str]:
+    """That a rule of a head finds no token of its own in most rows."""
+    shares = {rule.name: rule.found_share for rule in rules}
+    for part in head.parts:
+        found_share = shares.get(part.rule, UNSET)
+        if part.weight < LEAST_WEIGHT or found_share is UNSET or found_share >= SELDOM:
+            continue
+        yield say(
+            view,
+            "The rule “{rule}” finds a token of its own in {share} of rows; in the others it is the"
+            " first token.",
+            rule=label(say(view, rule_label(part.rule)), ascii=view.ascii),
+            share=percent(found_share),
+        )
 
 
 def baseline_sentence(head: RuledHead, view: View) -> str:
@@ -253,9 +300,14 @@ def mixture_sentences(
     means: RuleOverlaps,
     stability: RuleStability | UnsetType,
     view: View,
+    rules: Sequence[RuleMeaning],
 ) -> Iterator[str]:
-    """What rules say of the heads, of the best one by name, and how stable that is."""
-    yield head_sentence(ranked_heads(heads)[0], view)
+    """What rules say of the heads, of the best one by name, beside what needs no rules, and how stable
+    that is."""
+    first = ranked_heads(heads)[0]
+    yield head_sentence(first, view)
+    yield baseline_sentence(first, view)
+    yield from seldom_sentences(first, rules, view)
     yield say(
         view,
         "Over all heads rules say {rules} of the weights, the first token alone {first}, an even"
@@ -264,6 +316,13 @@ def mixture_sentences(
         first=percent(means.first),
         even=percent(means.even),
         distance=percent(means.distance),
+    )
+    no_more = sum(head.overlap <= best_baseline(head) for head in heads)
+    yield say(
+        view,
+        "In {count} of {heads} heads rules say no more than the best of these without rules.",
+        count=no_more,
+        heads=len(heads),
     )
     without = sum(not head.has_rule for head in heads)
     if without:
@@ -284,6 +343,7 @@ def mixture_sentences(
             weights=percent(stability.weights),
             strongest=percent(stability.strongest),
         )
+    yield say(view, "These shares are of one split of the texts, without intervals.")
 
 
 def _swap_sentences(document: RulesDocument, view: View) -> Iterator[str]:
@@ -326,12 +386,13 @@ def _swap_sentences(document: RulesDocument, view: View) -> Iterator[str]:
         first=_factor_text(row, row.loss_first, view),
     )
     if document.texts.measured_tokens is not UNSET:
+        # a text's first token is predicted by none
         yield say(
             view,
             plural(
-                "Measured on {count} token, without an interval.",
-                "Measured on {count:,} tokens, without an interval.",
-                count=document.texts.measured_tokens,
+                "Perplexities are measured on {count} predicted token, without an interval.",
+                "Perplexities are measured on {count:,} predicted tokens, without an interval.",
+                count=document.texts.measured_tokens - document.texts.measured,
             ),
         )
 

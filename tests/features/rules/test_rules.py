@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from asking import ask
+from msgspec import UNSET
+from msgspec.structs import replace as changed
 from small_gpt2 import small_gpt2
 from walking import pressed
 
@@ -20,6 +22,7 @@ from attncli.cli.declarations import RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.draw.encoding import json_bytes
 from attncli.draw.numbers import percent
+from attncli.draw.view import View
 from attncli.errors import InputError, UsageError
 from attncli.explore.command import _document_in, _open_source, _saved_source, _setup_of
 from attncli.explore.loaded_run import LiveSource
@@ -27,10 +30,17 @@ from attncli.explore.state import State
 from attncli.features.rules import attention_rows, rule_fit
 from attncli.features.rules.attention_rows import TextRules, head_places, observe
 from attncli.features.rules.built_in_rules import BUILT_IN
+from attncli.features.rules.document import RulePart
 from attncli.features.rules.head_rules import rule_rows
 from attncli.features.rules.mixture import PairSums, fit_mixtures
 from attncli.features.rules.rule_file import load_rules
 from attncli.features.rules.saved_rules import mixtures_of
+from attncli.features.rules.screen import (
+    head_sentence,
+    mixture_sentences,
+    mixture_text,
+    ranked_heads,
+)
 from attncli.features.rules.token_patterns import TokenPatterns
 from attncli.inputs.token import Token
 from attncli.mechanism.context import PutWeights
@@ -534,7 +544,7 @@ def test_saved_rules_are_told_beside_the_heads(model: Any, document: Any, tmp_pa
     no_rules = tmp_path / "heads.json"
     no_rules.write_text(json.dumps(told))
     wrong = ask("heads", "a b", "--num-heads", "2", "--rules-of", str(no_rules))
-    assert (wrong.code, "holds no rules" in wrong.err) == (3, True)
+    assert (wrong.code, "rules are read from attn.rules/1" in wrong.err) == (3, True)
 
 
 def test_the_explorer_shows_the_rules_of_a_head(model: Any, document: Any, tmp_path: Path) -> None:
@@ -561,3 +571,34 @@ def test_the_explorer_shows_the_rules_of_a_head(model: Any, document: Any, tmp_p
             Environment.of_process(), TextOptions(text=str(file)), RunSetup(), None, None, rules
         )
     assert _document_in(rules).model.name == _setup_of(document.model.name, RunSetup()).model.model
+
+
+def test_a_rule_begins_where_it_says_more_than_the_first_token() -> None:
+    """Fitted rows favour the second rule; in those that choose it says less than the first token."""
+    first, second = np.array([1.0, 0, 0, 0]), np.array([0.0, 1, 0, 0])
+    fitted = np.array([0.4, 0.6, 0, 0])
+    rules = np.stack([first, second])
+    sums = PairSums((rules @ rules.T)[None], (rules @ fitted)[None], np.array([fitted @ fitted]))
+    for own, expected in (([0.7, 0.3, 0, 0], [1.0, 0.0]), ([0.1, 0.9, 0, 0], [0.0, 1.0])):
+        rows = rule_fit.ChoiceRows(np.array(own, np.float32), rules.astype(np.float32), np.ones(4))
+        chosen, _ = rule_fit.choose_rules(sums, [rows], np.ones((1, 2), bool))
+        mixtures = fit_mixtures(sums, chosen)
+        assert mixtures[0] == pytest.approx(expected, abs=1e-9)
+
+
+def test_what_a_seldom_found_rule_is_and_what_is_no_rule_is_said(document: Any) -> None:
+    head = changed(
+        document.heads[0], parts=[RulePart(rule="clause-before", weight=1.0)], overlap=0.47
+    )
+    meanings = [changed(rule, found_share=0.08) for rule in document.rules]
+    said = " ".join(mixture_sentences([head], document.overlap, UNSET, View(), meanings))
+    assert "finds a token of its own in 8.0% of rows" in said
+    assert "without intervals" in said
+    assert mixture_text(head, View()) == "no rule; nearest: 1.00 × clause before"
+    assert head_sentence(head, View()).startswith("Layer 0 head 0 has no rule: the nearest,")
+    assert "The first token alone says" in said
+    # first is the head whose rules say most beyond the best of the baselines
+    low = {"overlap_first": 0.1, "overlap_even": 0.1}
+    less = changed(head, overlap=0.9, overlap_distance=0.95, head=1, **low)
+    more = changed(head, overlap=0.4, overlap_distance=0.3, head=2, **low)
+    assert [ruled.head for ruled in ranked_heads([less, more])] == [2, 1]
