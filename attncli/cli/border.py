@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from io import StringIO
 from itertools import takewhile
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from attncli.cli.environment import Environment
 from attncli.errors import AttnError, ExitCode, LimitError, UsageError
@@ -166,6 +166,13 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
     return result if isinstance(result, int) else ExitCode.OK
 
 
+KINDS_OF_COMMANDS: dict[str, tuple[Literal["decoder", "encoder-decoder"], ...]] = {
+    "cache": ("decoder",),
+    "cross": ("encoder-decoder",),
+}
+"""The kinds of models that a command takes, where it does not take all."""
+
+
 def _tell_of_trained_model(words: Sequence[str], environment: Environment) -> None:
     """End a screen of untrained weights with the command for a trained model that is installed, on
     standard error: the answer itself is the same wherever it is given. Nothing where none is
@@ -175,7 +182,11 @@ def _tell_of_trained_model(words: Sequence[str], environment: Environment) -> No
         return
     from attncli.models.aliases import installed_alias
 
-    name = installed_alias(environment.variables)
+    kinds = KINDS_OF_COMMANDS.get(words[0])
+    if kinds is None:
+        name = installed_alias(environment.variables)
+    else:
+        name = installed_alias(environment.variables, kinds)
     if name is not None:
         environment.note(
             message(

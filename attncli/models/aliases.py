@@ -5,10 +5,10 @@ the hub.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -30,6 +30,9 @@ from attncli.inputs.hub import (
 from attncli.language import message
 from attncli.models.packages import Package, join_parts
 
+ModelKind = Literal["encoder", "decoder", "encoder-decoder"]
+"""What a family is."""
+
 
 class Alias(Struct, frozen=True):
     """A short name. family: its `model_type`. package: what holds it in packages of the Python index.
@@ -44,7 +47,7 @@ class Alias(Struct, frozen=True):
     chat: bool = False
 
     @property
-    def kind(self) -> Literal["encoder", "decoder", "encoder-decoder"]:
+    def kind(self) -> ModelKind:
         """What its family is."""
         if self.family in ENCODERS:
             return "encoder"
@@ -251,13 +254,18 @@ def local_folder(name: str, variables: Mapping[str, str] | None = None) -> Path 
     return None if snapshot is None else snapshot.folder
 
 
-def installed_alias(variables: Mapping[str, str]) -> str | None:
-    """The first alias whose model an installed package holds; None where there is none."""
+def installed_alias(
+    variables: Mapping[str, str], kinds: Container[ModelKind] = get_args(ModelKind)
+) -> str | None:
+    """The first alias of one of these kinds whose model an installed package holds; None where
+    there is none."""
     return next(
         (
             name
             for name, alias in ALIASES.items()
-            if alias.package is not None and alias.package.is_here(variables)
+            if alias.kind in kinds
+            and alias.package is not None
+            and alias.package.is_here(variables)
         ),
         None,
     )

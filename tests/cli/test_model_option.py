@@ -15,7 +15,7 @@ from small_gpt2 import small_gpt2
 from validity import validate
 
 from attncli.models import aliases
-from attncli.models.packages import package_place
+from attncli.models.packages import Package, package_place
 
 TEXT = "it was too tired"
 HUMPTY = "humpty dumpty sat on"
@@ -220,10 +220,23 @@ def test_a_screen_of_untrained_weights_ends_with_a_trained_model_that_is_install
         if line[0] != "explain" or quiet != ("--json",):
             assert "a trained model" not in ask(*line, *quiet, terminal=True).err
     assert "a trained model" not in ask(*line).err, "a pipe's answer is for programs"
-    monkeypatch.setattr(aliases, "installed_alias", lambda variables: None)
+    monkeypatch.setattr(aliases, "installed_alias", lambda *_: None)
     bare = ask(*line, terminal=True)
     assert "a trained model" not in bare.err
     assert bare.out == told.out, "an answer depends on nothing that is installed"
+
+
+def test_a_command_that_takes_other_models_names_none_that_it_refuses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = Package(("json",), "decoder.py")
+    known = {"minilm": aliases.Alias("a/b", "bert", here)}
+    for decoders in ({}, {"smollm2": aliases.Alias("a/b", "llama", here)}):
+        monkeypatch.setattr(aliases, "ALIASES", known | decoders)
+        cached = ask("cache", "a b c d e f", "--mask", "causal", terminal=True).err
+        assert ("a trained model is here: attn cache --model smollm2 …" in cached) == bool(decoders)
+        assert "minilm" not in cached
+        assert "a trained model" not in ask("cross", "a b", "c d", terminal=True).err
 
 
 def test_a_screen_of_trained_weights_names_no_other_model() -> None:

@@ -155,7 +155,7 @@ def _lookback_shares(document: GenerateDocument, step: GenerateStep) -> tuple[fl
     does not rest, where that is told apart."""
     if step.rest is UNSET:
         return step.lookback, step.lookback_per_key
-    rest_count = np.count_nonzero(resting_keys(document.tokens, document.model.source))
+    rest_count = int(resting_keys(document.tokens, document.model.source).sum())
     prompt = max(len(document.tokens) - rest_count, 1)
     generated = step.token + 1 - len(document.tokens)
     per_key = [
