@@ -410,6 +410,10 @@ CLAIM, TARGET_END, CLAIM_END = "\ue001", "\ue002", "\ue003"
 CLAIMS = re.compile(f"{CLAIM}([^{TARGET_END}]*){TARGET_END}([^{CLAIM_END}]*){CLAIM_END}")
 
 
+CLOSING_QUOTE = re.compile('["”](?= ?[(（]|$)')
+"""The quote behind a name: what follows is a note in brackets, such as its place or its word."""
+
+
 def claim(
     text: str,
     view: View,
@@ -435,10 +439,9 @@ def claim(
     places = {"h": f"{layer}.{head}", "q": query, "k": key}
     target = "&".join(f"{name}={place}" for name, place in places.items() if place is not None)
     first = int(text[:1] in ('"', "“"))
-    if first:
-        last = max(text.rfind('"'), text.rfind("”"))
-    else:
-        last = len(text)
+    last = len(text)
+    if first and (closing := CLOSING_QUOTE.search(text, first + 1)):
+        last = closing.start()
     return f"{text[:first]}{CLAIM}{target}{TARGET_END}{text[first:last]}{CLAIM_END}{text[last:]}"
 
 

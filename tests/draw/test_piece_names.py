@@ -9,6 +9,9 @@ import pytest
 from asking import ask
 from small_gpt2 import byte_gpt2
 
+from attncli.draw.token_names import claim, split_claims
+from attncli.draw.view import View
+
 TEXT = "她 umpty"
 
 
@@ -99,3 +102,19 @@ def test_titles_of_a_derivation_name_the_word_of_a_piece() -> None:
                "--head", "0")  # fmt: skip
     assert "similarity of ty (dumpty) with each key" in told.out
     assert "softmax of ty (dumpty)" in told.out
+
+
+@pytest.mark.parametrize(
+    ("name", "leads"),
+    [
+        ('"didn" (a piece of "didn\'t")', "didn"),
+        ("“didn”（“didn't”的一部分）", "didn"),
+        ('"a (b" (3)', "a (b"),
+        ('"""', '"'),
+        ("layer 1 head 2", "layer 1 head 2"),
+    ],
+)
+def test_a_name_leads_to_its_head_without_the_note_behind_it(name: str, leads: str) -> None:
+    pieces = split_claims(claim(name, View(claims=True), layer=1, head=2, key=3))
+    assert [piece for piece in pieces if isinstance(piece, tuple)] == [(leads, "h=1.2&k=3")]
+    assert "".join(piece if isinstance(piece, str) else piece[0] for piece in pieces) == name
