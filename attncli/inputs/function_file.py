@@ -126,10 +126,10 @@ def failure_of_code(error: BaseException, path: Path, what: str, line: int = 1) 
     return InputError(fault, where=f"{path}:{(frames or [line])[-1] or line}")
 
 
-def formula_of(function: FunctionType, argument: str) -> str:
-    """The first line of a function's docstring, or its call where it has none. argument: what
-    it takes."""
+def formula_of(function: FunctionType, name: str, argument: str) -> str:
+    """The first line of a function's docstring, or its call where it has none. name: what the file
+    calls it, which a lambda does not know; argument: what it takes."""
     documentation = inspect.getdoc(function)
     if documentation:
         return documentation.splitlines()[0]
-    return f"{function.__name__}({argument})"
+    return f"{name}({argument})"

@@ -200,7 +200,9 @@ def _declaration_of(name: str, function: FunctionType, path: Path) -> MetricDecl
     for attribute in ("low", "high"):
         if attribute in values:
             values[attribute] = float(values[attribute])
-    declaration = MetricDeclaration(name, formula_of(function, "rows"), **values)
+    declaration = MetricDeclaration(
+        name, formula_of(function, name.rpartition(".")[2], "rows"), **values
+    )
     low = declaration.low
     high = declaration.high
     is_range = (low is None or math.isfinite(low)) and (high is None or math.isfinite(high))

@@ -76,12 +76,19 @@ def draw_bars(
     return top + len(bars) * LINE
 
 
+DASHES = ("", "7 4", "3 3.5", "9 3.5 0.5 3.5", "0.5 3.5")
+"""Dashes and gaps of curves without a colour of their own, in points; the ends are round, so that
+0.5 is a dot."""
+
+
 def draw_curves(
     drawing: Drawing,
     series: Sequence[tuple[str, Sequence[tuple[float, float]]]],
     top: float,
     x_name: str,
     y_name: str,
+    *,
+    dashed: bool = False,
 ) -> float:
     """Curves on logarithmic axes with their names at their ends, apart from each other. Returns
     where they end.
@@ -91,7 +98,11 @@ def draw_curves(
             not drawn.
         top: where the curves begin, in points from the upper edge.
         x_name, y_name: what the axes are.
+        dashed: whether dashes tell the curves apart, where colours mean something else.
     """
+    sample = 8.0
+    if dashed:
+        sample = 24.0
     lines = [(name, [point for point in line if min(point) > 0]) for name, line in series]
     points = [(math.log10(x), math.log10(y)) for _, line in lines for x, y in line]
     if not points:
@@ -101,7 +112,8 @@ def draw_curves(
     left = 44.0
     begin = top + 18
     wide = max(
-        min(260.0, drawing.room - left - 18 - max(width(name, 9) for name, _ in series)), 90.0
+        min(260.0, drawing.room - left - sample - 10 - max(width(name, 9) for name, _ in series)),
+        90.0,
     )
 
     def place(point: tuple[float, float]) -> tuple[float, float]:
@@ -125,19 +137,25 @@ def draw_curves(
     for index, (name, line) in enumerate(lines):
         if line:
             places = [place(point) for point in line]
-            drawing.path(places, drawing.theme.series[index % len(drawing.theme.series)], thick=1.6)
+            if dashed:
+                dash = DASHES[index % len(DASHES)]
+                drawing.path(places, drawing.theme.ink, thick=1.3, dash=dash)
+            else:
+                ink = drawing.theme.series[index % len(drawing.theme.series)]
+                drawing.path(places, ink, thick=1.6)
             ends.append((places[-1][1], name, index))
     below = -math.inf
     for y, name, index in sorted(ends):
         below = max(y, below + 11)
-        drawing.rectangle(
-            left + wide + 6,
-            below - 2,
-            8,
-            3,
-            drawing.theme.series[index % len(drawing.theme.series)],
-        )
-        drawing.text(left + wide + 18, below + 3, name)
+        begins = left + wide + 6
+        if dashed:
+            ends_of_sample = [(begins, below - 0.5), (begins + sample, below - 0.5)]
+            dash = DASHES[index % len(DASHES)]
+            drawing.path(ends_of_sample, drawing.theme.ink, thick=1.3, dash=dash)
+        else:
+            ink = drawing.theme.series[index % len(drawing.theme.series)]
+            drawing.rectangle(begins, below - 2, sample, 3, ink)
+        drawing.text(begins + sample + 4, below + 3, name)
     return begin + tall + 30
 
 

@@ -223,9 +223,10 @@ class Drawing:
         thick: float,
         curved: bool = False,
         faint: float = 1,
+        dash: str = "",
     ) -> None:
         """Add a line through points; curved: from the first to the last, level at both ends. faint:
-        its opacity.
+        its opacity. dash: lengths of dashes and gaps in turn, in points; "" for a whole line.
         """
         for x, y in points:
             self.reach(x, y)
@@ -237,9 +238,12 @@ class Drawing:
             )
         else:
             way = "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in points)
+        dashes = ""
+        if dash:
+            dashes = f' stroke-dasharray="{dash}"'
         self.pieces.append(
             f'<path d="{way}" fill="none" stroke="{stroke}" stroke-width="{thick:.2f}"'
-            f' stroke-opacity="{faint:.3f}" stroke-linecap="round"/>'
+            f' stroke-opacity="{faint:.3f}" stroke-linecap="round"{dashes}/>'
         )
 
     def cells(self, x: float, y: float, wide: float, tall: float, colours: np.ndarray) -> None:

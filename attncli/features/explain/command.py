@@ -619,12 +619,19 @@ def rule(
     """
     files = rule_file or ()
     if name is None:
-        from attncli.features.explain.rule_screen import rules_screen
+        from attncli.features.explain.rule_screen import rules_screen, rules_table
         from attncli.features.explain.rule_topic import known_rules
 
-        what = message("the list of the rules is a screen alone")
-        screen = partial(rules_screen, known_rules(files))
-        _write_list(ctx, output, what, "attn explain rule NAME", screen)
+        what = message("the list of the rules is a screen or a table")
+        rules = known_rules(files)
+        _write_list(
+            ctx,
+            output,
+            what,
+            "attn explain rule NAME",
+            partial(rules_screen, rules),
+            rules_table(rules),
+        )
         return
     from attncli.features.explain.rule_topic import rule_document
 
@@ -637,17 +644,37 @@ def _write_list(
     what: str,
     command: str,
     screen: Callable[[View], Lines],
+    rows: Sequence[Sequence[object]] = (),
 ) -> None:
-    """Write the list of all metrics or rules, which is a screen. Raises UsageError for another form
-    of the answer. what: says so. command: what gives the others. screen: draws it."""
+    """Write the list of all metrics or rules, which is a screen and, with rows, a table. Raises
+    UsageError for another form of the answer. what: says so. command: what gives the others.
+    screen: draws it. rows: of the table, the first with the names of the columns."""
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
-    files = (output.file, output.svg, output.page)
-    if output.json or output.ndjson or output.plain or files != (None, None, None):
+    in_rows = output.plain or output.csv is not None
+    others = [output.svg, output.page]
+    if not rows:
+        others += [output.file, output.csv]
+    if output.json or output.ndjson or (in_rows and not rows) or any(others):
         raise UsageError(what, expected=command)
+    from attncli.draw.encoding import comma_separated, plain
     from attncli.draw.lines import as_text
 
-    environment.write(as_text(screen(view), view).encode())
+    if output.plain:
+        text = plain(rows)
+    elif output.is_table:
+        text = comma_separated(rows)
+    else:
+        text = as_text(screen(view), view)
+    pieces = [(output.table, comma_separated(rows)), (output.file, text)]
+    for path, piece in pieces:
+        if path is not None:
+            from attncli.inputs.files import atomic_writer
+
+            with atomic_writer(path) as file:
+                file.write(piece.encode())
+    if output.file is None:
+        environment.write(text.encode())
 
 
 TOPICS: dict[str, Callable[..., None]] = {

@@ -522,7 +522,10 @@ class RuleExample(Part, frozen=True, kw_only=True):
     """The rows of a rule in a short text."""
 
     tokens: list[str]
-    weights: Annotated[Numbers, axes("query", "query", meaning="rows sum to 1; causal.")]
+    weights: Annotated[
+        Numbers,
+        axes("query", "query", meaning="rows sum to 1; causal, but for rules that look ahead."),
+    ]
 
 
 class RuleTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):

@@ -21,8 +21,11 @@ def rule_blocks(document: RuleTopic, view: View) -> Sequence[Lines]:
     """The screen as blocks: what the rule means, and its rows in a short text."""
     tokens = document.example.tokens
     weights = as_matrix(document.example.weights)
-    shown = np.where(np.tri(*weights.shape) > 0, weights, np.nan)
-    title = message("an example: where each token looks by this rule")
+    shown = weights
+    title = message("an example: where each token looks by this rule, seeing the whole text")
+    if not _looks_ahead(document):
+        shown = np.where(np.tri(*weights.shape) > 0, weights, np.nan)
+        title = message("an example: where each token looks by this rule")
     example = matrix(shown, tokens, tokens, replace(view, precision=2), title=title)
     formula = fact(message("formula"), [document.formula], view)
     return [
@@ -38,10 +41,18 @@ def rule_answer(document: RuleTopic, view: View) -> Lines:
     looks = say(
         view, "A head of this rule looks at: {meaning}.", meaning=localize(document.says, view)
     )
-    rests = say(
-        view, "Where it finds nothing before the query it rests on the first token that is seen."
+    sentence = message(
+        "Where it finds nothing before the query it rests on the first token that is seen."
     )
+    if _looks_ahead(document):
+        sentence = message("Where it finds nothing it rests on the first token that is seen.")
+    rests = say(view, sentence)
     return sentences([looks, rests], view)
+
+
+def _looks_ahead(document: RuleTopic) -> bool:
+    """Whether the example's tokens see those after them."""
+    return bool(np.triu(as_matrix(document.example.weights), 1).any())
 
 
 def rule_rows_table(document: RuleTopic) -> Iterable[list[object]]:
@@ -54,13 +65,22 @@ def rule_rows_table(document: RuleTopic) -> Iterable[list[object]]:
 
 
 def rules_screen(rules: Sequence[HeadRule], view: View) -> Lines:
-    """The list of these rules, each with where it looks; in a brief view their names alone."""
+    """The list of these rules, each with what screens call it and where it looks; in a brief view
+    their names alone."""
     if view.brief:
         names = say(view, contextual("between", ", ")).join(rule.name for rule in rules)
         return sentences(
             [say(view, "{count} rules: {rules}.", count=len(rules), rules=names)], view
         )
-    rows = [[rule.name, say(view, rule.sentence)] for rule in rules]
-    body = table([message("rule"), message("looks at")], rows, view)
+    rows = [[rule.name, say(view, rule.label), say(view, rule.sentence)] for rule in rules]
+    columns = [message("rule"), message("on screens"), message("looks at")]
+    body = table(columns, rows, view)
     more = say(view, "More about one: attn explain rule {rule}.", rule=rules[2].name)
     return stack(body, sentences([more], view))
+
+
+def rules_table(rules: Sequence[HeadRule]) -> list[list[object]]:
+    """The list of these rules for `--plain` and `--csv`, in English, the columns' names first."""
+    rows: list[list[object]] = [["name", "label", "formula", "sentence"]]
+    rows += [[rule.name, rule.label, rule.formula, rule.sentence] for rule in rules]
+    return rows

@@ -4,6 +4,8 @@ model loses with rules in place of heads.
 
 from __future__ import annotations
 
+import math
+
 from msgspec import UNSET
 
 from attncli.draw.figures.charts import draw_curves, draw_title
@@ -17,14 +19,16 @@ from attncli.language import message, say
 
 CELL, LEAST_CELL = 14.0, 4.0
 """Points: side of a cell, and the least where heads are many."""
+LEAST_AREA = 0.01
+"""Of a square, as a share of the largest: a head without overlap is a dot."""
 WIDE = 440.0
 COLOURS = 5
 """Rules with a colour of their own: the next one of the theme is as grey as all others."""
 
 
 def rules_figure(document: RulesDocument, drawing: Drawing, view: View, scale: str) -> None:
-    """Draw a square for each head, as large as its overlap, in the colour of its strongest rule;
-    then the perplexity with rules in place of heads, and with baselines there."""
+    """Draw a square for each head, its area in proportion to the overlap, in the colour of its
+    strongest rule; then the perplexity with rules in place of heads, and with baselines there."""
     name = label(document.model.name or document.model.family or document.model.source)
     subtitle = say(
         view,
@@ -57,6 +61,7 @@ def rules_figure(document: RulesDocument, drawing: Drawing, view: View, scale: s
         top + 16,
         say(view, "heads with rules in their place, %"),
         say(view, "times the model's perplexity"),
+        dashed=True,
     )
 
 
@@ -85,7 +90,7 @@ def _draw_heads(
             y = begin + (row + 0.75) * side
             drawing.text(left - 5, y, str(layer), size=7, anchor="end", quiet=True)
     for head in document.heads:
-        size = 0.92 * side * max(head.overlap, 0.05)
+        size = 0.92 * side * math.sqrt(max(head.overlap, LEAST_AREA))
         x = left + (head.head + 0.5) * side - size / 2
         y = begin + (layers.index(head.layer) + 0.5) * side - size / 2
         ink = inks.get(head.parts[0].rule, drawing.theme.quiet)
@@ -99,8 +104,8 @@ def _draw_legend(drawing: Drawing, inks: dict[str, str], top: float, view: View)
         drawing.text(0, top, label(say(view, rule_label(rule))), size=8, ink=ink)
         top += 11
     note = message(
-        "a row for each layer; square: as large as the overlap, in the colour of the strongest rule;"
-        " grey: another rule"
+        "a row for each layer; square: its area in proportion to the overlap, in the colour of the"
+        " strongest rule; grey: another rule"
     )
     for line in broken_to_fit(say(view, note), 8, min(WIDE, drawing.room)):
         drawing.text(0, top, line, size=8, quiet=True)

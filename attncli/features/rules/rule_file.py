@@ -27,6 +27,7 @@ from attncli.features.rules.attention_rows import HeadPlaces, sees
 from attncli.features.rules.built_in_rules import BUILT_IN
 from attncli.features.rules.head_rules import HeadRule
 from attncli.features.rules.token_patterns import Bools, Ints, TokenPatterns
+from attncli.inputs.files import place_of
 from attncli.inputs.function_file import (
     FileWords,
     FunctionFile,
@@ -46,6 +47,11 @@ FILE_WORDS = FileWords(
 )
 TRIAL = "a b\nc d"
 """A text on which a rule is tried before long work begins."""
+
+
+NO_NUMBERS = frozenset("cUSMm")
+"""Kinds of arrays that NumPy would turn into numbers, but that are none to compare: complex ones,
+texts, bytes, dates and spans of time."""
 
 
 class RuleText:
@@ -86,10 +92,21 @@ class FileRule(HeadRule, frozen=True):
         gives another shape or numbers that are no preferences."""
         where = f"{self.path}:{self.line}"
         try:
-            numbers = np.asarray(self.function(RuleText(patterns, queries)), np.float64)
+            answer = np.asarray(self.function(RuleText(patterns, queries)))
+            numbers = None
+            if answer.dtype.kind not in NO_NUMBERS:
+                numbers = answer.astype(np.float64)
         except (Exception, SystemExit) as error:
             what = message("the rule {name} failed", name=self.name)
             raise failure_of_code(error, self.path, what, self.line) from error
+        if numbers is None:
+            raise InputError(
+                "the rule {name} gave {value}",
+                where=where,
+                expected="finite numbers of 0 or more",
+                name=self.name,
+                value=repr(answer.flat[0].item())[:80] if answer.size else str(answer.dtype),
+            )
         shape = (queries.size, patterns.count)
         if numbers.shape not in (shape, shape[1:]):
             raise InputError(
@@ -121,7 +138,8 @@ def load_rules(paths: Sequence[str | Path]) -> list[FileRule]:
     This runs the files, as Python runs a program: only name files that you trust.
 
     Args:
-        paths: Python files; see this module's docstring for what stands in one.
+        paths: Python files; see this module's docstring for what stands in one. A file that is
+            named again is read once.
 
     Returns:
         A rule for each of their functions, in their order, called FILE.FUNCTION after the file's
@@ -132,7 +150,12 @@ def load_rules(paths: Sequence[str | Path]) -> list[FileRule]:
             function gives no preferences for a small text; `where` names the file's line.
     """
     rules: dict[str, FileRule] = {}
+    read = set()
     for path in paths:
+        place = place_of(Path(path))
+        if place in read:
+            continue
+        read.add(place)
         file = run_file(path, FILE_WORDS)
         for name in file.functions:
             rule = _rule_of(file, name)
@@ -158,7 +181,7 @@ def _rule_of(file: FunctionFile, name: str) -> FileRule:
     """The rule of one function, tried on a small text. Raises InputError as `load_rules`."""
     function = file.functions[name]
     full_name = f"{file.path.stem}.{name}"
-    formula = formula_of(function, "text")
+    formula = formula_of(function, name, "text")
     says = getattr(function, "says", formula)
     if not isinstance(says, str) or not says.strip():
         raise InputError(

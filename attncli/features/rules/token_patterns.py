@@ -69,7 +69,8 @@ class TokenPatterns:
 
     @cached_property
     def sentence_end(self) -> Bools:
-        """Tokens that end a sentence."""
+        """Tokens that end in a mark of `SENTENCE_ENDS`, those of "a.m." and "e.g." as well: what
+        comes after the mark is not looked at."""
         return self.marked(lambda text: text.strip()[-1:] in SENTENCE_ENDS and bool(text.strip()))
 
     @cached_property
@@ -192,7 +193,8 @@ class TokenPatterns:
 
     @cached_property
     def clause(self) -> Ints:
-        """The number of the clause that each token stands in: what is between two marks."""
+        """The number of the clause that each token stands in: what is between two tokens of
+        punctuation or symbols alone, such as a quote or the < of a tag."""
         return _segments(self.punctuation | self.line_break)
 
     @cached_property

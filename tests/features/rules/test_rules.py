@@ -5,6 +5,7 @@ loops, and a model whose heads follow rules by construction.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from asking import ask
-from msgspec import UNSET
+from msgspec import UNSET, structs
 from msgspec.structs import replace as changed
 from small_gpt2 import small_gpt2
 from walking import pressed
@@ -21,6 +22,8 @@ import attncli
 from attncli.cli.declarations import RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.draw.encoding import json_bytes
+from attncli.draw.figures.charts import DASHES
+from attncli.draw.figures.drawing import LIGHT, Drawing
 from attncli.draw.numbers import percent
 from attncli.draw.view import View
 from attncli.errors import InputError, UsageError
@@ -31,6 +34,7 @@ from attncli.features.rules import attention_rows, rule_fit
 from attncli.features.rules.attention_rows import TextRules, head_places, observe
 from attncli.features.rules.built_in_rules import BUILT_IN
 from attncli.features.rules.document import RulePart
+from attncli.features.rules.figure import LEAST_AREA, rules_figure
 from attncli.features.rules.head_rules import rule_rows
 from attncli.features.rules.mixture import PairSums, fit_mixtures
 from attncli.features.rules.rule_file import load_rules
@@ -602,3 +606,25 @@ def test_what_a_seldom_found_rule_is_and_what_is_no_rule_is_said(document: Any) 
     less = changed(head, overlap=0.9, overlap_distance=0.95, head=1, **low)
     more = changed(head, overlap=0.4, overlap_distance=0.3, head=2, **low)
     assert [ruled.head for ruled in ranked_heads([less, more])] == [2, 1]
+
+
+def test_the_figure_has_areas_by_overlap_and_curves_in_one_ink(document: Any) -> None:
+    overlaps = [1.0, 0.5, 0.25, 0.0, 0.81, 1.0]
+    heads = [
+        structs.replace(head, overlap=overlap)
+        for head, overlap in zip(document.heads, overlaps, strict=True)
+    ]
+    drawing = Drawing(LIGHT)
+    rules_figure(structs.replace(document, heads=heads), drawing, View(), "row")
+    svg = drawing.svg()
+    sides = re.findall(r'<rect .*width="([\d.]+)" height="([\d.]+)" fill="#\w+" stroke="none"', svg)
+    sizes = [float(wide) * float(tall) for wide, tall in sides[-6:]]
+    assert [size / sizes[0] for size in sizes] == pytest.approx(
+        [1, 0.5, 0.25, LEAST_AREA, 0.81, 1], abs=0.01
+    )
+    thick = f'stroke="{LIGHT.ink}" stroke-width="1.30"'
+    lines = [line for line in svg.splitlines() if line.startswith("<path") and thick in line]
+    assert len(lines) == 2 * len(DASHES)  # a curve of each, and its sample
+    dashes = {match[1] for line in lines if (match := re.search('dasharray="(.*?)"', line))}
+    assert dashes == set(DASHES) - {""}
+    assert not any(f'stroke="{ink}"' in svg for ink in LIGHT.series)
