@@ -145,7 +145,7 @@ class Model(Struct, frozen=True, eq=False):
         if isinstance(text, str):
             tokens = self.tokenizer.encode(text)
         elif isinstance(text, Sequence) and all(isinstance(token, Token) for token in text):
-            tokens = list(text)
+            tokens = [token for token in text if isinstance(token, Token)]
         else:
             raise UsageError(
                 "{name} is {value}", expected="a text", name="text", value=repr(text)[:80]

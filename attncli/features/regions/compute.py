@@ -16,11 +16,14 @@ from attncli.documents import RegionRow
 from attncli.documents.header import header, notes
 from attncli.errors import InputError, LimitError
 from attncli.features.effects.ablation import refuse_foreign
+from attncli.features.effects.document import NextToken
 from attncli.features.effects.measures import log_softmax, next_logits
+from attncli.features.effects.predictions import LIKELIEST
 from attncli.features.effects.targets import (
     choose_target,
     following_tokens,
     has_entry,
+    likeliest_tokens,
     target_tokens,
 )
 from attncli.features.regions.document import RegionEffect, RegionsDocument
@@ -54,7 +57,8 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 class RegionResults(Struct, frozen=True):
     """The log probabilities of the answer that are known: of the whole text, and without the links
-    to a region, by the region's number; more are added as they come.
+    to a region, by the region's number; more are added as they come. top: by region, the likeliest
+    tokens after the text without the links to it.
 
     answer: the entries whose log probabilities are summed. holding: by region, without the links to it
     while every head attends as in the own run; empty where that is not measured.
@@ -64,6 +68,7 @@ class RegionResults(Struct, frozen=True):
     logprob: float | None = None
     regions: dict[int, float] = {}
     holding: dict[int, float] = {}
+    top: dict[int, list[NextToken]] = {}
 
 
 def ablate_regions(
@@ -193,6 +198,8 @@ def ablate_regions(
             logprob = sum_logprob(scores, results.answer)
             if hold is not None:
                 results.holding[place] = _held_logprob(model, following, cut, results.answer)
+            after_text = np.exp(log_softmax(scores[:1]))[0]
+            results.top[place] = likeliest_tokens(model, after_text, LIKELIEST)
             results.regions[place] = logprob
             file.keep(results)
             on_result(len(results.regions) + 1, runs)
@@ -214,14 +221,16 @@ def _region_effect(
     own = results.logprob or 0.0
     change = logprob - own
     inside: list[str] | UnsetType = list(leaves[place].without) or UNSET
+    top = results.top.get(place, UNSET)
     if place not in results.holding:
-        return RegionEffect(region=place, without=inside, logprob=logprob, change=change)
+        return RegionEffect(region=place, without=inside, logprob=logprob, change=change, top=top)
     writes = results.holding[place] - own
     return RegionEffect(
         region=place,
         without=inside,
         logprob=logprob,
         change=change,
+        top=top,
         writes=writes,
         moved=change - writes,
     )

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import UNSET, UnsetType, field
 
 from attncli.documents import Count, Header, Part, Regions, describe
-from attncli.features.effects.document import TargetToken
+from attncli.features.effects.document import NextToken, TargetToken
 from attncli.language import message
 
 
@@ -28,6 +28,10 @@ class RegionEffect(Part, frozen=True, kw_only=True):
             "That less the log probability with all links: below 0 where the answer draws on it."
         ),
     ]
+    top: Annotated[
+        list[NextToken] | UnsetType,
+        describe("What then comes after the text, the likeliest first."),
+    ] = UNSET
     writes: Annotated[
         float | UnsetType,
         describe("With --hold attention: the change while every head attends as in the own run."),

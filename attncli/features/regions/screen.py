@@ -16,6 +16,7 @@ from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import Parts, ScreenPart, View, never
+from attncli.features.effects.difference_answer import token_shares
 from attncli.features.regions.document import RegionEffect, RegionsDocument
 from attncli.inputs.token import joined_text
 from attncli.language import message, plural, say
@@ -132,6 +133,12 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
             after=after,
             size=format_fixed(-(first.change or 0.0), 2),
         )
+        if first.top is not UNSET:
+            yield say(
+                view,
+                "What comes after the text then: {tokens}.",
+                tokens=token_shares(first.top, view),
+            )
         yield from _rest_sentences(first, document, view)
         yield from _held_sentences(first, document, view)
     elif measured:

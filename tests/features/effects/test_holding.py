@@ -160,6 +160,13 @@ def test_a_region_is_cut_in_the_weights_that_are_held(folder_of: Callable[[str],
             assert effect.writes == pytest.approx(known, abs=LIMIT)
             assert effect.change == pytest.approx(effect.writes + effect.moved, abs=LIMIT)
             assert abs(effect.moved) > 1e-6  # the negative control: held and free cuts differ
+    # what then comes after the text has the probability that it has as a target of its own
+    first = document.effects[0]
+    for row in first.top:
+        asked = ablate_regions(model, "", regions, target=f"id:{row.token.id}", tokens=tokens)
+        (effect,) = [same for same in asked.effects if same.region == first.region]
+        assert row.probability == pytest.approx(np.exp(effect.logprob), abs=1e-12)
+    assert len(first.top) == 3
 
 
 @pytest.mark.thorough
