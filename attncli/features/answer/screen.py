@@ -17,6 +17,7 @@ from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, region_name, short
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.answer.document import AnswerDocument, AnswerEffect
+from attncli.features.effects.targets import probability_text
 from attncli.inputs.regions import REST
 from attncli.language import listing, message, plural, say
 from attncli.measure.rest import is_learned
@@ -125,14 +126,7 @@ def _effect_table(document: AnswerDocument, view: View) -> Lines:
 
 def _share(logprob: float) -> str:
     """The probability of a mean log probability, with enough digits to tell small ones apart."""
-    value = exp(logprob)
-    if value >= 0.1:
-        return percent(value)
-    if value >= 0.001:
-        return percent(value, 1)
-    if value >= 0.00001:
-        return percent(value, 3)
-    return message("below {bound}", bound="0.001%")
+    return probability_text(exp(logprob))
 
 
 def _has_sentences(document: AnswerDocument, view: View) -> bool:

@@ -17,6 +17,7 @@ import attncli
 import attncli.features.answer.cut_runs as cut_runs_module
 from attncli.features.answer.compute import SENTENCE
 from attncli.features.answer.cut_runs import Cut, CutRuns, CutWay
+from attncli.features.answer.screen import _share
 from attncli.inputs.regions import Region, leaf_regions
 from attncli.models.verify import reference_model
 
@@ -260,3 +261,12 @@ def test_each_region_tells_parents_without_what_is_inside(gpt2: str) -> None:
     answer = ask("ablate", TEXT, "--model", gpt2, *line, "--each-region")
     assert "all (other)" in answer.out
     assert "share tokens" not in answer.err
+
+
+def test_small_probabilities_are_told_apart() -> None:
+    assert [_share(logprob) for logprob in (-0.3, -5.0, -8.0, -11.0)] == [
+        "74%",
+        "0.7%",
+        "0.03%",
+        "0.002%",
+    ]
