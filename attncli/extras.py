@@ -48,5 +48,8 @@ def install_command(name: str) -> str:
             pip_args = f"--pip-args={shlex.quote(' '.join(flags))} "
         return f"pipx inject {Path(sys.prefix).name} {pip_args}{packages}"
     # environments made by uv have no pip of their own
-    installer = "pip install" if find_spec("pip") is not None else "uv pip install"
+    if find_spec("pip") is not None:
+        installer = "pip install"
+    else:
+        installer = "uv pip install"
     return " ".join([installer, *flags, packages])

@@ -184,7 +184,10 @@ def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backe
     on_gpu = device not in (None, "cpu")
     if name == "auto":
         torch_pays = on_gpu or dtype in LOW_PRECISION or work >= TORCH_PAYS_FROM
-        name = "torch" if torch_pays and (on_gpu or torch_is_installed()) else "numpy"
+        if torch_pays and (on_gpu or torch_is_installed()):
+            name = "torch"
+        else:
+            name = "numpy"
     match name:
         case "numpy":
             if on_gpu:

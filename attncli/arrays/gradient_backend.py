@@ -149,7 +149,9 @@ AnyArray: TypeAlias = NDArray | Variable
 
 def _value(operand: Any) -> Any:
     """The NumPy array of a variable; anything else unchanged."""
-    return operand.value if isinstance(operand, Variable) else operand
+    if isinstance(operand, Variable):
+        return operand.value
+    return operand
 
 
 def _identity(g: NDArray) -> NDArray:

@@ -265,7 +265,9 @@ def dtype_named(name: str) -> np.dtype[Any]:
 def float_dtype(array: Any) -> str:
     """The name of a float array's dtype; integers count as float64, as NumPy promotes them."""
     name = str(np.asarray(array).dtype)
-    return name if "float" in name else "float64"
+    if "float" in name:
+        return name
+    return "float64"
 
 
 def _product(a: NDArray, b: NDArray) -> NDArray:
@@ -544,7 +546,10 @@ def erf(x: NDArray) -> NDArray:
     result = np.empty(values.shape, values.dtype)
     flat = values.reshape(-1)
     out = result.reshape(-1)
-    compute = _erf_float64 if values.dtype == np.float64 else _erf_float32
+    if values.dtype == np.float64:
+        compute = _erf_float64
+    else:
+        compute = _erf_float32
     for start in range(0, flat.size, _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
         out[part] = compute(flat[part].astype(np.float64))
@@ -645,7 +650,9 @@ def block_of(a: NDArray) -> int | None:
     block = LEAST_BLOCK
     while 2 * block * a.size <= SMALL_PRODUCT:
         block *= 2
-    return block if block * a.size <= SMALL_PRODUCT else None
+    if block * a.size <= SMALL_PRODUCT:
+        return block
+    return None
 
 
 def product(a: NDArray, b: NDArray, block: int) -> NDArray:

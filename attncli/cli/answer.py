@@ -134,7 +134,10 @@ class RunPage(Struct, frozen=True, kw_only=True):
             words=self.words,
             recording_of_run=run.recording,
         )
-        start = None if self.opens_at is None else self.opens_at(run, record)
+        if self.opens_at is None:
+            start = None
+        else:
+            start = self.opens_at(run, record)
         reasons = page_reasons(
             command.environment, command.model, run.source, command.why, command.setup.compute
         )

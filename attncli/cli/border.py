@@ -93,7 +93,9 @@ def _language(arguments: Sequence[str], environment: Environment) -> str:
         elif argument.startswith("--lang="):
             language = argument.removeprefix("--lang=")
     language = language_of(language)
-    return language if language in languages() and not environment.wants_ascii() else "en"
+    if language in languages() and not environment.wants_ascii():
+        return language
+    return "en"
 
 
 def _attn_error(error: Exception) -> AttnError:
@@ -163,7 +165,9 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
         for origin in environment.origins:
             environment.note(origin)
         environment.note(effort(environment.models, environment.start_time))
-    return result if isinstance(result, int) else ExitCode.OK
+    if isinstance(result, int):
+        return result
+    return ExitCode.OK
 
 
 KINDS_OF_COMMANDS: dict[str, tuple[Literal["decoder", "encoder-decoder"], ...]] = {

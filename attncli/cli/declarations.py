@@ -563,7 +563,9 @@ class OutputOptions(Struct, frozen=True):
     @property
     def file(self) -> Path | None:
         """The file that the answer goes to; None for standard output, also called `-`."""
-        return None if self.output is None or str(self.output) == "-" else self.output
+        if self.output is None or str(self.output) == "-":
+            return None
+        return self.output
 
     @property
     def table(self) -> Path | None:

@@ -173,7 +173,9 @@ class Environment:
         if self.variables.get("COLORTERM") in ("truecolor", "24bit") or not self.stdout_is_terminal:
             return "truecolor"
         terminal = self.variables.get("TERM", "")
-        return "16" if terminal.endswith("-16color") or terminal in SIXTEEN_COLORS else "256"
+        if terminal.endswith("-16color") or terminal in SIXTEEN_COLORS:
+            return "16"
+        return "256"
 
     @property
     def light(self) -> bool:
@@ -210,7 +212,9 @@ class Environment:
     def notice_language(self) -> str:
         """The language of standard error: the one asked for, English where its encoding or the
         locale lacks characters of that."""
-        return self.lang if self._encodes("\u9519") and not self.wants_ascii() else "en"
+        if self._encodes("\u9519") and not self.wants_ascii():
+            return self.lang
+        return "en"
 
     def _encodes(self, text: str) -> bool:
         """Whether standard error can write a text as it is; what a test passes in its place has no
@@ -237,7 +241,10 @@ class Environment:
         """
         try:
             write_all(self.stdout, data, self.unfinished)
-            self.unfinished = 0 if data.endswith(b"\n") else self.unfinished + len(data)
+            if data.endswith(b"\n"):
+                self.unfinished = 0
+            else:
+                self.unfinished = self.unfinished + len(data)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -266,7 +273,10 @@ class Environment:
 
     def report(self, error: AttnError) -> None:
         """Tell an error once: four lines at most, or one JSON document for machines."""
-        lang = "en" if self.machine else self.notice_language
+        if self.machine:
+            lang = "en"
+        else:
+            lang = self.notice_language
         texts = (error.what, error.where, error.expected, error.hint)
         what, where, expected, hint = (_shorten(translate(text, lang)) for text in texts)
         if self.machine:
@@ -297,7 +307,10 @@ class Environment:
         from attncli.draw.view import View
 
         plain = self.variables.get("NO_COLOR") or self.variables.get("TERM") == "dumb"
-        width = self.columns if self.stderr_is_terminal else MOST_TOLD
+        if self.stderr_is_terminal:
+            width = self.columns
+        else:
+            width = MOST_TOLD
         return View(
             width=width,
             color=self.stderr_is_terminal and not plain,

@@ -363,7 +363,10 @@ class _Page:
     def __init__(self, ctx: Any, color: str) -> None:
         environment: Environment | None = ctx.obj
         self._path = ctx
-        self.lang = "en" if environment is None else environment.lang
+        if environment is None:
+            self.lang = "en"
+        else:
+            self.lang = environment.lang
         self._is_ascii = environment is not None and environment.wants_ascii()
         self._is_colored = environment is not None and environment.wants_color(color)
         if environment is None:

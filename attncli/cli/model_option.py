@@ -223,8 +223,14 @@ def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
             scale = layer.scale
         else:
             scale = scale_number(attention.scale, layer.head_dim, spec.d_model)
-        softcap = layer.softcap if attention.softcap is None else attention.softcap
-        mask = intersection(layer.mask, extra) if has_own else extra
+        if attention.softcap is None:
+            softcap = layer.softcap
+        else:
+            softcap = attention.softcap
+        if has_own:
+            mask = intersection(layer.mask, extra)
+        else:
+            mask = extra
         blocks.append(
             replace(
                 block,

@@ -587,7 +587,9 @@ def subjects(function: Callable[..., Any]) -> dict[str, About]:
 
 def _without_annotations(hint: Any) -> Any:
     """T for a type written `Annotated[T, …]`; any other type as it is."""
-    return hint.__origin__ if hasattr(hint, "__metadata__") else hint
+    if hasattr(hint, "__metadata__"):
+        return hint.__origin__
+    return hint
 
 
 def _is_group(hint: Any) -> bool:

@@ -58,9 +58,15 @@ def progress(
             bars.append(_start_bar(environment, label, start_time))
         bars[0].update(bars[0].task_ids[0], completed=share, description=label)
 
-    callback = report if is_watched(environment) else silent
+    if is_watched(environment):
+        callback = report
+    else:
+        callback = silent
     before = environment.layers
-    environment.layers = callback if layers else silent
+    if layers:
+        environment.layers = callback
+    else:
+        environment.layers = silent
     try:
         yield callback
     finally:

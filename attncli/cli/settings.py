@@ -77,7 +77,10 @@ def settings_file(variables: Mapping[str, str]) -> Path | None:
         return Path(variables["XDG_CONFIG_HOME"]) / "attn" / "config.toml"
     if not home:
         return None
-    folder = "Library/Application Support" if sys.platform == "darwin" else ".config"
+    if sys.platform == "darwin":
+        folder = "Library/Application Support"
+    else:
+        folder = ".config"
     return Path(home) / folder / "attn" / "config.toml"
 
 

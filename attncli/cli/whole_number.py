@@ -11,4 +11,6 @@ def parse_whole_number(text: str, most: int = LARGEST) -> int | None:
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(most)):
         return None
-    return value if (value := int(digits)) <= most else None
+    if (value := int(digits)) <= most:
+        return value
+    return None

@@ -84,7 +84,10 @@ class Kinds(Mapping[str, Any]):
         name = name_of(schema)
         if name not in NAMES or schema != _schema_of(name):
             raise KeyError(schema)
-        file = "compute" if name in BESIDE_COMPUTE else "document"
+        if name in BESIDE_COMPUTE:
+            file = "compute"
+        else:
+            file = "document"
         module = import_module(__name__ if name == "error" else f"{folder_of(name)}.{file}")
         classes: tuple[type[Document], ...] | None = getattr(module, "TOPICS", None)
         return classes or (getattr(module, f"{name.title().replace('_', '')}Document"),)

@@ -68,7 +68,9 @@ def reference(document: Any, index: int, view: View) -> str:
         and word.start <= piece.start
         and piece.end <= word.end
     ]
-    return f"'#{inside[0]}-{inside[-1]}'" if inside else name
+    if inside:
+        return f"'#{inside[0]}-{inside[-1]}'"
+    return name
 
 
 def command_lines(
@@ -83,7 +85,10 @@ def command_lines(
     parts = [part for word in _with_values(command_words) for part in _parts(word, view.width - 4)]
     rows = [parts[0]]
     for last, part in pairwise(parts):
-        joint = "" if last.endswith(QUOTED_PART) else " "
+        if last.endswith(QUOTED_PART):
+            joint = ""
+        else:
+            joint = " "
         if joint and cells(rows[-1] + joint + part) + len(CONTINUED) <= view.width:
             rows[-1] += joint + part
         else:
@@ -178,7 +183,9 @@ def _unescape(escape: re.Match[str]) -> str:
     """The sign of a text that `$'...'` has so."""
     if escape[1]:
         return chr(int(escape[1], 16))
-    return "\n" if escape[2] == "n" else escape[2]
+    if escape[2] == "n":
+        return "\n"
+    return escape[2]
 
 
 def _with_values(command_words: Sequence[str]) -> Iterator[str]:

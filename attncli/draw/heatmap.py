@@ -147,7 +147,10 @@ def _whole_lines(fractions: NDArray, view: View, color_scale: str, across: int) 
     one line high.
     """
     palette = palette_of(view, signed=color_scale == "signed")
-    mark = sign if color_scale == "signed" else shade
+    if color_scale == "signed":
+        mark = sign
+    else:
+        mark = shade
 
     def piece(fraction: float) -> Piece:
         """The cells of one fraction, tinted."""
@@ -346,7 +349,10 @@ def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
             ("▌", f"{a} on {b}") for a, b in zip(shades[::2], shades[1::2], strict=True)
         ]
     else:
-        mark = sign if color_scale == "signed" else shade
+        if color_scale == "signed":
+            mark = sign
+        else:
+            mark = shade
         ramp = [(mark(index / 15, ascii=view.ascii), "") for index in range(16)]
     match color_scale:
         case "row":

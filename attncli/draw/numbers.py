@@ -332,7 +332,10 @@ def curves(
 
 def _mark(index: int, view: View) -> Piece:
     """The character and the style of a curve's points."""
-    marks = MARKS_ASCII if view.ascii else MARKS
+    if view.ascii:
+        marks = MARKS_ASCII
+    else:
+        marks = MARKS
     return marks[index % len(marks)], STYLES[index % len(STYLES)]
 
 

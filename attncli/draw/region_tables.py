@@ -99,7 +99,10 @@ def regions_part(document: WithRegions, view: View) -> Lines:
             rest=rest_names(document.tokens),
         )
         count = int(resting_keys(document.tokens, document.model.source).sum())
-        even = part.even_rest if isinstance(part.even_rest, float) else np.nan
+        if isinstance(part.even_rest, float):
+            even = part.even_rest
+        else:
+            even = np.nan
         numbers = [
             _percent_or_dash(part.rest),
             _percent_or_dash(even),

@@ -96,7 +96,9 @@ def luminance(rgb: Rgb) -> float:
 def ink(rgb: Rgb) -> str:
     """`#000000` or `#ffffff`, whichever has the higher contrast on `rgb`."""
     light = luminance(rgb)
-    return "#000000" if (light + 0.05) ** 2 >= 1.05 * 0.05 else "#ffffff"
+    if (light + 0.05) ** 2 >= 1.05 * 0.05:
+        return "#000000"
+    return "#ffffff"
 
 
 AMBER = {
@@ -529,7 +531,9 @@ class Grid(Struct, frozen=True, dict=True):
     def sizes(self) -> NDArray:
         """[row, column], by which rows and columns are chosen: the numbers, or how far each is
         from 0."""
-        return np.abs(self.values) if self.by_size else self.values
+        if self.by_size:
+            return np.abs(self.values)
+        return self.values
 
     @cached_property
     def number(self) -> int:
@@ -630,7 +634,10 @@ class Grid(Struct, frozen=True, dict=True):
         if np.isnan(value):
             return pad(self.empty, slot - 1, "right") + " ", FAINT
         largest = self.peaks[row] == column
-        mark = "*" if largest and not self.view.color else " "
+        if largest and not self.view.color:
+            mark = "*"
+        else:
+            mark = " "
         if self.fractions is not None:
             style = self.palette.style(float(self.fractions[row, column]))
         else:

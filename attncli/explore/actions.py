@@ -192,7 +192,10 @@ def show_effects(walk: Walk) -> None:
     before = walk.effects
     place = (state.layer, state.head)
     is_same_query = before is not None and before.query == state.query
-    earlier_effects = before.every if before is not None and is_same_query else None
+    if before is not None and is_same_query:
+        earlier_effects = before.every
+    else:
+        earlier_effects = None
     walk.state = state.sees("effects")
 
     def compute(work: Work) -> Callable[[], None]:

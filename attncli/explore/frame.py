@@ -89,7 +89,10 @@ def sentence(scene: Scene) -> Pane:
     height = scene.height
     record = loaded_run.record
     tokens: Sequence[Token] = loaded_run.queries if state.is_turned else loaded_run.keys
-    text = record.text if record.sides.is_one_text else None
+    if record.sides.is_one_text:
+        text = record.text
+    else:
+        text = None
     if record.sides.is_one_text:
         chosen_words = frozenset({state.word})
     else:
@@ -98,7 +101,10 @@ def sentence(scene: Scene) -> Pane:
         max(state.word - NEAR, 0), state.word + NEAR
     )  # of a long text, no more than can be seen
     sentence_words = words(text, tokens[near], _looks(scene)[near], chosen_words)
-    pair_end = state.query if state.is_turned else state.key
+    if state.is_turned:
+        pair_end = state.query
+    else:
+        pair_end = state.key
     rows: list[Line] = []
     places: list[list[tuple[int, int, int]]] = []
     row: list[Piece] = []
@@ -165,7 +171,10 @@ def answer(scene: Scene) -> Pane:
         sentences.insert(1, unknown_words_sentence(*loaded_run.unknown_count, view))
     sentences += _weight_sentences(scene)
     # whoever goes through heads is told of the head first, for what follows may find no room
-    rules_at = 0 if scene.state.focus == "heads" else len(sentences)
+    if scene.state.focus == "heads":
+        rules_at = 0
+    else:
+        rules_at = len(sentences)
     sentences[rules_at:rules_at] = _rule_sentences(scene)
     if loaded_run.record.model is not None:
         sentences.append(not_learned_note(loaded_run.record.model, view))
@@ -372,7 +381,10 @@ def links(scene: Scene) -> Pane:
         connector = _connector(
             row, origin, linked_rows, scene.view, is_turned=scene.state.is_turned
         )
-        line_style = "" if row in linked_rows or row == origin else FAINT
+        if row in linked_rows or row == origin:
+            line_style = ""
+        else:
+            line_style = FAINT
         value = _share_pieces(float(weights[index]), room, scene.view)
         rows.append((query, (connector, line_style), key, *value))
 
@@ -602,7 +614,10 @@ def _chosen_word(scene: Scene) -> str:
     """The word that the sentence is about, as the grid's title names it; "" of a text without
     words.
     """
-    tokens = scene.loaded_run.keys if scene.state.is_turned else scene.loaded_run.queries
+    if scene.state.is_turned:
+        tokens = scene.loaded_run.keys
+    else:
+        tokens = scene.loaded_run.queries
     if not tokens:
         return ""
     names = scene.loaded_run.names(

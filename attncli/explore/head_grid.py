@@ -102,9 +102,10 @@ def grid(scene: Scene, *, values: dict[Pair, float | None] | None) -> Pane:
     rows: list[Line] = [((" " * edge, ""), *_head_numbers(columns_shown, wide, state.head))]
     known = [value for value in values_by_head.values() if value is not None and value == value]
     largest = max(map(abs, known), default=0.0)
-    highest = (
-        1.0 if state.measure in ("word", "entropy") and values is None and largest <= 1 else largest
-    )
+    if state.measure in ("word", "entropy") and values is None and largest <= 1:
+        highest = 1.0
+    else:
+        highest = largest
     signed = any(value < 0 for value in known)
     for layer in layers_shown:
         name = (pad(str(layer), edge - 1, "right") + " ", "bold" if layer == state.layer else FAINT)
@@ -153,7 +154,10 @@ def _head_numbers(columns_shown: range, wide: int, chosen_head: int) -> list[Pie
             start = (head - columns_shown.start + 1) * wide - len(text)
             # in columns of one cell a number overhangs to the left: one blank stays free
             if start >= end_of_last + (end_of_last > 0 and wide == 1):
-                style = "bold" if head == chosen_head else FAINT
+                if head == chosen_head:
+                    style = "bold"
+                else:
+                    style = FAINT
                 pieces += [(" " * (start - end_of_last), ""), (text, style)]
                 end_of_last = start + len(text)
     return pieces
@@ -526,7 +530,10 @@ def _mark_pair(level_map: NDArray, scene: Scene, area: MatrixArea) -> list[Line]
         for line in whole_cells(level_map, area.across, view, signed=signed)
         for _ in range(area.down)
     ]
-    inner = "·" if level_map[row, column] == BLANK and not view.ascii else " "
+    if level_map[row, column] == BLANK and not view.ascii:
+        inner = "·"
+    else:
+        inner = " "
     if area.across > 1:
         text = f"[{inner * (area.across - 2)}]"
     else:
@@ -554,7 +561,10 @@ def _key_axis(scene: Scene, area: MatrixArea, above: int, width: int) -> list[li
     if area.across < 2 or above < LETTERS:
         return [_numbered_axis(scene, area, width)]
     names = scene.loaded_run.names("keys", ascii=scene.view.ascii)
-    align = "center" if area.across > 2 else "left"
+    if area.across > 2:
+        align = "center"
+    else:
+        align = "left"
     own_style = accent(scene.view) or "bold"
     letters = {
         column: _letters_downwards(names[column], above, ascii=scene.view.ascii)

@@ -286,7 +286,10 @@ class LoadedRun:
             sides.keys,
             queries=None if sides.is_one_text else sides.queries,
         )
-        source = "" if record.model is None else record.model.source
+        if record.model is None:
+            source = ""
+        else:
+            source = record.model.source
         self.rest: Bools = resting_keys(sides.keys, source)
         self._names: dict[tuple[str, bool], list[str]] = {}
         self._widest: dict[tuple[str, bool], int] = {}

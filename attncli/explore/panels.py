@@ -57,14 +57,20 @@ BLANK = -1
 
 def accent(view: View) -> str:
     """The style of what is chosen; "" without colour."""
-    return "" if not view.color else "bold #c2185b" if view.light else "bold #ff6ea8"
+    if not view.color:
+        return ""
+    if view.light:
+        return "bold #c2185b"
+    return "bold #ff6ea8"
 
 
 def cursor_style(view: View) -> str:
     """The style of what is chosen, on a ground of its own."""
     if not view.color:
         return "bold reverse"
-    return "bold #ffffff on #c2185b" if view.light else "bold #1a0810 on #ff6ea8"
+    if view.light:
+        return "bold #ffffff on #c2185b"
+    return "bold #1a0810 on #ff6ea8"
 
 
 def pool_blocks(values: NDArray, block: int, *, signed: bool) -> NDArray:

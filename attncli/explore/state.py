@@ -48,12 +48,16 @@ class State:
     @property
     def word(self) -> int:
         """The word that the sentence is about: the one that looks, or, turned, the one looked at."""
-        return self.key if self.is_turned else self.query
+        if self.is_turned:
+            return self.key
+        return self.query
 
     @property
     def compared_head(self) -> tuple[int, int] | None:
         """The head whose weights are subtracted, while two heads are compared."""
-        return self.subtracted_head if self.sight == "difference" else None
+        if self.sight == "difference":
+            return self.subtracted_head
+        return None
 
     def sees(self, sight: SightName) -> State:
         """The state with another pane (sight) shown for the same head and words, scrolled to its

@@ -165,11 +165,10 @@ class MergedRows:
             own = None
         by_row = own is None or own.unit == 1
         # a row's length is that of a column where the matrix is stored the other way round
-        self.unit = (
-            1
-            if by_row and not (in_out and any("magnitude" in change.parts for change in changes))
-            else 0
-        )
+        if by_row and not (in_out and any("magnitude" in change.parts for change in changes)):
+            self.unit = 1
+        else:
+            self.unit = 0
         self._count = base.info(name).shape[0]
         if whole is not None:
             self._count = len(whole.rows(0, 0))
@@ -294,7 +293,9 @@ class AdaptedCheckpoint(DerivedCheckpoint):
     @property
     def vocabulary_name(self) -> str | None:
         """tokenizer.json where the adapter brings it, else what the base has."""
-        return self.base.vocabulary_name if self._tokenizer is None else "tokenizer.json"
+        if self._tokenizer is None:
+            return self.base.vocabulary_name
+        return "tokenizer.json"
 
     @property
     def tokenizer_path(self) -> Path | None:
@@ -451,7 +452,8 @@ def _replace_whole(merge: _Merge, module: str, array: Array, folder: Path) -> No
             raise _misfit_error(base, target, {"whole": array})
         merge.shapes[target] = array.shape
         own = guarded_path(folder.resolve(), "tokenizer.json")
-        merge.tokenizer = own if is_there(own) else merge.tokenizer
+        if is_there(own):
+            merge.tokenizer = own
     merge.recipes[target] = ReplacedTensor(array.astype(np.float64))
 
 
@@ -499,7 +501,10 @@ def _replace_rows(
         stated = next(
             (value for key, value in stated.items() if f".{module}".endswith(f".{key}")), None
         )
-    numbers = stated if isinstance(stated, list) else []
+    if isinstance(stated, list):
+        numbers = stated
+    else:
+        numbers = []
     fits = (
         all(type(number) is int and 0 <= number < shape[0] for number in numbers)
         and len(set(numbers)) == len(numbers)
@@ -644,7 +649,10 @@ def _alphas(config: Mapping[str, Any], modules: Sequence[str], where: str) -> di
     """
     alphas = dict.fromkeys(modules, config.get("lora_alpha"))
     stated = config.get("alpha_pattern")
-    patterns = stated if isinstance(stated, dict) else {}
+    if isinstance(stated, dict):
+        patterns = stated
+    else:
+        patterns = {}
     expressions = {
         pattern: value for pattern, value in patterns.items() if not NAME.fullmatch(pattern)
     }

@@ -230,9 +230,10 @@ def read_template(tokenizer: Tokenizer, tools: bool, file: Path | None = None) -
         stated = _gguf_settings(Path(tokenizer.name))
         return _template_of(stated, tools, file, None, f"{tokenizer.name}: tokenizer.chat_template")
     path = Path(tokenizer.name)
-    folder = (
-        path.parent if isinstance(tokenizer, PieceTokenizer) or path.suffix == ".json" else None
-    )
+    if isinstance(tokenizer, PieceTokenizer) or path.suffix == ".json":
+        folder = path.parent
+    else:
+        folder = None
     if folder is None:
         return _template_of({}, tools, file, None, SETTINGS)
     return _template_of(_folder_settings(folder), tools, file, folder, SETTINGS)
@@ -320,7 +321,10 @@ def _template_of(
                 name=repr(name),
             )
         return ChatTemplate(_template_text(file), special, name)
-    purpose = "tool_use" if tools and "tool_use" in templates else "default"
+    if tools and "tool_use" in templates:
+        purpose = "tool_use"
+    else:
+        purpose = "default"
     if purpose in templates:
         is_file = folder is not None and purpose == "default" and is_there(folder / TEMPLATE)
         return ChatTemplate(templates[purpose], special, TEMPLATE if is_file else where)
@@ -566,7 +570,9 @@ def _end_of_content(
         return None
     if is_last:
         end = len(text) - len(following[0])
-        return end if end >= place and text.endswith(following[0]) else None
+        if end >= place and text.endswith(following[0]):
+            return end
+        return None
     starts = [start for word in following if (start := text.find(word, place)) >= 0]
     return min(starts, default=None)
 

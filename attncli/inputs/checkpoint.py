@@ -275,7 +275,10 @@ def _an_adapter(folder: Path, expected: str) -> InputError:
     the options that take it."""
     base = read_object(folder / ADAPTER_CONFIG, what=message("an adapter's config"))
     name = base.get("base_model_name_or_path")
-    stated = name if isinstance(name, str) and name else "BASE"
+    if isinstance(name, str) and name:
+        stated = name
+    else:
+        stated = "BASE"
     return InputError(
         message("this folder holds an adapter, not a model"),
         where=str(folder),

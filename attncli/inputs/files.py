@@ -184,7 +184,10 @@ def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
         with _write_errors(path), target.open("wb") as stream:
             yield stream
         return
-    ending = target.suffix if len(target.suffix) <= LONGEST_ENDING else ""
+    if len(target.suffix) <= LONGEST_ENDING:
+        ending = target.suffix
+    else:
+        ending = ""
     beside = target.parent / f".attn-{os.urandom(8).hex()}.tmp{ending}"
     _temporary[beside] = os.getpid()
     if alone:
@@ -794,7 +797,10 @@ def parse_object(
         raise ValueError(f"{word} is not JSON")
 
     # asking of every number costs half the time of reading
-    parse_float = finite if any(huge.search(raw) for huge in HUGE) else None
+    if any(huge.search(raw) for huge in HUGE):
+        parse_float = finite
+    else:
+        parse_float = None
     try:
         value = json.loads(
             raw.decode("utf-8"),

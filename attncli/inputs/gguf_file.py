@@ -395,7 +395,9 @@ class Metadata:
     def flag(self, key: str) -> bool | None:
         """The boolean under a key, None where there is none."""
         value = self.get(key)
-        return value if isinstance(value, bool) else None
+        if isinstance(value, bool):
+            return value
+        return None
 
     def numbers(self, key: str) -> list[float]:
         """The list of numbers under a key, empty where there is none."""
@@ -409,7 +411,8 @@ class Metadata:
         another type than
         `kind`. what: what was expected, for the error."""
         value = self.get(key)
-        value = default if value is None else value
+        if value is None:
+            value = default
         if not isinstance(value, kind):  # type: ignore[arg-type]
             raise InputError(
                 "the metadata set {key} to {value}",

@@ -356,9 +356,10 @@ class _ScoredPairs(PairScheme):
         )
         hf = tokenizers.Tokenizer(model)
         spaces = normalizers.Replace(" ", SPACE)
-        hf.normalizer = (
-            normalizers.Sequence([normalizers.Prepend(SPACE), spaces]) if self._begins else spaces
-        )
+        if self._begins:
+            hf.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), spaces])
+        else:
+            hf.normalizer = spaces
         hf.decoder = _piece_decoder(self._begins)
         return hf
 
@@ -515,7 +516,9 @@ def _bert_spelling(token: str) -> str:
     """A token of the file as BERT's vocabulary spells it: `##` before what continues a word."""
     if token.startswith(SPACE):
         return token[1:]
-    return token if token.startswith("[") and token.endswith("]") else f"##{token}"
+    if token.startswith("[") and token.endswith("]"):
+        return token
+    return f"##{token}"
 
 
 class _SpecialEnds:

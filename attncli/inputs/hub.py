@@ -328,7 +328,9 @@ def _find_commit(repository: Path, revision: str) -> str | None:
         return None
     else:
         commit = raw.decode("ascii", "replace").strip()
-        return commit if COMMIT.fullmatch(commit) else None
+        if COMMIT.fullmatch(commit):
+            return commit
+        return None
     commits = [
         folder.name
         for folder in (repository / "snapshots").glob(f"{revision}*")
@@ -599,7 +601,8 @@ def resolve(
     in the local cache is taken from there without asking the hub; else it is downloaded,
     unless HF_HUB_OFFLINE is set. Raises InputError, UnsupportedError as `download`.
     """
-    variables = os.environ if variables is None else variables
+    if variables is None:
+        variables = os.environ
     folder = Path(os.path.expanduser(name))  # noqa: PTH111 - pathlib's own raises for users that do not exist
     exists = bool(name) and os.path.exists(folder)  # noqa: PTH110 - pathlib's own raises for names that are too long
     if exists:

@@ -270,7 +270,10 @@ class _PackedMatrices:
             self.check_shape(scale, (rows,))
             block = (1, columns)
         zero = parts.get("weight_zero_point")
-        scheme = "FP8" if info.dtype.startswith("float8") else "INT8"
+        if info.dtype.startswith("float8"):
+            scheme = "FP8"
+        else:
+            scheme = "INT8"
         idle = [
             parts[name]
             for name in ("input_scale", "activation_scale", "input_scale_ub")
@@ -394,7 +397,10 @@ class _PackedMatrices:
             group = self.group_size(count, words * per_word, scale)
         else:
             group = 0
-        more = 0 if self.settings.get("checkpoint_format") == "gptq_v2" else 1
+        if self.settings.get("checkpoint_format") == "gptq_v2":
+            more = 0
+        else:
+            more = 1
         recipe = GptqMatrix(self.raw, (weight, zeros, scale, order), bits, group, more)
         parts_used = [weight, zeros, scale, *([order] if order else [])]
         self.add_matrix(

@@ -123,7 +123,9 @@ def _template_of(raw: bytes, where: str) -> Mapping[str, object] | None:
         if first_line.startswith(b"{"):  # perhaps over several lines
             expected = message("a template of pairs")
         return parse_object(raw, where, expected)
-    return first if "template" in first else None
+    if "template" in first:
+        return first
+    return None
 
 
 def _pairs_of_lines(raw: bytes, where: str) -> Iterator[tuple[Pair, int]]:
@@ -185,8 +187,14 @@ def _draw_pairs(
     """Yield pairs that differ from each other, drawn from a template's lists. No value stands in
     two drawn places of one pair. Fewer come where the lists give no more."""
     template = _check_template(members, where)
-    most = template.count if count is None else count
-    stream = template.seed if seed is None else seed
+    if count is None:
+        most = template.count
+    else:
+        most = count
+    if seed is None:
+        stream = template.seed
+    else:
+        stream = seed
     known: set[Pair] = set()
     for attempt in range(most * ATTEMPTS):
         values = _draw_values(template.lists, stream, attempt)
@@ -212,7 +220,9 @@ def _draw_values(
     for name, choices in lists.items():
         (number,) = integers(seed, f"pairs\0{name}\0{attempt}", 1).tolist()
         values[name] = choices[number % len(choices)]
-    return values if len(set(values.values())) == len(values) else None
+    if len(set(values.values())) == len(values):
+        return values
+    return None
 
 
 def _fill(template: _Template, member: str, values: Mapping[str, str]) -> str:
@@ -247,7 +257,10 @@ def _check_template(members: Mapping[str, object], where: str) -> _Template:
     texts = {}
     for name, text in members_by_name.items():
         places = {*lists, *alike.get(name, {})}
-        label = "template" if name in alike else name
+        if name in alike:
+            label = "template"
+        else:
+            label = name
         texts[name] = _check_text(text, label, places, where)
     count = _check_number(members.get("count", TEMPLATE_COUNT), "count", 1, MOST_PAIRS, where)
     seed = _check_number(members.get("seed", 0), "seed", 0, LARGEST_SEED, where)

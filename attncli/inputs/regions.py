@@ -304,7 +304,10 @@ def _tokens_of_rule(
                 spec=repr(rule.spec),
             )
             raise rule.error(what, listing(KINDS))
-        missing = start if start not in text else end
+        if start not in text:
+            missing = start
+        else:
+            missing = end
         places = list(_between(text, start, end))
         expected = message("markers that the text has")
     members = _tokens_in_spans(places, tokens)

@@ -278,7 +278,10 @@ def _stated_ends(
     """The tokens before and after each text, as the settings say. begins: whether there is one
     before where they say nothing."""
     stated = files.settings.get("add_bos_token")
-    before = stated if isinstance(stated, bool) else begins
+    if isinstance(stated, bool):
+        before = stated
+    else:
+        before = begins
     after = files.settings.get("add_eos_token") is True
     first = None
     if before:
@@ -310,7 +313,10 @@ def _extra_pieces(files: VocabularyFolder, count: int) -> list[str]:
     extra = [token.content for number, token in _added(files).items() if number >= count]
     if files.kind == "T5Tokenizer" and not extra:
         stated = files.settings.get("extra_ids", 100)
-        many = stated if isinstance(stated, int) and 0 <= stated <= 1000 else 100
+        if isinstance(stated, int) and 0 <= stated <= 1000:
+            many = stated
+        else:
+            many = 100
         extra = [f"<extra_id_{number}>" for number in reversed(range(many))]
     return extra
 

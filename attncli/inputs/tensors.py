@@ -125,7 +125,9 @@ def _dtype_text(dtype: np.dtype[Any]) -> str:
             "{itemsize} raw bytes (NumPy writes bfloat16 like that; save it as .safetensors)",
             itemsize=dtype.itemsize,
         )
-    return "records" if dtype.names is not None else dtype.name
+    if dtype.names is not None:
+        return "records"
+    return dtype.name
 
 
 # NumPy's archives (.npz): zip files of arrays, read without trusting the zip and written with the
@@ -229,7 +231,10 @@ def write_npz(
     bfloat16, which the format cannot name, is widened to float32, exactly. Metadata become the
     member `__metadata__.json`. Raises UnsupportedError for data types without numbers.
     """
-    kind = zipfile.ZIP_DEFLATED if deflate else zipfile.ZIP_STORED
+    if deflate:
+        kind = zipfile.ZIP_DEFLATED
+    else:
+        kind = zipfile.ZIP_STORED
     with zipfile.ZipFile(stream, "w", kind, compresslevel=1) as zip_file:
         if metadata:
             zip_file.writestr(
@@ -453,7 +458,10 @@ def write_tensors(
     numbers, AttnError where the file cannot be written.
     """
     check_writable_format(path)
-    write = write_safetensors if path.suffix.lower() == ".safetensors" else write_npz
+    if path.suffix.lower() == ".safetensors":
+        write = write_safetensors
+    else:
+        write = write_npz
     with atomic_writer(path) as stream:
         write(stream, tensors, metadata)
 

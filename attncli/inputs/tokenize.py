@@ -125,7 +125,9 @@ def _cluster_kind(text: str, begin: int, end: int) -> ClusterKind:
         or (extends(char) and char not in (ZWJ, ZWNJ))
         or unicodedata.category(char)[0] in "LNM"
     ):
-        return ClusterKind.ALONE if is_unspaced(char) else ClusterKind.WORD
+        if is_unspaced(char):
+            return ClusterKind.ALONE
+        return ClusterKind.WORD
     return ClusterKind.SIGN
 
 
@@ -341,7 +343,10 @@ def _tokenizer_at(path: Path) -> Tokenizer:
     from attncli.inputs.vocabulary_files import VOCABULARY_SUFFIXES
     from attncli.inputs.vocabulary_tokenizer import read_tokenizer
 
-    folder = path if is_folder(path) else path.parent
+    if is_folder(path):
+        folder = path
+    else:
+        folder = path.parent
     if is_folder(path) and not is_there(path / "tokenizer.json"):
         name = None
     elif path.name.endswith(VOCABULARY_SUFFIXES):

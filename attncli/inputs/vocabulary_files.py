@@ -197,7 +197,10 @@ def missing_tokenizer(folder: Path) -> tuple[Message, Message | str]:
     files = VocabularyFolder.read(folder)
     place = quote(str(folder))
     family = str(files.settings.get("model_type"))
-    program = UNWRITTEN.get(files.kind) if files.kind else family
+    if files.kind:
+        program = UNWRITTEN.get(files.kind)
+    else:
+        program = family
     if program in UNWRITTEN.values():
         return (
             message("token ids: a tokenizer of this kind is a program that no file holds"),

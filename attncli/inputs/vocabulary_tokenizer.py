@@ -181,7 +181,9 @@ class PieceTokenizer:
     def _cutting(self, texts: Sequence[str], *, with_added: bool = True) -> tokenizers.Tokenizer:
         """The library's tokenizer that cuts these texts. with_added: whether it recognises special
         and added tokens in them."""
-        return self.hf if with_added else self._without_added
+        if with_added:
+            return self.hf
+        return self._without_added
 
     @cached_property
     def _without_added(self) -> tokenizers.Tokenizer:

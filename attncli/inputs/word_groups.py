@@ -96,7 +96,10 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
         else:
             source_text = text[piece.start : last.end].strip()
         word_text = source_text or piece.text
-        number = piece.id if stop == first + 1 else None
+        if stop == first + 1:
+            number = piece.id
+        else:
+            number = None
         is_unknown = any(token.unknown for token in tokens[first:stop])
         words_found.append(
             Token(

@@ -79,7 +79,10 @@ class Message(str):
     def __new__(
         cls, template: str, values: dict[str, object], plurals: str = "", context: str = ""
     ) -> Message:
-        sentence = plurals if plurals and values["count"] != 1 else template
+        if plurals and values["count"] != 1:
+            sentence = plurals
+        else:
+            sentence = template
         self = super().__new__(cls, sentence.format(**values) if values else sentence)
         self.template = template
         self.values = values
@@ -261,7 +264,9 @@ def language_of(name: str) -> str:
         Its name in `languages()`, "zh" or "en" here; the name as it is where there is none.
     """
     language, *_ = name.lower().replace("_", "-").replace(".", "-").split("-")
-    return language if language in languages() else name
+    if language in languages():
+        return language
+    return name
 
 
 @cache

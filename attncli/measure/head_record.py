@@ -261,7 +261,9 @@ class GatheredRows:
         """
         head_bits = self._bits_by_head.get(head)
         if head_bits is None or self._common_bits is None:
-            return self._common_bits if head_bits is None else head_bits
+            if head_bits is None:
+                return self._common_bits
+            return head_bits
         return head_bits & self._common_bits
 
 

@@ -111,7 +111,10 @@ class KeptArrays:
         file = KeptResults[KeptArray](path, KeptArray)
         self._files.append(file)
         stored = file.read()
-        array = None if stored is None else stored.array()
+        if stored is None:
+            array = None
+        else:
+            array = stored.array()
         if array is None:
             array = np.ascontiguousarray(compute())
             dtype: Literal["float32", "float64"] = "float32"

@@ -248,8 +248,14 @@ def _metric(
                 wanted=list(shape),
             )
         used_rows = np.broadcast_to(rows.sight.count >= declaration.least_keys, shape)
-        low = -math.inf if declaration.low is None else declaration.low
-        high = math.inf if declaration.high is None else declaration.high
+        if declaration.low is None:
+            low = -math.inf
+        else:
+            low = declaration.low
+        if declaration.high is None:
+            high = math.inf
+        else:
+            high = declaration.high
         row_numbers = numbers[used_rows]
         beyond = (
             ~np.isfinite(row_numbers) | (row_numbers < low - CLOSE) | (row_numbers > high + CLOSE)

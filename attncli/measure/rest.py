@@ -216,7 +216,10 @@ def word_in_front(tokenizer: Tokenizer, text: str, tokens: Sequence[Token]) -> F
     first = next((place for place, token in enumerate(tokens) if not token.special), len(tokens))
     letter = next((letter for letter in text if letter.isalpha()), "a")
     unspaced = unicodedata.name(letter, "").startswith(UNSPACED)
-    choices = FRONT_WORDS_UNSPACED if unspaced else FRONT_WORDS
+    if unspaced:
+        choices = FRONT_WORDS_UNSPACED
+    else:
+        choices = FRONT_WORDS
     word = next(choice for choice in choices if not text.lstrip().startswith(choice))
     longer = tokenizer.encode(word + text if unspaced else f"{word} {text}")
     count = len(longer) - len(tokens)

@@ -182,7 +182,10 @@ def exclusion(
     """The pairs that these names leave out of a text: those of `KINDS`, and "unknown" for tokens
     that a vocabulary does not know, as keys and as queries. queries: the query tokens if they are
     another text's; then there is no first token, no self and no neighbour to leave out."""
-    asking = tokens if queries is None else queries
+    if queries is None:
+        asking = tokens
+    else:
+        asking = queries
     keys = np.zeros(len(tokens), bool)
     rows = np.zeros(len(asking), bool)
     beside: tuple[int, ...] = ()
@@ -481,7 +484,10 @@ class WeightRows:
         about: TokenFacts,
         facts: Mapping[str, Array] = NO_FACTS,
     ) -> None:
-        wide = "float64" if backend.name == "numpy" else "float32"
+        if backend.name == "numpy":
+            wide = "float64"
+        else:
+            wide = "float32"
         narrow = backend.name == "numpy" or backend.dtype_of(weights) in LOW_PRECISION
         self.backend = backend
         self.i = i

@@ -389,7 +389,10 @@ class RowFeeder:
         stop = block.stop + self._offset
         if not self._i.size or (int(self._i[0]), int(self._i[-1]) + 1) != (first, stop):
             self._i = np.arange(first, stop)
-            mask = None if self._exclusion is not None else block.alone
+            if self._exclusion is not None:
+                mask = None
+            else:
+                mask = block.alone
             if mask is None:
                 self._shared_sight = None
             else:
@@ -512,7 +515,10 @@ class BlockCollector:
         rest: Bools | None = None,
     ) -> None:
         self._watchers = watchers
-        self._rest = np.zeros(count, bool) if rest is None else rest
+        if rest is None:
+            self._rest = np.zeros(count, bool)
+        else:
+            self._rest = rest
         self._model = model
         self._count = count
         self._links = links

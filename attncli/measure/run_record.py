@@ -440,7 +440,10 @@ class Recording:
             if on_block is not None:
                 on_block(layer, kind, block)
 
-        stage_names = WHOLE if rows is None else STAGES
+        if rows is None:
+            stage_names = WHOLE
+        else:
+            stage_names = STAGES
         for trace in model.trace(
             tokens,
             layers=layers,

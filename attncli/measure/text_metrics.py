@@ -95,7 +95,10 @@ def measure_texts(
         keep = ("masked", "weights")
     batch_metrics = _BatchMetrics(model, chosen, heads, layer_numbers, by_position=by_position)
     # weights that are read anew for each batch would be in memory once for each thread
-    most = MOST_THREADS if isinstance(model.store, CachedStore) else 1
+    if isinstance(model.store, CachedStore):
+        most = MOST_THREADS
+    else:
+        most = 1
     for group in model.batches(texts, layers=layer_numbers, keep=keep, at_once=AT_ONCE):
         results: dict[int, dict[str, Measured]] = {}
         with model.backend.shared_out(most) as threads:

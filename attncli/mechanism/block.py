@@ -71,7 +71,8 @@ def run_block(
         return branch * block.branch_scale
 
     entering = apply_norm("attn.in", hidden)
-    hidden = entering if block.normed else hidden
+    if block.normed:
+        hidden = entering
     if block.mixer is None:
         mixed = None
     else:
@@ -170,7 +171,10 @@ def mix_heads(
     """
     backend = attention.backend
     spec = attention.spec
-    kind = "self" if memory is None else "cross"
+    if memory is None:
+        kind = "self"
+    else:
+        kind = "cross"
     interventions = context.interventions.get((layer, "self" if memory is None else "cross"), ())
     parts = project(attention, x, memory, context, layer)
     rule = parts.rule
@@ -271,7 +275,10 @@ def _without_heads(
     spec = attention.spec
     count = x.shape[-2]
     queries = len(range(count)[context.asking or slice(None)])
-    keys = count if context.past is None else context.length
+    if context.past is None:
+        keys = count
+    else:
+        keys = context.length
 
     def stage(rows: int, width: int) -> Array:
         """A stage of no heads, [..., 0, rows, width]."""

@@ -132,7 +132,10 @@ def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array
     if weight is None:
         return None
     # one large product, not one for each entry of a batch
-    flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x
+    if x.ndim > 2:
+        flat = x.reshape((-1, x.shape[-1]))
+    else:
+        flat = x
     return backend.affine(flat, weight, bias).reshape((*x.shape[:-1], weight.shape[0]))
 
 

@@ -123,7 +123,10 @@ def head_projection(
         number = head
     else:
         number = head // (spec.heads // spec.kv_heads)
-    dim = spec.v_dim if side == "v" else spec.head_dim
+    if side == "v":
+        dim = spec.v_dim
+    else:
+        dim = spec.head_dim
     rows = slice(number * dim, (number + 1) * dim)
     if apart:
         name = f"global_{side}"

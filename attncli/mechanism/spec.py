@@ -530,7 +530,10 @@ class Block(Struct, frozen=True):
     def only(self, part: Mlp | Experts) -> Block:
         """The layer reduced to this feed-forward part and the norm before it, without attention."""
         norms: Mapping[Place, Norm] = {"mlp.in": self.norms["mlp.in"]}
-        name = "feed-forward part alone" if isinstance(part, Mlp) else "experts alone"
+        if isinstance(part, Mlp):
+            name = "feed-forward part alone"
+        else:
+            name = "experts alone"
         return replace(
             self, attention=without_heads(self.attention), mlp=part, norms=norms, instead=name
         )

@@ -51,7 +51,9 @@ class Alias(Struct, frozen=True):
         """What its family is."""
         if self.family in ENCODERS:
             return "encoder"
-        return "encoder-decoder" if self.family in ENCODER_DECODERS else "decoder"
+        if self.family in ENCODER_DECODERS:
+            return "encoder-decoder"
+        return "decoder"
 
 
 ENCODERS = frozenset(
@@ -170,7 +172,8 @@ def locate(
     Raises as `hub.resolve`, with the nearest alias as a hint, and InputError for a file with another
     digest.
     """
-    variables = os.environ if variables is None else variables
+    if variables is None:
+        variables = os.environ
     short, separator, revision = name.partition("@")
     short = short.lower()
     alias = ALIASES.get(short)
@@ -240,7 +243,8 @@ def _verify(
 def local_folder(name: str, variables: Mapping[str, str] | None = None) -> Path | None:
     """The folder or file on this machine that an alias or a hub id is read from, its package's or in
     a cache; None where there is none. Nothing is fetched, nothing checked."""
-    variables = os.environ if variables is None else variables
+    if variables is None:
+        variables = os.environ
     short, separator, revision = name.partition("@")
     alias = ALIASES.get(short.lower())
     if alias is not None and alias.package is not None and not separator:
@@ -251,7 +255,9 @@ def local_folder(name: str, variables: Mapping[str, str] | None = None) -> Path 
     snapshot = None
     if hub_id is not None:
         snapshot = find_snapshot(cache_folder(variables), hub_id)
-    return None if snapshot is None else snapshot.folder
+    if snapshot is None:
+        return None
+    return snapshot.folder
 
 
 def installed_alias(

@@ -172,7 +172,8 @@ def stored_tensors(
     definition = family(parts.kind)
     assert definition is not None
     has_head = names is None and "head.weight" in parts.outer
-    names = definition.names if names is None else names
+    if names is None:
+        names = definition.names
     if has_head and names.prefixes:
         prefix = names.prefixes[0]
     else:

@@ -172,7 +172,9 @@ def compute_dtype(spec: Spec, tokens: int, dtype: str) -> str:
         return dtype
     work = work_of(spec, spec.blocks, tokens)
     more = work.weights / WIDENS + work.products / WIDE_COMPUTES
-    return "float64" if more <= WIDE_UP_TO else dtype
+    if more <= WIDE_UP_TO:
+        return "float64"
+    return dtype
 
 
 def estimate(
@@ -270,7 +272,10 @@ def with_predictions(
     stored = 0
     if sizes is not None:
         stored = sizes.head + sizes.feed_forward[-1]
-    together = rows if rows_at_once is None else min(rows, rows_at_once)
+    if rows_at_once is None:
+        together = rows
+    else:
+        together = min(rows, rows_at_once)
     head_bytes = table_bytes_at_once(table, dtype) + LOGIT_BYTES * together * spec.vocabulary
     probabilities = rows * spec.vocabulary / SOFTMAXES
     return replace(

@@ -331,7 +331,10 @@ def outer_roles(spec: Spec) -> list[Role]:
     """
     roles = list(_with_biases(spec, _outer_weights(spec)))
     head = spec.head
-    width = spec.d_model if spec.embedding.width is None else spec.embedding.width
+    if spec.embedding.width is None:
+        width = spec.d_model
+    else:
+        width = spec.embedding.width
     if head is not None and head.projection:
         roles.append(Role("head.project.weight", (width, spec.d_model), optional=True))
     if head is not None and head.offsets:
@@ -360,8 +363,14 @@ def masked_roles(spec: Spec) -> list[Role]:
 def _outer_weights(spec: Spec) -> Iterator[Role]:
     """The weights of embedding and final norm as roles, without the biases that the Spec lists."""
     embedding = spec.embedding
-    width = spec.d_model if embedding.width is None else embedding.width
-    sum_width = spec.d_model if embedding.projection == "tokens" else width
+    if embedding.width is None:
+        width = spec.d_model
+    else:
+        width = embedding.width
+    if embedding.projection == "tokens":
+        sum_width = spec.d_model
+    else:
+        sum_width = width
     yield Role("tokens.weight", (spec.vocabulary, width))
     if embedding.positions in ("learned", "halves"):  # sines need not be stored
         rows = (spec.max_positions or 0) + embedding.position_offset
@@ -399,7 +408,10 @@ def _attention_roles(prefix: str, spec: Attention, width: int) -> Iterator[Role]
     q = spec.heads * spec.head_dim
     k = spec.kv_heads * spec.head_dim
     v = spec.kv_heads * spec.v_dim
-    source = width if spec.source_width is None else spec.source_width
+    if spec.source_width is None:
+        source = width
+    else:
+        source = spec.source_width
     if spec.latent is None:
         for name, out, fan_in in (("q", q, width), ("k", k, source), ("v", v, source)):
             yield Role(f"{prefix}.{name}.weight", (out, fan_in))
@@ -635,7 +647,9 @@ def groups_of(spec: Spec, roles: Sequence[Role]) -> int:
     """
     mixer = next((block.mixer for block in spec.blocks if block.mixer is not None), None)
     if roles[0].name.startswith("mixer.") and isinstance(mixer, DeltaRule | LinearAttention):
-        return mixer.key_heads if isinstance(mixer, DeltaRule) else mixer.heads
+        if isinstance(mixer, DeltaRule):
+            return mixer.key_heads
+        return mixer.heads
     return min(role.shape[0] for role in roles) // spec.blocks[0].attention.head_dim
 
 
@@ -700,7 +714,10 @@ class _Binder:
         ends = SPELLINGS[".weight"]
         together = {}
         for key, source in self.names.together.items():
-            module = source if isinstance(source, str) else source.name
+            if isinstance(source, str):
+                module = source
+            else:
+                module = source.name
             if any(f"{start}{module}{end}" in self.tensors for start in starts for end in ends):
                 together[key] = source
         roles = {role for key in together for role in key.split()}
@@ -752,7 +769,10 @@ class _Binder:
         if isinstance(source, SharedTensor):
             tensor = self._find_tensor(source.name, suffix, roles[0])
         else:
-            name = source if isinstance(source, str) else source.name
+            if isinstance(source, str):
+                name = source
+            else:
+                name = source.name
             spellings = "|".join(layer + module for module in name.split("|"))
             tensor = self._find_tensor(spellings, suffix, roles[0])
         if tensor is None:

@@ -144,12 +144,16 @@ class GgufCheckpoint(DerivedCheckpoint):
     @property
     def vocabulary_name(self) -> str | None:
         """The name of the file itself, as it holds the vocabulary."""
-        return None if self.tokenizer_path is None else self.file.name
+        if self.tokenizer_path is None:
+            return None
+        return self.file.name
 
     @property
     def tokenizer_path(self) -> Path | None:
         """The path of the file itself, as it holds the vocabulary."""
-        return self.file if self.metadata.get("tokenizer.ggml.tokens") else None
+        if self.metadata.get("tokenizer.ggml.tokens"):
+            return self.file
+        return None
 
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the file's own vocabulary; one that takes ids alone where it cannot be

@@ -830,11 +830,9 @@ def foreign_family(checkpoint: Checkpoint) -> str | None:
     code; else None.
     """
     kind = checkpoint.config.get("model_type")
-    return (
-        kind
-        if isinstance(kind, str) and kind not in MODEL_TYPES and library.knows_family(kind)
-        else None
-    )
+    if isinstance(kind, str) and kind not in MODEL_TYPES and library.knows_family(kind):
+        return kind
+    return None
 
 
 def _family_refusal(kind: str, where: str) -> UnsupportedError:

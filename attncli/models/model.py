@@ -484,7 +484,10 @@ class Model(Struct, frozen=True, eq=False):
         }
         hashes = any(block.attention.hashing is not None for block in self.spec.blocks)
         together = self.memory is None and self.own_layers and "vectors" not in kinds and not hashes
-        waste = WASTE if "length" not in kinds else 0.0
+        if "length" not in kinds:
+            waste = WASTE
+        else:
+            waste = 0.0
         if not together and interventions is not None:
             raise UnsupportedError(
                 "texts of this model do not run side by side, and changes are made in batches",
@@ -499,7 +502,10 @@ class Model(Struct, frozen=True, eq=False):
             return
         for places in _batches_by_length([len(tokens) for tokens in texts], waste):
             batch = tuple(texts[place] for place in places)
-            changes = NO_INTERVENTIONS if interventions is None else interventions(batch)
+            if interventions is None:
+                changes = NO_INTERVENTIONS
+            else:
+                changes = interventions(batch)
             traces = self._run_batch(batch, backend, layers, heads, keep, changes)
             yield PaddedTexts(tuple(places), batch, traces)
 
@@ -614,7 +620,10 @@ class Model(Struct, frozen=True, eq=False):
             UnsupportedError: For a model without cross-attention.
             InputError: For states of another width.
         """
-        spec = self.spec if self.spec.decoder is None else self.spec.decoder
+        if self.spec.decoder is None:
+            spec = self.spec
+        else:
+            spec = self.spec.decoder
         cross = next((block.cross for block in spec.blocks if block.cross is not None), None)
         if cross is None:
             raise self._no_cross_attention(

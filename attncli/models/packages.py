@@ -75,7 +75,9 @@ def package_place(module: str, path: str) -> Path | None:
     if spec is None or not spec.submodule_search_locations:
         return None
     place = Path(next(iter(spec.submodule_search_locations))) / path
-    return place if is_file(place) or is_file(place / "config.json") else None
+    if is_file(place) or is_file(place / "config.json"):
+        return place
+    return None
 
 
 def join_parts(

@@ -360,7 +360,10 @@ def mix_again(
     attention, prefix = (block.attention, "attn") if kind == "self" else (block.cross, "cross")
     assert attention is not None
     context = model.context(tokens, backend, ("weights",))
-    memory = None if kind == "self" else context.memory
+    if kind == "self":
+        memory = None
+    else:
+        memory = context.memory
     part = LayerAttention(backend, model.store.layer(backend, layer), prefix, attention)
     return mix_heads(part, entering, memory, context, layer)[0]
 
@@ -565,7 +568,9 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         none.
         """
         if place == "conv.norm":
-            return None if self.block.convolution is None else self.block.convolution.norm
+            if self.block.convolution is None:
+                return None
+            return self.block.convolution.norm
         return self.block.norms.get(place)  # type: ignore[call-overload]
 
     def _branch(
@@ -579,7 +584,10 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             norm = None
         else:
             norm = self._norm(place)
-        scale = self.block.branch_scale if residual else 1.0
+        if residual:
+            scale = self.block.branch_scale
+        else:
+            scale = 1.0
         if norm is None:
             return tap.map * scale, np.ones((self.count, 1))
         weight, bias = (

@@ -332,7 +332,10 @@ def masked_logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array)
         weights("masked.norm.bias"),
     )
     has_own = isinstance(weights, TableWeights) and weights.has(MASKED_TABLE)
-    role = MASKED_TABLE if has_own else "tokens.weight"
+    if has_own:
+        role = MASKED_TABLE
+    else:
+        role = "tokens.weight"
     scores = _unembed(role, weights, backend, normed, slice(None))
     if scores is None:
         raise no_masked_head(spec)

@@ -92,11 +92,9 @@ def added_positions(hf_model: Any, entering: Floats) -> Literal["learned", "sinu
     learned_tables = [
         module for module in tables if "sinusoid" not in type(module).__name__.lower()
     ]
-    return (
-        "learned"
-        if any(True for module in learned_tables for _ in module.parameters(recurse=False))
-        else "sinusoidal"
-    )
+    if any(True for module in learned_tables for _ in module.parameters(recurse=False)):
+        return "learned"
+    return "sinusoidal"
 
 
 def position_encoding(
@@ -589,7 +587,10 @@ class ForeignModel(Model, frozen=True, eq=False):
         block = self.spec.blocks[call.layer]
         changes = context.interventions.get((call.layer, kind), ())
         backend = self.backend
-        spec = block.attention if call.nth == 0 or block.cross is None else block.cross
+        if call.nth == 0 or block.cross is None:
+            spec = block.attention
+        else:
+            spec = block.cross
         links = visible_links(
             backend, changes, spec.heads, np.arange(call.q.shape[-2]), call.k.shape[-2]
         )

@@ -231,7 +231,10 @@ def _torch_tensors(checkpoint: Checkpoint, dtype: str) -> dict[str, Array]:
     """
     keeper = choose("torch", device="cpu", dtype=dtype)
     checkpoint.ahead(list(checkpoint.names()))
-    wide_dtype = dtype if dtype in ("float32", "float64") else None
+    if dtype in ("float32", "float64"):
+        wide_dtype = dtype
+    else:
+        wide_dtype = None
     return {
         name: keeper.keep(checkpoint.read(name, wide_dtype if info.dtype in FLOATS else None))
         for name, info in checkpoint.names().items()
@@ -890,7 +893,8 @@ def _call_of(
         )  # the library hides with the lowest number there is
         rest = whole.masked_fill(~visibility, 0.0)
         bias = rest if bool(rest.any()) else None
-        visibility = None if bool(visibility.all()) else visibility
+        if bool(visibility.all()):
+            visibility = None
     if extras.get("indices") is not None:  # the keys that each query chose, [batch, query, choice]
         among = torch.zeros(
             (1, query.shape[-2], key.shape[-2]), dtype=torch.bool, device=query.device

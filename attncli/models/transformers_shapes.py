@@ -366,5 +366,7 @@ def _positions(hf_model: Any) -> Any:
         if isinstance(module, torch.nn.Embedding) and (
             short == "wpe" or ("position" in short and "relative" not in short)
         ):
-            return "sinusoidal" if "sinusoid" in type(module).__name__.lower() else "learned"
+            if "sinusoid" in type(module).__name__.lower():
+                return "sinusoidal"
+            return "learned"
     return None

@@ -97,9 +97,10 @@ def reference_model(folder: Path, *, both: bool, dtype: str = "float64") -> Iter
         # of an encoder-decoder's family, what a file with the encoder alone needs; for others the
         # same class
         encoder = not both and type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
-        kinds = (
-            transformers.MODEL_FOR_TEXT_ENCODING_MAPPING if encoder else transformers.MODEL_MAPPING
-        )
+        if encoder:
+            kinds = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
+        else:
+            kinds = transformers.MODEL_MAPPING
         model = kinds[type(config)].from_pretrained(
             None,
             config=config,
@@ -267,7 +268,9 @@ def blocks_by(folder: Path) -> Literal["gguf", "attn"] | None:
     that is not installed, attn's own; None for a checkpoint that is no GGUF file."""
     if gguf_file(folder) is None:
         return None
-    return "attn" if gguf_library() is None else "gguf"
+    if gguf_library() is None:
+        return "attn"
+    return "gguf"
 
 
 def _read_tensors(folder: Path) -> dict[str, Any]:
@@ -345,7 +348,8 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
                 kwargs = {
                     name: double if value is single else value for name, value in kwargs.items()
                 }
-                function = torch.Tensor.double if function is torch.Tensor.float else function
+                if function is torch.Tensor.float:
+                    function = torch.Tensor.double
             if function in functions:
                 args = (args[0].double(), *args[1:])
             if function is torch.polar:
@@ -709,7 +713,10 @@ def _target_tokens(
                 family=model.spec.family,
             )
         return None
-    target_text = text if target is None else target
+    if target is None:
+        target_text = text
+    else:
+        target_text = target
     if isinstance(target_text, str) and model.spec.decoder.start is not None:
         tokens = model.encode(target_text)
         (start,) = model.tokenizer.ids_to_tokens([model.spec.decoder.start])

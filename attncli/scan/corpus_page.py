@@ -139,7 +139,10 @@ DENSITIES = (
 
 def examples_of(document: ScanDocument, head: ScanHead, density: Density) -> list[PageExample]:
     """The examples that a page of this density shows of a head: by metric, the strongest first."""
-    texts = [] if document.texts is UNSET else document.texts
+    if document.texts is UNSET:
+        texts = []
+    else:
+        texts = document.texts
     left = {(name, stratum): 1 for name in metrics_of(document) for stratum in density.deciles}
     left |= {(name, ANY): density.any for name in metrics_of(document)}
     left |= {(name, STRONGEST): density.strongest for name in metrics_of(document)}
@@ -149,7 +152,10 @@ def examples_of(document: ScanDocument, head: ScanHead, density: Density) -> lis
     ]
     for sampled in () if head.sample is UNSET else head.sample:
         text = texts[sampled.text]
-        stratum = ANY if sampled.decile is None else sampled.decile
+        if sampled.decile is None:
+            stratum = ANY
+        else:
+            stratum = sampled.decile
         examples.append(
             PageExample(sampled.metric, stratum, sampled.value, text.file, text.line, text.text)
         )

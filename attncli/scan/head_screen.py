@@ -225,7 +225,10 @@ def interval_text(
     """
     if between is None:
         return "-"
-    space = "" if view.width < SPACED and between[0] >= 0 else " "
+    if view.width < SPACED and between[0] >= 0:
+        space = ""
+    else:
+        space = " "
     return f"{space}{spell('–', ascii=view.ascii)}{space}".join(write(end, view) for end in between)
 
 
@@ -331,7 +334,10 @@ def strongest_examples(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     count = None
     if not view.full:
         count = EXAMPLES if view.few else view.top
-    write = number_text if name in head.metrics else effect_text
+    if name in head.metrics:
+        write = number_text
+    else:
+        write = effect_text
     examples = [example for example in head.top if example.metric == name][:count]
     rows = [((write(example.value, view),), example) for example in examples]
     title = message(
@@ -414,11 +420,17 @@ def texts_of_deciles(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         return Lines()
     name = shown.metric
     texts = shown.document.texts or []
-    write = number_text if name in head.metrics else effect_text
+    if name in head.metrics:
+        write = number_text
+    else:
+        write = effect_text
     rows = []
     before = 0
     for example in (example for example in head.sample if example.metric == name):
-        decile = 0 if example.decile is None else example.decile
+        if example.decile is None:
+            decile = 0
+        else:
+            decile = example.decile
         if decile == before and not view.full and decile:
             continue
         if decile:

@@ -422,7 +422,10 @@ def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> 
             with new_file(beside) as copy:
                 for piece in _unpacked_pieces(name, _DigestStream(source, digest)):
                     copy.write(piece)
-            plain = ending if ending.isascii() and len(ending) < 12 else ""
+            if ending.isascii() and len(ending) < 12:
+                plain = ending
+            else:
+                plain = ""
             target = folder / f"{file_number:03d}-{digest.hexdigest()[:16]}{plain}"
             os.replace(beside, target)  # noqa: PTH105 - beside the other calls on handles
     finally:

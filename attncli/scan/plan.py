@@ -509,7 +509,10 @@ def _in_few_words(value: Any, second: Any) -> str:
     names = [first for first in firsts if first and isinstance(first, str)]
     if not names:
         return f"{len(value)} entries"
-    more = " …" if len(names) > NAMES else ""
+    if len(names) > NAMES:
+        more = " …"
+    else:
+        more = ""
     return message(
         "{value} entries with {names}{value_2}",
         value=len(value),
@@ -767,7 +770,9 @@ def _order_of_old_plan(files: Sequence[File], folder: Path) -> list[int]:
     for at in reversed(own):
         left.setdefault((files[at].sha256, files[at].size), []).append(at)
     order = [places.pop() for file in old_files if (places := left.get((file.sha256, file.size)))]
-    return order if len(order) == len(old_files) == len(files) else own
+    if len(order) == len(old_files) == len(files):
+        return order
+    return own
 
 
 def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> ScanPlan:

@@ -223,7 +223,10 @@ def read_report(folder: Path) -> ScanDocument:
     # a file has the English of its warnings alone: here they are messages again, which have other
     # languages
     counts = {name: getattr(document.done, name) or 0 for name in COUNTED_WORDS}
-    few = [] if document.rules is UNSET else rule_warnings(document.rules)
+    if document.rules is UNSET:
+        few = []
+    else:
+        few = rule_warnings(document.rules)
     messages = {text: text for text in (MIXED, *_unknown_word_warnings(counts), *few)}
     return replace(document, warnings=[messages.get(text, text) for text in document.warnings])
 
@@ -334,7 +337,10 @@ class _Heads:
                 alone = 1.0
         # how many of the texts vary by themselves, as a share: all, unless documents or repeated
         # texts count
-        self.alone = 1.0 if np.isnan(alone) else alone
+        if np.isnan(alone):
+            self.alone = 1.0
+        else:
+            self.alone = alone
         self.sampled: dict[tuple[int, int], int] = {}
         values = totals.sample.values / UNIT
         # the bin of each number of the samples [column, head, place]

@@ -194,7 +194,9 @@ def least_deviation(column: str) -> float:
     not help, as it shows only once one is seen (`tests/benchmarks/intervals.py`)."""
     if column == EFFECT:
         return 0.0
-    return 0.002 if scale_named(column).kind == "share" else 0.05
+    if scale_named(column).kind == "share":
+        return 0.002
+    return 0.05
 
 
 def bins_of(columns: Sequence[str]) -> list[slice]:

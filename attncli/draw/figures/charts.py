@@ -330,7 +330,10 @@ def model_note(
 
 def text_note(document: Header, view: View) -> str:
     """A line of text on which text and which weights ran, for a figure whose title is another."""
-    text = document.text if isinstance(document.text, str) else ""
+    if isinstance(document.text, str):
+        text = document.text
+    else:
+        text = ""
     return "; ".join(
         filter(None, (shorten_to_fit(safe(text), 9, 800), model_note(document, view, mapped=False)))
     )
@@ -553,7 +556,10 @@ def _draw_map(
     x = left + edge
     y = top + 14 + room
     drawing.rectangle(x, y, columns * cell, rows * cell, "none", stroke=drawing.theme.line)
-    palette = drawing.theme.signed if figure_map.signed else drawing.theme.weights
+    if figure_map.signed:
+        palette = drawing.theme.signed
+    else:
+        palette = drawing.theme.weights
     pooled = pool(figure_map.values, _pool_size(drawing, figure_map, small), "signed")
     colours = colour_cells(pooled, palette, "signed" if figure_map.signed else scale, high)
     drawing.cells(x, y, columns * cell, rows * cell, colours)
@@ -678,7 +684,10 @@ def _slant_width(figure_map: FigureMap) -> float:
 def _worded_cell_size(drawing: Drawing, figure_map: FigureMap) -> float:
     """Points along a cell of a map whose words are written at its edges."""
     rows, columns = figure_map.values.shape
-    natural = CELL if rows <= MOST_LABELS else LOW
+    if rows <= MOST_LABELS:
+        natural = CELL
+    else:
+        natural = LOW
     return min(
         natural, (drawing.room - _left_words_width(figure_map) - _slant_width(figure_map)) / columns
     )
@@ -731,7 +740,10 @@ def colour_cells(
         low = None
     else:
         low = 0.0
-    colour_scale = "linear" if scale == ROOTS else scale
+    if scale == ROOTS:
+        colour_scale = "linear"
+    else:
+        colour_scale = scale
     shares = normalise(values, colour_scale, low=low, high=None if scale == "row" else high)
     if scale == ROOTS:
         shares = np.sqrt(shares)
@@ -755,7 +767,10 @@ def _legend(drawing: Drawing, top: float, high: float, scale: str, view: View) -
     """Draw the bar of colours from the least number to the greatest, on the scale of the maps.
     Returns where it ends."""
     is_signed = scale == "signed"
-    palette = drawing.theme.signed if is_signed else drawing.theme.weights
+    if is_signed:
+        palette = drawing.theme.signed
+    else:
+        palette = drawing.theme.weights
     steps = np.linspace(-high if is_signed else 0.0, high, 64)[None]
     largest = writer([high], 2)(high)
     if is_signed:

@@ -79,7 +79,9 @@ def _letter_kind(letter: str) -> str | None:
         return None
     if 0x1F000 <= ord(letter) <= 0x1FBFF:
         return "emoji"
-    return "han" if unicodedata.east_asian_width(letter) in "WF" else ""
+    if unicodedata.east_asian_width(letter) in "WF":
+        return "han"
+    return ""
 
 
 SANS = (
@@ -177,7 +179,10 @@ class Drawing:
             place = f' transform="rotate({-rotation:g} {x:.2f} {y:.2f})"'
         else:
             place = ""
-        weight = ' font-weight="600"' if bold else ""
+        if bold:
+            weight = ' font-weight="600"'
+        else:
+            weight = ""
         fill = ink or (self.theme.quiet if quiet else self.theme.ink)
         whole = text_runs(safe(text))
         if len(whole) > 1:
@@ -209,7 +214,10 @@ class Drawing:
         """Add a rectangle of this upper left corner, width and height. crisp: whether it meets its
         neighbours without a seam."""
         self.reach(x + wide, y + tall)
-        sharp = ' shape-rendering="crispEdges"' if crisp else ""
+        if crisp:
+            sharp = ' shape-rendering="crispEdges"'
+        else:
+            sharp = ""
         self.pieces.append(
             f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(wide, 0):.2f}" height="{tall:.2f}"'
             f' fill="{fill}" stroke="{stroke}" stroke-width="0.5"{sharp}/>'

@@ -70,7 +70,10 @@ def _map_of_head(
     name = head.name
     if head.pool > 1:
         name += say(view, ", pooled {pool}×", pool=head.pool)
-    layer = "" if head.layer is None else str(head.layer)
+    if head.layer is None:
+        layer = ""
+    else:
+        layer = str(head.layer)
     values = visible(head.weights, head.scores)
     return FigureMap(name, values, rows, keys, short=(layer, str(head.head)))
 

@@ -404,7 +404,10 @@ def page_bytes(page: Page) -> Iterator[bytes]:
     first = page.runs[0]
     code, sheet = assets_of(page)
     head = page_head(page.lang, page.title, code, sheet, policy="worker-src blob:; ")
-    long = " data-long" if len(first.sides.queries) > 60 else ""
+    if len(first.sides.queries) > 60:
+        long = " data-long"
+    else:
+        long = ""
     line = safe_html(runs[0]["line"][page.lang])
     yield (head + SKELETON.format(line=line, long=long, version=__version__)).encode()
     yield b'<script type="application/json" id="meta">' + as_json(meta).encode() + b"</script>\n"
@@ -477,7 +480,10 @@ def words(tokens: Sequence[Token], text: str = "") -> list[list[str | int]]:
     text: what the tokens are of; "" names no words."""
     rows: list[list[str | int]] = []
     end: tuple[int | None, int] | None = None
-    pieces = piece_names(tokens, text) if text else {}
+    if text:
+        pieces = piece_names(tokens, text)
+    else:
+        pieces = {}
     for place, token in enumerate(named_bytes(tokens)):
         follows_directly = token.start is not None and (token.start, token.part) == end
         if follows_directly and token.part == 0 and text[token.start or 0 :].startswith(" "):

@@ -163,11 +163,9 @@ def _without_place(value: Any, *, may_be_path: bool) -> Any:
             isinstance(value[0], Struct | dict) or (may_be_path and isinstance(value[0], str))
         ):
             entries = [_without_place(entry, may_be_path=may_be_path) for entry in value]
-            return (
-                entries
-                if any(new is not old for new, old in zip(entries, value, strict=True))
-                else value
-            )
+            if any(new is not old for new, old in zip(entries, value, strict=True)):
+                return entries
+            return value
         case dict():
             return {
                 last_part(str(key)): _without_place(entry, may_be_path=may_be_path)

@@ -92,7 +92,10 @@ def answer(
     with request.errors_located_in(source):
         tokens = request.tokens_of(loaded_model, source)
         text_regions = request.regions_of(quiet, regions, source, tokens)
-        of_chat = {part.name for part in source.chat.parts} if source.chat is not None else set()
+        if source.chat is not None:
+            of_chat = {part.name for part in source.chat.parts}
+        else:
+            of_chat = set()
         own = [region.name for region in text_regions if region.name not in {*of_chat, REST}]
         with (
             keeping_runs(output, environment, view) as kept_runs,

@@ -196,7 +196,10 @@ class CutRuns(Struct, frozen=True):
                 rows = self.model.backend.concat([tail, after], 0)
             tail = rows[-len(self.answer) :]
             if looked is not None:
-                shares = looked if shares is None else _stacked(shares, looked)
+                if shares is None:
+                    shares = looked
+                else:
+                    shares = _stacked(shares, looked)
         if shares is not None:
             shares = shares[-len(self.answer) :]
         return _State(past, tail, state.count + len(tokens), shares)

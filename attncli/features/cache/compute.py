@@ -453,7 +453,8 @@ def _policy_run(
         vector = np.asarray(model.backend.numpy(trace.after[count - 1]), np.float64)
         own = whole.vectors[trace.layer]
         length = float(np.linalg.norm(own))
-        attends = trace.layer if trace.layer in whole.layers else attends
+        if trace.layer in whole.layers:
+            attends = trace.layer
         errors[attends] = (
             _finite_or_none(float(np.linalg.norm(vector - own)) / length) if length > 0 else None
         )

@@ -195,7 +195,9 @@ def _region_shares(document: CacheDocument) -> list[float | None]:
     """What the last token gives each region: of the weight that does not rest, where that is told."""
     shares = document.shares_beyond_rest
     if shares is UNSET or document.rest is UNSET:
-        return [] if document.shares is UNSET else document.shares
+        if document.shares is UNSET:
+            return []
+        return document.shares
     others = 1 - document.rest
     return [share / others if share is not None and others > 0 else None for share in shares]
 
@@ -413,7 +415,9 @@ def _short_name(policy: CachePolicy, rivals: Sequence[CachePolicy]) -> str:
     """The kind of a policy where no rival is of the same, else all of its numbers."""
     kinds = [rival.policy.partition(":")[0] for rival in rivals]
     kind = policy.policy.partition(":")[0]
-    return kind if kinds.count(kind) == 1 else policy.policy
+    if kinds.count(kind) == 1:
+        return kind
+    return policy.policy
 
 
 def _answer_lines(document: CacheDocument, view: View) -> Lines:

@@ -237,7 +237,10 @@ def split_pairs(fitted: FittedPairs, holdout: int | None, seed: int) -> SplitPai
             hint="attn pairs check FILE --model MODEL",
             count=len(pairs),
         )
-    tested = len(pairs) // 2 if holdout is None else holdout
+    if holdout is None:
+        tested = len(pairs) // 2
+    else:
+        tested = holdout
     if not 1 <= tested < len(pairs):
         raise UsageError(
             "--holdout {holdout} of {count} pairs leaves none to choose on",
@@ -743,5 +746,8 @@ def _numbers_in_graph(block: Any) -> int:
     attention = block.attention
     sides = 2 * (attention.heads + attention.kv_heads) * attention.head_dim
     sides += 2 * (attention.heads + attention.kv_heads) * attention.v_dim
-    wide = block.mlp.width if isinstance(block.mlp, Mlp | Experts) else 0
+    if isinstance(block.mlp, Mlp | Experts):
+        wide = block.mlp.width
+    else:
+        wide = 0
     return 4 * sides + 9 * int(wide)

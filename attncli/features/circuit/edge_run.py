@@ -185,7 +185,10 @@ class _ReplacedRun:
     def inputs(self, runs: Floats, readers: int, stream: Floats | None = None) -> Floats:
         """What the next readers read, [run, reader, token, width]: the corrupt stream, and by how
         much the writers whose edges are kept have moved from what they write in it."""
-        base = self.stream if stream is None else stream
+        if stream is None:
+            base = self.stream
+        else:
+            base = stream
         count = self.circuit.graph.readers[self.reader].count
         kept = self.masks[runs, self.reader : self.reader + readers, :count]
         moved = self.moved[runs, :count]
@@ -351,7 +354,10 @@ def normed(backend: Backend, block: Block, weights: Weights, place: Any, x: Arra
 def run_mlp(backend: Backend, block: Block, weights: Weights, x: Array) -> Array:
     """What the feed-forward part adds to the stream, from what it reads, [..., token, width]."""
     assert block.mlp is not None
-    place = "attn.in" if block.parallel and "mlp.in" not in block.norms else "mlp.in"
+    if block.parallel and "mlp.in" not in block.norms:
+        place = "attn.in"
+    else:
+        place = "mlp.in"
     entering = normed(backend, block, weights, place, x)
     output = feed_forward(backend, block.mlp, weights, entering)
     if not block.parallel:

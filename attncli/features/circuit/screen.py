@@ -445,7 +445,10 @@ def _only_lines(document: CircuitCompareDocument, view: View) -> Lines:
     between = say(view, contextual("between", ", "))
     lines = []
     for side, heads in ((document.a, document.only_a), (document.b, document.only_b)):
-        shown = heads if view.full else heads[:SHOWN]
+        if view.full:
+            shown = heads
+        else:
+            shown = heads[:SHOWN]
         if not shown:
             continue
         names = between.join(shown)

@@ -433,7 +433,9 @@ def _saved_effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]]
     effects = [
         (name, document) for name, document in documents if isinstance(document, EffectsDocument)
     ]
-    return effects if len(effects) == len(documents) else None
+    if len(effects) == len(documents):
+        return effects
+    return None
 
 
 def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:

@@ -266,7 +266,9 @@ def _mean(values: Floats) -> float:
 
 def _finite(value: float) -> float | None:
     """A number; None for one that is not finite."""
-    return value if np.isfinite(value) else None
+    if np.isfinite(value):
+        return value
+    return None
 
 
 def _query_positions(

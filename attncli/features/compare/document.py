@@ -94,7 +94,9 @@ class ComparedHead(Part, frozen=True, kw_only=True):
     def change(self) -> SignedDifference | None:
         """The difference that is reported of this head: the largest of links that count, None where
         none does; the largest of all where every link counts."""
-        return self.max_difference if self.link is UNSET else self.link
+        if self.link is UNSET:
+            return self.max_difference
+        return self.link
 
 
 class RegionChange(Part, frozen=True, kw_only=True):
@@ -147,7 +149,9 @@ class ComparedRegion(Part, frozen=True, kw_only=True):
     @property
     def change(self) -> ComparedRegion | ComparedShare:
         """The shares that are told: without the keys where heads rest, of all where none rests."""
-        return self if self.beyond_rest is UNSET else self.beyond_rest
+        if self.beyond_rest is UNSET:
+            return self
+        return self.beyond_rest
 
 
 class OnlyOn(Part, frozen=True, kw_only=True):

@@ -215,7 +215,9 @@ def _head_names(head: ComparedHead, view: View) -> str:
 
 def _change_text(head: ComparedHead, view: View) -> str:
     """The largest change of a pair of heads with its sign; "-" where no link counts."""
-    return _signed_number(head.change.value, view) if head.change else "-"
+    if head.change:
+        return _signed_number(head.change.value, view)
+    return "-"
 
 
 def _change_place(head: ComparedHead, texts: Sequence[str], view: View) -> str:
@@ -589,7 +591,9 @@ def _changed_most(document: CompareDocument) -> MovedWeight | None:
         link = None
     if not document.heads or abs(document.summary.max_difference) <= SAME:
         return None
-    return None if link is None or abs(link.difference) <= SAME else link
+    if link is None or abs(link.difference) <= SAME:
+        return None
+    return link
 
 
 def _compared_head(document: CompareDocument, link: MovedWeight) -> ComparedHead:

@@ -340,7 +340,10 @@ def cost(
         d_k = first.head_dim
         d_v = first.v_dim
     else:
-        width = 512 if d_model is None else d_model
+        if d_model is None:
+            width = 512
+        else:
+            width = d_model
         count = 8 if heads is None else heads
         if count < 1 or width % count:
             what = message(
@@ -426,7 +429,8 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore
             durations = _durations(run_variant)
             seconds = median(durations)
             repeats = len(durations)
-            dense = seconds if what == "full" else dense
+            if what == "full":
+                dense = seconds
             ratio = seconds / dense
             computed = work_ratios[what]
             timings.append(

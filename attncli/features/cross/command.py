@@ -91,7 +91,10 @@ def cross(
         )
     loaded_model = request.model(environment, setup, tokenizer=tokenizer)
     side_texts = [request.text_of(environment, chats, source, loaded_model) for source in sources]
-    name = "" if setup.model.source_states is None else setup.model.source_states.name
+    if setup.model.source_states is None:
+        name = ""
+    else:
+        name = setup.model.source_states.name
     if len(side_texts) > 1:
         key = side_texts[1]
     else:

@@ -219,11 +219,10 @@ def cross_memory(model: Model, texts: CrossTexts, layers: Selection, heads: Sele
     keys = len(texts.keys)
     spec = model.spec.decoder or model.spec
     most = max((block.cross or block.attention).heads for block in spec.blocks)
-    compute_dtype = (
-        "float64"
-        if "float64" in (model.compute_backend(count).dtype for count in (queries, keys))
-        else "float32"
-    )
+    if "float64" in (model.compute_backend(count).dtype for count in (queries, keys)):
+        compute_dtype = "float64"
+    else:
+        compute_dtype = "float32"
     pairs = queries * keys
     sides = 0
     if model.spec.decoder is not None:

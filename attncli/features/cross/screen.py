@@ -90,7 +90,10 @@ def _links(document: CrossDocument, view: View) -> Lines:
     """
     queries, keys = _query_and_key_names(document)
     note = message("weight of a key in its query's row; bars from 0 to 1")
-    place = layer_and_head if len(_heads_of(document)) != 1 else None
+    if len(_heads_of(document)) != 1:
+        place = layer_and_head
+    else:
+        place = None
     return links(
         document.links, queries, view, place=place, keys=keys, title="strongest links", note=note
     )

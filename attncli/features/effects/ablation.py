@@ -466,7 +466,10 @@ def _predictions(
         return UNSET
     first = [result.plan.places[index] for index in order[:1]]
     plan = replace(result.plan, places=first)
-    target = request.target if request.predicts else None
+    if request.predicts:
+        target = request.target
+    else:
+        target = None
     return predictions(result.text, plan, request.position, target, memory)
 
 
@@ -651,7 +654,9 @@ def mean_of(effect: MeanEffect, name: Reading) -> float:
     defines it.
     """
     interval_of_reading = effect.measures.mean(name)
-    return 0.0 if interval_of_reading is None else interval_of_reading.mean
+    if interval_of_reading is None:
+        return 0.0
+    return interval_of_reading.mean
 
 
 def _mean_measures(

@@ -268,7 +268,10 @@ def ablate(
     else:
         link = (removal.start, removal.end)
 
-    baseline = "none" if is_over_texts else removal.baseline
+    if is_over_texts:
+        baseline = "none"
+    else:
+        baseline = removal.baseline
     chosen_heads = _chosen_heads(environment, loaded_model, setup, removal)
 
     def compute(run: TextRun) -> AblateDocument:
@@ -309,7 +312,10 @@ def ablate(
         single=command.wants_one_text and not is_over_texts,
     )
     if is_over_texts:
-        usual = "last" if reads_on(loaded_model.spec) else "mean"
+        if reads_on(loaded_model.spec):
+            usual = "last"
+        else:
+            usual = "mean"
         place = measure_options.query or (link[0] if link is not None else usual)
         write_documents(
             [effects.effects_document(list(documents), place, link)], output, environment, view

@@ -176,7 +176,10 @@ def ablate(
         position = None
     else:
         position = _named_positions(tokens, query, note, unknown=unknown, regions=regions)
-    usual = None if cut_link is None else cut_link.queries
+    if cut_link is None:
+        usual = None
+    else:
+        usual = cut_link.queries
     request = MeasureRequest.of(
         model,
         tokens,
@@ -630,7 +633,10 @@ def _tell_cost(
     at most how many heads are compared with random changes. start, passes: as of `sweep_cost`."""
     if model.own_layers:
         chosen_places = places(model.spec, heads)
-        free = free_memory().bytes if memory is None else memory
+        if memory is None:
+            free = free_memory().bytes
+        else:
+            free = memory
         size = SweepSize(model.spec, count, model.backend.dtype, predicts)
         draws = min(compared, len(chosen_places)) * DRAWS
         expected = size.sweep_cost(chosen_places, free, draws, start=start, passes=passes)

@@ -395,7 +395,10 @@ def _source_reading(
     if model.encoder is None:
         values = known_numbers(backend, source) @ receiver.matrix.T
         return Reading((StreamPart("states"),), values[None], source, np.ones((1, len(values))))
-    on_heads = None if passing is None else passing.on_heads
+    if passing is None:
+        on_heads = None
+    else:
+        on_heads = passing.on_heads
     return read_stream(
         model.encoder, model.source, backend, [receiver], split=split, on_heads=on_heads
     )[0]
@@ -410,7 +413,10 @@ def _row_scores(
     backend = text.backend
     context = text.context()
     attention = part.spec
-    memory = None if link.kind == "self" else source
+    if link.kind == "self":
+        memory = None
+    else:
+        memory = source
     parts = project(part, x, memory, context, link.layer)
     block = attend_rows(
         backend,
@@ -439,7 +445,10 @@ def _row_scores(
     learned = known_numbers(backend, parts.k)[group, real:]
     sinks = parts.rule.sinks
     apart = parts.rule.apart
-    values = parts.v if apart is None or link.query not in apart.rows else apart.v
+    if apart is None or link.query not in apart.rows:
+        values = parts.v
+    else:
+        values = apart.v
     row = RowScores(
         columns,
         stages["scaled"][columns],

@@ -253,8 +253,14 @@ def _first_head(document: AblateDocument, row: EffectRow, view: View) -> Iterato
         template = message("With this link cut in {head} it {lost}{interval}.")
     else:
         template = message("Without {head} it {lost}{interval}.")
-    low = None if difference.low is UNSET else difference.low
-    high = None if difference.high is UNSET else difference.high
+    if difference.low is UNSET:
+        low = None
+    else:
+        low = difference.low
+    if difference.high is UNSET:
+        high = None
+    else:
+        high = difference.high
     head = head_phrase(row, view)
     loss = loss_text(difference.all, view)
     yield say(

@@ -202,7 +202,10 @@ SourceTokens = Annotated[
 
 def telling_look(row: EffectRow | LogitPart) -> Looks | None:
     """What a head looks at most, without keys where heads rest where that is told; None for none."""
-    looks = row.looks if row.looks_beyond_rest is UNSET else row.looks_beyond_rest
+    if row.looks_beyond_rest is UNSET:
+        looks = row.looks
+    else:
+        looks = row.looks_beyond_rest
     return None if looks is UNSET else looks
 
 
@@ -668,13 +671,17 @@ class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):
 
     def target_name(self) -> str:
         """The text of the target; over pairs, which have one each, `answer`."""
-        return self.target.text if self.pairs is UNSET else "answer"
+        if self.pairs is UNSET:
+            return self.target.text
+        return "answer"
 
     def versus_name(self) -> str | None:
         """The text of what is taken away; over pairs `versus`; None for none."""
         if self.versus is None:
             return None
-        return self.versus.text if self.pairs is UNSET else "versus"
+        if self.pairs is UNSET:
+            return self.versus.text
+        return "versus"
 
 
 # `attn.patch/1`: which heads carry the difference between two texts.

@@ -198,7 +198,9 @@ def subject(document: AblateDocument, view: View) -> str:
 
 def _last_token(place: TokenPlace) -> int:
     """The position of the last token measured at: that of a span, else of the only token."""
-    return place.token if place.last is UNSET else place.last
+    if place.last is UNSET:
+        return place.token
+    return place.last
 
 
 def _target_word(document: AblateDocument, view: View) -> str:
@@ -223,14 +225,20 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
         yield from difference_sentences(document, view)
         return
     is_told = document.predictions is not UNSET and document.measures[0] == "logprob"
-    templates = LINK_SENTENCES if document.link is not None else HEAD_SENTENCES
+    if document.link is not None:
+        templates = LINK_SENTENCES
+    else:
+        templates = HEAD_SENTENCES
     if effects:
         yield from _single_sentences(document, effects, templates, view)
     if len(document.effects) != 1:  # of one head it is the same
         if is_told and document.effects:
             yield from together_sentence(document, view)
         elif together is not None:
-            name = "together" if document.effects else "all"
+            if document.effects:
+                name = "together"
+            else:
+                name = "all"
             size = size_text(together, document.measures[0], view)
             yield say(view, templates[name], **changed, size=size)
         elif document.link is None:

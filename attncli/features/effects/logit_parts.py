@@ -232,7 +232,10 @@ class Attributor:
         backend = self._text.backend
         position = self._position
         terms = _StreamTerms()
-        prefix = "attn" if kind == "self" else "cross"
+        if kind == "self":
+            prefix = "attn"
+        else:
+            prefix = "cross"
         mixed = float64(backend, head_outputs(trace.stages))[:, position]
         matrix = role_numbers(backend, weights, f"{prefix}.o.weight")
         assert matrix is not None
@@ -339,7 +342,10 @@ def logit_sources(
         """Record what each head of one attention carries from every token to the logit."""
         stages = event.trace.stages
         weights = float64(backend, stages["weights"])[:, position]
-        name = "global_v" if position in event.apart and "global_v" in stages else "v"
+        if position in event.apart and "global_v" in stages:
+            name = "global_v"
+        else:
+            name = "v"
         values = float64(backend, stages[name])
         group = len(weights) // len(values)
         if "gate" in stages:

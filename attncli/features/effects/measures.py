@@ -147,7 +147,10 @@ class MeasureRequest(Struct, frozen=True):
         if every:
             follows = tuple(token.id or 0 for token in tokens[1:])
         else:
-            follows = answer if len(answer) > 1 else ()
+            if len(answer) > 1:
+                follows = answer
+            else:
+                follows = ()
         return cls(
             tuple(measures),
             tuple(query or usual or measured_at(model.spec, len(tokens))),
@@ -162,7 +165,9 @@ class MeasureRequest(Struct, frozen=True):
     @property
     def answer(self) -> tuple[int, ...]:
         """The vocabulary ids of an answer of several tokens; empty otherwise."""
-        return () if self.every else self.following
+        if self.every:
+            return ()
+        return self.following
 
     @property
     def predicts(self) -> bool:

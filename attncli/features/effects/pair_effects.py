@@ -119,7 +119,10 @@ def ablate_pairs(
         LimitError: For what memory does not hold.
     """
     fitted = fitting_pairs(model, file, count)
-    selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
+    if isinstance(heads, HeadSelection):
+        selection = heads
+    else:
+        selection = HeadSelection(layers, heads)
     _tell_cost(
         model,
         fitted,
@@ -132,7 +135,10 @@ def ablate_pairs(
     results: list[RemovalResult] = []
     for number, pair in enumerate(fitted.pairs):
         on_progress = partial(progress_of_pair, progress, number, len(fitted.pairs))
-        start = pair.first_difference if by == "corrupt" and may_start_late(model.spec) else 0
+        if by == "corrupt" and may_start_late(model.spec):
+            start = pair.first_difference
+        else:
+            start = 0
         removal = Removal(
             selection,
             _baseline(model, pair, by),
@@ -189,10 +195,16 @@ def patch_pairs(
         LimitError: For what memory does not hold.
     """
     fitted = fitting_pairs(model, file, count)
-    selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
+    if isinstance(heads, HeadSelection):
+        selection = heads
+    else:
+        selection = HeadSelection(layers, heads)
     _tell_cost(model, fitted, selection, memory, on_cost, late=True)
     results: list[PatchResult] = []
-    receivers = tuple(parse_receivers(into, model.spec)) if into else ()
+    if into:
+        receivers = tuple(parse_receivers(into, model.spec))
+    else:
+        receivers = ()
     for number, pair in enumerate(fitted.pairs):
         on_progress = partial(progress_of_pair, progress, number, len(fitted.pairs))
         last = len(pair.clean) - 1
@@ -359,7 +371,10 @@ def _tell_cost(
     if not model.own_layers:
         return
     count = max(len(pair.clean) for pair in fitted.pairs)
-    free = free_memory().bytes if memory is None else memory
+    if memory is None:
+        free = free_memory().bytes
+    else:
+        free = memory
     size = SweepSize(model.spec, count, model.backend.dtype, predicts=True)
     start = 0
     if late:

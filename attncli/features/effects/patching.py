@@ -256,7 +256,10 @@ def _predictions(
     head, or none."""
     vectors = clean[reading.position : reading.position + 1]
     (own,) = probabilities_after(model, backend, vectors)
-    target = int(own.argmax()) if reading.target is None else reading.target
+    if reading.target is None:
+        target = int(own.argmax())
+    else:
+        target = reading.target
     # a head that writes nothing is not run: the corrupt text stays as it was
     patched = reader.own
     if reader.rows_read:

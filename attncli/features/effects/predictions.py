@@ -97,7 +97,10 @@ class NextReader:
         self._row = row
         self.rows_read: list[Floats] = []
         (self.own,) = self._probabilities(hidden[None])
-        self._entry = int(self.own.argmax()) if target is None else target
+        if target is None:
+            self._entry = int(self.own.argmax())
+        else:
+            self._entry = target
         self.target: int | None = self._entry
 
     @property

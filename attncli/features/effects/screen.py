@@ -260,7 +260,10 @@ def mean_effect_sentences(document: EffectsDocument, view: View) -> Iterator[str
         size = size_text(together.mean, document.measures[0], view)
         if together.low is not None:
             size = say(view, "{size} ({interval})", size=size, interval=_interval_text(together))
-        templates = HEAD_SENTENCES if document.link is None else LINK_SENTENCES
+        if document.link is None:
+            templates = HEAD_SENTENCES
+        else:
+            templates = LINK_SENTENCES
         yield say(view, templates["together"], size=size)
 
 
@@ -406,7 +409,10 @@ DIFFERENCE_COLUMNS = ("held", "moved", "low", "high", "sign_share")
 def _difference_cells(difference: Difference | UnsetType) -> Iterator[object]:
     """Yield the cells of `DIFFERENCE_COLUMNS` for one row, None where something was not measured."""
     for name in DIFFERENCE_COLUMNS:
-        member = "writes" if name == "held" else name
+        if name == "held":
+            member = "writes"
+        else:
+            member = name
         value = UNSET
         if difference is not UNSET:
             value = getattr(difference, member)
@@ -529,7 +535,10 @@ def _end_texts(document: AblateDocument, link: LinkPlace, view: View) -> dict[st
     word.
     """
     query = _token_texts(document, link.query, view)
-    keys = link.key if isinstance(link.key, list) else [link.key]
+    if isinstance(link.key, list):
+        keys = link.key
+    else:
+        keys = [link.key]
     if link.attention == "cross":
         states = ", ".join(f"s{key}" for key in keys)
         return {

@@ -92,10 +92,16 @@ def choose_target(
         raise no_output_head(model.spec, message("attn ablate --measure vector needs none"))
     if name.startswith(BY_ID):
         return _target_of((_entry_by_id(model, name, note),), row)
-    place = len(tokens) - 1 if position is None else position
+    if position is None:
+        place = len(tokens) - 1
+    else:
+        place = position
     spellings = _spellings(model, name)
     whole = reads_on(model.spec)
-    read = tokens[: place + 1] if whole else tokens
+    if whole:
+        read = tokens[: place + 1]
+    else:
+        read = tokens
     if len(spellings) > 1 or row is not None:
         if row is None:
             row = log_probabilities(model, read, place)

@@ -53,7 +53,10 @@ def word_cost(model: Model, count: int, running: CostEstimate) -> CostEstimate:
     spec = model.spec
     layers = 0
     for block in spec.blocks:
-        inner = block.mlp.width if isinstance(block.mlp, Mlp) else 0
+        if isinstance(block.mlp, Mlp):
+            inner = block.mlp.width
+        else:
+            inner = 0
         numbers = INNER * inner + VECTORS * spec.d_model
         layers += count * (numbers + SCORES * block.attention.heads * count)
     weights = work_of(spec, spec.blocks, count).weights

@@ -524,7 +524,10 @@ def matrix_softmax(
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(loaded_model, source_text)
     open_layer, open_head = chosen_place(loaded_model, setup.model)
-    layer = chosen_layer(loaded_model, setup.model) if open_layer is None else open_layer
+    if open_layer is None:
+        layer = chosen_layer(loaded_model, setup.model)
+    else:
+        layer = open_layer
     head = open_head or 0
     refuse_over(
         estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text"

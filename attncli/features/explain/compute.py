@@ -903,7 +903,10 @@ def _norm_step(
     if place not in norms or not model.own_layers:
         return None
     norm = norms[place]
-    vector = after if place == "attn.sum" else x
+    if place == "attn.sum":
+        vector = after
+    else:
+        vector = x
     weights = model.store.layer(model.backend, layer)
     weight, bias = (weights(f"{place}.{name}") for name in ("weight", "bias"))
     mean = float(vector.mean())

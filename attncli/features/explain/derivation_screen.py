@@ -424,7 +424,10 @@ class Derivation:
         query, key = (
             token_reference(tokens, index, view) for index in (document.query, self._looked_at())
         )
-        unknown = ["--unknown"] if tokens[document.query].unknown else []
+        if tokens[document.query].unknown:
+            unknown = ["--unknown"]
+        else:
+            unknown = []
         head = ["--head", head_name(document.layer, document.head)]
         titles = {
             name: f"{TOUR.index(STEP[name])} {say(view, STEP[name].title)}"
@@ -514,7 +517,10 @@ class Derivation:
             title = say(view, "the heads' outputs become one: concat(O₁ … O_h)·W_O")
             note = say(view, "each head's output times its own rows of W_O, added up")
             mixed = vector_sum(terms, ("O", after.out), view, title=title, note=note)
-        added = "O" if after.branch is UNSET else "b"
+        if after.branch is UNSET:
+            added = "O"
+        else:
+            added = "b"
         rows = [("x", after.x), ("O", after.out), ("b", after.branch)]
         rows += [(f"x + {added}", after.sum), (f"norm(x + {added})", after.norm)]
         vectors_by_name = {name: values for name, values in rows if values is not UNSET}
@@ -783,7 +789,10 @@ def line_of_first_entry(step: Projections, query: str, view: View) -> Lines:
         return vectors([step.q], [query], view, title="q")
     x = np.asarray(step.x, np.float64)
     weights = np.asarray(column, np.float64)
-    bias = 0.0 if step.bias is UNSET else step.bias
+    if step.bias is UNSET:
+        bias = 0.0
+    else:
+        bias = step.bias
     write = f"{{:.{view.precision}f}}".format
 
     def factor(value: float) -> str:

@@ -712,9 +712,10 @@ def _residual_answer(document: ResidualTopic, query: str, view: View) -> Lines:
 def residual_rows(document: ResidualTopic) -> Iterable[list[object]]:
     """The entries of x, of the attention's output and of their sum, for `--plain`."""
     yield ["dim", "x", "out", "sum", "normed"]
-    normed = (
-        None if document.norm is None or document.norm.place != "attn.sum" else document.norm.normed
-    )
+    if document.norm is None or document.norm.place != "attn.sum":
+        normed = None
+    else:
+        normed = document.norm.normed
     for dim, values in enumerate(zip(document.x, document.out, document.sum, strict=True)):
         yield [dim, *map(float, values), None if normed is None else float(normed[dim])]
 

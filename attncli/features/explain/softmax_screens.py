@@ -476,7 +476,10 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
     """The screen of topic "order" as blocks: both orders of the tokens, then by position encoding
     and mask how much the outputs differ."""
     texts = [token.text for token in document.tokens]
-    gap = " " if not all(len(text) == 1 for text in texts) else ""
+    if not all(len(text) == 1 for text in texts):
+        gap = " "
+    else:
+        gap = ""
 
     def text_in_order(order: Iterable[int]) -> str:
         """The tokens' texts in the order that a list of positions gives."""

@@ -443,7 +443,10 @@ def _rows_by_layer(
         )
         last_queries = None
     else:
-        last_queries = queries if len(tokens) > LONG else None
+        if len(tokens) > LONG:
+            last_queries = queries
+        else:
+            last_queries = None
         traces = model.trace(
             tokens,
             layers=request.layers,

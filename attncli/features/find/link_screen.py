@@ -188,7 +188,10 @@ def _weight_sentences(
     query, key = _ends(document, view)
     first, *others = visible
     beyond = first.beyond_rest
-    share = None if beyond is UNSET else beyond.share
+    if beyond is UNSET:
+        share = None
+    else:
+        share = beyond.share
     rested = share is not None and percent(share) != percent(first.weight)
     if holds_rest(document):
         template = message(
@@ -255,7 +258,9 @@ def _count_sentence(document: FindDocument, visible: list[FoundHead], view: View
 
 def _rank(rank: int | None, beyond: BeyondRest | UnsetType) -> int | None:
     """The rank of a key without those where heads rest, if there are such."""
-    return rank if beyond is UNSET else beyond.rank
+    if beyond is UNSET:
+        return rank
+    return beyond.rank
 
 
 def _verified_sentences(document: FindDocument, view: View) -> Iterator[str]:
@@ -267,7 +272,9 @@ def _verified_sentences(document: FindDocument, view: View) -> Iterator[str]:
 
     def weight_in_front(head: FoundHead) -> float:
         """What the link weighs in a head."""
-        return 0.0 if head.verified is UNSET else head.verified.weight
+        if head.verified is UNSET:
+            return 0.0
+        return head.verified.weight
 
     best = max(verified, key=weight_in_front)
     before = sum(head.rank == 1 for head in verified)

@@ -16,7 +16,10 @@ def find_document_heads(document: FindDocument) -> DocumentHeads:
     def facts(layer: int, head: Any) -> HeadFacts:
         """The link in a head; hidden where the head's mask hides its key."""
         del layer
-        weight = HIDDEN if head.rank is None else counted_weight(head)
+        if head.rank is None:
+            weight = HIDDEN
+        else:
+            weight = counted_weight(head)
         return HeadFacts([(document.query, document.key, weight)])
 
     parts = [(head.layer, head) for head in document.heads]

@@ -136,7 +136,9 @@ def _change_sentences(first: PairLink, view: View) -> Iterator[str]:
 
 def _end(value: object) -> float | None:
     """An end of an interval; None where there is none."""
-    return value if isinstance(value, float) else None
+    if isinstance(value, float):
+        return value
+    return None
 
 
 def _cut_sentences(document: FindDocument, links: Sequence[PairLink], view: View) -> Iterator[str]:

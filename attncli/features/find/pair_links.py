@@ -178,7 +178,10 @@ def find_pairs(
     """
     fitted = fitting_pairs(model, file, count)
     refuse_foreign(model)
-    selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
+    if isinstance(heads, HeadSelection):
+        selection = heads
+    else:
+        selection = HeadSelection(layers, heads)
     ends = located_ends(fitted, query, key)
     chosen = own_places(model, selection)
     first_query = min(link.queries[0] for link in ends)
@@ -265,7 +268,10 @@ def _tell_cost(
     expected = replace(pass_cost(model, count), branches=branches)
     seconds = with_runs(expected, RUNS * len(fitted.pairs)).seconds
     if cut_from is not None:
-        free = free_memory().bytes if memory is None else memory
+        if memory is None:
+            free = free_memory().bytes
+        else:
+            free = memory
         cutting = size.sweep_cost(places(model.spec, selection), free, start=cut_from)
         expected = replace(cutting, branches=branches)
         seconds += (cutting.seconds + decoding_seconds(model, count)) * len(fitted.pairs)

@@ -255,7 +255,10 @@ def _ranked_link(
     if link.beyond_rest is UNSET:
         return link.rank, link.visible, link.top_key
     beyond = link.beyond_rest
-    end = document.key if isinstance(link, FoundHead) else document.query
+    if isinstance(link, FoundHead):
+        end = document.key
+    else:
+        end = document.query
     if document.rest is not UNSET and end in document.rest:
         return link.rank, link.visible, beyond.top_key
     return beyond.rank, beyond.visible, beyond.top_key

@@ -141,7 +141,10 @@ def write_continuations(
         )
         if rows:
             every_head = sum(block.attention.heads for block in loaded_model.spec.blocks)
-            kept_heads = every_head if layers is EVERY and heads is EVERY else 1
+            if layers is EVERY and heads is EVERY:
+                kept_heads = every_head
+            else:
+                kept_heads = 1
             all_tokens = len(run.tokens) + continuation.count
             size = kept_heads * continuation.count * all_tokens * 20
             refuse_over(size, output, "--layer L, --head H or a smaller --generate")

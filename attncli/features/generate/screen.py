@@ -169,7 +169,9 @@ def _lookback_shares(document: GenerateDocument, step: GenerateStep) -> tuple[fl
 
 def _top_key(head: StepHead) -> TopKey | None:
     """The key that a head looks at most, without those where heads rest."""
-    return head.top if head.top_beyond_rest is UNSET else head.top_beyond_rest
+    if head.top_beyond_rest is UNSET:
+        return head.top
+    return head.top_beyond_rest
 
 
 def _heads(document: GenerateDocument, view: View) -> Lines:
@@ -180,7 +182,10 @@ def _heads(document: GenerateDocument, view: View) -> Lines:
     generated: dict[tuple[int, int], float] = {}
     for head in (head for step in document.steps for head in step.heads):
         place = (head.layer, head.head)
-        rest = 0.0 if head.rest is UNSET else head.rest
+        if head.rest is UNSET:
+            rest = 0.0
+        else:
+            rest = head.rest
         prompt[place] = prompt.get(place, 0.0) + head.context - rest
         generated[place] = generated.get(place, 0.0) + head.generated
     shares = {

@@ -524,7 +524,10 @@ class _HeadCollector:
         """The tally of a layer, begun where it is met first."""
         if layer not in self.tallies:
             heads = _select_heads(self.model, self.request, layer)
-            side = CELLS if self.is_blockwise and self.request.maps else None
+            if self.is_blockwise and self.request.maps:
+                side = CELLS
+            else:
+                side = None
             self.tallies[layer] = _LayerTally(
                 self.model, self.row_tokens, self.facts, self.request, layer, heads, side=side
             )
@@ -638,7 +641,10 @@ class _HeadCollector:
 
 def _place_of(part: HeadMetrics, *, rising: bool) -> tuple[bool, float]:
     """What a head is sorted by: heads without a value come last."""
-    value = None if part.sorted_by is UNSET else part.sorted_by
+    if part.sorted_by is UNSET:
+        value = None
+    else:
+        value = part.sorted_by
     if value is None:
         return True, 0.0
     return False, value if rising else -value

@@ -68,7 +68,10 @@ def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: s
         )
     if weights:
         keys = names_of(document.tokens)
-        average = document.average.weights if document.average else None
+        if document.average:
+            average = document.average.weights
+        else:
+            average = None
         top = (
             draw_head_maps(drawing, weights, keys, keys, top, view, scale=scale, average=average)
             + 20

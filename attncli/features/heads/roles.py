@@ -131,7 +131,10 @@ def role_cost(model: Model, names: Sequence[str]) -> tuple[int, float]:
     """How many haystacks the scores of these names take, and about how many seconds all of them do:
     the runs of made texts, and what each head's values write of single tokens, in float64."""
     passes = role_passes(model, names)
-    texts = _haystacks() if "retrieval" in names and passes else 0
+    if "retrieval" in names and passes:
+        texts = _haystacks()
+    else:
+        texts = 0
     seconds = seconds_of_passes(model, passes)
     if {"copying", "successor"} & set(names) and model.spec.head is not None:
         products = sum(

@@ -244,7 +244,10 @@ def links_part(document: HeadsDocument, view: View) -> Lines:
         if link
     ]
     texts = [token.text for token in document.tokens]
-    place = layer_and_head if len(document.heads) != 1 else None
+    if len(document.heads) != 1:
+        place = layer_and_head
+    else:
+        place = None
     return links(
         link_rows,
         texts,
@@ -272,7 +275,10 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
     maps = [
         head_map(head.layer, head.head, weights, several=several) for head, weights in heads_shown
     ]
-    average = document.average.weights if document.average else None
+    if document.average:
+        average = document.average.weights
+    else:
+        average = None
     if average is not None and len(maps) > 1:
         maps.append(Map("average", average))
     title = heading("maps of the weights", "rows: queries, columns: keys", view)
@@ -609,7 +615,9 @@ def _rule_cells(head: HeadMetrics) -> tuple[float | None, str, str]:
 
 def metric_value(metric: MetricValue | None) -> float | None:
     """The number of a metric; None where there is none."""
-    return None if metric is None else metric.value
+    if metric is None:
+        return None
+    return metric.value
 
 
 # Layers × heads: one metric of all heads at a glance, and what the numbers leave out.
@@ -869,7 +877,8 @@ def _link_by_choice(head: HeadMetrics, rest: Bools) -> HeadLink | None:
     free = (rows > 0).sum(axis=1) > 1
     if rest.any() and link.key < rest.size and rest[link.key]:
         # every link counts: one to where heads rest is still none that a word looks at
-        rows = np.where(rest, 0.0, rows[:, : rest.size]) if whole else rows
+        if whole:
+            rows = np.where(rest, 0.0, rows[:, : rest.size])
         if not rows.any():
             return None
         free &= rows.any(axis=1)

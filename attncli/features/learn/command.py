@@ -145,7 +145,10 @@ def learn(
         write_with_figure([tasks_document()], output, environment, view)
         return
     if save is None and (snapshots or force):
-        name = "--snapshots" if snapshots else "--force"
+        if snapshots:
+            name = "--snapshots"
+        else:
+            name = "--force"
         raise UsageError(
             message("{option} is about a folder, and none is written", option=name),
             expected=message("--save DIR as well"),

@@ -328,7 +328,9 @@ class Training:
         largest = max(float(rise.max()) for rise in rises.values())
         own = max(float(rise[layer, head]) for rise in rises.values())
         if own >= largest > 0.01:
-            return " ^" if self._view.ascii else " ↑"
+            if self._view.ascii:
+                return " ^"
+            return " ↑"
         return ""
 
 

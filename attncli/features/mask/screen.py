@@ -255,7 +255,10 @@ def _bias(document: MaskDocument, view: View) -> Lines:
         note = say(view, "numbers of the buckets of j − i; each has a learned bias per head")
     else:
         note = say(view, "learned, by the bucket of j − i; added before the mask")
-    digits = 0 if bias.buckets else view.precision
+    if bias.buckets:
+        digits = 0
+    else:
+        digits = view.precision
     by_distance = bias.by_distance
     head = [say(view, "j − i")]
     body = [say(view, "bias")]

@@ -919,7 +919,9 @@ def _model_type(folder: Path) -> str | None:
         )
     except AttnError:
         return None
-    return model_type if isinstance(model_type, str) else None
+    if isinstance(model_type, str):
+        return model_type
+    return None
 
 
 def _weight_bytes(folder: Path) -> int:

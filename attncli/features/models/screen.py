@@ -557,7 +557,10 @@ def _group(group: LayerGroup, view: View) -> Lines:
     if group.attention is not None:
         rows += _attention("attention", group.attention, view)
     if group.mixer is not None:
-        place = "beside it" if group.attention is not None else "instead"
+        if group.attention is not None:
+            place = "beside it"
+        else:
+            place = "instead"
         rows.append(fact(place, _mixer(group.mixer), view))
     if group.cross is not None:
         rows += _attention("cross", group.cross, view)

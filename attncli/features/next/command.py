@@ -90,7 +90,10 @@ def next_word(
     if without_heads is not None:
         words = request.comma_parts(without_heads)
         heads = request.head_pairs(loaded_model.spec, words, None, option="--without")
-    top = output.top if "top" in environment.explicit_options else FEW
+    if "top" in environment.explicit_options:
+        top = output.top
+    else:
+        top = FEW
 
     def compute(run: TextRun) -> NextDocument:
         """The `attn.next/1` document of one text."""

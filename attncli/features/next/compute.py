@@ -191,7 +191,10 @@ def _dose_members(
         return {}
     place = AnswerPlace(position, entry, masked)
     curve = doses(model, tokens, weighing, place, rows, progress)
-    draws = DRAWS if any(dose.random is not None for dose in curve) else 0
+    if any(dose.random is not None for dose in curve):
+        draws = DRAWS
+    else:
+        draws = 0
     return {"weighed": weighing.part(), "doses": curve, "draws": draws}
 
 

@@ -61,7 +61,10 @@ def dose_passes(
     position: after which token the next is measured. masked: whether it is a mask, which is not
     continued.
     """
-    last = len(tokens) - 1 if masked else position
+    if masked:
+        last = len(tokens) - 1
+    else:
+        last = position
     factors = factors_of(weighing)
     draws = len(list(random_keys(model, tokens, weighing, last)))
     changed = sum(factor != 1.0 for factor in factors)

@@ -151,7 +151,10 @@ def fetching_heads(
     ]
     if passages is None:
         passages = read_passages(HAYSTACK)
-    text_lengths = _usual_lengths(model) if lengths is None else tuple(lengths)
+    if lengths is None:
+        text_lengths = _usual_lengths(model)
+    else:
+        text_lengths = tuple(lengths)
     probes = _make_probes(model, facts, passages, text_lengths, depths, seed)
     heads = [
         (layer, head)
@@ -159,7 +162,10 @@ def fetching_heads(
         for head in range(_head_count(model, layer))
     ]
     measuring = [_measuring_passes(probe, literal_alone=literal_alone) for probe in probes]
-    checking = _checking_passes(probes, len(heads)) if verify else []
+    if verify:
+        checking = _checking_passes(probes, len(heads))
+    else:
+        checking = []
     longest = max(len(probe.tokens) for probe in probes)
     on_cost(_fetch_cost(model, longest, [*measuring, *checking]), longest)
     all_passes = sum(count.passes for count in (*measuring, *checking))

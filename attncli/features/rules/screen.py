@@ -231,7 +231,10 @@ def perplexity_factor(row: SwappedHeads, loss: float) -> float:
 def _factor_text(row: SwappedHeads, loss: float, view: View) -> str:
     """A multiple of the model's perplexity, such as `× 1.16`."""
     factor = perplexity_factor(row, loss)
-    digits = f"{factor:.2f}" if factor < 100 else f"{factor:.3g}"
+    if factor < 100:
+        digits = f"{factor:.2f}"
+    else:
+        digits = f"{factor:.3g}"
     return f"{spell('×', ascii=view.ascii)} {digits}"
 
 

@@ -141,7 +141,10 @@ def cost_of(
     layers = spec.attending(request.layers)
     attentions = [spec.blocks[layer].attention for layer in layers]
     item = SCORE_ITEM[dtype]
-    row_count = 1 if request.query is not None else count
+    if request.query is not None:
+        row_count = 1
+    else:
+        row_count = count
     everything = request.stages or is_saved
     numbers = answer_numbers = most = 0  # held: to the end, in the document or to be saved
     for attention in attentions:
@@ -461,7 +464,10 @@ def run_document(
     heads of the run.
     """
     words = _words_of(tokens, text, request)
-    row_tokens = tokens if words is None else words.words
+    if words is None:
+        row_tokens = tokens
+    else:
+        row_tokens = words.words
     links = _RunLinks(row_tokens, request, is_learned(model.identity.source))
     long: BlockCollector | None = None
     if rows is not None:
@@ -493,7 +499,10 @@ def run_document(
         if trace.layer == len(model.spec.blocks) - 1 and batch is None:
             likeliest = _next_tokens(model, trace.after[-1:])
         del trace  # while the next layer is computed
-    query = len(tokens) - 1 if request.query is None else request.query
+    if request.query is None:
+        query = len(tokens) - 1
+    else:
+        query = request.query
     links.finish(query)
     warnings = [*notes(model, text, tokens), *parts.warnings]
     if request.weighing is not None:
@@ -538,7 +547,10 @@ def _traces(
     if request.layers is not EVERY and not request.layers:
         return ()
     # scores that are kept could not be overwritten
-    keeps_scores = request.matrices if long is None else request.query is not None
+    if long is None:
+        keeps_scores = request.matrices
+    else:
+        keeps_scores = request.query is not None
     keep: Sequence[str] = ("weights",)
     if request.stages or is_saved:
         keep = SQUARE
@@ -795,7 +807,9 @@ def region_part(
 def _finite_or_none(value: Numbers) -> float | None:
     """The only number of an array; None for one that is not finite."""
     number = float(value[0])
-    return number if np.isfinite(number) else None
+    if np.isfinite(number):
+        return number
+    return None
 
 
 def region_links(
@@ -1029,7 +1043,10 @@ def head_projections(model: Model, layer: int, head: int) -> dict[str, Numbers]:
         OF_HEAD, "qkv", (spec.head_dim, spec.head_dim, spec.v_dim), strict=True
     ):
         matrix = weights(f"attn.{role}.weight")
-        heads = spec.heads if role == "q" else spec.kv_heads
+        if role == "q":
+            heads = spec.heads
+        else:
+            heads = spec.kv_heads
         if matrix is not None and matrix.shape[0] == heads * dim:
             first = head * heads // spec.heads * dim
             matrices[name] = np.asarray(model.backend.numpy(matrix), np.float64)[

@@ -329,7 +329,10 @@ def _sees_itself_alone(document: RunDocument, query: int) -> bool:
 def _narrow_view_sentence(document: RunDocument, query: int, view: View) -> str:
     """Why a query has no links but those that are left out otherwise: what it sees."""
     query_text = quoted_token(document.tokens, query, view)
-    average = np.zeros(0) if document.average is UNSET else np.asarray(document.average)
+    if document.average is UNSET:
+        average = np.zeros(0)
+    else:
+        average = np.asarray(document.average)
     keys = [key for key in np.flatnonzero(average > 0).tolist() if key != query]
     if keys and document.tokens[query].special:
         return say(

@@ -181,8 +181,14 @@ def links_part(document: RunDocument, view: View) -> Lines:
     if not document.links and view.show is None:
         return Lines()
     texts = [token.text for token in document.tokens]
-    place = None if len(document.overview or heads_of(document)) == 1 else layer_and_head
-    row_count = FEW if view.few and view.show is None and several_layers(document) else view.top
+    if len(document.overview or heads_of(document)) == 1:
+        place = None
+    else:
+        place = layer_and_head
+    if view.few and view.show is None and several_layers(document):
+        row_count = FEW
+    else:
+        row_count = view.top
     note = message("weight of a key in its query's row; bars from 0 to 1")
     few = replace(view, top=row_count)
     link_lines = links(document.links, texts, few, place=place, title="strongest links", note=note)
@@ -305,7 +311,10 @@ def maps_part(document: RunDocument, view: View) -> Lines:
         for layer, head in heads_shown
     ]
     first = heads_with_maps[0][1]
-    pool = first.pool if isinstance(first, PooledMap) else 1
+    if isinstance(first, PooledMap):
+        pool = first.pool
+    else:
+        pool = 1
     parts = [message("rows: queries, columns: keys")]
     if pool > 1:
         parts.append(message("each cell the largest of {pool}×{pool} weights", pool=pool))
@@ -447,7 +456,10 @@ def _table_of_head(
     texts = [token.text for token in document.tokens]
     place = spoken_head(layer, head.head)
     note = listing((place, message("weights × values")), " · ")
-    keys = key_names(texts, values) if part != "output" else texts
+    if part != "output":
+        keys = key_names(texts, values)
+    else:
+        keys = texts
     numbers = document.queries or None
     return head_table(
         part, head, place, row_texts(document), keys, view, note=note, row_numbers=numbers

@@ -155,7 +155,10 @@ def _stage_values(
 ) -> Lines:
     """The numbers of a stage: a matrix of queries and keys, or a vector a row."""
     texts = [token.text for token in document.tokens]
-    numbers = None if len(values) == len(texts) or document.queries is UNSET else document.queries
+    if len(values) == len(texts) or document.queries is UNSET:
+        numbers = None
+    else:
+        numbers = document.queries
     if numbers is None:
         rows = texts
     else:

@@ -207,7 +207,8 @@ def series_document(
     warnings: list[str] = []
     layers = 0
     known: dict[str, str] = {}
-    variables = os.environ if variables is None else variables
+    if variables is None:
+        variables = os.environ
     remembered = 0
     for place, name in enumerate(names):
         fetching = None

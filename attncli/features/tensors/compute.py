@@ -295,7 +295,10 @@ def tensors_document(
     empties = []
     for number, place in enumerate(places):
         rule = of_entry(arrays.rule, place)
-        offset = rule.offset if isinstance(rule.offset, int) else 0
+        if isinstance(rule.offset, int):
+            offset = rule.offset
+        else:
+            offset = 0
         captured_heads = CapturedHeads(backend, arrays.k.shape[-2], heads, top, offset=offset)
         if trace is None:
             on_share = partial(_report_share, progress, number, len(places))
@@ -549,7 +552,10 @@ def visibility_notes(rule: Rule, backend: Backend) -> list[str]:
         notes = [message("keys are also hidden by the file's array mask")]
     if rule.key_lengths is not None:
         lengths = np.ravel(backend.numpy(rule.key_lengths)).tolist()
-        more = " …" if len(lengths) > MOST_LENGTHS else ""
+        if len(lengths) > MOST_LENGTHS:
+            more = " …"
+        else:
+            more = ""
         length_text = listing(map(str, lengths[:MOST_LENGTHS]))
         notes.append(
             message(

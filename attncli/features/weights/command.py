@@ -154,7 +154,10 @@ def convert(
     view = validate_options(output, environment, files={"NEW": to})
     matrices: Literal["in-out", "out-in"] | None = None
     if orientation is not None:
-        matrices = "in-out" if orientation == "in-out" else "out-in"
+        if orientation == "in-out":
+            matrices = "in-out"
+        else:
+            matrices = "out-in"
     weight_file = read_weight_file(
         file, LayoutRequest(heads=num_heads, prefix=prefix, orientation=matrices)
     )

@@ -81,7 +81,9 @@ class LinkOptions(Struct, frozen=True):
     @property
     def target_rival(self) -> str | None:
         """The token whose logit is taken away from the target's; None for none."""
-        return self.versus if self.writes else None
+        if self.writes:
+            return self.versus
+        return None
 
 
 def why(

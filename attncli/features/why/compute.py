@@ -329,7 +329,10 @@ def written_parts(
     backend = text.backend
     link = whole.link
     row = whole.row
-    prefix = "attn" if link.kind == "self" else "cross"
+    if link.kind == "self":
+        prefix = "attn"
+    else:
+        prefix = "cross"
     attention = dict(attentions(model.spec.blocks[link.layer]))[link.kind]
     matrix = model.store.layer(backend, link.layer)(f"{prefix}.o.weight")
     columns = slice(link.head * attention.v_dim, (link.head + 1) * attention.v_dim)
@@ -718,7 +721,9 @@ def part_row(
     def weight(name: str) -> float | None:
         """The link's weight without this part on the side `name`; None where it is not known."""
         value = without.get(name)
-        return None if value is None or np.isnan(value) else value
+        if value is None or np.isnan(value):
+            return None
+        return value
 
     return WhyPart(
         kind=part.kind,
@@ -749,7 +754,10 @@ def _dimension_rows(
     if by not in ("frequency", "dimension"):
         return []
     attention = dict(attentions(text.model.spec.blocks[parts.link.layer]))[parts.link.kind]
-    rope = attention.position if isinstance(attention.position, Rope) else None
+    if isinstance(attention.position, Rope):
+        rope = attention.position
+    else:
+        rope = None
     if by == "frequency" and rope is None:
         raise UnsupportedError(
             message("nothing is rotated in this attention: it has no frequencies"),

@@ -253,7 +253,9 @@ class WhyDocument(Header, tag="attn.why/1", frozen=True, kw_only=True):
         """The tokens that keys are positions in: the source text's in cross-attention, else the
         text's own.
         """
-        return self.tokens if self.source_tokens is UNSET else self.source_tokens
+        if self.source_tokens is UNSET:
+            return self.tokens
+        return self.source_tokens
 
 
 # What screens, figures and pages say of parts.
@@ -303,7 +305,10 @@ def part_title(part: WhyPart, document: WhyDocument) -> Message:
 def source_of(part: WhyPart, document: WhyDocument) -> tuple[TokenRow, str] | None:
     """The token whose value a head carried in this part, and its place, such as " #3", where the
     same text stands more than once (else ""); None for a part of several tokens."""
-    tokens = document.keys if part.attention == "cross" or part.side == "key" else document.tokens
+    if part.attention == "cross" or part.side == "key":
+        tokens = document.keys
+    else:
+        tokens = document.tokens
     if part.source is None or part.source >= len(tokens):
         return None
     token = tokens[part.source]
@@ -326,7 +331,10 @@ def earlier_heads(document: WhyDocument) -> dict[str, list[tuple[int, int, float
             and part.head is not None
             and part.attention is not None
         ):
-            name = "encoder" if is_of_source(part, document) else part.attention
+            if is_of_source(part, document):
+                name = "encoder"
+            else:
+                name = part.attention
             added = (part.query_side or 0.0) + (part.key_side or 0.0)
             heads.setdefault(name, []).append((part.layer, part.head, added))
     return heads
@@ -395,7 +403,9 @@ def _norm_name(part: NamedPart) -> Message:
 def side_value(part: WhyPart, side: Literal["query", "key"]) -> float | None:
     """What a part adds to the advantage (the link's score above its row's mean, or above another
     key's) through the query or through the key; None where it is no part of that side."""
-    return part.query_side if side == "query" else part.key_side
+    if side == "query":
+        return part.query_side
+    return part.key_side
 
 
 def ranked_parts(

@@ -90,7 +90,10 @@ def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) 
         bars = []
         ranking = ranked_parts(document, side)
         for part, value in ranking[: RANKED // 2]:
-            without = part.weight_without.query if side == "query" else part.weight_without.key
+            if side == "query":
+                without = part.weight_without.query
+            else:
+                without = part.weight_without.key
             if without is None:
                 more = ""
             else:

@@ -25,7 +25,10 @@ def spread_cells(part: WhyPart) -> list[float | None]:
     """The cells of `SPREAD_NAMES` of a part."""
     cells: list[float | None] = []
     for spread in (part.query_spread, part.key_spread):
-        known = spread if isinstance(spread, PairMean) else None
+        if isinstance(spread, PairMean):
+            known = spread
+        else:
+            known = None
         cells += [None] * 3 if known is None else [known.low, known.high, known.sign_share]
     return cells
 

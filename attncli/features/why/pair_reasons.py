@@ -116,7 +116,10 @@ def why_pairs(
     fitted = fitting_pairs(model, file, count)
     refuse_foreign(model)
     refuse_hashing(model.spec)
-    selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
+    if isinstance(heads, HeadSelection):
+        selection = heads
+    else:
+        selection = HeadSelection(layers, heads)
     ends = located_ends(fitted, query, key)
     rivals = _other_keys(fitted, than)
     longest = max(len(pair.clean) for pair in fitted.pairs)

@@ -369,7 +369,10 @@ def _writes_table(document: WhyDocument, view: View) -> Lines:
     names = []
     for row in shown:
         if row.source < len(texts):
-            place = "" if texts.count(texts[row.source]) == 1 else f" #{row.source}"
+            if texts.count(texts[row.source]) == 1:
+                place = ""
+            else:
+                place = f" #{row.source}"
             text = label(document.keys[row.source].text, ascii=view.ascii)
             names.append(cut(text, WORD_CELLS, ascii=view.ascii) + place)
         else:
@@ -427,7 +430,10 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
     if document.link.attention == "self":
         blocks = [sentence(words(document.text, document.tokens, shares, query), view)]
     else:
-        text = document.source_text if isinstance(document.source_text, str) else None
+        if isinstance(document.source_text, str):
+            text = document.source_text
+        else:
+            text = None
         blocks = [
             sentence(
                 words(document.text, document.tokens, [None] * len(document.tokens), query), view
@@ -631,7 +637,10 @@ def _side_reasons(
         yield say(view, NOTHING_SPEAKS[side])
         return
     value, first = parts[0]
-    without = first.weight_without.query if side == "query" else first.weight_without.key
+    if side == "query":
+        without = first.weight_without.query
+    else:
+        without = first.weight_without.key
     digits = _digits(document, view)
     places = {
         "reason": reason(first, document, word, view),
@@ -643,9 +652,15 @@ def _side_reasons(
     }
     of_pairs = document.over_pairs is not UNSET
     if backing.share >= HALF:
-        templates = PAIR_SIDE_REASONS if of_pairs else SIDE_REASONS
+        if of_pairs:
+            templates = PAIR_SIDE_REASONS
+        else:
+            templates = SIDE_REASONS
     else:
-        templates = PAIR_SPREAD_REASONS if of_pairs else SPREAD_REASONS
+        if of_pairs:
+            templates = PAIR_SPREAD_REASONS
+        else:
+            templates = SPREAD_REASONS
     yield say(view, templates[side], **places)
     lowest, against = parts[-1]
     if lowest <= -AGAINST * backing.total:

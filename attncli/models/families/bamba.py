@@ -59,7 +59,8 @@ def state_space(config: Config, default_eps: float = 1e-5, inner: int | None = N
     config does not set it. inner: the width of all heads; None for the model's width times the
     config's expansion."""
     widened = config.integer("mamba_expand", default=2) * config.integer("hidden_size")
-    inner = widened if inner is None else inner
+    if inner is None:
+        inner = widened
     heads = config.heads(inner, "mamba_n_heads", default=128)
     groups = config.heads(heads, "mamba_n_groups", default=1)
     if config.get("mamba_d_head") not in (None, "auto", inner // heads):

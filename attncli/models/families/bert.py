@@ -119,7 +119,10 @@ def with_attention(base: Spec, change: Callable[[Attention], Attention]) -> Spec
 def with_narrow_tokens(config: Config, base: Spec) -> Spec:
     """The Spec with a token table of the config's `embedding_size`, and a projection from there."""
     width = config.integer("embedding_size", default=128)
-    masked = None if base.masked is None else replace(base.masked, width=width)
+    if base.masked is None:
+        masked = None
+    else:
+        masked = replace(base.masked, width=width)
     return replace(
         base, embedding=replace(base.embedding, width=width, projection="sum"), masked=masked
     )
@@ -127,7 +130,10 @@ def with_narrow_tokens(config: Config, base: Spec) -> Spec:
 
 def with_gelu(base: Spec) -> Spec:
     """The Spec whose head of masked words has GELU, whatever the layers have."""
-    masked = None if base.masked is None else replace(base.masked, activation="gelu")
+    if base.masked is None:
+        masked = None
+    else:
+        masked = replace(base.masked, activation="gelu")
     return replace(base, masked=masked)
 
 

@@ -123,7 +123,10 @@ def _relative_position(config: Config, base: Spec, ways: list[str]) -> Position:
                 "'none' in a model without relative_attention: there is nothing to norm",
             )
         return None
-    width = buckets if buckets > 0 else furthest
+    if buckets > 0:
+        width = buckets
+    else:
+        width = furthest
     return Disentangled(
         width,
         furthest if buckets > 0 else None,
