@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.cli import completion, declarations, request
 from attncli.cli.answer import Command, RunPage, TextRun, answer_texts
@@ -447,6 +448,7 @@ def _heads_as_rules(
     _refuse_why(environment, "--rules")
     view = validate_options(output, environment, "rules", files={"--html": page.html})
     validate_page(page)
+    seed, setup = _seed_of_drawn_heads(environment, setup)
     loaded_model = request.model(
         environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT, many_runs=True
     )
@@ -477,6 +479,7 @@ def _heads_as_rules(
             loaded_model,
             tokens,
             source=origin,
+            seed=seed,
             rule_files=rule_files,
             note=environment.note,
             on_cost=on_cost,
@@ -487,6 +490,20 @@ def _heads_as_rules(
 
         write_page(page, any_page(document, lang=view.lang, budget=page.budget, option=PAGE_BUDGET))
     write_with_figure([document], output, environment, view)
+
+
+def _seed_of_drawn_heads(environment: Environment, setup: RunSetup) -> tuple[int, RunSetup]:
+    """The seed of the heads that are drawn, and the options without it where a checkpoint brings
+    weights of its own. Raises UsageError for what is no whole number."""
+    if setup.model.seed is None:
+        return 0, setup
+    from attncli.cli.model_values import seed_of
+
+    seed = seed_of(setup.model, environment)[0]
+    weights_seed: str | None = str(seed)
+    if setup.model.model is not None:
+        weights_seed = None
+    return seed, replace(setup, model=replace(setup.model, seed=weights_seed))
 
 
 def _comparison(

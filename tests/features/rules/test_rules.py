@@ -628,3 +628,23 @@ def test_the_figure_has_areas_by_overlap_and_curves_in_one_ink(document: Any) ->
     dashes = {match[1] for line in lines if (match := re.search('dasharray="(.*?)"', line))}
     assert dashes == set(DASHES) - {""}
     assert not any(f'stroke="{ink}"' in svg for ink in LIGHT.series)
+
+
+def test_a_seed_draws_the_heads_of_a_checkpoint(model: Any, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(TEXTS))
+    asked = (
+        "heads",
+        "--model",
+        str(model.identity.name),
+        "--rules",
+        "--file",
+        str(corpus),
+        "--lines",
+    )
+    drawn = [ask(*asked, "--json", "--seed", seed).json for seed in ("0", "5")]
+    assert [document["seed"] for document in drawn] == [0, 5]
+    losses = [[row["loss_drawn"] for row in document["swapped"]] for document in drawn]
+    assert losses[0] != losses[1]
+    assert drawn[0]["heads"] == drawn[1]["heads"]
+    assert ask(*asked, "--seed", "x").code == 2
