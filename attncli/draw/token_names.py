@@ -529,7 +529,12 @@ def quoted_token(tokens: Sequence[TokenRow], index: int, view: View) -> str:
     token = tokens[index]
     name = quoted_row(token, view)
     called = _spoken_name(token)
-    if sum(_spoken_name(row) == called for row in tokens) > 1:
+    is_repeated = sum(_spoken_name(row) == called for row in tokens) > 1
+    # a word of several tokens that was named is one row, where else it stands its pieces are rows
+    in_pieces = not isinstance(token, PieceRow) and any(
+        isinstance(row, PieceRow) and row.word == called[0] for row in tokens
+    )
+    if is_repeated or in_pieces:
         return say(
             view,
             "{name} ({place}, unknown)" if token.unknown else "{name} ({place})",

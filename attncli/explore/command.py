@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -153,7 +154,7 @@ def _open_source(
             text = replace(text, text=SAMPLE)
             setup = _setup_of(document.model.name, setup)
         else:
-            return _saved_source(file), None
+            return _saved_source(file, document), None
     return _live_source(environment, text, setup, query, circuit, rules_of)
 
 
@@ -244,13 +245,15 @@ def _live_source(
     return source, index
 
 
-def _saved_source(file: Path) -> Source:
-    """The source of a saved document, or tensors, as `attn view` opens them."""
+def _saved_source(file: Path, document: Document | None = None) -> Source:
+    """The source of a saved document, or tensors, as `attn view` opens them. document: what the file
+    holds, where it has been read."""
     from attncli.explore.loaded_run import SavedSource
     from attncli.features.run.document import RunDocument
     from attncli.features.view.command import TENSOR_FILES, open_document, record_of
 
-    document = open_document(file)
+    if document is None:
+        document = open_document(file)
     if file.suffix.lower() in TENSOR_FILES and isinstance(document, RunDocument):
         from attncli.features.view.compute import saved_derivation
         from attncli.inputs.tensors import read_tensors
@@ -260,11 +263,11 @@ def _saved_source(file: Path) -> Source:
         return SavedSource(
             file.name,
             document,
-            lambda: record_of(document, file),
+            partial(record_of, document, file),
             lambda layer, head, query: saved_derivation(tensors, saved_run, layer, head, query),
         )
     record_of(document, file)  # what is not about heads is refused before the screen is filled
-    return SavedSource(file.name, document, lambda: record_of(document, file))
+    return SavedSource(file.name, document, partial(record_of, document, file))
 
 
 explore_app = command_app(

@@ -54,6 +54,16 @@ def test_no_page_or_figure_shows_bytes(name: str, model: str, tmp_path: Path) ->
     assert "她" in written
 
 
+def test_a_word_of_several_tokens_says_which_of_its_places_is_meant(model: str) -> None:
+    for end, place in (("她", 0), ("她:2", 4)):
+        told = ask(
+            "find", "她 她 umpty", "--model", model, "--from", "umpty", "--to", end, "--brief"
+        )
+        assert f'"她" ({place})' in " ".join(told.out.split()), told.out
+    once = ask("find", TEXT, "--model", model, "--from", "umpty", "--to", "她", "--brief")
+    assert '"她" (' not in once.out
+
+
 def test_an_answer_names_the_word_that_a_piece_is_of(model: str) -> None:
     answers = [
         " ".join(ask("run", TEXT, "--model", model, "--query", f"#{place}", "--brief").out.split())
