@@ -61,7 +61,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "series": ("series", "gpt2", "again", "--text", "a b c"),
     "next": ("next", "a b c", "--model", "gpt2"),
     "logits": ("logits", "a b c", "--model", "gpt2"),
-    "answer": ("answer", "a b c", "--model", "gpt2", "--region", "r=tokens:0-1"),
+    "answer": ("answer", "a b c", "--model", "gpt2", "--region", "r=tokens:0-1", "--tokens", "4"),
     "circuit": ("circuit", "--pairs", str(SAMPLES / "pairs.jsonl"), "--model", "gpt2"),
     "pairs check": ("pairs", "check", str(SAMPLES / "pairs.jsonl"), "--model", "gpt2"),
     "learn": ("learn", "order", "--steps", "2"),

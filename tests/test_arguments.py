@@ -54,7 +54,10 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
     return {
         "ablate": (attncli.ablate, of_text),
         "ablate_pairs": (attncli.ablate_pairs, {"model": model, "file": pairs}),
-        "answer": (attncli.answer, {**of_text, "regions": [attncli.Region("r", (0, 1))]}),
+        "answer": (
+            attncli.answer,
+            {**of_text, "regions": [attncli.Region("r", (0, 1))], "length": 4},
+        ),
         "cache": (attncli.cache, {**of_text, "policies": ["sinks"], "budgets": [2]}),
         "circuit": (attncli.circuit, {"model": model, "file": pairs, "steps": 1}),
         "compare": (attncli.compare, {"a": run, "b": run}),

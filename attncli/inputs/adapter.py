@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from shlex import quote
@@ -541,7 +542,11 @@ def _no_adapter(place: Path) -> InputError | UnsupportedError:
         if is_there(place.with_name(CONFIG)):
             hint = f"--adapter {quote(str(place.parent))}"
     else:
-        below = sorted(path.parent for path in islice(place.glob(f"*/{CONFIG}"), MOST_ENTRIES))
+        below: list[Path] = []
+        with suppress(
+            OSError
+        ):  # a name that the file system refuses, a folder that may not be searched
+            below = sorted(path.parent for path in islice(place.glob(f"*/{CONFIG}"), MOST_ENTRIES))
         if below:
             hint = f"--adapter {quote(str(below[0]))}"
     return InputError(what, where=str(place), expected=f"{CONFIG} · {WEIGHTS}", hint=hint)

@@ -56,7 +56,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "view": ("view", "{t}/run.json"),
     "logits": ("logits", "a b c", "--model", "{t}/gpt2"),
     "next": ("next", "a b c", "--model", "{t}/gpt2"),
-    "answer": ("answer", "a b c", "--model", "{t}/gpt2", "--region", "r=tokens:0-1"),
+    "answer": ("answer", "a b c", "--model", "{t}/gpt2", "--region", "r=tokens:0-1", "--tokens", "4"),
     "circuit": ("circuit", "--pairs", str(SAMPLES / "pairs.jsonl"), "--model", "{t}/gpt2"),
     "pairs check": ("pairs", "check", str(SAMPLES / "pairs.jsonl"), "--model", "{t}/gpt2"),
 }  # fmt: skip

@@ -141,7 +141,17 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     ],
     "answer": [
         ("answer", TEXT, "--model", "{tmp}/gpt2", "--region", "x=tokens:0-2", "--tokens", "2"),
-        ("answer", TEXT, "--model", "{tmp}/gpt2", "--region", "x=tokens:0-2", "--json"),
+        (
+            "answer",
+            TEXT,
+            "--model",
+            "{tmp}/gpt2",
+            "--region",
+            "x=tokens:0-2",
+            "--tokens",
+            "2",
+            "--json",
+        ),
         ("answer", TEXT, "--model", "{tmp}/gpt2"),
         ("answer",),
     ],

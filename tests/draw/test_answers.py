@@ -14,6 +14,8 @@ from asking import ask
 from scanning import inside
 from small_gpt2 import small_gpt2
 
+from attncli.features.answer.compute import LEAST
+
 
 def test_masks_together_are_told_beside_each() -> None:
     said = ask("mask", "causal", "window:3,3", "-n", "8", "--brief").out
@@ -220,7 +222,16 @@ ASKED = {
         "b=tokens:5-9",
         "--each-region",
     ),
-    "answer": ("answer", SAID, "--model", "{tmp}/gpt2", "--region", "a=tokens:0-3"),
+    "answer": (
+        "answer",
+        SAID,
+        "--model",
+        "{tmp}/gpt2",
+        "--region",
+        "a=tokens:0-3",
+        "--tokens",
+        "4",
+    ),
     "retrieval": (
         "heads",
         "--model",
@@ -571,6 +582,8 @@ def test_every_number_of_an_answer_is_in_its_document(name: str, lang: str, fold
     numbers = [*numbers_of(document), *derived(document)]
     if document["schema"] == "attn.heads/1":
         numbers += [fact.number for fact in neighbours(document)]
+    if document["schema"] == "attn.answer/1":
+        numbers.append(LEAST)
     sentences = said.out.replace(str(folder), "")
     is_counted = name not in WITHOUT_NUMBERS
     assert bool(NUMBER.findall(sentences)) == is_counted, "it claims nothing without numbers"

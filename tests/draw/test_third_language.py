@@ -112,7 +112,7 @@ def words_of(name: str, line: tuple[str, ...], folder: Path) -> list[str]:
     """What may be read in any language: what the user wrote, tokens, and what tells of names alone."""
     data = (
         data_of(json.loads(saved(folder, name).read_text()))
-        if name in ("models", "weights", "explain rule")
+        if name in ("models", "weights", "explain rule", "answer")
         else ()
     )
     pairs = [Path(part).read_text() for part in line if part.endswith(".jsonl")]

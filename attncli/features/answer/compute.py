@@ -624,6 +624,15 @@ def _answered(
     Raises InputError where it writes nothing."""
     if target is not None:
         return AnswerResults(answer=list(choose_target(model, tokens, target, note=note).ids))
+    limit = model.spec.max_positions
+    if limit is not None and len(tokens) < limit < len(tokens) + length:
+        raise LimitError(
+            "{prompt} tokens and {count} new ones are more than the model's {limit} positions",
+            hint=f"--tokens {limit - len(tokens)}",
+            prompt=len(tokens),
+            count=length,
+            limit=limit,
+        )
     layer = model.spec.attending()[-1:]
     continuation = generate(model, text, length, layers=layer, heads=[0], tokens=tokens)
     ids = [token.id for token in continuation.generated if token.id is not None]
