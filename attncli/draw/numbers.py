@@ -145,11 +145,15 @@ def missed_by_intervals(count: int) -> Message:
     """What intervals over so many pairs do not know: kinds of pairs that may not be among them. The
     share is rounded down, so that it stays true."""
     share = rarest_seen(count)
-    steps = 100 if share >= TENTH else 1000
+    digits = 2 if share >= TENTH else max(3, math.ceil(-math.log10(share)))
+    floored = math.floor(share * 10**digits) / 10**digits
+    share_text = percent(floored)
+    if digits > 3:
+        share_text = f"{100 * floored:g}%"
     return message(
         "Intervals know nothing of pairs unlike these: a kind that makes up less than {share} of all"
         " is missing from {count} in more than one case of 20.",
-        share=percent(math.floor(share * steps) / steps),
+        share=share_text,
         count=count,
     )
 

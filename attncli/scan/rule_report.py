@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from attncli.features.rules.attention_rows import HeadKinds
 from attncli.features.rules.built_in_rules import BUILT_IN
-from attncli.features.rules.document import RuleMeaning, RuleStability
+from attncli.features.rules.document import RuleMeaning, RuleStability, known_share
 from attncli.features.rules.mixture_parts import (
     mean_overlaps,
     rule_stability,
@@ -102,7 +102,9 @@ def _meanings(plan: RulePlan, found_shares: Floats) -> list[RuleMeaning]:
     for (name, _), share in zip(plan.versions, found_shares.tolist(), strict=True):
         formula, sentence = words.get(name, ("", ""))
         meanings.append(
-            RuleMeaning(name=name, formula=formula, sentence=sentence, found_share=float(share))
+            RuleMeaning(
+                name=name, formula=formula, sentence=sentence, found_share=known_share(float(share))
+            )
         )
     return meanings
 

@@ -486,7 +486,7 @@ def words(tokens: Sequence[Token], text: str = "") -> list[list[str | int]]:
         pieces = {}
     for place, token in enumerate(named_bytes(tokens)):
         follows_directly = token.start is not None and (token.start, token.part) == end
-        if follows_directly and token.part == 0 and text[token.start or 0 :].startswith(" "):
+        if follows_directly and token.part == 0 and text.startswith(" ", token.start or 0):
             # what a model has written covers its blank, unlike the tokens of a prompt
             follows_directly = False
         rows.append(

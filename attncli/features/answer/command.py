@@ -83,7 +83,7 @@ def answer(
     from attncli.cli.progress import progress
     from attncli.features.answer.compute import answer as compute_answer
     from attncli.inputs.hub import own_cache_folder
-    from attncli.inputs.regions import REST
+    from attncli.inputs.regions import REST, leaf_regions
 
     hint = message("a shorter text, or fewer regions")
     # that a message of a chat holds a document is what this command is for
@@ -96,7 +96,9 @@ def answer(
             of_chat = {part.name for part in source.chat.parts}
         else:
             of_chat = set()
-        own = [region.name for region in text_regions if region.name not in {*of_chat, REST}]
+        others = {*of_chat, REST}
+        # a region that others fill has no tokens of its own
+        own = [leaf.name for leaf in leaf_regions(text_regions) if leaf.name not in others]
         with (
             keeping_runs(output, environment, view) as kept_runs,
             progress(environment, "cutting regions off") as on_progress,

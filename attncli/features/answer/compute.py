@@ -79,6 +79,8 @@ HIDDEN = "hidden"
 """The name of the run without regions that hide each other."""
 HIDES = 3.0
 """How many times its loss alone the weight of a region is that others hide."""
+FEWEST_SUBSETS = 8
+"""Subsets below which a fit and its test say nothing."""
 FEWEST_REGIONS = 4
 """Regions from which on subsets are drawn: three have eight subsets."""
 
@@ -149,7 +151,10 @@ def answer(
     leaves = leaf_regions(regions)
     names = _source_names(leaves, sources)
     drawn = _drawn_masks(leaves, names, subsets, seed)
-    file = _results_file(kept, model, tokens, leaves, (target, length, cut, seed, subsets))
+    cuts = [*_single_cuts(leaves), *_subset_cuts(leaves, names, drawn)]
+    _refuse_empty(cuts, cut, len(tokens))
+    request = (target, length, cut, seed, subsets, tuple(names))
+    file = _results_file(kept, model, tokens, leaves, request)
     results = file.read() or AnswerResults()
     if not results.answer:
         runs = _planned_runs(model, tokens, leaves, names, drawn, cut)
@@ -171,7 +176,6 @@ def answer(
         fitted=_fitted_count(len(drawn)),
         file=file,
     )
-    cuts = [*_single_cuts(leaves), *_subset_cuts(leaves, names, drawn)]
     done = _Progress(results, on_result, progress)
     try:
         work.measure(cuts, done)
@@ -268,9 +272,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return sorted(places, key=lambda place: (losses[place], place))
 
     def compare_with_random(self, done: _Progress) -> None:
-        """Run without random spans beside the regions of the largest loss, until one is no larger
-        than those, or `MOST_COMPARED` are."""
+        """Run without random spans beside the regions of the largest loss, at most
+        `MOST_COMPARED`."""
         accepted: list[int] = []
+        compared = 0
         for place in self.ranked(done.results):
             loss = -self.changes(done.results, f"region {place}").mean()
             if self.leaves[place].name not in self.sources or loss < LEAST:
@@ -278,8 +283,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             spans = self.random_spans(place, accepted)
             cuts = [Cut(f"random {place} {number}", (span,)) for number, span in enumerate(spans)]
             self.measure(cuts, done)
-            accepted.append(place)
-            if self.matters(done.results, place) is not True or len(accepted) == MOST_COMPARED:
+            compared += 1
+            if self.matters(done.results, place):
+                accepted.append(place)
+            if compared == MOST_COMPARED:
                 return
 
     def random_spans(self, place: int, accepted: Sequence[int]) -> list[tuple[int, ...]]:
@@ -371,8 +378,12 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         score = rank_score(predicted, values[self.fitted :])
         hidden: HiddenRegions | UnsetType = UNSET
         if HIDDEN in results.logprobs:
+            places = self.hidden_places(results)
             change = float(self.changes(results, HIDDEN).mean())
-            hidden = HiddenRegions(regions=self.hidden_places(results), change=change)
+            alone = sum(float(self.changes(results, f"region {place}").mean()) for place in places)
+            # they hide each other where the answer loses more without all of them than one by one
+            if change <= -LEAST and change < alone:
+                hidden = HiddenRegions(regions=places, change=change)
         weights = [
             SubsetWeight(region=place, weight=float(weight))
             for place, weight in zip(self.source_places(), fit.weights, strict=True)
@@ -396,7 +407,6 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         sentences = described.sentences
         shares = np.asarray(results.shares)
         effects = []
-        verdicts = self._verdicts(results)
         for place in self.ranked(results):
             leaf = self.leaves[place]
             changes = self.changes(results, f"region {place}")
@@ -417,7 +427,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
                     change=float(changes.mean()),
                     by_sentence=np.array([changes[s.first : s.stop].mean() for s in sentences]),
                     random=random,
-                    matters=verdicts[place],
+                    matters=self.matters(results, place),
                 )
             )
         return AnswerDocument(
@@ -430,18 +440,6 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             seed=self.seed,
             warnings=[*notes(model, self.text, self.tokens), *self._warnings(), *more],
         )
-
-    def _verdicts(self, results: AnswerResults) -> dict[int, bool | None]:
-        """Of each region whether it matters: not where one with a larger loss does not."""
-        verdicts: dict[int, bool | None] = {}
-        beaten = False
-        for place in self.ranked(results):
-            verdict = self.matters(results, place)
-            if beaten and self.leaves[place].name in self.sources:
-                verdict = False
-            verdicts[place] = verdict
-            beaten = beaten or verdict is False
-        return verdicts
 
     def _warnings(self) -> list[str]:
         """The warning that not all layers attend, where that is so."""
@@ -485,10 +483,16 @@ def _sentences(text: str, spans: Sequence[tuple[int, int]]) -> list[AnswerSenten
         next((number for number, end in enumerate(ends) if stop <= end), len(ends) - 1)
         for _, stop in spans
     ]
-    result = []
+    result: list[AnswerSentence] = []
+    waiting: list[int] = []
     for number in sorted(set(places)):
-        members = [token for token, place in enumerate(places) if place == number]
+        members = [*waiting, *(token for token, place in enumerate(places) if place == number)]
         start = spans[members[0]][0]
+        # blanks alone belong to what follows them
+        if not text[start : spans[members[-1]][1]].strip() and number < max(places):
+            waiting = members
+            continue
+        waiting = []
         result.append(
             AnswerSentence(
                 text=text[start : spans[members[-1]][1]].strip(),
@@ -534,6 +538,12 @@ def _drawn_masks(
     regions = sum(leaf.name in names for leaf in leaves)
     if not subsets:
         return np.zeros((0, regions), bool)
+    if subsets < FEWEST_SUBSETS:
+        raise InputError(
+            "--subsets {count} are too few to fit to and to test on",
+            expected=message("{least} or more", least=FEWEST_SUBSETS),
+            count=subsets,
+        )
     if regions < FEWEST_REGIONS:
         raise InputError(
             "--subsets takes regions away together, and {count} are compared",
@@ -568,6 +578,15 @@ def _refuse(model: Model, regions: Sequence[Region]) -> None:
     if model.spec.head is None:
         raise no_output_head(model.spec)
     refuse_foreign(model)
+
+
+def _refuse_empty(cuts: Sequence[Cut], way: Literal["links", "text"], count: int) -> None:
+    """Raise InputError where a cut leaves none of the `count` tokens of the prompt."""
+    if way == "text" and any(sum(map(len, cut.regions)) >= count for cut in cuts):
+        raise InputError(
+            "without these regions no token of the prompt is left",
+            expected=message("--cut links, or regions that are a part of the text"),
+        )
 
 
 def _refuse_length(model: Model, count: int) -> None:

@@ -105,7 +105,7 @@ class CutRuns(Struct, frozen=True):
                 yield TokenStretch(0, 0, len(self.tokens), path.cut, (path.cut,))
             return
         if paths:
-            yield from self._branches(paths, 0, 0)
+            yield from self._branches(paths)
 
     def planned_tokens(self, cuts: Sequence[Cut]) -> int:
         """How many tokens these runs compute, those that they share counted once."""
@@ -145,17 +145,28 @@ class CutRuns(Struct, frozen=True):
                 events.append((place, numbers[region]))
         return tuple(sorted(events))
 
-    def _branches(self, paths: Sequence[_Path], start: int, depth: int) -> Iterator[TokenStretch]:
-        """The stretches from `start` on of runs that are equal up to there."""
-        count = len(self.tokens)
+    def _branches(self, all_paths: Sequence[_Path]) -> Iterator[TokenStretch]:
+        """The stretches of runs that are equal at first, those of one branch after another."""
+        waiting: list[tuple[Sequence[_Path], int, int]] = [(all_paths, 0, 0)]
+        while waiting:
+            paths, start, depth = waiting.pop()
+            stop, groups = self._next_groups(paths)
+            if not groups:
+                cuts = tuple(path.cut for path in paths)
+                yield TokenStretch(depth, start, len(self.tokens), cuts[0], cuts)
+                continue
+            yield TokenStretch(depth, start, stop, paths[0].cut, ())
+            waiting += [(group, stop, depth + 1) for group in reversed(groups)]
+
+    def _next_groups(self, paths: Sequence[_Path]) -> tuple[int, list[list[_Path]]]:
+        """The token at which runs part, or the own run begins to be looked at, and the groups that go
+        on from there; no groups where all go on alike to the end."""
         while True:
             pending = [
                 path.events[path.passed][0] for path in paths if path.passed < len(path.events)
             ]
             if not pending or (len(paths) == 1 and paths[0].events[-1][1] != LOOKS):
-                cuts = tuple(path.cut for path in paths)
-                yield TokenStretch(depth, start, count, cuts[0], cuts)
-                return
+                return len(self.tokens), []
             stop = min(pending)
             groups: dict[tuple[int, int] | None, list[_Path]] = {}
             for path in paths:
@@ -163,11 +174,8 @@ class CutRuns(Struct, frozen=True):
                 passed = path.passed + (event is not None)
                 groups.setdefault(event, []).append(replace(path, passed=passed))
             if len(groups) > 1 or (stop, LOOKS) in groups:
-                break
+                return stop, list(groups.values())
             (paths,) = groups.values()
-        yield TokenStretch(depth, start, stop, paths[0].cut, ())
-        for group in groups.values():
-            yield from self._branches(group, stop, depth + 1)
 
     def _extended(self, state: _State, part: TokenStretch) -> _State:
         """The state after a stretch that goes on from a state, which stays as it is."""

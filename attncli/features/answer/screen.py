@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from math import exp
 
@@ -242,12 +243,12 @@ def answer_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
         yield from _idle_sentences(document, sources, view)
     yield from _subset_sentences(document, view)
     yield from _frame_sentences(document, view)
-    if used:
+    if used and not used[0].without:
+        name = document.regions[used[0].region].name
         yield say(
             view,
-            "A dose on it is the counter-proof: attn next on the same prompt with --weigh"
-            " '{region}=×4'.",
-            region=spell(document.regions[used[0].region].name, ascii=view.ascii),
+            "A dose on it is the counter-proof: attn next on the same prompt with --weigh {dose}.",
+            dose=shlex.quote(spell(f"{name}=×4", ascii=view.ascii)),
         )
     yield not_learned_note(document.model, view)
 

@@ -61,6 +61,10 @@ def answer_logit(logprob: float) -> float:
     return float(bounded - np.log(-np.expm1(bounded)))
 
 
+FEWEST_TESTED = 3
+"""Subsets below which ranks say nothing."""
+
+
 def fit_sparse(masks: Bools, values: Floats, penalty: float = PENALTY) -> SparseFit:
     """The weights w that make (1/2n) Σ (value − intercept − mask·w)² + penalty Σ|w·σ| smallest, σ a
     region's standard deviation over the masks: Lasso on standardised masks, by coordinate descent.
@@ -100,6 +104,8 @@ def fit_sparse(masks: Bools, values: Floats, penalty: float = PENALTY) -> Sparse
 def rank_score(predicted: Floats, values: Floats) -> tuple[float, float, float] | None:
     """The rank correlation of predictions with values of subsets that the fit has not seen, and its
     95% interval (percentile bootstrap over subsets); None where one side does not vary."""
+    if len(values) < FEWEST_TESTED:
+        return None
     score = rank_correlation(predicted, values)
     if score is None:
         return None
@@ -109,5 +115,7 @@ def rank_score(predicted: Floats, values: Floats) -> tuple[float, float, float] 
         drawn = rank_correlation(predicted[chosen], values[chosen])
         if drawn is not None:
             draws.append(drawn)
+    if not draws:
+        return None
     low, high = np.percentile(draws, (2.5, 97.5))
     return score, float(low), float(high)

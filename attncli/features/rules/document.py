@@ -29,6 +29,13 @@ class RuleMeaning(Part, frozen=True, kw_only=True):
     ] = UNSET
 
 
+def known_share(share: float) -> float | UnsetType:
+    """A share of rows; UNSET for NaN, where there is no row."""
+    if share != share:
+        return UNSET
+    return share
+
+
 class RulePart(Part, frozen=True, kw_only=True):
     """One rule of a head's mixture."""
 

@@ -14,6 +14,7 @@ from attncli.features.rules.document import (
     RuleOverlaps,
     RulePart,
     RuleStability,
+    known_share,
 )
 from attncli.features.rules.head_rules import HeadRule
 
@@ -27,7 +28,7 @@ def rule_meanings(rules: Sequence[HeadRule], found_shares: Floats) -> list[RuleM
             name=rule.name,
             formula=rule.formula,
             sentence=str(rule.sentence),
-            found_share=float(share),
+            found_share=known_share(float(share)),
         )
         for rule, share in zip(rules, found_shares, strict=True)
     ]

@@ -114,8 +114,11 @@ class RuleSums:
 
     def found_shares(self) -> Floats:
         """In what share of the rows each rule finds a key of its own, [rule]: in others it says what
-        that of the first token says. Of that one itself 1."""
-        shares: Floats = self.arrays["used"].sum(0) / max(self.arrays["rows"].sum(), 1)
+        that of the first token says. Of that one itself 1; NaN without rows."""
+        rows = self.arrays["rows"].sum()
+        if not rows:
+            return np.full(self.arrays["used"].shape[1], np.nan)
+        shares: Floats = self.arrays["used"].sum(0) / rows
         shares[0] = 1.0
         return shares
 

@@ -15,7 +15,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 import attncli.features.answer.cut_runs as cut_runs_module
-from attncli.features.answer.compute import SENTENCE
+from attncli.features.answer.compute import SENTENCE, _AnswerWork, _sentences
 from attncli.features.answer.cut_runs import Cut, CutRuns, CutWay
 from attncli.features.answer.screen import _share
 from attncli.inputs.regions import Region, leaf_regions
@@ -270,3 +270,62 @@ def test_small_probabilities_are_told_apart() -> None:
         "0.03%",
         "0.002%",
     ]
+
+
+def test_many_regions_need_no_deep_stack(gpt2: str) -> None:
+    runs = cut_runs(Path(gpt2), "links", "float32")
+    long = CutRuns(runs.model, runs.tokens * 300, (1,))
+    cuts = [Cut("own"), *(Cut(str(place), ((place,),)) for place in range(1500))]
+    ends = [cut.key for part in long.stretches(cuts) for cut in part.ends]
+    assert sorted(ends) == sorted(cut.key for cut in cuts)
+
+
+def test_a_region_is_judged_by_its_own_random_spans(
+    gpt2: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A region that fails against spans of its size says nothing of a smaller one."""
+    losses = {"region 0": -0.5, "region 1": -0.3, "region 2": -0.01}
+
+    def change(self: object, results: object, key: str) -> np.ndarray:
+        return np.array([losses.get(key, -0.4 if key.startswith("random 0") else 0.0)])
+
+    monkeypatch.setattr(_AnswerWork, "changes", change)
+    model = attncli.load(gpt2)
+    regions = [Region("a", (0, 1)), Region("b", (2,)), Region("c", (3,))]
+    told = attncli.answer(model, TEXT, regions, target="the")
+    assert {
+        told.regions[row.region].name: row.matters for row in told.effects if row.is_source
+    } == {
+        "a": False,
+        "b": True,
+        "c": False,
+    }
+
+
+def test_what_leaves_nothing_or_stands_twice_is_told(gpt2: str) -> None:
+    begin = ("answer", TEXT, "--model", gpt2, "--tokens", "2")
+    model = attncli.load(gpt2)
+    whole = Region("a", tuple(range(len(model.encode(TEXT)))))
+    with pytest.raises(attncli.AttnError, match="no token of the prompt is left"):
+        attncli.answer(model, TEXT, [whole], length=2, cut="text")
+    twice = ask(*begin, "--region", "a=/cat/", "--region", "b=/cat/")
+    assert twice.code == 0, twice.err
+    few = (
+        "--region",
+        "a=/cat/",
+        "--region",
+        "b=/sat/",
+        "--region",
+        "c=/dog/",
+        "--region",
+        "d=/and/",
+    )
+    refused = ask(*begin, *few, "--subsets", "1")
+    assert (refused.code, "too few to fit to" in refused.err) == (3, True)
+
+
+def test_blanks_at_the_beginning_are_no_sentence() -> None:
+    text = "\n\nOne. Two."
+    spans = [(0, 2), (2, 6), (6, 11)]
+    told = [(sentence.text, sentence.first) for sentence in _sentences(text, spans)]
+    assert told == [("One.", 0), ("Two.", 2)]
