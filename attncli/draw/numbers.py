@@ -18,7 +18,6 @@ from attncli.draw.lines import FAINT, Line, Lines, Piece, flow, stack, strip_sty
 from attncli.draw.safe import pad, spell
 from attncli.draw.view import View
 from attncli.language import Message, message
-from attncli.measure.mean_intervals import rarest_seen
 
 Write = Callable[[float], str]
 
@@ -144,6 +143,8 @@ def percent_below(value: float, bound: float) -> str:
 def missed_by_intervals(count: int) -> Message:
     """What intervals over so many pairs do not know: kinds of pairs that may not be among them. The
     share is rounded down, so that it stays true."""
+    from attncli.measure.mean_intervals import rarest_seen
+
     share = rarest_seen(count)
     digits = 2 if share >= TENTH else max(3, math.ceil(-math.log10(share)))
     floored = math.floor(share * 10**digits) / 10**digits

@@ -680,7 +680,7 @@ def _refuse_without_model(header: GgufHeader, where: str) -> None:
         what = message("this GGUF file holds what reads pictures or sound for a model of text")
     elif kind == "imatrix":
         what = message("this GGUF file holds what was measured for a quantisation, and no model")
-    elif not header.tensors:
+    elif not header.tensors and architecture in ARCHITECTURES:
         what = message("this GGUF file holds no tensors")
         if header.metadata.get("tokenizer.ggml.tokens"):
             what = message("this GGUF file holds a vocabulary, and no tensors")

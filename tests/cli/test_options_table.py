@@ -11,7 +11,7 @@ KINDS = {
     "--output": {"FILE", "DIR"},
     "-o": {"FILE", "DIR"},
     "--save": {"FILE", "DIR"},
-    "--target": {"TOK", "TEXT|id:N"},  # one entry, or an answer of several
+    "--target": {"TOK", "TEXT|id:N", "TEXT"},  # one entry, or an answer of several
     "--by": {"part|token|frequency|dimension", "part|token|word"},  # what a score is divided by
     "--effect": {"flag", "zero|mean"},  # of a corpus, what stands for a head
 }

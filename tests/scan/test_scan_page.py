@@ -594,7 +594,7 @@ def test_a_page_tells_which_rules_a_head_has(folder: Path, opened: Opened) -> No
     )
     opened.page.wait_for_function("() => document.querySelector('#pick-colour').value")
     told = opened.value("() => document.querySelector('#rule').textContent")
-    assert told.startswith("Layer 1 head 1: ")
+    assert told.startswith("Layer 1 head 1")
     assert f"{head['parts'][0]['weight']:.2f}" in told
     tile = opened.value(
         "() => document.querySelector('#grid [aria-pressed=true]').getAttribute('aria-label')"

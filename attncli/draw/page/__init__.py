@@ -474,6 +474,16 @@ def _band_entries(bands: Bands) -> list[list[Any]]:
     ]
 
 
+def _covers_blank(token: Token, text: str) -> bool:
+    """Whether a token's place in a text begins with the blank before it, and is that much longer than
+    what the token spells: in another text than its own, places say nothing."""
+    if token.start is None or token.end is None:
+        return False
+    spelling = marked_text(token).strip(" ") or token.text
+    begins = text.startswith(" ", token.start)
+    return begins and token.end - token.start > len(spelling)
+
+
 def words(tokens: Sequence[Token], text: str = "") -> list[list[str | int]]:
     """A row of each token for the page's script: its text, 1 if it follows the one before without a
     space else 0, 1 if it is a special token else 0, and of a piece the word that it is a piece of.
@@ -486,7 +496,7 @@ def words(tokens: Sequence[Token], text: str = "") -> list[list[str | int]]:
         pieces = {}
     for place, token in enumerate(named_bytes(tokens)):
         follows_directly = token.start is not None and (token.start, token.part) == end
-        if follows_directly and token.part == 0 and text.startswith(" ", token.start or 0):
+        if follows_directly and token.part == 0 and _covers_blank(token, text):
             # what a model has written covers its blank, unlike the tokens of a prompt
             follows_directly = False
         rows.append(
