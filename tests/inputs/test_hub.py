@@ -221,7 +221,19 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "kind", "says"), REFUSED)
-def test_refusals(find: Resolver, name: str, kind: type[AttnError], says: str) -> None:
+def test_refusals(
+    find: Resolver,
+    name: str,
+    kind: type[AttnError],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Names that lead out of the folder, such as ../x, are looked for from an empty
+    # place of the test's own: beside a checkout a folder of that name may stand.
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
     with pytest.raises(kind, match=says):
         find(name)
 
