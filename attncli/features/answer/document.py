@@ -12,6 +12,7 @@ from attncli.documents import (
     Header,
     Numbers,
     Part,
+    PlacedHead,
     Regions,
     Size,
     Weight,
@@ -19,7 +20,7 @@ from attncli.documents import (
     describe,
     index_of,
 )
-from attncli.features.effects.document import TargetToken
+from attncli.features.effects.document import TargetToken, Weighed
 from attncli.language import message
 
 
@@ -139,6 +140,57 @@ class AnswerSubsets(Part, frozen=True, kw_only=True):
     ] = UNSET
 
 
+class CarryingHead(PlacedHead, frozen=True, kw_only=True):
+    """What the answer loses where its queries do not see a region in this head alone."""
+
+    attention: Annotated[
+        Weight, describe("Of the answer's queries on the region in this head, a mean.")
+    ]
+    estimate: Annotated[
+        float, describe("The change by the gradient at what the head passes on: to first order.")
+    ]
+    change: Annotated[
+        float, describe("Change of the mean log probability a token: exact, by a run of its own.")
+    ]
+
+
+class CarryingHeads(Part, frozen=True, kw_only=True):
+    """Which heads carry a region to the answer: the links from the answer's queries to it are cut in
+    some heads. The estimate chooses which heads are run."""
+
+    region: Annotated[Count, index_of("region", "Its place in `regions`.")]
+    count: Annotated[Size, describe("Heads of the model, each with an estimate.")]
+    heads: Annotated[
+        list[CarryingHead],
+        describe("Those with the largest estimated loss, the largest exact loss first."),
+        Meta(min_length=1),
+    ]
+    together: Annotated[float, describe("The change with the links cut in all of these: exact.")]
+    every: Annotated[float, describe("The change with them cut in every head: exact.")]
+
+
+class AnswerDose(Part, frozen=True, kw_only=True):
+    """The answer with attention on a region weighed by one factor."""
+
+    factor: Annotated[float, Meta(ge=0), describe("0 takes the region away, 1 changes nothing.")]
+    logprob: Annotated[float, describe("Mean log probability a token of the answer, in nats.")]
+    change: Annotated[float, describe("That less the own.")]
+
+
+class AnswerDoses(Part, frozen=True, kw_only=True):
+    """A dose on a region: attention on it weighed by one factor after another, exact runs."""
+
+    weighed: Annotated[Weighed, describe("What was asked for.")]
+    doses: Annotated[list[AnswerDose], describe("The least factor first."), Meta(min_length=2)]
+    random: Annotated[
+        list[float] | UnsetType,
+        describe(
+            "The change with each of some random spans of as many tokens weighed by the factor that"
+            " was asked for."
+        ),
+    ] = UNSET
+
+
 class AnswerDocument(Header, tag="attn.answer/1", frozen=True, kw_only=True):
     """Which regions of a prompt the whole answer used, each taken away by an exact run."""
 
@@ -155,6 +207,11 @@ class AnswerDocument(Header, tag="attn.answer/1", frozen=True, kw_only=True):
     subsets: Annotated[
         AnswerSubsets | UnsetType, describe("With --subsets: regions taken away together.")
     ] = UNSET
+    carriers: Annotated[
+        CarryingHeads | UnsetType,
+        describe("With --each-head: which heads carry the region that the answer rests on most."),
+    ] = UNSET
+    doses: Annotated[AnswerDoses | UnsetType, describe("With --weigh: a dose on a region.")] = UNSET
     seed: Annotated[Count, describe("Of the random spans and subsets.")]
     warnings: list[str]
 
