@@ -4,19 +4,21 @@ answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import exp
+from operator import attrgetter
 
 import numpy as np
 from msgspec import UNSET
+from msgspec.structs import replace
 
-from attncli.draw.lines import Lines, remark, sentences, stack
+from attncli.draw.columns import Column, column_table, plain_rows
+from attncli.draw.lines import Lines, sentences
 from attncli.draw.numbers import percent, size_words
 from attncli.draw.rest_names import rest_names
-from attncli.draw.safe import cells
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note
-from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.cache.document import (
@@ -37,127 +39,126 @@ LITTLE = 0.01
 
 def cache_rows(document: CacheDocument) -> Iterator[Sequence[object]]:
     """A line for each policy as a table for `--plain`, its first row the names of the columns."""
-    yield ("policy", "budget", "kept", "least", "error", "logprob", "change", "bytes", "saved")
-    for policy in document.policies:
-        least = _least_kept_head(policy)
-        yield (
-            policy.policy,
-            policy.budget,
-            policy.kept,
-            None if least is None else _kept_share(least),
-            _last_error(policy),
-            policy.logprob,
-            policy.change,
-            policy.bytes,
-            policy.saved,
+    return plain_rows(_columns(document), document.policies)
+
+
+def _columns(document: CacheDocument) -> list[Column[CachePolicy]]:
+    """What is told of each policy: what it keeps, what it changes and what it saves."""
+
+    def least_share(policy: CachePolicy) -> float | None:
+        """What the head that keeps least keeps; None where no head is told of."""
+        head = _least_kept_head(policy)
+        if head is None:
+            return None
+        return _kept_share(head)
+
+    def least_text(policy: CachePolicy) -> str:
+        """The head that keeps least, and what it keeps."""
+        head = _least_kept_head(policy)
+        if head is None:
+            return "-"
+        return f"{head_name(head.layer, head.head)} {_percent_or_dash(_kept_share(head))}"
+
+    def beyond_rest(policy: CachePolicy) -> str:
+        """What is kept without the keys where heads rest."""
+        if policy.kept_beyond_rest is UNSET:
+            return "-"
+        return _percent_or_dash(policy.kept_beyond_rest)
+
+    name = attrgetter("policy")
+    columns: list[Column[CachePolicy]] = [
+        Column(message("policy"), name, align="left", key="policy", value=name),
+        Column(key="budget", value=attrgetter("budget")),
+        Column(
+            message("kept"),
+            lambda policy: _percent_or_dash(policy.kept),
+            key="kept",
+            value=attrgetter("kept"),
+        ),
+    ]
+    if document.rest is not UNSET:
+        columns.append(Column(message("without rest"), beyond_rest))
+    columns += [
+        Column(message("least in"), least_text, leave_out=2, key="least", value=least_share),
+        Column(
+            message("error"),
+            lambda policy: _fixed_or_dash(_last_error(policy)),
+            key="error",
+            value=_last_error,
+        ),
+        Column(key="logprob", value=attrgetter("logprob")),
+    ]
+    change = Column[CachePolicy](key="change", value=attrgetter("change"))
+    if document.logprob is not None:
+        change = replace(
+            change,
+            name=message("log probability"),
+            write=lambda policy: _fixed_or_dash(policy.change, signed=True),
         )
+    columns += [
+        change,
+        Column(
+            message("cache"),
+            lambda policy: size_words(policy.bytes),
+            leave_out=1,
+            key="bytes",
+            value=attrgetter("bytes"),
+        ),
+        Column(
+            message("saved"),
+            lambda policy: percent(policy.saved),
+            key="saved",
+            value=attrgetter("saved"),
+        ),
+    ]
+    return columns
 
 
 def _policy_table(document: CacheDocument, view: View) -> Lines:
     """A row for each policy: what it keeps, what it changes and what it saves."""
-    policies = document.policies
-    least = [_least_kept_head(policy) for policy in policies]
-    columns: dict[str, list[str]] = {
-        message("policy"): [policy.policy for policy in policies],
-        message("kept"): [_percent_or_dash(policy.kept) for policy in policies],
-        **_beyond_rest_column(document),
-        message("least in"): [
-            "-"
-            if head is None
-            else f"{head_name(head.layer, head.head)} {_percent_or_dash(_kept_share(head))}"
-            for head in least
-        ],
-        message("error"): [_fixed_or_dash(_last_error(policy)) for policy in policies],
-        message("log probability"): [
-            _fixed_or_dash(policy.change, signed=True) for policy in policies
-        ],
-        message("cache"): [size_words(policy.bytes) for policy in policies],
-        message("saved"): [percent(policy.saved) for policy in policies],
-    }
-    if document.logprob is None:
-        del columns[message("log probability")]
-    for name in (message("least in"), message("cache")):
-        if _table_width(columns) > view.width:
-            del columns[name]
     note = message(
-        "kept: of what the last token looks at, the mean over heads; error: of its vector after the"
-        " last layer; log probability: what that of the answer changes by, in nats"
-        if document.logprob is not None
-        else (
-            "kept: of what the last token looks at, the mean over heads; error: of its vector after"
-            " the last layer"
-        )
+        "kept: of what the last token looks at, the mean over heads; error: of its vector after"
+        " the last layer"
     )
-    return table(
-        list(columns),
-        [list(row) for row in zip(*columns.values(), strict=True)],
+    if document.logprob is not None:
+        note = message(
+            "kept: of what the last token looks at, the mean over heads; error: of its vector after"
+            " the last layer; log probability: what that of the answer changes by, in nats"
+        )
+    return column_table(
+        _columns(document),
+        document.policies,
         view,
-        align=["left", *["right"] * (len(columns) - 1)],
         title=message("what a cache with a budget keeps"),
         note=note,
     )
 
 
-def _beyond_rest_column(document: CacheDocument) -> dict[str, list[str]]:
-    """The column of what is kept without the keys where heads rest; none where nothing rests."""
-    if document.rest is UNSET:
-        return {}
-    shares = [
-        None if policy.kept_beyond_rest is UNSET else policy.kept_beyond_rest
-        for policy in document.policies
+def _policy_columns(
+    document: CacheDocument, write: Callable[[CachePolicy, int], str]
+) -> list[Column[int]]:
+    """A column for each policy, the last left out first. write: what a policy's column holds at a
+    place."""
+    return [
+        Column(policy.policy, partial(write, policy), leave_out=number)
+        for number, policy in enumerate(document.policies)
     ]
-    return {message("without rest"): list(map(_percent_or_dash, shares))}
-
-
-def _table_width(columns: dict[str, list[str]]) -> int:
-    """Cells of a line of a table of these columns."""
-    return sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items()) - GAP
-
-
-def _table_by_policy(
-    document: CacheDocument,
-    view: View,
-    names: dict[str, list[str]],
-    values: Sequence[list[str]],
-    title: str,
-    note: str,
-) -> Lines:
-    """A table with a column for each policy, as many as fit. names: the columns before them.
-    values: by policy.
-    """
-    columns = dict(names)
-    shown = 0
-    for policy, column in zip(document.policies, values, strict=True):
-        if (
-            shown
-            and not view.full
-            and _table_width({**columns, policy.policy: column}) > view.width
-        ):
-            break
-        columns[policy.policy] = column
-        shown += 1
-    body = table(
-        list(columns),
-        [list(row) for row in zip(*columns.values(), strict=True)],
-        view,
-        align=["left", *["right"] * (len(columns) - 1)],
-        title=title,
-        note=note,
-    )
-    count = len(document.policies)
-    more = message("{shown} of {count} policies fit; --json tells of all", shown=shown, count=count)
-    return stack(body, remark(more if shown < count else "", view))
 
 
 def _layer_errors(document: CacheDocument, view: View) -> Lines:
     """The error of the last token's vector after each layer, a column for each policy."""
-    return _table_by_policy(
-        document,
+
+    def error_text(policy: CachePolicy, place: int) -> str:
+        return _fixed_or_dash(policy.errors[place])
+
+    layers = document.cached_layers
+    names = Column[int]("layer", lambda place: str(layers[place]), align="left")
+    return column_table(
+        [names, *_policy_columns(document, error_text)],
+        range(len(layers)),
         view,
-        {"layer": [str(layer) for layer in document.cached_layers]},
-        [[_fixed_or_dash(error) for error in policy.errors] for policy in document.policies],
-        message("error after each layer"),
-        message("of the last token's vector, beside its length with every key"),
+        title=message("error after each layer"),
+        note=message("of the last token's vector, beside its length with every key"),
     )
 
 
@@ -174,20 +175,25 @@ def _region_table(document: CacheDocument, view: View) -> Lines:
             " the cache; rest: {rest}",
             rest=rest_names(document.tokens),
         )
-    return _table_by_policy(
-        document,
+
+    def kept_text(policy: CachePolicy, place: int) -> str:
+        return _percent_or_dash(_kept_share((policy.regions or [])[place]))
+
+    regions = document.regions
+    shares = _region_shares(document)
+    columns: list[Column[int]] = [
+        Column(
+            message("region"), lambda place: region_name(regions[place].name, view), align="left"
+        ),
+        Column("tokens", lambda place: f"{len(regions[place].tokens):,}"),
+        Column(message("share"), lambda place: _percent_or_dash(shares[place])),
+    ]
+    return column_table(
+        [*columns, *_policy_columns(document, kept_text)],
+        range(len(regions)),
         view,
-        {
-            message("region"): [region_name(region.name, view) for region in document.regions],
-            "tokens": [f"{len(region.tokens):,}" for region in document.regions],
-            message("share"): [_percent_or_dash(share) for share in _region_shares(document)],
-        },
-        [
-            [_percent_or_dash(_kept_share(region)) for region in policy.regions or ()]
-            for policy in document.policies
-        ],
-        message("what is left of each region"),
-        note,
+        title=message("what is left of each region"),
+        note=note,
     )
 
 
@@ -224,16 +230,21 @@ def _losing_heads(document: CacheDocument, view: View) -> Lines:
         note = message(
             "how much of the last token's weight that does not rest is still in the cache"
         )
-    return _table_by_policy(
-        document,
+
+    def kept_text(policy: CachePolicy, place: int) -> str:
+        return _percent_or_dash(_kept_share(policy.heads[place]))
+
+    names = Column[int](
+        message("head"),
+        lambda place: head_name(heads[place].layer, heads[place].head),
+        align="left",
+    )
+    return column_table(
+        [names, *_policy_columns(document, kept_text)],
+        shown,
         view,
-        {message("head"): [head_name(heads[place].layer, heads[place].head) for place in shown]},
-        [
-            [_percent_or_dash(_kept_share(policy.heads[place])) for place in shown]
-            for policy in document.policies
-        ],
-        message("heads that lose most"),
-        note,
+        title=message("heads that lose most"),
+        note=note,
     )
 
 

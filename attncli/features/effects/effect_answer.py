@@ -5,7 +5,7 @@ Each sentence has its rule; none says more than the numbers of the document hold
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import UNSET
@@ -125,15 +125,28 @@ def size_text(value: float, measure: Measure, view: View) -> str:
 
 
 def effect_columns(*columns: Sequence[float | None]) -> list[list[str]]:
-    """Format columns of effects with one common number of digits, as cells; `-` for None. A digit
-    more where the largest would have one alone, and most others none."""
-    values = [value for column in columns for value in column if value is not None]
+    """Format columns of effects with one common number of digits, as cells; `-` for None."""
+    write = effect_writer(value for column in columns for value in column)
+    return [[write(value) for value in column] for column in columns]
+
+
+def effect_writer(effects: Iterable[float | None]) -> Callable[[float | None], str]:
+    """A function that writes each of these effects with one common number of digits, and `-` for
+    None. A digit more where the largest would have one alone, and most others none."""
+    values = [value for value in effects if value is not None]
     largest = max(map(abs, values), default=0.0)
     digits = DIGITS
     if 0.5 <= largest * 10.0**DIGITS < FEW_UNITS:
         digits += 1
-    write = writer(values, digits)
-    return [["-" if value is None else write(value) for value in column] for column in columns]
+    write_number = writer(values, digits)
+
+    def write(value: float | None) -> str:
+        """An effect as text."""
+        if value is None:
+            return "-"
+        return write_number(value)
+
+    return write
 
 
 def range_text(low: str, high: str) -> str:

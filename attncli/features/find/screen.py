@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from attncli.draw.columns import Column, column_table, columns_that_fit
 from attncli.draw.lines import Lines, draw_parts, localize, remark, sentences, stack
-from attncli.draw.numbers import bar, writer
+from attncli.draw.numbers import writer
 from attncli.draw.rest_names import rest_names
-from attncli.draw.safe import cells, label, spell
+from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quoted_token, region_name, short_token
 from attncli.draw.view import Parts, ScreenPart, View, never
-from attncli.features.effects.effect_answer import cut_link_sentences, effect_columns
+from attncli.features.effects.effect_answer import cut_link_sentences, effect_writer
 from attncli.features.find.document import FindDocument, FoundHead, Reverse, counted_weight
 from attncli.features.find.link_screen import (
     holds_rest,
@@ -29,13 +29,11 @@ from attncli.features.find.pair_link_screen import (
     pair_rows,
     pair_table,
 )
-from attncli.language import listing, message, term
+from attncli.language import message
 
-BAR, LOOKS, REVERSE, EFFECT = "", message("looks most at"), "reverse", "effect"
+LOOKS, REVERSE, EFFECT = message("looks most at"), "reverse", "effect"
 M_COLUMN = message("m loses")
 """Names of columns."""
-SHORTEST, LONGEST = 4, 24
-"""Cells of a bar of weight 1."""
 NAME = 14
 """Cells of the text of the key that is looked at most."""
 
@@ -104,26 +102,20 @@ def _head_table(document: FindDocument, view: View) -> Lines:
     if not view.full:
         heads_shown = heads[: view.top]
     columns = _columns(document, heads_shown, view, is_hidden=is_hidden, is_one_way=is_one_way)
-    wide_columns = [LOOKS] if is_hidden or is_one_way else [LOOKS, REVERSE]
-    absent = [name for name in wide_columns if name not in columns]
+    names_shown = [column.name for column in columns_that_fit(columns, heads_shown, view)]
     reverse_note = ""
-    if REVERSE in columns:
+    if REVERSE in names_shown:
         reverse_note = message("reverse: {key} {arrow} {query}", **places)
-    body = table(
-        list(columns),
-        list(zip(*columns.values(), strict=True)),
+    body = column_table(
+        columns,
+        heads_shown,
         view,
-        align=["left" if name in (BAR, LOOKS) else "right" for name in columns],
         title=message("heads by weight, {query} {arrow} {key}", **places),
-        bars=list(columns).index(BAR),
         note=reverse_note,
     )
     notes: list[str] = []
     notes.append(_count_note(len(heads_shown), len(heads)))
-    if absent:
-        hidden_columns = listing(map(term, absent))
-        notes.append(message("a wider terminal also shows: {absent}", absent=hidden_columns))
-    if EFFECT in columns:
+    if document.effect_together is not UNSET:
         notes.append(_effect_note(document, view))
     notes.append(_rest_note(document, is_hidden=is_hidden))
     if is_hidden or is_one_way:
@@ -189,62 +181,79 @@ def _columns(
     *,
     is_hidden: bool,
     is_one_way: bool,
-) -> dict[str, list[str]]:
-    """The columns by name, with a bar in what room is left; where there is too little, less is
-    shown, never half a number. is_hidden: whether the mask hides the link in every head, so that
-    its reverse is shown alone; is_one_way: whether it hides the reverse."""
+) -> list[Column[FoundHead]]:
+    """What is told of each head; where there is too little room, less is shown, never half a
+    number. is_hidden: whether the mask hides the link in every head, so that its reverse is shown
+    alone; is_one_way: whether it hides the reverse."""
     write = writer(
         [counted_weight(link) for head in heads for link in (head, head.reverse)], view.precision
     )
     texts = [short_token(token, NAME, view) for token in document.tokens]
-    shown: list[FoundHead | Reverse] = list(heads)
-    if is_hidden and not is_one_way:
-        shown = [head.reverse for head in heads]
-    columns = {
-        "layer": [str(head.layer) for head in heads],
-        "head": [str(head.head) for head in heads],
-        "weight": [write(counted_weight(link)) for link in shown],
-        BAR: [""] * len(heads),
-        **_effect_columns_of(document, heads),
-    }
-    columns |= _key_columns([_ranked_link(link, document) for link in shown], texts, view)
+
+    def link_of(head: FoundHead) -> FoundHead | Reverse:
+        """The link that is shown first of a head."""
+        if is_hidden and not is_one_way:
+            return head.reverse
+        return head
+
+    def weight_text(head: FoundHead) -> str:
+        return write(counted_weight(link_of(head)))
+
+    def rank_text(head: FoundHead) -> str:
+        rank, visible, _ = _ranked_link(link_of(head), document)
+        return _rank_text(rank, visible, view)
+
+    def top_text(head: FoundHead) -> str:
+        *_, top = _ranked_link(link_of(head), document)
+        if top is None:
+            return "-"
+        return texts[top]
+
+    def reverse_rank_text(head: FoundHead) -> str:
+        rank, visible, _ = _ranked_link(head.reverse, document)
+        return _rank_text(rank, visible, view)
+
+    columns: list[Column[FoundHead]] = [
+        Column("layer", lambda head: str(head.layer)),
+        Column("head", lambda head: str(head.head)),
+        Column("weight", weight_text),
+        Column(share=lambda head: counted_weight(link_of(head)), align="left"),
+        *_effect_columns_of(document, heads),
+        Column(message("rank of key"), rank_text),
+        Column(LOOKS, top_text, align="left", leave_out=2),
+    ]
     if not is_hidden and not is_one_way:
-        columns[REVERSE] = [write(counted_weight(head.reverse)) for head in heads]
-        columns["rank"] = [
-            _rank_text(*_ranked_link(head.reverse, document)[:2], view) for head in heads
+        columns += [
+            Column(REVERSE, lambda head: write(counted_weight(head.reverse)), leave_out=1),
+            Column("rank", reverse_rank_text, leave_out=1),
         ]
-    for less in ((LOOKS,), (REVERSE, "rank")):
-        if _table_width(columns) + SHORTEST > view.width:
-            for name in less:
-                columns.pop(name, None)
-    room = min(max(view.width - _table_width(columns), SHORTEST), LONGEST)
-    return columns | {BAR: [bar(counted_weight(link), room, ascii=view.ascii) for link in shown]}
-
-
-def _key_columns(
-    ranked: Sequence[tuple[int | None, int, int | None]], texts: Sequence[str], view: View
-) -> dict[str, list[str]]:
-    """The columns of the rank of the key, and of what a head looks at most. ranked: as of
-    `_ranked_link`.
-    """
-    ranks = []
-    looks = []
-    for rank, visible, top in ranked:
-        ranks.append(_rank_text(rank, visible, view))
-        looks.append("-" if top is None else texts[top])
-    return {message("rank of key"): ranks, LOOKS: looks}
-
-
-def _effect_columns_of(document: FindDocument, heads: Sequence[FoundHead]) -> dict[str, list[str]]:
-    """The columns of what cutting the link changes, where that was measured."""
-    columns = {}
-    if document.effect_together is not UNSET:
-        effects = [None if head.effect is UNSET else head.effect for head in heads]
-        columns[EFFECT] = effect_columns(effects)[0]
-    if document.difference_together is not UNSET:
-        differences = [None if head.difference is UNSET else head.difference.all for head in heads]
-        columns[M_COLUMN] = effect_columns(differences)[0]
     return columns
+
+
+def _effect_columns_of(
+    document: FindDocument, heads: Sequence[FoundHead]
+) -> Iterator[Column[FoundHead]]:
+    """Yield the columns of what cutting the link changes, where that was measured."""
+    if document.effect_together is not UNSET:
+        write_effect = effect_writer(map(_effect, heads))
+        yield Column(EFFECT, lambda head: write_effect(_effect(head)))
+    if document.difference_together is not UNSET:
+        write_loss = effect_writer(map(_lost_difference, heads))
+        yield Column(M_COLUMN, lambda head: write_loss(_lost_difference(head)))
+
+
+def _effect(head: FoundHead) -> float | None:
+    """How far the query's vector turns without this head's link; None where not measured."""
+    if head.effect is UNSET:
+        return None
+    return head.effect
+
+
+def _lost_difference(head: FoundHead) -> float | None:
+    """What the difference of two logits loses without this head's link; None where not measured."""
+    if head.difference is UNSET:
+        return None
+    return head.difference.all
 
 
 def _ranked_link(
@@ -262,11 +271,6 @@ def _ranked_link(
     if document.rest is not UNSET and end in document.rest:
         return link.rank, link.visible, beyond.top_key
     return beyond.rank, beyond.visible, beyond.top_key
-
-
-def _table_width(columns: dict[str, list[str]]) -> int:
-    """Terminal cells that a table of these columns takes, bars aside."""
-    return sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items()) - GAP
 
 
 def _rank_text(rank: int | None, visible: int, view: View) -> str:
