@@ -4,6 +4,7 @@ reference.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, assert_never
 
 import typer
@@ -18,7 +19,7 @@ from attncli.cli.option import argument, text_option
 from attncli.cli.output import validate_options, write_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from attncli.inputs.hub import ModelLocation
@@ -78,7 +79,8 @@ def show(
     else:
         text = _text_of(environment, estimate)
     ignored_keys = tuple(ignore_config or ())
-    described = describe_model(environment, model, ignored_keys)
+    with _nearest_name_as("attn models show"):
+        described = describe_model(environment, model, ignored_keys)
     cost = None
     with described.checkpoint as checkpoint:
         if text is not None:
@@ -114,7 +116,8 @@ def fetch(
     from attncli.models.load import refuse_unknown
 
     ignored_keys = tuple(ignore_config or ())
-    location = _locate(environment, model, lambda folder: refuse_unknown(folder, ignored_keys))
+    with _nearest_name_as("attn models fetch"):
+        location = _locate(environment, model, lambda folder: refuse_unknown(folder, ignored_keys))
     if environment.notes is not None:
         environment.notes(_place_note(location))
     described = describe_model(environment, model, ignored_keys)
@@ -178,9 +181,10 @@ def verify(
     else:
         target_text = _text_of(environment, target)
     ignored_keys = tuple(ignore_config or ())
-    resolved = _locate(
-        environment, model, lambda folder: read_spec(describe_checkpoint(folder), ignored_keys)
-    )
+    with _nearest_name_as("attn models verify"):
+        resolved = _locate(
+            environment, model, lambda folder: read_spec(describe_checkpoint(folder), ignored_keys)
+        )
     read_spec(describe_checkpoint(resolved.folder), ignored_keys)
     text_or_ids = text_of_model if ids is None else request.whole_numbers(ids, "--ids")
     result = verify_model(
@@ -232,6 +236,28 @@ def _place_note(location: ModelLocation) -> str:
         case _:
             assert_never(location.source)
     return note
+
+
+NEAREST = "--model "
+"""What the hint of an error begins with that names the nearest alias."""
+
+
+@contextmanager
+def _nearest_name_as(command: str) -> Iterator[None]:
+    """Tell the nearest alias of a name that is none as the command that takes it, since none here
+    has `--model`."""
+    from attncli.errors import InputError
+
+    try:
+        yield
+    except InputError as error:
+        hint = str(error.hint)
+        if not hint.startswith(NEAREST):
+            raise
+        name = hint.removeprefix(NEAREST)
+        raise InputError(
+            error.what, where=error.where, expected=error.expected, hint=f"{command} {name}"
+        ) from error
 
 
 def _locate(environment: Environment, name: str, accept: Callable[[Path], object]) -> ModelLocation:

