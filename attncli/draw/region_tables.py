@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -10,13 +11,14 @@ from msgspec.structs import replace
 
 from attncli.documents import ModelPart, Numbers, RegionRow, TokenRow
 from attncli.documents.parts import HeadRegions, RegionPart
+from attncli.draw.columns import Column, column_table
 from attncli.draw.lines import Lines
 from attncli.draw.numbers import percent
 from attncli.draw.rest_names import rest_names
-from attncli.draw.safe import cells, spell
+from attncli.draw.safe import spell
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.shaded_matrix import matrix
-from attncli.draw.tables import GAP, table
+from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, quoted_token, region_name
 from attncli.draw.view import View
 from attncli.inputs.regions import REST
@@ -26,8 +28,8 @@ from attncli.mechanism.spec import head_name
 
 MOST_REGIONS = 6
 """Regions that the answer names."""
-FIRST_HEADS = 3
-"""Heads that are named of each region."""
+RANKS = (message("first"), message("second"), message("third"))
+"""The heads that are named of each region."""
 
 
 class WithRegions(Protocol):
@@ -253,46 +255,43 @@ def _times_even(share: float, even: float) -> float:
 
 def region_heads_part(document: WithRegions, view: View) -> Lines:
     """A table with a row per region: the heads that give it most of the query token's attention in
-    ratio to even attention, `FIRST_HEADS` at most and fewer where they do not fit; empty for one
-    head or without regions.
+    ratio to even attention, those of `RANKS`, fewer where they do not fit; empty for one head or
+    without regions.
     """
     if document.region_shares is UNSET or document.regions is UNSET:
         return Lines()
     part = part_beyond_rest(document.region_shares)
     if len(part.heads) == 1:
         return Lines()
-    order = region_order(part)
+    regions = document.regions
     times = spell("×", ascii=view.ascii)
-    rows = []
-    for place in order:
-        heads = [
-            f"{head_name(head.layer, head.head)} {_percent_or_dash(share)}"
-            f" {times}{_times_text(share, head.even[place])}"
-            for head in ranked_heads(part, place)[:FIRST_HEADS]
-            for share in [head.share[place]]
-        ]
-        rows.append(
-            [
-                region_name(document.regions[place].name, view),
-                *heads,
-                *["-"] * (FIRST_HEADS - len(heads)),
-            ]
+
+    def head_text(rank: int, place: int) -> str:
+        """A region's head of this rank, with its share and its ratio to even attention."""
+        heads = ranked_heads(part, place)
+        if rank >= len(heads):
+            return "-"
+        head = heads[rank]
+        share = head.share[place]
+        ratio = _times_text(share, head.even[place])
+        return f"{head_name(head.layer, head.head)} {_percent_or_dash(share)} {times}{ratio}"
+
+    columns = [
+        Column[int](
+            message("region"), lambda place: region_name(regions[place].name, view), align="left"
         )
-    columns = [message("region"), message("first"), message("second"), message("third")]
-    while (
-        len(columns) > 2
-        and sum(max(cells(row[at]) for row in rows) + GAP for at in range(len(columns)))
-        > view.width
-    ):
-        columns.pop()
+    ]
+    for rank, name in enumerate(RANKS):
+        columns.append(Column(name, partial(head_text, rank), align="left", leave_out=rank))
     note = message(
         "the heads in which {token} ({index}) looks most at a region beside even attention: its share"
         " of their weight, and how many times even attention that is",
         index=part.query,
         token=quote_text(document.tokens[part.query].text, view),
     )
-    shown = [row[: len(columns)] for row in rows]
-    return table(columns, shown, view, title=message("heads by region"), note=note)
+    return column_table(
+        columns, region_order(part), view, title=message("heads by region"), note=note
+    )
 
 
 def region_links_part(document: WithRegions, view: View) -> Lines:

@@ -5,9 +5,10 @@ verified.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from attncli.documents import PlacedHead
+from attncli.draw.columns import Column, column_table, columns_that_fit
 from attncli.draw.lines import (
     Lines,
     clip_lines,
@@ -19,9 +20,9 @@ from attncli.draw.lines import (
     stack_spaced,
 )
 from attncli.draw.numbers import percent
-from attncli.draw.safe import cells, safe
+from attncli.draw.safe import safe
 from attncli.draw.shaded_matrix import draw_grid, head_grid
-from attncli.draw.tables import GAP, table
+from attncli.draw.tables import table
 from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.rules.screen import (
     baseline_sentence,
@@ -278,8 +279,8 @@ def _labels(shown: ScanShown, view: View) -> Lines:
     return stack(body, remark(count, view))
 
 
-OF_WEIGHT = 72
-"""Columns of a window from which on a label's share of the weight has a place."""
+OF_WEIGHT = contextual("scan", "of")
+"""The name of the column of the share of a head's weight that a label is measured on."""
 
 
 def _label_note(*, has_interval: bool, has_share: bool) -> Message:
@@ -322,48 +323,43 @@ def _label_phrase(scan_label: ScanLabel, view: View) -> str:
 
 def _label_table(labels: Sequence[tuple[ScanHead, ScanLabel]], view: View) -> Lines:
     """The table of these labels with their heads."""
-    rows = [
-        [
-            head_label(head.layer, head.head),
-            label_text(scan_label, view),
-            number_text(scan_label.score, view),
-            interval_text(scan_label.ci95, view),
-            _share_of_weight(scan_label),
-            (
-                say(view, "random repeats")
-                if scan_label.texts is None
-                else share_text(scan_label.texts, scan_label.texts_ci95, view)
-            ),
-            _margin_word(scan_label, view),
-        ]
-        for head, scan_label in labels
-    ]
-    if view.width >= SPACED:
-        interval = message("95% interval")
-    else:
-        interval = message("interval")
-    names = [
-        *say_each(view, "head", "label", "score", interval, contextual("scan", "of"), "texts"),
-        "",
-    ]
-    align = ["left", "left", "right", "left", "right", "right", "left"]
-    is_part = any(scan_label.share is not None for _, scan_label in labels)
+    columns = _label_columns(labels, view)
+    shown = columns_that_fit(columns, labels, view)
     has_interval = any(scan_label.ci95 is not None for _, scan_label in labels)
-    has_share = is_part and view.width >= OF_WEIGHT
-    left_out = {
-        place
-        for place, is_told in ((3, has_interval), (4, has_share), (6, any(row[-1] for row in rows)))
-        if not is_told
-    }
+    has_share = any(column.name == OF_WEIGHT for column in shown)
     note = _label_note(has_interval=has_interval, has_share=has_share)
+    return column_table(columns, labels, view, title="labels", note=note)
 
-    def kept(cells: Sequence[str]) -> list[str]:
-        """The cells of the columns that are shown."""
-        return [cell for place, cell in enumerate(cells) if place not in left_out]
 
-    return table(
-        kept(names), [kept(row) for row in rows], view, align=kept(align), title="labels", note=note
-    )
+def _label_columns(
+    labels: Sequence[tuple[ScanHead, ScanLabel]], view: View
+) -> list[Column[tuple[ScanHead, ScanLabel]]]:
+    """What is told of each label; no column of which no label has anything to tell."""
+
+    def head_text(row: tuple[ScanHead, ScanLabel]) -> str:
+        return head_label(row[0].layer, row[0].head)
+
+    def texts_text(row: tuple[ScanHead, ScanLabel]) -> str:
+        if row[1].texts is None:
+            return say(view, "random repeats")
+        return share_text(row[1].texts, row[1].texts_ci95, view)
+
+    columns: list[Column[tuple[ScanHead, ScanLabel]]] = [
+        Column("head", head_text, align="left"),
+        Column("label", lambda row: label_text(row[1], view), align="left"),
+        Column("score", lambda row: number_text(row[1].score, view)),
+    ]
+    if any(scan_label.ci95 is not None for _, scan_label in labels):
+        interval = message("interval")
+        if view.width >= SPACED:
+            interval = message("95% interval")
+        columns.append(Column(interval, lambda row: interval_text(row[1].ci95, view), align="left"))
+    if any(scan_label.share is not None for _, scan_label in labels):
+        columns.append(Column(OF_WEIGHT, lambda row: _share_of_weight(row[1]), leave_out=1))
+    columns.append(Column("texts", texts_text))
+    if any(_margin_word(scan_label, view) for _, scan_label in labels):
+        columns.append(Column("", lambda row: _margin_word(row[1], view), align="left"))
+    return columns
 
 
 def _share_of_weight(scan_label: ScanLabel) -> str:
@@ -697,14 +693,6 @@ SCAN_PARTS: Parts[ScanShown] = (
 
 FALSE_RATE = 0.05
 """The share of false discoveries that is borne."""
-COMPARED = {
-    "head": message("head"),
-    "metric": message("metric"),
-    "difference": contextual("column", "difference"),
-    "delta": message("Cliff's δ"),
-    "d": message("Cohen's d"),
-}
-"""The columns of a comparison that have words."""
 
 
 def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
@@ -715,27 +703,15 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
         differences = document.differences
     else:
         differences = document.differences[: view.top]
-    columns = _difference_columns(differences, view)
-    names = {name: say(view, COMPARED[name]) if name in COMPARED else name for name in columns}
-    hidden_columns = _columns_left_out(names, columns, view.width)
-    columns_shown = [name for name in columns if name not in hidden_columns]
     first, second = scan_names((document.a, document.b), short=str)
-    body = table(
-        [names[name] for name in columns_shown],
-        list(zip(*(columns[name] for name in columns_shown), strict=True)),
+    body = column_table(
+        _difference_columns(differences, view),
+        differences,
         view,
-        align=["left", "left", *["right"] * (len(columns_shown) - 2)],
         title=message("{a} against {b}", a=first, b=second),
         note="mean a − mean b within common strata of length; largest effect first",
     )
     notes = list(document.warnings)
-    if hidden_columns:
-        hidden_names = say(view, contextual("between", ", ")).join(
-            names[name] for name in hidden_columns
-        )
-        notes.append(
-            message("a wider window, --plain or --json also shows: {columns}", columns=hidden_names)
-        )
     count = len(differences)
     total = len(document.differences)
     if count < total:
@@ -749,36 +725,22 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
     )
 
 
-def _difference_columns(differences: Sequence[ScanDifference], view: View) -> dict[str, list[str]]:
-    """The columns of the table of differences, by name."""
-    columns = {
-        "head": [head_label(row.layer, row.head) for row in differences],
-        "metric": [row.metric for row in differences],
-        "a": [number_text(row.a, view) for row in differences],
-        "b": [number_text(row.b, view) for row in differences],
-        "difference": [number_text(row.difference, view) for row in differences],
-        "delta": [number_text(row.cliffs_delta, view) for row in differences],
-        "d": [number_text(row.cohens_d, view) for row in differences],
-    }
+def _difference_columns(
+    differences: Sequence[ScanDifference], view: View
+) -> list[Column[ScanDifference]]:
+    """What is told of each difference; both means and Cohen's d only where there is room."""
+    columns: list[Column[ScanDifference]] = [
+        Column(message("head"), lambda row: head_label(row.layer, row.head), align="left"),
+        Column(message("metric"), lambda row: row.metric, align="left"),
+        Column("a", lambda row: number_text(row.a, view), leave_out=1),
+        Column("b", lambda row: number_text(row.b, view), leave_out=1),
+        Column(contextual("column", "difference"), lambda row: number_text(row.difference, view)),
+        Column(message("Cliff's δ"), lambda row: number_text(row.cliffs_delta, view)),
+        Column(message("Cohen's d"), lambda row: number_text(row.cohens_d, view), leave_out=2),
+    ]
     if any(row.q is not None for row in differences):  # few texts tell nothing of chance
-        columns["q"] = ["-" if row.q is None else f"{row.q:.2g}" for row in differences]
+        columns.append(Column("q", lambda row: "-" if row.q is None else f"{row.q:.2g}"))
     return columns
-
-
-def _columns_left_out(
-    names: Mapping[str, str], columns: Mapping[str, Sequence[str]], width: int
-) -> list[str]:
-    """The names of the columns to leave out so that the others fit into `width` cells; the most
-    that may be, where even that does not fit."""
-    wide = {name: max(map(cells, [names[name], *column])) + GAP for name, column in columns.items()}
-    for hidden_columns in ([], ["d"], ["a", "b", "d"]):
-        if (
-            sum(column_width for name, column_width in wide.items() if name not in hidden_columns)
-            - GAP
-            <= width
-        ):
-            return hidden_columns
-    return hidden_columns
 
 
 def scan_compare_rows(document: ScanCompareDocument) -> Iterator[Sequence[object]]:

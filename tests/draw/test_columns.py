@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from asking import ask
 
 from attncli.draw.columns import Column, column_table, columns_that_fit, plain_rows
 from attncli.draw.lines import Lines
@@ -79,3 +80,10 @@ def test_machines_read_every_value_whatever_the_screen() -> None:
         ["a", 0.25, 7],
         ["bcd", 1.0, 10],
     ]
+
+
+def test_regions_tell_which_heads_a_narrow_screen_leaves_out() -> None:
+    line = ["heads", "a b c d e f g", "--tokenizer", "whitespace", "--show", "regions"]
+    line += ["--region", "x=tokens:0-2", "--region", "y=tokens:3-6"]
+    assert "a wider terminal also shows: third" in ask(*line, width=44, COLUMNS="44").out
+    assert "wider" not in ask(*line, width=80, COLUMNS="80").out

@@ -487,7 +487,10 @@ def test_of_chance_nothing_is_said_where_nothing_is_known(
             differences=[replace(row, q=q)],
             warnings=[],
         )
+        narrow = scan_compare_screen(compared, View(width=56)).plain
+        assert re.search(r"a wider terminal also shows: .*Cohen's d", narrow.replace("\n", " "))
         shown = scan_compare_screen(compared, View(width=100)).plain
+        assert "wider" not in shown
         assert ("is not known" in shown) == (q is None)
         assert ("more than chance makes (q < 0.05)" in shown) == (q is not None)
         assert bool(re.search(r"  q$", shown, re.M)) == (q is not None)
