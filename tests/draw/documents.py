@@ -274,3 +274,60 @@ def patch(words: list[str] | None = None, *, layers: int = 3, heads: int = 4) ->
         "query": [len(words) - 1], "measure": "cosine", "target": None, "versus": None, "m_clean": 1.0,
         "m_corrupt": 0.86, "effects": sorted(effects, key=lambda one: -one["recovered"]), "warnings": [],
     }  # fmt: skip
+
+
+def answer(
+    words: list[str] | None = None, *, regions: int = 3, sentences: int = 3, length: int = 4
+) -> dict[str, Any]:
+    """An `attn.answer/1` document of a prompt in `regions` parts of equal length, whose answer has
+    `sentences` of `length` tokens each; the last part is the rest."""
+    words = SENTENCE if words is None else words
+    size = len(words) // regions
+    names = [*(f"doc{number}" for number in range(1, regions)), "rest"]
+    spans = [list(range(size * place, size * (place + 1))) for place in range(regions)]
+    spans[-1] = list(range(size * (regions - 1), len(words)))
+    changes = sorted(-abs(wave(place)) * (place < regions - 1) for place in range(regions))
+    effects = []
+    for place, change in enumerate(changes):
+        effects.append(
+            {
+                "region": place,
+                "without": [],
+                "is_source": place < regions - 1,
+                "attention": 1 / (regions + place + 1),
+                "even": 1 / regions,
+                "logprob": -0.5 + change,
+                "change": change,
+                "by_sentence": [change * (1 + wave(place + 3 * at)) for at in range(sentences)],
+                **({"random": [0.02, -0.04]} if place == 0 else {}),
+                "matters": True if place == 0 else None,
+            }
+        )
+    return {
+        **beginning("attn.answer/1", words, 2, 1, causal=True),
+        "regions": [
+            {"name": name, "tokens": span} for name, span in zip(names, spans, strict=True)
+        ],
+        "cut": "links",
+        "answer": {
+            "text": " ".join(f"Sentence {number}." for number in range(1, sentences + 1)),
+            "generated": True,
+            "ended": False,
+            "logprob": -0.5,
+            "tokens": [
+                {"token": {"id": at, "text": f"t{at}"}, "probability": abs(wave(at))}
+                for at in range(sentences * length)
+            ],
+            "sentences": [
+                {
+                    "text": f"Sentence {number + 1}.",
+                    "first": number * length,
+                    "stop": (number + 1) * length,
+                }
+                for number in range(sentences)
+            ],
+        },
+        "effects": effects,
+        "seed": 0,
+        "warnings": [],
+    }

@@ -425,7 +425,9 @@ def draw_maps(
     bottom = _draw_rows(drawing, maps, top, grid, scale, high)
     if legend:
         for kind in sorted({figure_map.signed for figure_map in maps}):
-            bottom = _legend(drawing, bottom + 16, high[kind], "signed" if kind else scale, view)
+            bottom = draw_legend(
+                drawing, bottom + 16, high[kind], "signed" if kind else scale, view
+            )
     if block > 1:
         bottom = _pooling_note(drawing, bottom, block, scale, view)
     return bottom
@@ -763,7 +765,7 @@ def _colour_table(palette: Palette) -> np.ndarray[Any, Any]:
     return np.array([palette.rgb(level / (LEVELS - 1)) for level in range(LEVELS)], np.uint8)
 
 
-def _legend(drawing: Drawing, top: float, high: float, scale: str, view: View) -> float:
+def draw_legend(drawing: Drawing, top: float, high: float, scale: str, view: View) -> float:
     """Draw the bar of colours from the least number to the greatest, on the scale of the maps.
     Returns where it ends."""
     is_signed = scale == "signed"

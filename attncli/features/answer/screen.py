@@ -96,7 +96,7 @@ def _effect_table(document: AnswerDocument, view: View) -> Lines:
         "tokens": [f"{len(document.regions[effect.region].tokens):,}" for effect in effects],
         message("attention"): [percent(effect.attention, 1) for effect in effects],
         message("even"): [percent(effect.even, 1) for effect in effects],
-        message("a token"): [_share(effect.logprob) for effect in effects],
+        message("a token"): [share_text(effect.logprob) for effect in effects],
         "change": [format_signed(effect.change, 2) for effect in effects],
     }
     width = sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items())
@@ -108,7 +108,7 @@ def _effect_table(document: AnswerDocument, view: View) -> Lines:
         title = message("without the links to a region, in all heads")
     else:
         title = message("without the text of a region")
-    own = _share(document.answer.logprob)
+    own = share_text(document.answer.logprob)
     note = message(
         "the probability of a token of the answer (geometric mean; {own} with all), and the change"
         " of its logarithm in nats; attention of the answer on a region, and even attention's",
@@ -125,7 +125,7 @@ def _effect_table(document: AnswerDocument, view: View) -> Lines:
     )
 
 
-def _share(logprob: float) -> str:
+def share_text(logprob: float) -> str:
     """The probability of a mean log probability, with enough digits to tell small ones apart."""
     return probability_text(exp(logprob))
 
@@ -301,8 +301,8 @@ def _used_sentences(
     places: dict[str, object] = {
         "region": _quoted(document, first, view),
         "names": names,
-        "before": _share(document.answer.logprob),
-        "after": _share(first.logprob),
+        "before": share_text(document.answer.logprob),
+        "after": share_text(first.logprob),
         "loss": format_fixed(-first.change, 2),
     }
     if len(used) == 1:

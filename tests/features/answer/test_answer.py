@@ -17,7 +17,7 @@ import attncli
 import attncli.features.answer.cut_runs as cut_runs_module
 from attncli.features.answer.compute import SENTENCE, _AnswerWork, _sentences
 from attncli.features.answer.cut_runs import Cut, CutRuns, CutWay
-from attncli.features.answer.screen import _share
+from attncli.features.answer.screen import share_text
 from attncli.inputs.regions import Region, leaf_regions
 from attncli.models.verify import reference_model
 
@@ -264,7 +264,7 @@ def test_each_region_tells_parents_without_what_is_inside(gpt2: str) -> None:
 
 
 def test_small_probabilities_are_told_apart() -> None:
-    assert [_share(logprob) for logprob in (-0.3, -5.0, -8.0, -11.0)] == [
+    assert [share_text(logprob) for logprob in (-0.3, -5.0, -8.0, -11.0)] == [
         "74%",
         "0.7%",
         "0.03%",

@@ -1,0 +1,318 @@
+"""The figure of `attn answer`: what the answer loses without each region, the attention that it gives
+it, and which sentence used which region."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.draw.figures.charts import (
+    BOLD,
+    LINE,
+    RANKED,
+    colour_cells,
+    draw_legend,
+    draw_title,
+    model_note,
+)
+from attncli.draw.figures.drawing import Drawing, broken_to_fit, shorten_to_fit, width
+from attncli.draw.numbers import format_signed, percent
+from attncli.draw.safe import label
+from attncli.draw.shaded_matrix import ink
+from attncli.draw.token_names import quote_text, short
+from attncli.draw.view import View
+from attncli.features.answer.document import AnswerDocument, AnswerEffect
+from attncli.features.answer.screen import leaf_name, share_text
+from attncli.language import say
+
+SIZE = 8.5
+BARS = 150.0
+"""Points of the longest bars."""
+APART = 18.0
+"""Points between two panels."""
+SENTENCES = 40
+"""Sentences that a map has at most: each has a line below it."""
+LETTERS = 300
+"""Characters of the answer in the title."""
+WIDEST = 460.0
+"""Points of a line of text."""
+
+
+def answer_figure(document: AnswerDocument, drawing: Drawing, view: View, scale: str) -> None:
+    """Draw a row for each region, with the change without it and the attention on it beside each
+    other; then the changes of each sentence, where the answer has several."""
+    title = quote_text(short(document.answer.text.strip(), LETTERS, view), view)
+    own = share_text(document.answer.logprob)
+    if document.cut == "links":
+        way = say(
+            view,
+            "what this answer loses without the links to a region, in all heads; with all regions"
+            " its tokens have probability {own}",
+            own=own,
+        )
+    else:
+        way = say(
+            view,
+            "what this answer loses without the text of a region; with all regions its tokens have"
+            " probability {own}",
+            own=own,
+        )
+    top = draw_title(drawing, title, f"{way}; {model_note(document, view, mapped=False)}")
+    effects = document.effects[:RANKED]
+    if len(effects) < len(document.effects):
+        left_out = say(
+            view,
+            "{shown} of {count} regions shown, those of the largest loss",
+            shown=len(effects),
+            count=len(document.effects),
+        )
+        top = _write_lines(drawing, left_out, top) + 6
+    top = _draw_panels(drawing, document, effects, top, view)
+    marks = say(view, "lines: even attention")
+    if any(effect.random for effect in effects):
+        marks = say(
+            view,
+            "lines among the changes: the largest without a random span of as many tokens; among"
+            " the attention: even attention",
+        )
+    top = _write_lines(drawing, marks, top + 4)
+    if len(document.answer.sentences) > 1:
+        _draw_sentences(drawing, document, effects, top + 24, view)
+
+
+def _write_lines(drawing: Drawing, text: str, top: float) -> float:
+    """Write a remark in as many lines as it takes. Returns where they end."""
+    for line in broken_to_fit(text, SIZE, min(drawing.room, WIDEST)):
+        drawing.text(0, top + 8, line, size=SIZE, quiet=True)
+        top += 11
+    return top
+
+
+def _draw_panels(
+    drawing: Drawing,
+    document: AnswerDocument,
+    effects: Sequence[AnswerEffect],
+    top: float,
+    view: View,
+) -> float:
+    """Draw the names of the regions, and two panels of bars: beside each other, or one below the
+    other on narrow paper. Returns where they end."""
+    names = [leaf_name(document, effect, view) for effect in effects]
+    edge = min(max(width(name, 9) for name in names), 170.0, 0.4 * drawing.room) + 8
+    room = drawing.room - edge
+    beside = room >= 1.4 * BARS + APART
+    if beside:
+        wide = min(BARS, (room - APART) * 0.6)
+    else:
+        wide = min(BARS, room)
+    _write_names(drawing, names, edge, top)
+    bottom = _draw_changes(drawing, effects, edge, top, wide, view)
+    if beside:
+        share = min(0.7 * BARS, room - APART - wide)
+        return _draw_attention(drawing, effects, edge + wide + APART, top, share, view)
+    top = bottom + 14
+    _write_names(drawing, names, edge, top)
+    return _draw_attention(drawing, effects, edge, top, wide, view)
+
+
+def _write_names(drawing: Drawing, names: Sequence[str], edge: float, top: float) -> None:
+    """Write the names of the regions, a row each, up to the edge of the bars."""
+    for index, name in enumerate(names):
+        y = top + HEAD + index * LINE + 9
+        drawing.text(edge - 8, y, shorten_to_fit(name, 9, edge - 8), anchor="end")
+
+
+HEAD = 28.0
+"""Points above the rows of a panel: what it shows, and in which unit."""
+
+
+def _write_head(drawing: Drawing, title: str, unit: str, left: float, top: float) -> None:
+    """Write what a panel shows, and below it its unit."""
+    drawing.text(left, top + 8, title, size=SIZE, bold=True)
+    drawing.text(left, top + 20, unit, size=SIZE, quiet=True)
+
+
+def _draw_changes(
+    drawing: Drawing,
+    effects: Sequence[AnswerEffect],
+    left: float,
+    top: float,
+    wide: float,
+    view: View,
+) -> float:
+    """Draw the changes as bars from a line at 0, losses to the left, and a mark at the largest
+    change without a random span. Returns where they end."""
+    _write_head(drawing, say(view, "change without it"), say(view, "nats a token"), left, top)
+    labels = [format_signed(effect.change, 2).replace("-", "−") for effect in effects]
+    beside = max(width(text, 9) for text in labels) + 6
+    losses = [max(-effect.change, 0.0) for effect in effects]
+    gains = [max(effect.change, 0.0) for effect in effects]
+    step = _axis_step(max(*losses, *gains, 0.01))
+    low = math.ceil(max(losses) / step) * step
+    high = math.ceil(max(gains) / step - 0.1) * step
+    per_nat = (wide - 2 * beside) / (low + high or 1.0)
+    zero = left + beside + low * per_nat
+    bottom = top + HEAD + len(effects) * LINE
+    steps = range(-round(low / step), round(high / step) + 1)
+    _draw_axis(
+        drawing,
+        [(zero + place * step * per_nat, f"{place * step:g}".replace("-", "−")) for place in steps],
+        (top + HEAD, bottom),
+    )
+    for index, (effect, text) in enumerate(zip(effects, labels, strict=True)):
+        y = top + HEAD + index * LINE
+        size = abs(effect.change) * per_nat
+        if effect.change < 0:
+            drawing.rectangle(zero - size, y + 2, size, 8, drawing.theme.series[1])
+            drawing.text(zero - size - 4, y + 9, text, anchor="end", quiet=True)
+        else:
+            drawing.rectangle(zero, y + 2, size, 8, drawing.theme.series[0])
+            drawing.text(zero + size + 4, y + 9, text, quiet=True)
+        if effect.random:
+            most = min(max(map(abs, effect.random)), low)
+            drawing.rectangle(zero - most * per_nat - 0.6, y, 1.2, 12, drawing.theme.ink)
+    drawing.rectangle(zero - 0.4, top + HEAD - 2, 0.8, bottom - top - HEAD + 4, drawing.theme.quiet)
+    return bottom + 14
+
+
+def _draw_attention(
+    drawing: Drawing,
+    effects: Sequence[AnswerEffect],
+    left: float,
+    top: float,
+    wide: float,
+    view: View,
+) -> float:
+    """Draw the shares of attention as bars, with a mark at even attention's. Returns where they
+    end."""
+    unit = say(view, "% of the answer's")
+    _write_head(drawing, say(view, "attention on it"), unit, left, top)
+    labels = [percent(effect.attention, 1) for effect in effects]
+    beside = max(width(text, 9) for text in labels) + 6
+    largest = max(0.001, *(max(effect.attention, effect.even) for effect in effects))
+    step = _axis_step(100 * largest)
+    high = math.ceil(100 * largest / step) * step
+    per_percent = (wide - beside) / high
+    bottom = top + HEAD + len(effects) * LINE
+    _draw_axis(
+        drawing,
+        [
+            (left + place * step * per_percent, f"{place * step:g}")
+            for place in range(round(high / step) + 1)
+        ],
+        (top + HEAD, bottom),
+    )
+    for index, (effect, text) in enumerate(zip(effects, labels, strict=True)):
+        y = top + HEAD + index * LINE
+        drawing.rectangle(
+            left, y + 2, 100 * effect.attention * per_percent, 8, drawing.theme.series[0]
+        )
+        even = left + 100 * effect.even * per_percent
+        drawing.rectangle(even - 0.6, y, 1.2, 12, drawing.theme.ink)
+        drawing.text(left + wide, y + 9, text, anchor="end", quiet=True)
+    return bottom + 14
+
+
+def _axis_step(largest: float) -> float:
+    """The distance of the numbers along an axis up to `largest`: 1, 2 or 5 times a power of ten, two
+    to four of them."""
+    power = 10.0 ** math.floor(math.log10(largest))
+    for part in (0.2, 0.5, 1.0, 2.0):
+        if largest / (part * power) <= 4:
+            return part * power
+    return 5 * power
+
+
+def _draw_axis(
+    drawing: Drawing, ticks: Sequence[tuple[float, str]], rows: tuple[float, float]
+) -> None:
+    """Draw thin lines through rows, each with its number below where there is room, 0 first. rows:
+    where they begin and end."""
+    begin, end = rows
+    places: list[tuple[float, float]] = []
+    for x, text in sorted(ticks, key=lambda tick: abs(float(tick[1].replace("−", "-")))):
+        drawing.path([(x, begin), (x, end)], drawing.theme.line, thick=0.5)
+        half = width(text, 8) / 2 + 1.5
+        if all(x + half < left or right < x - half for left, right in places):
+            drawing.text(x, end + 10, text, anchor="middle", size=8, quiet=True)
+            places.append((x - half, x + half))
+
+
+def _draw_sentences(
+    drawing: Drawing,
+    document: AnswerDocument,
+    effects: Sequence[AnswerEffect],
+    top: float,
+    view: View,
+) -> None:
+    """Draw the change of each sentence without each region as coloured cells, and write the sentences
+    below them by their numbers."""
+    shown = document.answer.sentences[:SENTENCES]
+    values = np.array([effect.by_sentence[: len(shown)] for effect in effects], np.float64)
+    names = [leaf_name(document, effect, view) for effect in effects]
+    edge = min(max(width(name, 9) for name in names), 170.0, 0.4 * drawing.room) + 8
+    cell = min(CELL, (drawing.room - edge) / len(shown))
+    caption = say(view, "change of each sentence without a region, nats a token")
+    for line in broken_to_fit(caption, SIZE, min(drawing.room, WIDEST) / BOLD):
+        drawing.text(0, top, line, size=SIZE, bold=True)
+        top += 11
+    _write_names(drawing, names, edge, top - HEAD + 11.5)
+    for number in range(len(shown)):
+        if cell >= NUMBERED or (number + 1) % 5 == 0:
+            middle = edge + (number + 0.5) * cell
+            drawing.text(middle, top + 6, str(number + 1), size=8, anchor="middle", quiet=True)
+    top += 10
+    top = _draw_cells(drawing, values, (edge, top), cell, view)
+    left = width(f"{len(shown)}", SIZE) + 12
+    for number, sentence in enumerate(shown, 1):
+        drawing.text(left - 6, top, str(number), size=SIZE, anchor="end")
+        words = label(short(sentence.text, 160, view))
+        for line in broken_to_fit(words, SIZE, min(drawing.room, WIDEST) - left):
+            drawing.text(left, top, line, size=SIZE, quiet=True)
+            top += 11
+    if len(shown) < len(document.answer.sentences):
+        more = say(
+            view,
+            "{shown} of {count} sentences shown",
+            shown=len(shown),
+            count=len(document.answer.sentences),
+        )
+        _write_lines(drawing, more, top - 6)
+
+
+CELL, NUMBERED, VALUED = 34.0, 13.0, 28.0
+"""Points along a cell of the map, those from which each has its number above it, and its value in
+it."""
+
+
+def _draw_cells(
+    drawing: Drawing,
+    values: np.ndarray[Any, Any],
+    corner: tuple[float, float],
+    cell: float,
+    view: View,
+) -> float:
+    """Draw a map of changes from its upper left corner on, `cell` points along a sentence: with the
+    numbers, or below it what the colours mean where there is no room for them. Returns where what
+    follows begins."""
+    left, top = corner
+    rows, columns = values.shape
+    high = float(np.abs(values).max()) or 1.0
+    palette = drawing.theme.signed
+    colours = colour_cells(values, palette, "signed", high)
+    wide = columns * cell
+    bottom = top + rows * LINE
+    drawing.cells(left, top, wide, rows * LINE, colours)
+    drawing.rectangle(left, top, wide, rows * LINE, "none", stroke=drawing.theme.line)
+    if cell < VALUED:
+        return draw_legend(drawing, bottom + 10, high, "signed", view) + 16
+    for (row, column), value in np.ndenumerate(values):
+        text = format_signed(float(value), 2).replace("-", "−")
+        colour = ink(palette.rgb(0.5 + value / high / 2))
+        middle = left + (column + 0.5) * cell
+        y = top + row * LINE + 10.5
+        drawing.text(middle, y, text, size=8, anchor="middle", ink=colour)
+    return bottom + 20
