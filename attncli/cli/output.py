@@ -228,23 +228,29 @@ def _encoded_pieces(
     """What is written of the documents, piece by piece: JSON, lines, a table or screens, as the
     options say.
     """
-    from attncli.draw import encoding as records
-    from attncli.draw.screen_header import screen_of
-
     if options.json:
+        from attncli.draw.encoding import json_pieces
+
         iterator = iter(documents)
         first = next(iterator)
-        yield from records.json_pieces(first)
+        yield from json_pieces(first)
         return
     for place, document in enumerate(documents):
         if options.ndjson:
-            yield records.ndjson_line(document)
+            from attncli.draw.encoding import ndjson_line
+
+            yield ndjson_line(document)
         elif options.plain:
-            yield from _table_pieces(document, place, several, records.plain)
+            from attncli.draw.encoding import plain
+
+            yield from _table_pieces(document, place, several, plain)
         elif options.is_table:
-            yield from _table_pieces(document, place, several, records.comma_separated)
+            from attncli.draw.encoding import comma_separated
+
+            yield from _table_pieces(document, place, several, comma_separated)
         else:
             from attncli.draw.lines import as_text
+            from attncli.draw.screen_header import numbered_title, screen_of
 
             if view.full:
                 _refuse_lines(document)
@@ -252,8 +258,6 @@ def _encoded_pieces(
                 (screen or screen_of(document.schema).screen)(document, view), view
             )
             if several:
-                from attncli.draw.screen_header import numbered_title
-
                 screen_text = as_text(numbered_title(place, document, view), view) + screen_text
             yield (b"\n" if place else b"") + screen_text.encode("utf-8", "backslashreplace")
 

@@ -16,6 +16,7 @@ from attncli.documents import (
     Share,
     Size,
     TopLink,
+    Weight,
     axes,
     describe,
     index_of,
@@ -298,3 +299,30 @@ class MaskPart(Part, frozen=True, kw_only=True):
     unseen_keys: list[Annotated[Count, index_of("position")]]
     map: ShareMap
     form: Annotated[str | UnsetType, describe("How such masks are written.")] = UNSET
+
+
+class TargetToken(Part, frozen=True, kw_only=True):
+    """An entry of the vocabulary."""
+
+    id: Count
+    text: str
+    word: Annotated[
+        str | UnsetType,
+        describe("What was asked for, where that is several entries and this the first of them."),
+    ] = UNSET
+
+
+class NextToken(Part, frozen=True, kw_only=True):
+    """A token that would come next, and with which probability."""
+
+    token: TargetToken
+    probability: Weight
+
+
+class Weighed(Part, frozen=True, kw_only=True):
+    """Keys whose attention weights were multiplied before rows were scaled to sum to 1 again."""
+
+    name: Annotated[str, describe("The region, or the words.")]
+    keys: Annotated[list[Annotated[Count, index_of("token")]], Meta(min_length=1)]
+    factor: Annotated[float, Meta(ge=0)]
+    heads: Annotated[list[PlacedHead] | None, describe("In which heads; null for all.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -337,6 +338,16 @@ def region_links_part(document: WithRegions, view: View) -> Lines:
         title=title,
         note=note,
     )
+
+
+REGION_PARTS: dict[str, Callable[[WithRegions, View], Lines]] = {
+    "regions": regions_part,
+    "region-heads": region_heads_part,
+    "region-layers": region_layers_part,
+    "region-pairs": region_pairs_part,
+    "region-links": region_links_part,
+}
+"""What draws each part about regions, by its name in `--show`."""
 
 
 def region_sentences(document: WithRegions, view: View) -> list[str]:

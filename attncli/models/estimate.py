@@ -237,6 +237,8 @@ def estimate(
 
 def _reading_ahead(size: int) -> int:
     """Bytes that wait in memory while a file of so many bytes is read."""
+    if not size:
+        return 0
     from attncli.inputs.read_ahead import PIECE, WORTH_A_PLAN
 
     if size < WORTH_A_PLAN:

@@ -20,7 +20,7 @@ from attncli.documents import (
     describe,
     index_of,
 )
-from attncli.features.effects.document import TargetToken, Weighed
+from attncli.documents.parts import TargetToken, Weighed
 from attncli.language import message
 
 

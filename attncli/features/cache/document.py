@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import UNSET, UnsetType
 
 from attncli.documents import Count, Header, Part, Regions, Share, Size, axes, describe
-from attncli.features.effects.document import TargetToken
+from attncli.documents.parts import TargetToken
 from attncli.language import message
 
 

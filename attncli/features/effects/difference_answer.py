@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET, UnsetType
 
+from attncli.documents.parts import NextToken, TargetToken
 from attncli.draw.numbers import format_signed, missed_by_intervals, percent
 from attncli.draw.token_names import quote_text
 from attncli.draw.view import View
@@ -15,11 +16,9 @@ from attncli.features.effects.document import (
     Difference,
     EffectRow,
     LogitsDocument,
-    NextToken,
     PairsSummary,
     PatchDocument,
     Prediction,
-    TargetToken,
 )
 from attncli.features.effects.head_phrase import head_phrase
 from attncli.language import listing, message, say

@@ -26,6 +26,7 @@ from attncli.documents import (
     members,
     position_errors,
 )
+from attncli.documents.parts import NextToken, TargetToken
 from attncli.language import Message, listing, message
 
 AttentionKind = Annotated[
@@ -80,17 +81,6 @@ class VectorChange(Part, frozen=True, kw_only=True):
     norm: Annotated[float | None, describe("‖x − x′‖ / ‖x‖.")]
 
 
-class TargetToken(Part, frozen=True, kw_only=True):
-    """An entry of the vocabulary."""
-
-    id: Count
-    text: str
-    word: Annotated[
-        str | UnsetType,
-        describe("What was asked for, where that is several entries and this the first of them."),
-    ] = UNSET
-
-
 class Difference(Part, frozen=True, kw_only=True):
     """What the difference of two logits loses: m of the unchanged run less m of the changed one."""
 
@@ -131,13 +121,6 @@ class Measures(Part, frozen=True, kw_only=True):
     difference: Difference | UnsetType = UNSET
 
 
-class NextToken(Part, frozen=True, kw_only=True):
-    """A token that would come next, and with which probability."""
-
-    token: TargetToken
-    probability: Weight
-
-
 class Prediction(Part, frozen=True, kw_only=True):
     """What one run would say next."""
 
@@ -154,15 +137,6 @@ class Predictions(Part, frozen=True, kw_only=True):
         Prediction | None, describe("Without the first of the effects; null without effects.")
     ]
     together: Annotated[Prediction, describe("Without all of these heads at once.")]
-
-
-class Weighed(Part, frozen=True, kw_only=True):
-    """Keys whose attention weights were multiplied before rows were scaled to sum to 1 again."""
-
-    name: Annotated[str, describe("The region, or the words.")]
-    keys: Annotated[list[Annotated[Count, index_of("token")]], Meta(min_length=1)]
-    factor: Annotated[float, Meta(ge=0)]
-    heads: Annotated[list[PlacedHead] | None, describe("In which heads; null for all.")]
 
 
 class PairsSummary(Part, frozen=True, kw_only=True):

@@ -11,8 +11,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
+from attncli.documents.parts import NextToken
 from attncli.errors import UnsupportedError
-from attncli.features.effects.document import LensRow, LensStage, LogitPart, NextToken
+from attncli.features.effects.document import LensRow, LensStage, LogitPart
 from attncli.features.effects.measures import log_softmax, next_logits, refuse_overflow
 from attncli.features.effects.sweep import SweepText
 from attncli.features.effects.targets import refuse_one_token, target_tokens

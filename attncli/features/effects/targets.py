@@ -13,8 +13,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from attncli.documents.parts import NextToken, TargetToken
 from attncli.errors import AttnError, InputError, UsageError
-from attncli.features.effects.document import NextToken, TargetToken
 from attncli.features.effects.places import reads_on
 from attncli.inputs.token import BLANK, Token, Tokenizer, ignore, quoted_entry
 from attncli.language import Message, listing, message

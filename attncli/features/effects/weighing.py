@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from attncli.documents import PlacedHead
+from attncli.documents.parts import Weighed
 from attncli.errors import InputError, UsageError
-from attncli.features.effects.document import Weighed
 from attncli.inputs.regions import Region, region_tokens
 from attncli.inputs.token import Token, choose_token, find_span, ignore, note_first
 from attncli.language import message

@@ -18,13 +18,8 @@ from attncli.documents import (
     describe,
     index_of,
 )
-from attncli.features.effects.document import (
-    Difference,
-    IntervalEnd,
-    PairsSummary,
-    SignShare,
-    TargetToken,
-)
+from attncli.documents.parts import TargetToken
+from attncli.features.effects.document import Difference, IntervalEnd, PairsSummary, SignShare
 from attncli.language import message
 
 LinkWeight = Annotated[Weight, describe("From the query to the key.")]

@@ -27,8 +27,8 @@ from attncli.documents import (
     index_of,
 )
 from attncli.documents.header import header, notes, token_rows
+from attncli.documents.parts import NextToken, Weighed
 from attncli.errors import LimitError, UnsupportedError
-from attncli.features.effects.document import NextToken, Weighed
 from attncli.features.effects.targets import likeliest_tokens
 from attncli.features.effects.weighing import Weighing, find_weighing, weighing_notes
 from attncli.inputs.regions import REST, Region

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from attncli.arrays.backend import Backend
 from attncli.documents import PlacedHead
 from attncli.documents.header import header, notes
+from attncli.documents.parts import NextToken
 from attncli.errors import UnsupportedError
-from attncli.features.effects.document import NextToken
 from attncli.features.effects.measures import VECTORS_AT_ONCE, log_softmax
 from attncli.features.effects.targets import (
     choose_target,

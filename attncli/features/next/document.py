@@ -18,7 +18,7 @@ from attncli.documents import (
     describe,
     index_of,
 )
-from attncli.features.effects.document import NextToken, TargetToken, Weighed
+from attncli.documents.parts import NextToken, TargetToken, Weighed
 from attncli.language import message
 
 

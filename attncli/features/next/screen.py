@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
+from attncli.documents.parts import NextToken, Weighed
 from attncli.draw.lines import Lines, remark, sentences, stack
 from attncli.draw.numbers import bar, percent
 from attncli.draw.safe import spell
@@ -15,7 +16,6 @@ from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, quoted_row, quoted_token, short
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.difference_answer import quoted_target
-from attncli.features.effects.document import NextToken, Weighed
 from attncli.features.next.document import Dose, LayerChoice, NextDocument
 from attncli.language import Message, listing, message, say
 from attncli.mechanism.spec import spoken_head

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from attncli.documents import Count, Document, ModelPart, Part, Share, Size, describe
-from attncli.features.effects.document import TargetToken
+from attncli.documents.parts import TargetToken
 from attncli.language import message
 
 

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from attncli.documents import RegionRow
 from attncli.documents.header import header, notes
+from attncli.documents.parts import NextToken
 from attncli.errors import InputError, LimitError
 from attncli.features.effects.ablation import refuse_foreign
-from attncli.features.effects.document import NextToken
 from attncli.features.effects.measures import log_softmax, next_logits
 from attncli.features.effects.predictions import LIKELIEST
 from attncli.features.effects.targets import (

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import UNSET, UnsetType, field
 
 from attncli.documents import Count, Header, Part, Regions, describe
-from attncli.features.effects.document import NextToken, TargetToken
+from attncli.documents.parts import NextToken, TargetToken
 from attncli.language import message
 
 

@@ -33,6 +33,7 @@ from attncli.documents.header import (
 )
 from attncli.documents.parts import (
     HeadRegions,
+    NextToken,
     PooledMap,
     RegionLink,
     RegionPart,
@@ -40,14 +41,12 @@ from attncli.documents.parts import (
     RunLayer,
 )
 from attncli.errors import UnsupportedError, UsageError
-from attncli.features.effects.document import NextToken
 from attncli.features.effects.places import reads_on
 from attncli.features.run.document import ImplicitHead, ImplicitLayer, RunDocument
 from attncli.inputs.regions import REST, Region
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
 from attncli.language import listing, message
-from attncli.measure.query_links import QueryLinks
 from attncli.measure.rest import is_learned, resting_keys
 from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, kinds_left_out
 from attncli.mechanism.checked_arguments import checked
@@ -68,6 +67,7 @@ from attncli.models.run import LONG, check_indices, rows_for
 
 if TYPE_CHECKING:
     from attncli.features.effects.weighing import Weighing
+    from attncli.measure.query_links import QueryLinks
     from attncli.measure.region_sums import RegionShares
     from attncli.measure.run_record import Recording  # only a page needs it
 
@@ -591,6 +591,8 @@ class _RunLinks:
         self._all_count = False
         self._rows: list[tuple[int, list[int], list[Numbers]]] = []
         if request.query is not None and not request.regions:
+            from attncli.measure.query_links import QueryLinks
+
             self._of_query = QueryLinks(row_tokens, request.query)
             if self._leave_out:
                 kinds = [kind for kind in self._leave_out if kind == "unknown"]

@@ -24,8 +24,14 @@ from attncli.documents import (
     index_of,
     keys_of,
 )
-from attncli.documents.parts import PooledMap, RegionPart, RunLayer, StrongestLink
-from attncli.features.effects.document import NextToken, Weighed
+from attncli.documents.parts import (
+    NextToken,
+    PooledMap,
+    RegionPart,
+    RunLayer,
+    StrongestLink,
+    Weighed,
+)
 from attncli.language import message
 
 SQUARE = frozenset(("raw", "scaled", "capped", "biased", "masked", "weights"))

@@ -14,8 +14,6 @@ from msgspec.structs import replace
 
 from attncli.documents import ShapeRow, TopLink
 from attncli.documents.parts import PooledMap, RunHead, RunLayer
-from attncli.draw.command_lines import command_about, command_lines, reference
-from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import (
     Lines,
     draw_parts,
@@ -28,15 +26,6 @@ from attncli.draw.lines import (
     stack_spaced,
 )
 from attncli.draw.numbers import percent
-from attncli.draw.region_tables import (
-    has_regions,
-    region_heads_part,
-    region_layers_part,
-    region_links_part,
-    region_pairs_part,
-    region_sentences,
-    regions_part,
-)
 from attncli.draw.safe import safe, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import left_out_note
@@ -60,6 +49,7 @@ from attncli.language import Message, contextual, listing, message, plural, say,
 from attncli.mechanism.spec import spoken_head
 
 if TYPE_CHECKING:
+    from attncli.draw.heatmap import Map
     from attncli.features.cross.document import CrossHead
 
 # The table of `attn.run/1` for `--plain`: a line for each pair of query and key.
@@ -210,7 +200,11 @@ LEARNED = {
 
 def run_sentences(document: RunDocument, view: View) -> list[str]:
     """What a run found, in words: about its regions where it has some, else about its words."""
-    return (word_sentences if document.region_shares is UNSET else region_sentences)(document, view)
+    if not _has_regions(document, view):
+        return word_sentences(document, view)
+    from attncli.draw.region_tables import region_sentences
+
+    return region_sentences(document, view)
 
 
 MAPS = 24
@@ -242,11 +236,23 @@ def _has_tables(document: RunDocument, view: View) -> bool:
     return bool(document.layers)
 
 
+def _has_regions(document: RunDocument, view: View) -> bool:
+    """Whether the document tells of regions."""
+    return document.region_shares is not UNSET
+
+
+def region_part(name: str, document: RunDocument, view: View) -> Lines:
+    """The part of this name about regions; a run without any does not import what draws them."""
+    from attncli.draw.region_tables import REGION_PARTS
+
+    return REGION_PARTS[name](document, view)
+
+
 def answer_part(document: RunDocument, view: View) -> Lines:
     """The answer of a run: about its regions where it has some, else about its words."""
     next_line = sentences(_next_sentences(document, view), view)
-    if document.region_shares is not UNSET:
-        return stack(sentences(region_sentences(document, view), view), next_line)
+    if _has_regions(document, view):
+        return stack(sentences(run_sentences(document, view), view), next_line)
     return stack(run_answer(document, view), next_line, run_hint(document, view))
 
 
@@ -301,6 +307,8 @@ def maps_part(document: RunDocument, view: View) -> Lines:
         ]
     if not heads_with_maps:
         return Lines()
+    from attncli.draw.heatmap import side_by_side
+
     several = len({layer for layer, _ in heads_with_maps}) > 1
     if view.full:
         heads_shown = heads_with_maps
@@ -504,6 +512,8 @@ def head_table(
 def head_map(layer: int, head: int, weights: NDArray, *, several: bool) -> Map:
     """A small map of a head's weights. several: whether its title names the layer too, as heads of
     several layers stand together."""
+    from attncli.draw.heatmap import Map
+
     place = spoken_head(layer, head)
     return Map(place if several else message("head {head}", head=head), weights)
 
@@ -552,6 +562,8 @@ def run_hint(document: RunDocument, view: View) -> Lines:
     query = document.queries[0]
     if document.tokens[query].unknown:  # attn ablate takes no such word
         return Lines()
+    from attncli.draw.command_lines import command_about, command_lines, reference
+
     name = reference(document, query, view)
     ablation = command_about(document, "ablate", ["--query", name], view)
     matter = command_lines(ablation, view, before=say(view, "Does it matter?"))
@@ -597,11 +609,11 @@ RUN_PARTS: Parts[RunDocument] = (
     ScreenPart("weights", partial(tables_part, "weights"), _has_tables),
     ScreenPart("output", partial(tables_part, "output"), _has_tables),
     ScreenPart("implicit", implicit_part, never),
-    ScreenPart("regions", regions_part, has_regions),
-    ScreenPart("region-heads", region_heads_part, has_regions),
-    ScreenPart("region-layers", region_layers_part, has_regions),
-    ScreenPart("region-pairs", region_pairs_part, has_regions),
-    ScreenPart("region-links", region_links_part, has_regions),
+    ScreenPart("regions", partial(region_part, "regions"), _has_regions),
+    ScreenPart("region-heads", partial(region_part, "region-heads"), _has_regions),
+    ScreenPart("region-layers", partial(region_part, "region-layers"), _has_regions),
+    ScreenPart("region-pairs", partial(region_part, "region-pairs"), _has_regions),
+    ScreenPart("region-links", partial(region_part, "region-links"), _has_regions),
     ScreenPart("links", links_part),
     ScreenPart(
         "average", average_part, lambda document, view: document.average is not UNSET and view.full

@@ -19,7 +19,8 @@ from attncli.documents import (
     index_of,
     position_errors,
 )
-from attncli.features.effects.document import AttentionKind, PairsSummary, TargetToken
+from attncli.documents.parts import TargetToken
+from attncli.features.effects.document import AttentionKind, PairsSummary
 from attncli.language import Message, contextual, message
 
 WhyKind = Literal[
