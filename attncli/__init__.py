@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from attncli.features.cache.compute import cache as cache
     from attncli.features.circuit.compute import circuit as circuit
     from attncli.features.compare.compute import compare as compare
+    from attncli.features.compare_models.compute import compare_models as compare_models
     from attncli.features.cost.compute import cost as cost
     from attncli.features.cross.compute import cross as cross
     from attncli.features.effects.compute import ablate as ablate
@@ -74,10 +75,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttentionTrace", "AttnError", "KnockOut", "Region", "Replace", "Spec", "Weigh", "Zero", "__version__", "ablate",
-    "ablate_pairs", "answer", "attention", "cache", "circuit", "compare", "cost", "cross", "explain", "find",
-    "find_pairs", "generate", "heads", "learn", "load", "logits", "logits_pairs", "mask", "metrics", "next_word",
-    "pairs", "patch", "patch_pairs", "rules", "run", "scan_corpus", "series", "tensors", "tokens", "topics", "why",
-    "why_pairs",
+    "ablate_pairs", "answer", "attention", "cache", "circuit", "compare", "compare_models", "cost", "cross", "explain",
+    "find", "find_pairs", "generate", "heads", "learn", "load", "logits", "logits_pairs", "mask", "metrics",
+    "next_word", "pairs", "patch", "patch_pairs", "rules", "run", "scan_corpus", "series", "tensors", "tokens",
+    "topics", "why", "why_pairs",
 ]  # fmt: skip
 
 _HOMES = {

@@ -61,6 +61,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
         "cache": (attncli.cache, {**of_text, "policies": ["sinks"], "budgets": [2]}),
         "circuit": (attncli.circuit, {"model": model, "file": pairs, "steps": 1}),
         "compare": (attncli.compare, {"a": run, "b": run}),
+        "compare_models": (attncli.compare_models, {"a": model, "b": model, "text": TEXT}),
         "cost": (attncli.cost, {"n": 9}),
         "cross": (attncli.cross, {"model": seeded, "query_text": "a b", "key_text": "c"}),
         "explain": (attncli.explain, {"model": seeded, "text": TEXT}),
@@ -105,10 +106,10 @@ UNTRIED = {
 }
 """Functions of files on a disk, or of many models, whose other arguments are those of the rest."""
 NAMES = (
-    "ablate", "ablate_pairs", "answer", "attention", "cache", "circuit", "compare", "cost", "cross", "explain", "find",
-    "generate", "heads", "learn", "load", "logits", "mask", "metrics.measure", "next_word", "pairs", "patch",
-    "rules", "run", "tensors", "tokens", "topics.mask", "topics.matrix_softmax", "topics.metric", "topics.multihead",
-    "topics.residual", "topics.rule", "topics.scaling", "topics.softmax", "why",
+    "ablate", "ablate_pairs", "answer", "attention", "cache", "circuit", "compare", "compare_models", "cost",
+    "cross", "explain", "find", "generate", "heads", "learn", "load", "logits", "mask", "metrics.measure",
+    "next_word", "pairs", "patch", "rules", "run", "tensors", "tokens", "topics.mask", "topics.matrix_softmax",
+    "topics.metric", "topics.multihead", "topics.residual", "topics.rule", "topics.scaling", "topics.softmax", "why",
 )  # fmt: skip
 
 

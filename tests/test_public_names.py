@@ -138,6 +138,7 @@ FIRST_CALLS = {
     "cache": f"attncli.cache({LEARNED}, 'the cat sat', policies=['sinks'], budgets=[2])",
     "circuit": f"attncli.circuit({LEARNED}, 'pairs.jsonl', steps=1)",
     "compare": f"attncli.compare(run := attncli.run({MODEL}, 'the cat'), run)",
+    "compare_models": f"attncli.compare_models(m := {MODEL}, m, 'the cat')",
     "cost": "attncli.cost(9)",
     "cross": f"attncli.cross({MODEL}, 'the cat', 'a dog')",
     "explain": f"attncli.explain({MODEL}, 'the cat')",

@@ -46,9 +46,9 @@ from attncli.language import Message, contextual, message
 
 NAMES = (
     "run", "generate", "heads", "retrieval", "rules", "find", "tokens", "weights", "tensors", "models", "model",
-    "verify", "explain", "mask", "cross", "compare", "cost", "next", "answer", "ablate", "regions", "cache",
-    "effects", "difference", "logits", "patch", "circuit", "circuit_compare", "pairs", "why", "learn", "tasks",
-    "series", "scan", "scan_compare", "scan_verify", "error",
+    "verify", "explain", "mask", "cross", "compare", "compare_models", "cost", "next", "answer", "ablate", "regions",
+    "cache", "effects", "difference", "logits", "patch", "circuit", "circuit_compare", "pairs", "why", "learn",
+    "tasks", "series", "scan", "scan_compare", "scan_verify", "error",
 )  # fmt: skip
 """The documents by the names in their schemas, in the order in which they are listed."""
 FOLDERS = {
@@ -71,7 +71,8 @@ OF_TWO_RUNS = ("compare",)
 """Documents that hold something of the heads of two runs, for a page of both."""
 WITHOUT_FIGURE = (
     "generate", "retrieval", "tokens", "weights", "models", "model", "verify", "explain", "next", "regions",
-    "effects", "difference", "circuit_compare", "pairs", "tasks", "scan", "scan_compare", "scan_verify", "error",
+    "effects", "difference", "circuit_compare", "compare_models", "pairs", "tasks", "scan", "scan_compare",
+    "scan_verify", "error",
 )  # fmt: skip
 """Documents that are words and tables; every other has its figure in `figure.py`."""
 

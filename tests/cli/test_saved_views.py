@@ -77,6 +77,7 @@ SAVED: dict[str, tuple[str, ...]] = {
     "answer": ("answer", TEXT, *GPT2, "--region", "cat=/cat/", "--tokens", "4"),
     "circuit": ("circuit", "--pairs", str(ROOT / "sample_inputs" / "pairs.jsonl"), *GPT2),
     "circuit_compare": ("circuit", "compare", "{t}/circuit.json", "{t}/circuit.json"),
+    "compare_models": ("compare", "{t}/gpt2", "{t}/again", TEXT, "--lines"),
     "pairs": ("pairs", "check", str(ROOT / "sample_inputs" / "pairs.jsonl"), *GPT2),
     "next": ("next", TEXT, *GPT2, "--each", "--without", "L0H0"),
     "patch": ("patch", TEXT, OTHER, *SUMMED),

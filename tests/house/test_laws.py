@@ -145,6 +145,7 @@ OTHER_USES = {
     ("circuit", "rules"): "a head without a label is named by its strongest rule",
     ("effects", "regions"): "--each-region is an option of ablate",
     ("compare", "view"): "a side may be a saved file, which view opens",
+    ("compare", "compare_models"): "two sides may be forms of one model",
     ("mask", "explain"): "which one head: the same option",
     ("run", "generate"): "--generate is an option of run",
     ("scan", "why"): "--why is an option of scan",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from msgspec import Struct
@@ -30,7 +31,7 @@ from attncli.cli.option import (
     About,
     Repeated,
     argument,
-    delivery_number,
+    delivery_option,
     meaning,
     model_option,
     only,
@@ -47,12 +48,15 @@ from attncli.cli.output import (
     write_page,
     write_with_figure,
 )
+from attncli.cli.output_conflicts import refuse_beside
 from attncli.cli.request import layers_and_heads
-from attncli.errors import InputError, UsageError, VerdictError
+from attncli.errors import InputError, UsageError, VerdictError, refused_value
+from attncli.features.compare.model_sides import NamedModel, is_model_file, named_models
 from attncli.language import Message, listing, message
 
 if TYPE_CHECKING:
     from attncli.features.compare.document import CompareDocument
+    from attncli.features.compare_models.document import CompareModelsDocument
     from attncli.features.effects.document import EffectsDocument
     from attncli.features.run.document import RunDocument
     from attncli.inputs.chat import Chat
@@ -110,17 +114,17 @@ WEIGHT_FILES = (".safetensors", ".npz", ".pt", ".pth")
 def split_texts_and_files(
     arguments: Sequence[str], model: Repeated[ModelOptions]
 ) -> tuple[list[str], Repeated[ModelOptions]]:
-    """The texts among the arguments, and the options with those that are weight files or checkpoint
-    folders.
+    """The texts among the arguments, and the options with those that are weight files, GGUF files or
+    checkpoint folders.
 
     Raises InputError for what is written like a file but cannot be one side: it is no text that
     anyone means.
     """
     files = [text for text in arguments if text.endswith(WEIGHT_FILES) and is_there(text)]
-    folders = [text for text in arguments if is_there(f"{text}/config.json")]
+    folders = [text for text in arguments if is_model_file(text)]
     texts = [text for text in arguments if text not in (*files, *folders)]
     for text in texts:
-        if text.endswith((*WEIGHT_FILES, ".json")) and not any(map(str.isspace, text)):
+        if text.endswith((*WEIGHT_FILES, ".gguf", ".json")) and not any(map(str.isspace, text)):
             reason = message(
                 "a saved run is compared with saved runs only"
                 if is_there(text)
@@ -129,7 +133,7 @@ def split_texts_and_files(
             raise InputError(
                 reason,
                 where=text,
-                expected="texts, weight files, checkpoint folders, or only saved runs (.json)",
+                expected="texts, weight files, models, or only saved runs (.json)",
             )
     return texts, model.with_values("weights", [Path(file) for file in files]).with_values(
         "model", folders
@@ -240,11 +244,12 @@ def compare(
     compute: SideCompute,
     output: Annotated[OutputOptions, meaning(top=About.JSON | SCREEN, precision=DRAWING)],
     page: PageOptions,
+    sources: Annotated[TextOptions, only("file", "lines")],
     texts: Annotated[
         list[str] | None,
         argument(
-            "One text or two; weight files; checkpoint folders; saved runs (.json).",
-            "[TEXT|FILE]...",
+            "One text or two; two models or weight files and a text; saved runs (.json).",
+            "[TEXT|FILE|MODEL]...",
         ),
     ] = None,
     tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
@@ -261,9 +266,13 @@ def compare(
     query: Annotated[str | None, declarations.QUERY] = None,
     all_links: Annotated[bool, declarations.ALL_LINKS] = False,
     fail_above: Annotated[
-        float | None,
-        delivery_number(
-            help="Exit 1 when a weight differs by more than this.", metavar="X", least=0, most=1e30
+        str | None,
+        delivery_option(
+            help=(
+                "Exit 1 when a weight differs by more than X; js=X: when a head's rows do, by"
+                " Jensen–Shannon, nats."
+            ),
+            metavar="[js=]X",
         ),
     ] = None,
 ) -> None:
@@ -278,10 +287,13 @@ def compare(
 
     attn compare before.safetensors after.safetensors "humpty dumpty sat on"
 
+    attn compare minilm minilm-Q4_0.gguf "it was too tired" --fail-above js=0.05
+
     attn compare before.json after.json --fail-above 1e-6
     """
 
     environment: Environment = ctx.obj
+    bound = parse_bound(fail_above)
     validate_page(page)
     effects = _saved_effects(texts)
     saved_runs = _saved_runs(texts)
@@ -299,24 +311,24 @@ def compare(
                 "--region names tokens, and saved effects have none",
                 expected="saved runs, or texts",
             )
-        _compare_effects(effects, output, environment, fail_above)
+        _compare_effects(effects, output, environment, bound)
         return
+    plan = None
+    if saved_runs is None:
+        plan = _plan(
+            environment, texts, chats, sources, model, attention, compute, tokenizer, with_adapter
+        )
+        if sources.lines:
+            _compare_over_lines(environment, plan, output, bound)
+            return
     view = validate_options(output, environment, "compare", files={"--html": page.html})
     records: list[RunRecord] | None = None if page.html is None else []
-    runs = saved_runs or _run_sides(
-        environment,
-        texts,
-        chats,
-        model,
-        attention,
-        compute,
-        tokenizer,
-        output,
-        records,
-        with_adapter,
-        query,
-        joins=_may_join(query, chats, regions),
-    )
+    if plan is None:
+        assert saved_runs is not None
+        runs = saved_runs
+    else:
+        joins = _may_join(query, chats, regions)
+        runs = _run_sides(environment, plan, chats, output, records, query, joins=joins)
     worst: list[float] = []
 
     def regions_in(document: RunDocument, text: Text) -> list[Region]:
@@ -341,7 +353,9 @@ def compare(
                 regions=(regions_in(first, text), regions_in(second, second_text)),
                 note=environment.note,
             )
-            worst.append(abs(document.summary.max_difference))
+            if plan is not None:
+                document = _with_model_change(environment, document, plan, text, bound)
+            worst.append(bound.largest_of(document))
             if page.html is not None:
                 if len(worst) > 1:
                     raise UsageError(
@@ -361,23 +375,85 @@ def compare(
                 )
 
     write_with_figure(list(documents()), output, environment, view)
-    _refuse_above(
-        message("a weight differs by {largest:.6g}", largest=max(worst)), max(worst), fail_above
-    )
+    bound.refuse(max(worst))
+
+
+class Bound(Struct, frozen=True):
+    """What `--fail-above` lets differ. measure: a weight, or a head's rows by Jensen–Shannon. most:
+    None where nothing is asked."""
+
+    measure: Literal["weight", "js"]
+    most: float | None
+
+    @property
+    def beyond(self) -> float:
+        """The divergence above which a head counts as moved: what is asked for, where that is one."""
+        from attncli.features.compare_models.compute import BEYOND
+
+        if self.measure == "weight" or self.most is None:
+            return BEYOND
+        return self.most
+
+    def largest_of(self, document: CompareDocument | CompareModelsDocument) -> float:
+        """The largest difference of a document in this measure."""
+        from attncli.features.compare.document import CompareDocument
+
+        if isinstance(document, CompareDocument):
+            if self.measure == "weight":
+                return abs(document.summary.max_difference)
+            return max((head.js or 0.0 for head in document.heads), default=0.0)
+        heads = document.change.heads
+        if self.measure == "weight":
+            return max(abs(head.max_difference) for head in heads)
+        return heads[0].js.mean
+
+    def refuse(self, largest: float, reason: Message | None = None) -> None:
+        """Raise VerdictError where a difference is larger than it may be. reason: what differs, for
+        what is no weight."""
+        if self.most is None or largest <= self.most:
+            return
+        if self.measure == "js":
+            reason = message(
+                "the rows of a head differ by {largest:.6g} nats (Jensen–Shannon)", largest=largest
+            )
+            raise VerdictError(
+                reason, expected="at most {most:g} (--fail-above js)", most=self.most
+            )
+        if reason is None:
+            reason = message("a weight differs by {largest:.6g}", largest=largest)
+        raise VerdictError(
+            reason, expected="at most {fail_above:g} (--fail-above)", fail_above=self.most
+        )
+
+
+def parse_bound(text: str | None) -> Bound:
+    """The bound that `--fail-above` names: `X` or `js=X`. Raises UsageError for anything else."""
+    if text is None:
+        return Bound("weight", None)
+    name, sign, number = text.rpartition("=")
+    measure: Literal["weight", "js"] = "weight"
+    if sign and name.strip() == "js":
+        measure = "js"
+    most = MOST_JS if measure == "js" else 1e30
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if name.strip() not in ("", "js") or (sign and not name) or not 0 <= value <= most:
+        raise refused_value(
+            "--fail-above", text, "a number from 0 to 1e+30, or js=X with X from 0 to 0.6931"
+        )
+    return Bound(measure, value)
+
+
+MOST_JS = math.log(2)
+"""The largest divergence that there is, in nats."""
 
 
 def _may_join(query: str | None, chats: ChatOptions, regions: RegionOptions) -> bool:
     """Whether tokens may be joined to words: not where positions of tokens are named."""
     by_place = query is not None and query.startswith("#")
     return not (by_place or chats.chat or regions.region or regions.regions)
-
-
-def _refuse_above(reason: Message, largest: float, fail_above: float | None) -> None:
-    """Raise VerdictError for `reason` where a difference is larger than `--fail-above` lets it be."""
-    if fail_above is not None and largest > fail_above:
-        raise VerdictError(
-            reason, expected="at most {fail_above:g} (--fail-above)", fail_above=fail_above
-        )
 
 
 def _write_compared_page(
@@ -443,7 +519,8 @@ def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
     ran. page: refused too if it has a file, for documents that no page shows; None where it is
     allowed."""
     groups = (ModelOptions, AttentionOptions, ComputeOptions, ChatOptions)
-    about = {name for group in groups for name in option_defaults(group)} | {"tokenizer"}
+    about = {name for group in groups for name in option_defaults(group)}
+    about |= {"tokenizer", "file", "lines"}
     if ignored_options := sorted(environment.explicit_options & about):
         raise UsageError(
             "--{ignored_option} is about what runs, and saved documents hold what ran",
@@ -461,20 +538,25 @@ def _compare_effects(
     sides: list[tuple[str, EffectsDocument]],
     output: OutputOptions,
     environment: Environment,
-    fail_above: float | None,
+    bound: Bound,
 ) -> None:
     """Write how two saved effects differ. Raises VerdictError where that is more than
     `--fail-above`.
     """
     from attncli.features.effects.ablation import difference_document
 
+    if bound.measure == "js":
+        raise UsageError(
+            "--fail-above js=X is about rows of weights, and saved effects have none",
+            expected="--fail-above X, or saved runs",
+        )
     environment.subjects = subjects_of(OutputOptions)
     view = validate_options(output, environment, "difference")
     (a, first), (b, second) = sides
     document = difference_document(first, second, (a, b))
     write_with_figure([document], output, environment, view)
     worst = abs(document.heads[0].difference)
-    _refuse_above(message("an effect differs by {worst:.6g}", worst=worst), worst, fail_above)
+    bound.refuse(worst, message("an effect differs by {worst:.6g}", worst=worst))
 
 
 def _read_run(path: Path) -> RunDocument:
@@ -489,32 +571,42 @@ def _read_run(path: Path) -> RunDocument:
     return document
 
 
-def _run_sides(
+class Plan(Struct, frozen=True, eq=False):
+    """What is compared. sides: each with its text. pair: both models, where they are two forms of
+    one and all of their heads are compared; None otherwise. texts: those of `--lines`."""
+
+    sides: list[Side]
+    tokenizer: str | None
+    pair: tuple[Model, Model] | None
+    texts: list[Text]
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What the first two sides are called."""
+        return self.sides[0].name, self.sides[1].name
+
+
+def _plan(
     environment: Environment,
-    texts: list[str] | None,
+    arguments: list[str] | None,
     chats: ChatOptions,
+    sources: TextOptions,
     model: SideModel,
     attention: SideAttention,
     compute: SideCompute,
     tokenizer: str | None,
-    output: OutputOptions,
-    records: list[RunRecord] | None,
     with_adapter: str | None,
-    query: str | None,
-    *,
-    joins: bool,
-) -> Iterator[tuple[str, RunDocument, Text]]:
-    """Run each side as it is reached, and yield its name, run and text. records: gets what a page
-    shows of each; None for no page. query: as asked for. joins: whether words in each other's place
-    may be joined of their tokens. Raises UsageError."""
-    text_arguments, model = split_texts_and_files(texts or (), model)
-    count = len(text_arguments) + len(chats.chat or ())
-    if count > 2:
+) -> Plan:
+    """The sides that the arguments and options make. Raises UsageError where they make none, and
+    InputError for two models of which no head of one stands for a head of the other."""
+    has_text = sources.file is not None or bool(chats.chat)
+    models, others = named_models(arguments or (), has_text=has_text)
+    if models and (model.values["model"] or with_adapter is not None):
         raise UsageError(
-            "{text_arguments} texts are given", expected="one or two", text_arguments=count
+            "models are named as arguments, and by options as well", expected="one or the other"
         )
-    side_texts = request.texts_and_chats(environment, text_arguments, chats)
-    side_texts = side_texts or [request.one_text(environment, TextOptions())]
+    model = model.with_values("model", [named_model.base for named_model in models])
+    text_arguments, model = split_texts_and_files(others, model)
     if (
         with_adapter is not None
         and not model.values["model"]
@@ -524,14 +616,160 @@ def _run_sides(
             "--with-adapter changes a checkpoint, and none is named",
             expected="--model NAME as well",
         )
+    side_texts, lines = _side_texts(environment, text_arguments, chats, sources)
     chosen = sides(side_texts, model, attention, compute, with_adapter)
+    if models:
+        chosen = [
+            _named_side(side, named_model) for side, named_model in zip(chosen, models, strict=True)
+        ]
+    pair = None
+    if _are_two_models(chosen):
+        pair = _load_pair(environment, chosen, tokenizer)
+    return Plan(chosen, tokenizer, pair, lines)
+
+
+def _side_texts(
+    environment: Environment, arguments: list[str], chats: ChatOptions, sources: TextOptions
+) -> tuple[list[Text | Chat], list[Text]]:
+    """The one or two texts that sides have, and the texts of `--lines`, of which the first stands
+    for all; none without it. Raises UsageError for more than two."""
+    count = len(arguments) + len(chats.chat or ())
+    if count > 2 or (count and sources.file is not None):
+        raise UsageError(
+            "{text_arguments} texts are given",
+            expected="one or two; a file holds one, or one a line with --lines",
+            text_arguments=count + (sources.file is not None),
+        )
+    if not sources.lines:
+        both = request.texts_and_chats(environment, arguments, chats)
+        return both or [request.one_text(environment, sources)], []
+    if count > len(arguments) or count > 1:
+        raise UsageError(
+            "--lines is about the lines of one text, and two are given",
+            expected="--file FILE, or one text",
+        )
+    text = replace(sources, text=next(iter(arguments), None))
+    lines = list(request.texts(environment, text))
+    return [lines[0]], lines
+
+
+def _named_side(side: Side, model: NamedModel) -> Side:
+    """A side whose model an argument names, with the adapters that the argument holds."""
+    adapters = [*(side.setup.model.adapter or []), *model.adapters]
+    options = replace(side.setup.model, adapter=adapters or None)
+    return Side(side.text, model.name, replace(side.setup, model=options))
+
+
+def _are_two_models(chosen: Sequence[Side]) -> bool:
+    """Whether the sides are one text in two models, with all of their heads."""
+    if len(chosen) != 2 or chosen[0].text is not chosen[1].text:
+        return False
+    first, second = (side.setup.model for side in chosen)
+    if any(side.layer or side.head or side.weights for side in (first, second)):
+        return False
+    return (first.model, first.adapter) != (second.model, second.adapter)
+
+
+def _load_pair(
+    environment: Environment, chosen: Sequence[Side], tokenizer: str | None
+) -> tuple[Model, Model] | None:
+    """Both models, which keep their weights where memory allows; None where one runs through
+    transformers. Raises InputError for models with other heads."""
+    from attncli.features.compare_models.compute import refuse_other_heads
+
+    first, second = (
+        request.model(environment, side.setup, tokenizer=tokenizer, many_runs=True)
+        for side in chosen
+    )
+    refuse_other_heads(first, second, (chosen[0].name, chosen[1].name))
+    if first.own_layers and second.own_layers:
+        return first, second
+    return None
+
+
+def _with_model_change(
+    environment: Environment, document: CompareDocument, plan: Plan, text: Text, bound: Bound
+) -> CompareDocument:
+    """The document with what the other form of the model changes; as it is where the sides are not
+    two models, and, with a note, where they split the text differently."""
+    if plan.pair is None:
+        return document
+    from attncli.features.compare_models.compute import model_change, refuse_other_tokens
+
+    first, second = plan.pair
+    tokens = (request.tokens_of(first, text), request.tokens_of(second, text))
+    try:
+        refuse_other_tokens(tokens, plan.names)
+    except InputError as error:
+        environment.note(error.what)
+        return document
+    change, _ = model_change(first, second, [tokens], beyond=bound.beyond, names=plan.names)
+    return replace(document, models=change)
+
+
+LINE_SUBJECTS = (
+    "texts", "file", "lines", "model", "adapter", "with_adapter", "tokenizer", "mask", "scale", "softcap",
+    "position", "attention", "backend", "dtype", "max_memory", "brief", "ascii", "full", "top", "fail_above",
+)  # fmt: skip
+"""The parameters that go with `--lines`: means over texts tell of no single token."""
+
+
+def _compare_over_lines(
+    environment: Environment, plan: Plan, output: OutputOptions, bound: Bound
+) -> None:
+    """Write what the other form of a model changes over many texts. Raises VerdictError where that
+    is more than `--fail-above` lets it be."""
+    if plan.pair is None:
+        raise UsageError(
+            "--lines compares two models over texts, and here are not two",
+            expected="two models that run natively, with all of their heads",
+            hint="attn compare A.gguf B.gguf --file texts.txt --lines",
+        )
+    refuse_beside(environment, "--lines", LINE_SUBJECTS)
+    if "html" in environment.explicit_options:
+        raise UsageError("--html shows one text", expected="--json, or no --lines")
+    view = validate_options(output, environment)
+    from attncli.cli.progress import progress
+    from attncli.features.compare_models.compute import compare_models
+
+    first, second = plan.pair
+    with progress(environment, "comparing models") as on_progress:
+        document = compare_models(
+            first,
+            second,
+            [text.text for text in plan.texts],
+            beyond=bound.beyond,
+            names=plan.names,
+            progress=on_progress,
+        )
+    write_with_figure([document], output, environment, view)
+    bound.refuse(bound.largest_of(document))
+
+
+def _run_sides(
+    environment: Environment,
+    plan: Plan,
+    chats: ChatOptions,
+    output: OutputOptions,
+    records: list[RunRecord] | None,
+    query: str | None,
+    *,
+    joins: bool,
+) -> Iterator[tuple[str, RunDocument, Text]]:
+    """Run each side as it is reached, and yield its name, run and text. records: gets what a page
+    shows of each; None for no page. query: as asked for. joins: whether words in each other's place
+    may be joined of their tokens."""
+    chosen = plan.sides
     joined: list[list[range]] | None = None
     for number, side in enumerate(chosen):
-        loaded_model = request.model(environment, side.setup, tokenizer=tokenizer)
+        if plan.pair is None:
+            loaded_model = request.model(environment, side.setup, tokenizer=plan.tokenizer)
+        else:
+            loaded_model = plan.pair[number]
         text = request.text_of(environment, chats, side.text, loaded_model)
-        if number == 0 and len(side_texts) == 2 and joins:
-            is_alike = chosen[0].setup.model == chosen[1].setup.model
-            second = request.text_of(environment, chats, side_texts[1], loaded_model)
+        if number == 0 and len(chosen) == 2 and chosen[1].text is not side.text and joins:
+            is_alike = side.setup.model == chosen[1].setup.model
+            second = request.text_of(environment, chats, chosen[1].text, loaded_model)
             if is_alike:
                 joined = _joined_words(environment, loaded_model, (text, second), query)
         words = None

@@ -22,6 +22,7 @@ from attncli.documents import (
     describe,
     index_of,
 )
+from attncli.features.compare_models.document import ModelChange
 from attncli.language import message
 
 
@@ -221,6 +222,10 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
         list[MovedWeight],
         describe("The weights that differ most of those that count, largest first."),
     ]
+    models: Annotated[
+        ModelChange | UnsetType,
+        describe("Of two forms of one model, over one text: what the other form changes."),
+    ] = UNSET
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:

@@ -48,6 +48,7 @@ from attncli.features.compare.document import (
     MovedWeight,
     SignedDifference,
 )
+from attncli.features.compare_models.screen import change_sentences, layer_table, next_table
 from attncli.language import listing, message, plural, say, term
 from attncli.measure.rest import resting_keys
 from attncli.mechanism.spec import head_label, head_name
@@ -702,7 +703,14 @@ def _region_sentences(document: CompareDocument, view: View) -> list[str]:
 
 def compare_sentences(document: CompareDocument, view: View) -> list[str]:
     """The answer in words: which link changed most; for two ways to attend to one text, what that
-    does to the output and to the cost."""
+    does to the output and to the cost; for two forms of one model, how many heads moved."""
+    if document.models is UNSET:
+        return _link_sentences(document, view)
+    return [*_link_sentences(document, view), *change_sentences(document.models, 1, view)]
+
+
+def _link_sentences(document: CompareDocument, view: View) -> list[str]:
+    """Which link changed most; of two ways to attend what that does to the output and the cost."""
     if not document.heads:
         return []
     if _is_before_difference(document):
@@ -820,8 +828,16 @@ def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
         )
 
 
+def _models_part(document: CompareDocument, view: View) -> Lines:
+    """What the other form of a model changes; nothing where the sides are not two models."""
+    if document.models is UNSET:
+        return Lines()
+    return stack_spaced(layer_table(document.models, view), next_table(document.models, view))
+
+
 COMPARE_PARTS: Parts[CompareDocument] = (
     ScreenPart("sides", compared_sides),
+    ScreenPart("models", _models_part),
     ScreenPart("moved", _moved_weights),
     ScreenPart("heads", _heads_table),
     ScreenPart("regions", _regions_table),

@@ -1,0 +1,347 @@
+"""`attncli.compare_models`: what another form of a model changes, over texts.
+
+Both models run each text side by side, one layer of each in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET, Struct, UnsetType
+
+from attncli.arrays.backend import EVERY
+from attncli.documents.header import model_part, warnings_of_sides
+from attncli.errors import InputError, UsageError
+from attncli.features.compare_models.document import (
+    ChangedHead,
+    ChangedLayer,
+    ChangedNumber,
+    ComparedModel,
+    CompareModelsDocument,
+    LogProbability,
+    ModelChange,
+    NextWords,
+)
+from attncli.features.effects.measures import log_softmax
+from attncli.features.effects.targets import likeliest_tokens
+from attncli.inputs.token import Token, ignore
+from attncli.language import message
+from attncli.measure.labels import row_divergences
+from attncli.measure.mean_intervals import MeanInterval, mean_intervals, ratio_intervals
+from attncli.mechanism.checked_arguments import checked
+from attncli.models.model import Model
+from attncli.version import __version__
+
+Floats = np.ndarray[Any, np.dtype[Any]]
+
+BEYOND = 0.01
+"""The Jensen–Shannon divergence in nats above which a head counts as moved where nothing else is
+said: as much as between weights of 0.85 and 0.15 on two keys and of 0.74 and 0.26. The largest of
+MiniLM's 72 heads in 4 bits (Q4_0) is 0.0096, on one sentence."""
+LOGITS_TOGETHER = 2**23
+"""Logits of a model that are in memory at once: 64 MiB of float64."""
+NEXT_WORDS = 5
+"""How many next tokens of either model are told."""
+
+
+class _ChangedText(Struct, frozen=True, eq=False):
+    """What one text tells. js: [head], the mean over its rows. largest: [head], the weight that
+    differs most, signed. logprob: [model], the sum of ln p of its tokens after the first; None for
+    models that say no next token. agreement: the tokens after which both say the same. next_words:
+    what comes after it. tokens: how many it has."""
+
+    js: Floats
+    largest: Floats
+    logprob: Floats | None
+    agreement: int | None
+    next_words: NextWords | None
+    tokens: int
+
+
+@checked
+def compare_models(
+    a: Model,
+    b: Model,
+    text: str | Sequence[str],
+    *,
+    beyond: float = BEYOND,
+    names: tuple[str, str] | None = None,
+    progress: Callable[[float], None] = ignore,
+) -> CompareModelsDocument:
+    """Tell what another form of a model changes: which heads moved, how likely the texts are, what
+    comes next.
+
+    Args:
+        a: The model as it was.
+        b: The other form, with the same layers, heads and tokens: quantised, fine-tuned, or with an
+            adapter. Models of `attncli.load(…, hold=True)` read their weights once for all texts.
+        text: A text, or several, over which numbers are means with intervals.
+        beyond: The Jensen–Shannon divergence, in nats, above which a head counts as moved.
+        names: What the models are called; None for their own names.
+        progress: Is told the share of the texts that is done, 0 to 1.
+
+    Returns:
+        What `attn compare A B --file FILE --lines --json` writes.
+
+    Raises:
+        InputError: For models with other layers, heads or tokens, and for no text.
+        UsageError: For a bound that no divergence can reach.
+    """
+    texts = [text] if isinstance(text, str) else list(text)
+    if not texts:
+        raise InputError("there is no text to compare on", expected="one or more")
+    if names is None:
+        names = (a.identity.name or a.identity.source, b.identity.name or b.identity.source)
+    change, tokens = model_change(
+        a,
+        b,
+        [(a.encode(part), b.encode(part)) for part in texts],
+        beyond=beyond,
+        names=names,
+        progress=progress,
+    )
+    return CompareModelsDocument(
+        version=__version__,
+        a=ComparedModel(name=names[0], model=model_part(a)),
+        b=ComparedModel(name=names[1], model=model_part(b)),
+        texts=len(texts),
+        tokens=tokens,
+        change=change,
+        warnings=warnings_of_sides(list(a.warnings), list(b.warnings)),
+    )
+
+
+def model_change(
+    a: Model,
+    b: Model,
+    texts: Sequence[tuple[Sequence[Token], Sequence[Token]]],
+    *,
+    beyond: float,
+    names: tuple[str, str],
+    progress: Callable[[float], None] = ignore,
+) -> tuple[ModelChange, int]:
+    """The change of texts, each as either model splits it, and the number of their tokens; other
+    arguments as of `compare_models`. Raises InputError, UsageError."""
+    if not 0 <= beyond <= np.log(2):
+        raise UsageError(
+            "the divergence is to be above {beyond:g}",
+            expected="0 to 0.6931, which is ln 2",
+            beyond=beyond,
+        )
+    refuse_other_heads(a, b, names)
+    for pair in texts:
+        refuse_other_tokens(pair, names)
+    changed_texts = []
+    for number, (tokens, _) in enumerate(texts):
+        changed_texts.append(_changed_text(a, b, tokens, is_single=len(texts) == 1))
+        progress((number + 1) / len(texts))
+    places = list(_places(a))
+    js = np.stack([changed.js for changed in changed_texts])
+    largest = np.stack([changed.largest for changed in changed_texts])
+    heads = [
+        ChangedHead(
+            layer=layer,
+            head=head,
+            js=_number(interval),
+            max_difference=float(column[np.abs(column).argmax()]),
+        )
+        for (layer, head), interval, column in zip(
+            places, mean_intervals(js), largest.T, strict=True
+        )
+    ]
+    next_words: NextWords | UnsetType = UNSET
+    if len(changed_texts) == 1 and changed_texts[0].next_words is not None:
+        next_words = changed_texts[0].next_words
+    change = ModelChange(
+        beyond=beyond,
+        moved=sum(head.js.mean > beyond for head in heads),
+        heads=sorted(heads, key=lambda head: -head.js.mean),
+        layers=_layers(heads, js, beyond),
+        logprob=_log_probability(changed_texts),
+        agreement=_agreement(changed_texts),
+        next=next_words,
+    )
+    return change, sum(changed.tokens for changed in changed_texts)
+
+
+def _places(model: Model) -> Iterator[tuple[int, int]]:
+    """Each head of a model, as (layer, head)."""
+    for layer in model.spec.attending(EVERY):
+        for head in range(model.spec.blocks[layer].attention.heads):
+            yield layer, head
+
+
+def refuse_other_heads(a: Model, b: Model, names: tuple[str, str]) -> None:
+    """Raise InputError for models that have not the same heads in the same layers."""
+    first, second = (list(_places(model)) for model in (a, b))
+    if first == second:
+        return
+    raise InputError(
+        "{a} has {a_layers} layers with {a_heads} heads in all, {b} has {b_layers} with {b_heads}:"
+        " no head of one stands for a head of the other",
+        expected="two forms of one model: quantised, fine-tuned, with an adapter",
+        hint="--layer and --head, once for each, choose heads to compare",
+        a=names[0],
+        b=names[1],
+        a_layers=len(a.spec.blocks),
+        b_layers=len(b.spec.blocks),
+        a_heads=len(first),
+        b_heads=len(second),
+    )
+
+
+def refuse_other_tokens(
+    pair: tuple[Sequence[Token], Sequence[Token]], names: tuple[str, str]
+) -> None:
+    """Raise InputError where two models split a text differently, or number its tokens otherwise."""
+    first, second = ([(token.text, token.id) for token in tokens] for tokens in pair)
+    if first == second:
+        return
+    place = next(
+        (
+            index
+            for index, both in enumerate(zip(first, second, strict=False))
+            if both[0] != both[1]
+        ),
+        min(len(first), len(second)),
+    )
+    raise InputError(
+        "the models split the text differently: from token {place} on {a} has {a_tokens}, {b} has"
+        " {b_tokens}",
+        expected="two forms of one model, with one tokenizer",
+        place=place,
+        a=names[0],
+        b=names[1],
+        a_tokens=_token_text(first, place),
+        b_tokens=_token_text(second, place),
+    )
+
+
+def _token_text(tokens: Sequence[tuple[str, int | None]], place: int) -> str:
+    """A token with its number in the vocabulary, for an error; "no more" behind the last."""
+    if place >= len(tokens):
+        return message("no more")
+    text, number = tokens[place]
+    return f"{text!r} ({number})"
+
+
+def _changed_text(a: Model, b: Model, tokens: Sequence[Token], *, is_single: bool) -> _ChangedText:
+    """Run a text in both models side by side. is_single: whether its next words are told."""
+    js: list[float] = []
+    largest: list[float] = []
+    last: tuple[Any, Any] | None = None
+    runs = [iter(model.trace(list(tokens), keep=("weights",), idle=True)) for model in (a, b)]
+    for first, second in zip(*runs, strict=True):
+        if (
+            first.layer == len(a.spec.blocks) - 1
+            and a.spec.head is not None
+            and b.spec.head is not None
+        ):
+            last = (first.after, second.after)
+        if "weights" not in first.stages or "weights" not in second.stages:
+            continue
+        weights = [
+            np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
+            for model, trace in ((a, first), (b, second))
+        ]
+        for head_a, head_b in zip(*weights, strict=True):
+            rows = (head_a.sum(-1) > 0) & (head_b.sum(-1) > 0)
+            divergences = row_divergences(head_a[rows], head_b[rows])
+            mean = 0.0
+            if rows.any():
+                mean = float(divergences.mean())
+            js.append(mean)
+            difference = head_b - head_a
+            largest.append(float(difference.flat[int(np.abs(difference).argmax())]))
+    logprob = None
+    agreement = None
+    next_words = None
+    if last is not None:
+        logprob, agreement, rows_after = _predictions((a, b), last, tokens)
+        if is_single:
+            next_words = NextWords(
+                a=likeliest_tokens(a, np.exp(rows_after[0]), NEXT_WORDS),
+                b=likeliest_tokens(b, np.exp(rows_after[1]), NEXT_WORDS),
+            )
+    return _ChangedText(
+        np.asarray(js), np.asarray(largest), logprob, agreement, next_words, len(tokens)
+    )
+
+
+def _predictions(
+    models: tuple[Model, Model], vectors: tuple[Any, Any], tokens: Sequence[Token]
+) -> tuple[Floats, int, list[Floats]]:
+    """The sums of ln p of the tokens after the first, [model]; how many tokens both follow with the
+    same likeliest one; and ln p of what comes after the last one, [vocabulary], of either.
+
+    vectors: what leaves the last layer of either model, [token, width].
+    """
+    count = len(tokens)
+    numbers = np.asarray([token.id for token in tokens], np.int64)
+    sums = np.zeros(2)
+    same = 0
+    ends: list[Floats] = []
+    step = 1
+    start = 0
+    while start < count:
+        stop = min(start + step, count)
+        choices = []
+        ends = []
+        for place, (model, vector) in enumerate(zip(models, vectors, strict=True)):
+            logits = np.asarray(model.backend.numpy(model.logits(vector[start:stop])), np.float64)
+            rows = log_softmax(logits)
+            following = numbers[start + 1 : stop + 1]
+            sums[place] += float(rows[np.arange(len(following)), following].sum())
+            choices.append(rows.argmax(-1))
+            ends.append(rows[-1])
+            step = max(1, LOGITS_TOGETHER // rows.shape[-1])
+        same += int((choices[0] == choices[1]).sum())
+        start = stop
+    return sums, same, ends
+
+
+def _number(interval: MeanInterval) -> ChangedNumber:
+    """A mean with its interval, as documents hold it."""
+    return ChangedNumber(mean=interval.mean, low=interval.low, high=interval.high)
+
+
+def _layers(heads: Sequence[ChangedHead], js: Floats, beyond: float) -> list[ChangedLayer]:
+    """What each layer's heads changed. js: [text, head]."""
+    layers = []
+    for layer in dict.fromkeys(head.layer for head in heads):
+        columns = [place for place, head in enumerate(heads) if head.layer == layer]
+        (interval,) = mean_intervals(js[:, columns].mean(1, keepdims=True))
+        moved = sum(heads[place].js.mean > beyond for place in columns)
+        layers.append(ChangedLayer(layer=layer, js=_number(interval), moved=moved))
+    return layers
+
+
+def _log_probability(texts: Sequence[_ChangedText]) -> LogProbability | None:
+    """ln p a token, over the texts that have a token after their first; None where none has."""
+    sums = []
+    sizes = []
+    for text in texts:
+        if text.logprob is not None and text.tokens > 1:
+            sums.append(text.logprob)
+            sizes.append(float(text.tokens - 1))
+    if not sums:
+        return None
+    by_text = np.stack(sums)
+    counts = np.asarray(sizes)
+    means = by_text.sum(0) / counts.sum()
+    (interval,) = ratio_intervals(by_text[:, 1:] - by_text[:, :1], counts)
+    return LogProbability(
+        a=float(means[0]), b=float(means[1]), difference=_number(interval), tokens=int(counts.sum())
+    )
+
+
+def _agreement(texts: Sequence[_ChangedText]) -> ChangedNumber | None:
+    """The share of tokens after which both models say the same; None where they say nothing."""
+    counts = [text.agreement for text in texts if text.agreement is not None]
+    if not counts:
+        return None
+    sizes = np.asarray([float(text.tokens) for text in texts])
+    (interval,) = ratio_intervals(np.asarray(counts, np.float64)[:, None], sizes)
+    return _number(interval)

@@ -1,0 +1,243 @@
+"""The screen of `attn.compare_models/1`: the two models, their layers and heads by how far they
+moved, what comes next, and the answer in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+from msgspec import UNSET
+
+from attncli.draw.lines import Lines, fit_to_view, remark, sentences, stack, stack_spaced
+from attncli.draw.numbers import bar, format_small_signed, percent
+from attncli.draw.safe import label
+from attncli.draw.screen_header import warning
+from attncli.draw.tables import table
+from attncli.draw.token_names import quote_text
+from attncli.draw.view import View
+from attncli.features.compare_models.document import (
+    ChangedNumber,
+    CompareModelsDocument,
+    LogProbability,
+    ModelChange,
+)
+from attncli.features.effects.document import NextToken
+from attncli.language import message, plural, say
+from attncli.measure.mean_intervals import FEWEST
+from attncli.mechanism.spec import head_label
+
+SAME = 1e-9
+"""Divergences up to this are rounding alone."""
+BAR = 24
+"""Cells of a bar."""
+
+
+def compare_models_screen(document: CompareModelsDocument, view: View) -> Lines:
+    """Both models, their layers and heads by how far they moved, and the answer in words."""
+    answer = sentences(compare_models_sentences(document, view), view)
+    if view.brief:
+        return fit_to_view(answer, view)
+    warnings = [warning(text, view) for text in document.warnings]
+    both = _both_models(document, view)
+    tables = stack_spaced(layer_table(document.change, view), _head_table(document.change, view))
+    return fit_to_view(stack_spaced(both, *warnings, tables, answer), view)
+
+
+def compare_models_rows(document: CompareModelsDocument) -> Iterator[Sequence[object]]:
+    """A row for each head for `--plain`, the one that moved most first."""
+    yield ("layer", "head", "js", "low", "high", "max_difference")
+    for head in document.change.heads:
+        js = head.js
+        yield (head.layer, head.head, js.mean, js.low, js.high, head.max_difference)
+
+
+def _both_models(document: CompareModelsDocument, view: View) -> Lines:
+    """A row for each model, and how much both read."""
+    rows = []
+    for letter, side in (("A", document.a), ("B", document.b)):
+        quantization = "-"
+        if side.model.quantization:
+            quantization = label(str(side.model.quantization), ascii=view.ascii)
+        rows.append([letter, label(side.name, ascii=view.ascii), quantization])
+    read = plural(
+        "{count:,} text of {tokens:,} tokens",
+        "{count:,} texts of {tokens:,} tokens together",
+        count=document.texts,
+        tokens=document.tokens,
+    )
+    columns = ["", message("model"), message("quantised")]
+    return stack(table(columns, rows, view), remark(read, view))
+
+
+def layer_table(change: ModelChange, view: View) -> Lines:
+    """A row for each layer."""
+    largest = max(layer.js.mean for layer in change.layers)
+    rows = [
+        [
+            str(layer.layer),
+            _js_text(layer.js),
+            bar(layer.js.mean / largest if largest > SAME else 0.0, BAR, ascii=view.ascii),
+            str(layer.moved),
+        ]
+        for layer in change.layers
+    ]
+    columns = [message("layer"), "JS", "", message("heads moved")]
+    note = message(
+        "JS: Jensen–Shannon divergence of the rows of A and B, nats, at most 0.69; moved: above"
+        " {beyond}",
+        beyond=f"{change.beyond:g}",
+    )
+    title = message("how far each layer's heads moved, means")
+    body = table(columns, rows, view, align=["right", "left", "left", "right"], title=title, bars=2)
+    return stack(body, remark(note, view))
+
+
+def _head_table(change: ModelChange, view: View) -> Lines:
+    """A row for each of the heads that moved most."""
+    shown = change.heads
+    if not view.full:
+        shown = shown[: view.top]
+    rows = [
+        [
+            head_label(head.layer, head.head),
+            _js_text(head.js),
+            format_small_signed(head.max_difference, 2),
+        ]
+        for head in shown
+    ]
+    columns = [message("head"), "JS", message("largest change of a weight")]
+    body = table(
+        columns, rows, view, align=["left", "left", "right"], title=message("heads that moved most")
+    )
+    count = len(change.heads) - len(shown)
+    more = ""
+    if count:
+        more = say(view, "{count} more heads; --top N or --full shows them", count=count)
+    return stack(body, remark(more, view))
+
+
+def next_table(change: ModelChange, view: View) -> Lines:
+    """What comes next in either model, side by side; nothing where neither says it."""
+    if change.next is UNSET:
+        return Lines()
+    rows = [
+        [_next_text(first, view), _next_text(second, view)]
+        for first, second in zip_longest(change.next.a, change.next.b)
+    ]
+    return table(["A", "B"], rows, view, title=message("what comes next"))
+
+
+def _next_text(token: NextToken | None, view: View) -> str:
+    """A next token with its probability; "" for none."""
+    if token is None:
+        return ""
+    return f"{quote_text(token.token.text, view)} {percent(token.probability)}"
+
+
+def _js_text(number: ChangedNumber) -> str:
+    """A divergence with its interval, to two digits, such as `0.12 [0.1, 0.15]`."""
+    mean = _two_digits(number.mean)
+    if number.low is None or number.high is None:
+        return mean
+    return f"{mean} [{_two_digits(max(number.low, 0.0))}, {_two_digits(number.high)}]"
+
+
+def _two_digits(value: float) -> str:
+    """A divergence to two digits; 0 for what rounding alone makes."""
+    if value <= SAME:
+        return "0"
+    return f"{value:.2g}"
+
+
+def compare_models_sentences(document: CompareModelsDocument, view: View) -> list[str]:
+    """The answer in words."""
+    return [*change_sentences(document.change, document.texts, view)]
+
+
+def change_sentences(change: ModelChange, texts: int, view: View) -> Iterator[str]:
+    """How many heads moved and which one most, how likely the texts are, and what comes next.
+
+    texts: over how many the numbers are means.
+    """
+    yield _moved_sentence(change, texts, view)
+    if change.logprob is not None:
+        yield _likelihood_sentence(change.logprob, texts, view)
+    if change.agreement is not None:
+        template = message(
+            "After {share} of the tokens A and B find the same next token likeliest."
+        )
+        yield say(view, template, share=_share_text(change.agreement))
+    if change.next is not UNSET and change.next.a and change.next.b:
+        yield _next_sentence(change.next.a[0], change.next.b[0], view)
+    if 1 < texts < FEWEST:
+        yield say(view, "Below 20 texts there is no interval.")
+
+
+def _moved_sentence(change: ModelChange, texts: int, view: View) -> str:
+    """How many heads moved, and the one that moved most."""
+    most = change.heads[0]
+    if most.js.mean <= SAME:
+        return say(view, "None of the {heads} heads moved.", heads=len(change.heads))
+    if texts > 1:
+        template = message(
+            "{moved} of {heads} heads moved by more than {beyond} on average (Jensen–Shannon,"
+            " nats); the largest: layer {layer} head {head}, {js}."
+        )
+    else:
+        template = message(
+            "{moved} of {heads} heads moved by more than {beyond} (Jensen–Shannon, nats); the"
+            " largest: layer {layer} head {head}, {js}."
+        )
+    return say(
+        view,
+        template,
+        moved=change.moved,
+        heads=len(change.heads),
+        beyond=f"{change.beyond:g}",
+        layer=most.layer,
+        head=most.head,
+        js=_js_text(most.js),
+    )
+
+
+def _likelihood_sentence(logprob: LogProbability, texts: int, view: View) -> str:
+    """How likely the models find the texts."""
+    if texts > 1:
+        template = message(
+            "Log probability of the texts, a token: {a} in A, {b} in B ({difference})."
+        )
+    else:
+        template = message(
+            "Log probability of the text, a token: {a} in A, {b} in B ({difference})."
+        )
+    change = logprob.difference
+    difference = format_small_signed(change.mean, 2)
+    if change.low is not None and change.high is not None:
+        ends = (format_small_signed(end, 2) for end in (change.low, change.high))
+        difference = f"{difference} [{', '.join(ends)}]"
+    return say(view, template, a=f"{logprob.a:.2f}", b=f"{logprob.b:.2f}", difference=difference)
+
+
+def _share_text(number: ChangedNumber) -> str:
+    """A share in percents with its interval."""
+    share = percent(number.mean)
+    if number.low is None or number.high is None:
+        return share
+    low, high = (percent(min(max(end, 0.0), 1.0)) for end in (number.low, number.high))
+    return f"{share} [{low}, {high}]"
+
+
+def _next_sentence(first: NextToken, second: NextToken, view: View) -> str:
+    """What comes after the text in either model."""
+    places = {
+        "a": quote_text(first.token.text, view),
+        "b": quote_text(second.token.text, view),
+        "a_share": percent(first.probability),
+        "b_share": percent(second.probability),
+    }
+    if first.token.id == second.token.id:
+        template = message("Next comes {a}, with {a_share} in A and {b_share} in B.")
+    else:
+        template = message("Next comes {a} in A ({a_share}), and {b} in B ({b_share}).")
+    return say(view, template, **places)

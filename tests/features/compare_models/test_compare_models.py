@@ -1,0 +1,293 @@
+"""Two forms of one model: every number against loops, and against transformers; sides named as
+arguments; what cannot be compared."""
+
+import json
+import math
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from asking import ask
+from small_gpt2 import small_gpt2
+from validity import validate
+
+import attncli
+from attncli.errors import InputError
+from attncli.features.compare.model_sides import named_models
+from attncli.inputs.tensors import read_tensors, write_tensors
+
+TEXT = "the cat sat on the mat"
+LINES = (TEXT, "she ate an apple", "the")
+
+
+def other_form(folder: Path, into: Path, *, noise: float = 0.1) -> Path:
+    """A copy of a checkpoint whose numbers are drawn a little off."""
+    shutil.copytree(folder, into)
+    drawn = np.random.default_rng(9)
+    tensors = {
+        name: np.asarray(values, np.float32)
+        + drawn.normal(0, noise, np.shape(values)).astype(np.float32)
+        for name, values in read_tensors(folder / "model.safetensors").items()
+    }
+    write_tensors(into / "model.safetensors", tensors, {})
+    return into
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A small decoder, and another form of it."""
+    place = tmp_path_factory.mktemp("forms")
+    first = small_gpt2(place / "first")
+    return first, other_form(first, place / "second")
+
+
+def divergence(p: Sequence[float], q: Sequence[float]) -> float:
+    """Jensen–Shannon divergence in nats, term by term."""
+    total = 0.0
+    for x, y in zip(p, q, strict=True):
+        middle = (x + y) / 2
+        if x:
+            total += x * math.log(x / middle) / 2
+        if y:
+            total += y * math.log(y / middle) / 2
+    return total
+
+
+def expected_numbers(
+    weights: Sequence[np.ndarray[Any, Any]], logits: Sequence[np.ndarray[Any, Any]], ids: list[int]
+) -> tuple[dict[tuple[int, int], float], list[float], int]:
+    """The divergence of each head, ln p of the text in either model, and the tokens after which
+    both say the same, by loops. weights: of either model, [layer, head, query, key]. logits:
+    [token, vocabulary]."""
+    js = {}
+    for layer in range(weights[0].shape[0]):
+        for head in range(weights[0].shape[1]):
+            rows = [
+                divergence(p, q)
+                for p, q in zip(
+                    weights[0][layer, head].tolist(), weights[1][layer, head].tolist(), strict=True
+                )
+            ]
+            js[layer, head] = sum(rows) / len(rows)
+    sums = []
+    for table in logits:
+        total = 0.0
+        for place, following in enumerate(ids[1:]):
+            row = table[place].tolist()
+            largest = max(row)
+            total += row[following] - largest - math.log(sum(math.exp(x - largest) for x in row))
+        sums.append(total)
+    same = sum(int(a.argmax()) == int(b.argmax()) for a, b in zip(*logits, strict=True))
+    return js, sums, same
+
+
+def check_change(
+    change: Any, js: dict[tuple[int, int], float], sums: Sequence[float], same: int, count: int
+) -> None:
+    """Every number of a document against the expected ones."""
+    for head in change.heads:
+        assert head.js.mean == pytest.approx(js[head.layer, head.head], abs=1e-5)
+    for layer in change.layers:
+        values = [value for (place, _), value in js.items() if place == layer.layer]
+        assert layer.js.mean == pytest.approx(sum(values) / len(values), abs=1e-5)
+        assert layer.moved == sum(value > change.beyond for value in values)
+    assert change.moved == sum(value > change.beyond for value in js.values())
+    assert change.logprob.a == pytest.approx(sums[0] / (count - 1), abs=1e-5)
+    assert change.logprob.b == pytest.approx(sums[1] / (count - 1), abs=1e-5)
+    assert change.logprob.difference.mean == pytest.approx(
+        (sums[1] - sums[0]) / (count - 1), abs=1e-5
+    )
+    assert change.agreement.mean == pytest.approx(same / count)
+
+
+def test_every_number_is_that_of_loops(folders: tuple[Path, Path]) -> None:
+    models = [attncli.load(folder) for folder in folders]
+    tokens = models[0].encode(TEXT)
+    weights = []
+    logits = []
+    for model in models:
+        layers = list(model.trace(tokens, idle=True))
+        weights.append(np.stack([np.asarray(trace.stages["weights"]) for trace in layers]))
+        logits.append(np.asarray(model.logits(layers[-1].after), np.float64))
+    ids = [token.id or 0 for token in tokens]
+    document = attncli.compare_models(*models, TEXT, beyond=0.004)
+    check_change(document.change, *expected_numbers(weights, logits, ids), len(tokens))
+    assert 0 < document.change.moved < len(document.change.heads)
+    most = max(
+        ((abs(b - a), b - a) for a, b in zip(*(w.ravel().tolist() for w in weights), strict=True))
+    )
+    assert max(document.change.heads, key=lambda head: abs(head.max_difference)).max_difference == (
+        pytest.approx(most[1], abs=1e-6)
+    )
+    for row, told in zip(logits, (document.change.next.a, document.change.next.b), strict=True):
+        order = np.argsort(-row[-1])
+        assert [token.token.id for token in told] == order[:5].tolist()
+        shares = np.exp(row[-1] - row[-1].max())
+        assert told[0].probability == pytest.approx(shares.max() / shares.sum(), abs=1e-6)
+
+
+@pytest.mark.thorough
+def test_every_number_is_that_of_transformers(folders: tuple[Path, Path]) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    models = [attncli.load(folder) for folder in folders]
+    ids = [token.id or 0 for token in models[0].encode(TEXT)]
+    weights = []
+    logits = []
+    for folder in folders:
+        reference = transformers.GPT2LMHeadModel.from_pretrained(
+            folder, attn_implementation="eager", dtype=torch.float64
+        ).eval()
+        with torch.no_grad():
+            result = reference(torch.tensor([ids]), output_attentions=True)
+        weights.append(np.stack([layer[0].numpy() for layer in result.attentions]))
+        logits.append(result.logits[0].numpy())
+    document = attncli.compare_models(*models, TEXT)
+    check_change(document.change, *expected_numbers(weights, logits, ids), len(ids))
+
+
+def test_over_texts_numbers_are_means(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    models = [attncli.load(folder) for folder in folders]
+    alone = [attncli.compare_models(*models, text) for text in LINES]
+    together = attncli.compare_models(*models, LINES)
+    assert (together.texts, together.tokens) == (3, sum(document.tokens for document in alone))
+    by_place = [
+        {(head.layer, head.head): head.js.mean for head in document.change.heads}
+        for document in alone
+    ]
+    for head in together.change.heads:
+        values = [places[head.layer, head.head] for places in by_place]
+        assert head.js.mean == pytest.approx(sum(values) / 3)
+    assert together.change.logprob is not None
+    counts = [document.tokens - 1 for document in alone]
+    sums = [
+        document.change.logprob.a * count
+        for document, count in zip(alone, counts, strict=True)
+        if document.change.logprob is not None
+    ]
+    assert together.change.logprob.a == pytest.approx(sum(sums) / sum(counts))
+    assert together.change.logprob.tokens == sum(counts)
+    file = tmp_path / "lines.txt"
+    file.write_text("\n".join(LINES))
+    command = ("compare", *map(str, folders), "--file", str(file), "--lines")
+    document = ask(*command, "--json").json
+    validate(document, "attn.compare_models/1")
+    assert document["change"]["heads"][0]["js"]["mean"] == pytest.approx(
+        together.change.heads[0].js.mean
+    )
+    assert document["change"]["heads"][0]["js"]["low"] is None
+    screen = ask(*command)
+    assert "heads moved by more than 0.01 on average" in " ".join(screen.out.split())
+    assert "Below 20 texts there is no interval." in screen.out
+
+
+def test_twenty_texts_have_intervals(folders: tuple[Path, Path]) -> None:
+    models = [attncli.load(folder, hold=True) for folder in folders]
+    words = TEXT.split()
+    texts = [" ".join(words[place % 5 :] + words[: place % 7]) for place in range(20)]
+    change = attncli.compare_models(*models, texts).change
+    assert change.logprob is not None
+    for number in (change.heads[0].js, change.layers[0].js, change.logprob.difference):
+        assert number.low is not None
+        assert number.high is not None
+        assert number.low < number.mean < number.high
+
+
+def test_one_text_holds_the_change_beside_the_links(folders: tuple[Path, Path]) -> None:
+    document = ask("compare", *map(str, folders), TEXT, "--json").json
+    validate(document, "attn.compare/1")
+    change = document["models"]
+    rows = {(head["a"]["layer"], head["a"]["head"]): head["js"] for head in document["heads"]}
+    assert {(head["layer"], head["head"]): head["js"]["mean"] for head in change["heads"]} == (
+        pytest.approx(rows, abs=1e-6)
+    )
+    screen = ask("compare", *map(str, folders), TEXT)
+    said = " ".join(screen.out.split())
+    assert f"{change['moved']} of 6 heads moved by more than 0.01" in said
+    assert "what comes next" in screen.out
+    by_option = ask(
+        "compare", TEXT, "--model", str(folders[0]), "--model", str(folders[1]), "--json"
+    )
+    assert by_option.json["models"] == change
+
+
+def test_a_model_and_itself_differ_in_nothing(folders: tuple[Path, Path]) -> None:
+    said = ask("compare", str(folders[0]), str(folders[0]), TEXT, "--brief")
+    assert said.code == 0, said.err
+    again = ask("compare", str(folders[0]), f"{folders[0]}/", TEXT, "--brief")
+    assert "None of the 6 heads moved." in again.out
+
+
+def test_a_bound_is_a_verdict(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    command = ("compare", *map(str, folders), TEXT)
+    assert ask(*command, "--fail-above", "js=0.69").code == 0
+    failed = ask(*command, "--fail-above", "js=1e-6", "--brief")
+    assert failed.code == 1
+    assert "6 of 6 heads moved by more than 1e-06" in " ".join(failed.out.split())
+    assert "(Jensen–Shannon)" in failed.err
+    (tmp_path / "lines").write_text("\n".join(LINES))
+    lines = ("compare", *map(str, folders), "--file", str(tmp_path / "lines"), "--lines")
+    assert ask(*lines, "--fail-above", "js=1e-6").code == 1
+    assert ask(*lines, "--fail-above", "1").code == 0
+    for wrong in ("js", "js=", "js=1", "=1", "kl=1", "nan", "js=-1", "x"):
+        assert ask(*command, "--fail-above", wrong).code == 2, wrong
+
+
+def test_what_cannot_be_compared_says_why(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    longer = small_gpt2(tmp_path / "longer", layers=3)
+    refused = ask("compare", str(folders[0]), str(longer), TEXT)
+    assert refused.code == 3
+    assert "has 2 layers with 6 heads in all" in refused.err
+    assert "has 3 with 9" in refused.err
+    other = tmp_path / "other"
+    shutil.copytree(folders[0], other)
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary["a"], vocabulary["c"] = vocabulary["c"], vocabulary["a"]
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(InputError, match=r"split the text differently: from token \d on"):
+        attncli.compare_models(attncli.load(folders[0]), attncli.load(other), TEXT)
+    noted = ask("compare", str(folders[0]), str(other), TEXT, "--json")
+    assert noted.code == 0
+    assert "split the text differently" in noted.err
+    assert "models" not in noted.json
+    lines = ask("compare", TEXT, "--lines", "--mask", "none", "--mask", "causal")
+    assert lines.code == 2
+    assert "two models" in lines.err
+    query = ask("compare", *map(str, folders), TEXT, "--lines", "--query", "cat")
+    assert (query.code, query.out) == (2, "")
+
+
+def test_arguments_name_models(tmp_path: Path, folders: tuple[Path, Path]) -> None:
+    first, second = map(str, folders)
+    (adapter := tmp_path / "adapter").mkdir()
+    (adapter / "adapter_config.json").write_text("{}")
+    gguf = tmp_path / "a.gguf"
+    gguf.write_bytes(b"GGUF")
+
+    def bases(*arguments: str, has_text: bool = False) -> tuple[list[str], list[str]]:
+        """What the models are read from, and the texts."""
+        models, texts = named_models(arguments, has_text=has_text)
+        return [model.base for model in models], texts
+
+    assert bases(first, second, TEXT) == ([first, second], [TEXT])
+    assert bases(TEXT, first, str(gguf)) == ([first, str(gguf)], [TEXT])
+    assert bases("minilm", "smollm2", TEXT) == (["minilm", "smollm2"], [TEXT])
+    assert bases("Minilm", "smollm2@v1") == (["Minilm", "smollm2@v1"], [])
+    assert bases("owner/name", "minilm", TEXT) == (["owner/name", "minilm"], [TEXT])
+    assert bases("owner/name", "minilm", has_text=True) == (["owner/name", "minilm"], [])
+    assert bases("and/or", "either/or") == ([], ["and/or", "either/or"])
+    assert bases("bert", TEXT) == ([], ["bert", TEXT])
+    assert bases(first, TEXT, "another text") == ([], [first, TEXT, "another text"])
+    models, texts = named_models(("minilm", f"minilm+{adapter}:0.5", TEXT), has_text=False)
+    assert [(model.base, model.adapters) for model in models] == [
+        ("minilm", ()),
+        ("minilm", (f"{adapter}:0.5",)),
+    ]
+    assert texts == [TEXT]
+    for wrong in ("minlm", "none.gguf", f"minilm+{tmp_path}"):
+        with pytest.raises(InputError):
+            named_models(("minilm", wrong, TEXT), has_text=False)
