@@ -190,6 +190,14 @@ def _language_section(document: Document, view: View, *, hidden: bool) -> str:
     )
 
 
+def language_section(lang: str, shown: str, content: str) -> str:
+    """A section in a language; only that of the language that the page begins in is shown."""
+    hidden = ""
+    if lang != shown:
+        hidden = " hidden"
+    return f'<section lang="{lang}"{hidden}>{content}</section>'
+
+
 def answer_part(document: Document, view: View) -> str:
     """The answer of a document's screen as HTML, a paragraph for each sentence."""
     rows = _answer_lines(document, view)

@@ -410,6 +410,13 @@ def _answer_lines(document: AnswerDocument, view: View) -> Lines:
     return sentences(answer_sentences(document, view), view)
 
 
+def answer_page(document: AnswerDocument, lang: str) -> bytes:
+    """The page of the prompt in bands of regions, and of what each sentence loses without each."""
+    from attncli.features.answer.page import answer_page_bytes
+
+    return answer_page_bytes(document, lang)
+
+
 ANSWER_PARTS: Parts[AnswerDocument] = (
     ScreenPart("header", header),
     ScreenPart("tokens", shown_tokens, never),

@@ -8,7 +8,13 @@ from typing import Any
 from msgspec import UNSET
 
 from attncli.draw.numbers import percent
-from attncli.draw.page.document_page import answer_part, screen_part, table_part, without_places
+from attncli.draw.page.document_page import (
+    answer_part,
+    language_section,
+    screen_part,
+    table_part,
+    without_places,
+)
 from attncli.draw.page.page_frame import as_json, page_head, page_script, page_style
 from attncli.draw.page.page_words import words_by_language
 from attncli.draw.safe import label, safe, safe_html
@@ -160,8 +166,8 @@ def circuit_page_bytes(document: CircuitDocument, lang: str) -> bytes | None:
     }
     code = page_script(*SCRIPTS)
     views = [View(lang=spoken, width=WIDTH) for spoken in languages()]
-    answers = [_section(view.lang, lang, answer_part(document, view)) for view in views]
-    screens = [_section(view.lang, lang, screen_part(document, view)) for view in views]
+    answers = [language_section(view.lang, lang, answer_part(document, view)) for view in views]
+    screens = [language_section(view.lang, lang, screen_part(document, view)) for view in views]
     body = SKELETON.format(
         line=safe_html(line[:400]),
         answers="\n".join(answers),
@@ -173,14 +179,6 @@ def circuit_page_bytes(document: CircuitDocument, lang: str) -> bytes | None:
     )
     head = page_head(lang, " · ".join(("attn circuit", line)), code, page_style(*SHEETS))
     return (head + body).encode()
-
-
-def _section(lang: str, shown: str, content: str) -> str:
-    """A section in a language; only that of the language that the page begins in is shown."""
-    hidden = ""
-    if lang != shown:
-        hidden = " hidden"
-    return f'<section lang="{lang}"{hidden}>{content}</section>'
 
 
 def _graph_members(document: CircuitDocument) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from attncli.draw.page import (
 )
 from attncli.draw.page.page_frame import join_modules, page_script, page_style
 from attncli.draw.page.page_words import PAGE_WORDS, words_by_language
+from attncli.features.answer import page as answer_page
 from attncli.features.circuit import page as circuit_page
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure.run_record import run_record
@@ -73,7 +74,8 @@ def test_the_types_hold() -> None:
         "--noUnusedLocals",
     ]
     files = [
-        str(FOLDER / f"{name}.js") for name in (*MODULES, "types", "table", "document", "circuit")
+        str(FOLDER / f"{name}.js")
+        for name in (*MODULES, "types", "table", "document", "circuit", "answer")
     ]
     done = finish([checker, *told, *files])
     assert done.returncode == 0, done.stdout
@@ -81,6 +83,7 @@ def test_the_types_hold() -> None:
 
 def test_every_module_is_in_the_script() -> None:
     assert {path.stem for path in FOLDER.glob("*.js")} - {
+        "answer",
         "circuit",
         "corpus",
         "scatter",
@@ -155,7 +158,7 @@ DECLARED = re.compile(
         page_script(*MODULES),
         *(
             page_script(*page.SCRIPTS)
-            for page in (circuit_page, corpus_page, document_page, steps_page)
+            for page in (answer_page, circuit_page, corpus_page, document_page, steps_page)
         ),
     ],
 )
