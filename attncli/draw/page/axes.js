@@ -5,7 +5,7 @@ import { ceil, max, min } from "./numbers.js";
 /** Pixels of a cell from which its words are written, and from which they may lean. */
 const LETTERED = 13;
 const LEANING = 22;
-/** Pixels between two positions that stand at an axis whose words have no room. */
+/** Pixels between two words at an axis that has no room for all. */
 const APART = 44;
 
 /**
@@ -17,8 +17,8 @@ const APART = 44;
 /** Pixels beside the words for the names of the text's regions. */
 const BAND = meta.bands.length ? 18 : 0;
 
-/** The width of the longest word, within bounds. @param {CanvasRenderingContext2D} pen @param {import("./types.js").Word[]} words */
-const longest = (pen, words) => min(110, max(24, ...words.slice(0, 2000).map(([text]) => pen.measureText(text).width)));
+/** The width of the longest word, within bounds; of many with a number before it. @param {CanvasRenderingContext2D} pen @param {import("./types.js").Word[]} words */
+const longest = (pen, words) => min(110, max(24, ...words.slice(0, 2000).map(([text]) => pen.measureText(text).width))) + (words.length > 40 ? 26 : 0);
 
 /**
  * The place of a map whose words stand at its sides.
@@ -49,18 +49,13 @@ export function prepared(canvas, frame, asking, words, width) {
     if (!inner && pen.measureText(name[html.lang]).width <= room) write(pen, name[html.lang], 7, top + ((low + high) / 2 - y) * cell, room, "center", "ink", -Math.PI / 2);
     if (max(first, x) < min(behind, x + wide)) pen.fillRect(left + (max(first, x) - x) * cell, top - 4, (min(behind, x + wide) - max(first, x)) * cell - 1, 3);
   }
-  if (cell < LETTERED) {
-    const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000].find((count) => count * cell >= APART) ?? 10000;
-    for (let i = ceil(y / step) * step; asking.length && i < min(y + tall, asking.length); i += step)
-      write(pen, String(i), left - 6, top + (i - y + 0.5) * cell, left - 8, "right");
-    for (let j = ceil(x / step) * step; words.length && j < min(x + wide, words.length); j += step)
-      write(pen, String(j), left + (j - x + 0.5) * cell, top - 9, 60, "center");
-    return pen;
-  }
-  for (let i = ceil(y); i + 0.5 < min(y + tall, asking.length); i++)
-    write(pen, asking[i][0], left - 8, top + (i - y + 0.5) * cell, left - 12, "right");
-  for (let j = ceil(x); j + 0.5 < min(x + wide, words.length); j++)
-    write(pen, words[j][0], left + (j - x + 0.5) * cell, top - 8, 112, "left", "quiet", turn);
+  const step = cell < LETTERED ? ([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000].find((count) => count * cell >= APART) ?? 10000) : 1;
+  /** A word, with its number where others are left out. @param {import("./types.js").Word[]} words @param {number} at */
+  const named = (words, at) => (step > 1 ? `${at} ` : "") + words[at][0];
+  for (let i = ceil(y / step) * step; i + 0.5 < min(y + tall, asking.length); i += step)
+    write(pen, named(asking, i), left - 8, top + (i - y + 0.5) * cell, left - 10 - BAND, "right");
+  for (let j = ceil(x / step) * step; j + 0.5 < min(x + wide, words.length); j += step)
+    write(pen, named(words, j), left + (j - x + 0.5) * cell, top - 8, 136, "left", "quiet", turn);
   return pen;
 }
 

@@ -52,10 +52,10 @@ def window(chromium: Any, file: Path) -> Iterator[Opened]:
 
 
 @pytest.mark.thorough
-def test_axes_without_room_for_words_have_positions_and_regions(window: Opened) -> None:
+def test_axes_without_room_for_all_words_have_some_with_their_positions(window: Opened) -> None:
     window.value("() => { written.length = 0; attn.choose({head: 1 - attn.state.head}); }")
-    written = set(window.until("() => written.includes('140') && written"))
-    assert {"0", "60", "140"} <= written
+    written = set(window.until("() => written.includes('140 w34') && written"))
+    assert {"0 w0", "60 w7", "140 w34"} <= written
     assert {"beginning", "middle"} <= written
     assert "w7" not in written
     assert [band[1:] for band in window.value("attn.meta.bands")][:3] == [
