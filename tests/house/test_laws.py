@@ -33,7 +33,7 @@ COLUMNS = ["features", "scan", "explore"]
 KINDS_OF_FILES = {
     "document": "documents", "compute": "features", "screen": "draw", "figure": "draw", "page": "draw",
     "command": "cli",
-    "difference_answer": "draw", "head_phrase": "draw", "circuit_words": "draw",
+    "difference_answer": "draw", "head_phrase": "draw", "circuit_words": "draw", "answer_words": "draw",
     "effect_answer": "draw", "link_screen": "draw", "pair_link_screen": "draw",
     "pair_reason_screen": "draw", "derivation_screen": "draw", "softmax_screens": "draw",
     "rule_screen": "draw",

@@ -24,8 +24,8 @@ from attncli.draw.safe import label
 from attncli.draw.shaded_matrix import ink
 from attncli.draw.token_names import quote_text, short
 from attncli.draw.view import View
+from attncli.features.answer.answer_words import leaf_name, share_text
 from attncli.features.answer.document import AnswerDocument, AnswerEffect
-from attncli.features.answer.screen import leaf_name, share_text
 from attncli.language import say
 
 SIZE = 8.5

@@ -21,8 +21,8 @@ from attncli.draw.page.page_frame import as_json, page_head, page_script, page_s
 from attncli.draw.page.page_words import words_by_language
 from attncli.draw.safe import label, safe, safe_html
 from attncli.draw.view import View
+from attncli.features.answer.answer_words import leaf_name, share_text
 from attncli.features.answer.document import AnswerDocument, AnswerEffect
-from attncli.features.answer.screen import leaf_name, share_text
 from attncli.language import Message, languages, message
 
 SKELETON = """\

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from math import exp
 
 from msgspec import UNSET
 
@@ -15,10 +14,10 @@ from attncli.draw.safe import cells, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import GAP, table
-from attncli.draw.token_names import quote_text, region_name, short
+from attncli.draw.token_names import quote_text, short
 from attncli.draw.view import Parts, ScreenPart, View, never
+from attncli.features.answer.answer_words import leaf_name, share_text
 from attncli.features.answer.document import AnswerDocument, AnswerEffect
-from attncli.features.effects.targets import probability_text
 from attncli.inputs.regions import REST
 from attncli.language import listing, message, plural, say
 from attncli.measure.rest import is_learned
@@ -46,15 +45,6 @@ def answer_rows(document: AnswerDocument) -> Iterator[Sequence[object]]:
         region = document.regions[effect.region]
         for number, change in enumerate(effect.by_sentence):
             yield (region.name, number, *(None,) * 4, float(change), None)
-
-
-def leaf_name(document: AnswerDocument, effect: AnswerEffect, view: View) -> str:
-    """What a leaf region is called: its name, and where regions inside it are told by themselves,
-    that it is what is left."""
-    name = region_name(document.regions[effect.region].name, view)
-    if effect.without:
-        return say(view, "{region} (other)", region=name)
-    return name
 
 
 def _answer_part(document: AnswerDocument, view: View) -> Lines:
@@ -123,11 +113,6 @@ def _effect_table(document: AnswerDocument, view: View) -> Lines:
         note=note,
         bars=len(columns) - 1,
     )
-
-
-def share_text(logprob: float) -> str:
-    """The probability of a mean log probability, with enough digits to tell small ones apart."""
-    return probability_text(exp(logprob))
 
 
 def _has_sentences(document: AnswerDocument, view: View) -> bool:

@@ -15,9 +15,9 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 import attncli.features.answer.cut_runs as cut_runs_module
+from attncli.features.answer.answer_words import share_text
 from attncli.features.answer.compute import SENTENCE, _AnswerWork, _sentences
 from attncli.features.answer.cut_runs import Cut, CutRuns, CutWay
-from attncli.features.answer.screen import share_text
 from attncli.inputs.regions import Region, leaf_regions
 from attncli.models.verify import reference_model
 

@@ -1,0 +1,25 @@
+"""What the screen, the figure and the page of an answer call its regions and probabilities."""
+
+from __future__ import annotations
+
+from math import exp
+
+from attncli.draw.token_names import region_name
+from attncli.draw.view import View
+from attncli.features.answer.document import AnswerDocument, AnswerEffect
+from attncli.features.effects.targets import probability_text
+from attncli.language import say
+
+
+def leaf_name(document: AnswerDocument, effect: AnswerEffect, view: View) -> str:
+    """What a leaf region is called: its name, and where regions inside it are told by themselves,
+    that it is what is left."""
+    name = region_name(document.regions[effect.region].name, view)
+    if effect.without:
+        return say(view, "{region} (other)", region=name)
+    return name
+
+
+def share_text(logprob: float) -> str:
+    """The probability of a mean log probability, with enough digits to tell small ones apart."""
+    return probability_text(exp(logprob))
