@@ -242,6 +242,9 @@ SEED = weights_option(help="Seed of the weights, or 'random'. [default: 0]", met
 SEED_NUMBER = model_number(
     "--seed", help="Seed of draws and intervals.", metavar="INT", least=0, most=LARGEST_SEED
 )
+SAMPLE = model_number(
+    "--sample", help="With --retrieval: only so many texts, drawn; 0 for all.", metavar="N", least=0
+)
 D_MODEL = weights_number(help="Width of the token vectors. [default: 64]")
 NUM_HEADS = weights_number(help="Number of heads. [default: 1]")
 EIGHT = 8

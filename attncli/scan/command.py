@@ -77,7 +77,12 @@ class CorpusOptions(Struct, frozen=True):
         ),
     ] = None
     sample: Annotated[
-        int, corpus_number(help="Only so many texts, drawn by a hash of each; 0 for all.", least=0)
+        int,
+        redeclare(
+            declarations.SAMPLE,
+            help="Only so many texts, drawn by a hash of each; 0 for all.",
+            panel=CORPUS,
+        ),
     ] = 0
     seed: Annotated[int, redeclare(declarations.SEED_NUMBER, panel=CORPUS)] = 0
     dedupe: Annotated[bool, corpus_option(help="Count texts that occur again once.")] = False

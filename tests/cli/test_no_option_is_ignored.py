@@ -275,7 +275,7 @@ VALUES = {
     "chat": "{tmp}/chat.json", "region": "x=tokens:0-1", "regions": "{tmp}/none.json", "lengths": "24",
     "policy": "tova", "budget": "2", "pairs": PAIRS, "count": "2", "size": "30", "steps": "3",
     "holdout": "2", "circuit": "{tmp}/none.json", "without_heads": "L0H0", "hold": "attention",
-    "needle": "{tmp}/text", "haystack": "{tmp}/text",
+    "needle": "{tmp}/text", "haystack": "{tmp}/text", "heads sample": "2",
     "generate": "2", "sample_seed": "3", "value_text": "x y", "source": "a dog",
     "source_states": "{tmp}/x.npy", "global_tokens": "0", "into": "L0H1:q", "adapter": "lora", "with_adapter": "lora",
     "directions": "L0H0", "than": "the", "metric_file": "{tmp}/own.py", "why": "L0H0", "code": "numpy",

@@ -335,14 +335,33 @@ def logit_sources(
 
     Source: Elhage et al., A mathematical framework for transformer circuits, 2021.
     """
-    backend = text.backend
     direction, _ = logit_direction(text, target, versus)
-    collected: dict[LogitTerm, tuple[int, Floats]] = {}
+    (sources,) = _direction_sources(text, [(position, direction)])
+    return sources
+
+
+def target_sources(
+    text: SweepText, targets: Sequence[tuple[int, int]]
+) -> list[dict[LogitTerm, Floats]]:
+    """As `logit_sources` for several logits, (position, target) each, by one run of the text."""
+    return _direction_sources(
+        text,
+        [(position, logit_direction(text, target, None)[0]) for position, target in targets],
+    )
+
+
+def _direction_sources(
+    text: SweepText, directions: Sequence[tuple[int, Floats]]
+) -> list[dict[LogitTerm, Floats]]:
+    """What each head adds along each direction, [width], after the token at its position."""
+    backend = text.backend
+    collected: list[dict[LogitTerm, tuple[int, Floats]]] = [{} for _ in directions]
 
     def on_heads(number: int, event: HeadEvent) -> None:
-        """Record what each head of one attention carries from every token to the logit."""
+        """Record what each head of one attention carries from every token to a logit."""
+        position, _ = directions[number]
         stages = event.trace.stages
-        weights = float64(backend, stages["weights"])[:, position]
+        weights = float64(backend, stages["weights"][:, position])
         if position in event.apart and "global_v" in stages:
             name = "global_v"
         else:
@@ -357,19 +376,26 @@ def logit_sources(
             onto = event.matrices[head][:, 0]
             carried = values[head // group] @ (onto if gate is None else onto * gate[head])
             term = LogitTerm("head", event.trace.layer, event.kind, head)
-            collected[term] = (event.norm_count, row * carried * float(event.factors[0, 0]))
+            factors = row * carried * float(event.factors[0, 0])
+            collected[number][term] = (event.norm_count, factors)
 
-    receiver = Receiver(
-        len(text.model.spec.blocks), "self", direction[None], slice(position, position + 1)
-    )
+    receivers = [
+        Receiver(
+            len(text.model.spec.blocks), "self", direction[None], slice(position, position + 1)
+        )
+        for position, direction in directions
+    ]
     keep = frozenset({"weights"})
-    (reading,) = read_stream(
-        text.model, text.tokens, backend, [receiver], keep=keep, split="none", on_heads=on_heads
+    readings = read_stream(
+        text.model, text.tokens, backend, receivers, keep=keep, split="none", on_heads=on_heads
     )
-    return {
-        term: values * reading.tails[norm_count][0]
-        for term, (norm_count, values) in collected.items()
-    }
+    return [
+        {
+            term: values * reading.tails[norm_count][0]
+            for term, (norm_count, values) in of_direction.items()
+        }
+        for of_direction, reading in zip(collected, readings, strict=True)
+    ]
 
 
 def logit_direction(text: SweepText, target: int, versus: int | None) -> tuple[Floats, float]:

@@ -22,10 +22,20 @@ from attncli.cli.declarations import (
 )
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import RUN, SCREEN, About, analysis_option, meaning, redeclare, without
+from attncli.cli.option import (
+    ANALYSIS,
+    RUN,
+    SCREEN,
+    About,
+    analysis_option,
+    meaning,
+    redeclare,
+    without,
+)
 from attncli.cli.output import (
     PAGE_BUDGET,
     PageOptions,
+    keeping_runs,
     refuse_over,
     validate_options,
     validate_page,
@@ -139,6 +149,10 @@ class RetrievalOptions(Struct, frozen=True):
             rare=True,
         ),
     ] = None
+    sample: Annotated[
+        int,
+        redeclare(declarations.SAMPLE, panel=ANALYSIS),
+    ] = 0
     verify: Annotated[
         bool,
         analysis_option(
@@ -295,7 +309,7 @@ def _saved_rules(model: Model, file: Path | None) -> RulesDocument | None:
 def _refuse_alone(environment: Environment) -> None:
     """Raise UsageError for options about `--retrieval` or `--rules` without it."""
     for option, names in {
-        "--retrieval": ("needle", "haystack", "lengths", "verify"),
+        "--retrieval": ("needle", "haystack", "lengths", "sample", "verify"),
         "--rules": ("rule_file",),
     }.items():
         for name in names:
@@ -308,6 +322,8 @@ def _refuse_alone(environment: Environment) -> None:
                 )
 
 
+FEW_TEXTS = 8
+"""Texts that the hint of a long search names."""
 SHORT_TEXT = 64
 """Tokens of texts with a needle that are short."""
 PATIENCE = 3.0
@@ -359,8 +375,8 @@ def _names_roles(metric: Sequence[str] | None) -> bool:
 
 
 RETRIEVAL_SUBJECTS = (
-    "retrieval", "needle", "haystack", "lengths", "verify", "top", "show", "brief", "ascii", "model", "mask", "scale",
-    "softcap", "backend", "device", "dtype", "max_memory", "ignore_config", "adapter",
+    "retrieval", "needle", "haystack", "lengths", "sample", "verify", "top", "show", "brief", "ascii", "model", "mask",
+    "scale", "softcap", "backend", "device", "dtype", "max_memory", "ignore_config", "adapter",
 )  # fmt: skip
 """What needles in haystacks take besides how their answer looks."""
 
@@ -392,9 +408,13 @@ def _fetching_heads(
 
     def on_cost(expected: CostEstimate, count: int) -> None:
         """Refuse work of too much memory, and tell of a long one. Raises LimitError."""
-        hint = message("fewer needles: --needle FILE")
+        hint = message("fewer texts: --sample {count}", count=FEW_TEXTS)
         if count > SHORT_TEXT:
-            hint = message("shorter texts: --lengths {tokens}", tokens=SHORT_TEXT)
+            hint = message(
+                "fewer or shorter texts: --sample {count} --lengths {tokens}",
+                count=FEW_TEXTS,
+                tokens=SHORT_TEXT,
+            )
         request.refuse_memory(expected.peak, setup.compute, hint, resident=expected.resident)
         if expected.seconds > PATIENCE:
             environment.note(
@@ -408,14 +428,19 @@ def _fetching_heads(
                 )
             )
 
-    with progress(environment, "needles in haystacks") as on_progress:
+    with (
+        keeping_runs(output, environment, view) as kept_runs,
+        progress(environment, "needles in haystacks") as on_progress,
+    ):
         document = needles.fetching_heads(
             loaded_model,
             needles=None if options.needle is None else needles.read_needles(options.needle),
             passages=None if options.haystack is None else needles.read_passages(options.haystack),
             lengths=None if options.lengths is None else needles.parse_lengths(options.lengths),
             verify=options.verify,
+            sample=options.sample,
             on_cost=on_cost,
+            on_interruption=kept_runs.documents.append,
             progress=on_progress,
         )
 

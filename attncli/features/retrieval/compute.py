@@ -8,19 +8,19 @@ predicted if it is the likeliest there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from attncli.arrays.numpy_backend import integers
 from attncli.documents.header import model_part
 from attncli.errors import InputError, UsageError
-from attncli.features.effects.logit_parts import logit_sources
+from attncli.features.effects.logit_parts import target_sources
 from attncli.features.effects.sweep import SweepText
 from attncli.features.retrieval.document import (
     FetchCheck,
@@ -105,8 +105,10 @@ def fetching_heads(
     depths: Sequence[float] = DEPTHS,
     verify: bool = False,
     literal_alone: bool = False,
+    sample: int = 0,
     seed: int = 0,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
+    on_interruption: Callable[[RetrievalDocument], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> RetrievalDocument:
     """Rank heads by whether they fetch a fact that stands somewhere in the text.
@@ -125,10 +127,12 @@ def fetching_heads(
             reach.
         depths: Where the needle stands, 0 (first) to 1 (last before the question).
         verify: Whether recall is measured without the first heads, and without random ones.
-        literal_alone: Whether what heads write is left at 0, which saves two thirds of the time.
+        literal_alone: Whether what heads write is left at 0, which saves half of the time.
+        sample: Only so many texts of all lengths, depths and needles, drawn by the seed; 0 for all.
         seed: Of haystacks, chance and intervals.
         on_cost: Is told what the work will take at most, and of how many tokens the longest text
             is, before it starts.
+        on_interruption: Is handed what is known where Ctrl-C ends the work after a text or more.
         progress: Is told the share done, 0 to 1.
 
     Returns:
@@ -138,6 +142,7 @@ def fetching_heads(
         UnsupportedError: For a model that predicts no token.
         InputError: For a needle that is longer than the texts, and words that the model does not
             know.
+        KeyboardInterrupt: On Ctrl-C, after `on_interruption`.
 
     Source: Wu et al., Retrieval head mechanistically explains long-context factuality, 2024 (arXiv
     2404.15574), of which every token of the answer counts here as generated where it is predicted;
@@ -155,7 +160,7 @@ def fetching_heads(
         text_lengths = _usual_lengths(model)
     else:
         text_lengths = tuple(lengths)
-    probes = _make_probes(model, facts, passages, text_lengths, depths, seed)
+    probes = _make_probes(model, facts, passages, text_lengths, depths, seed, sample)
     heads = [
         (layer, head)
         for layer in model.spec.attending()
@@ -169,41 +174,81 @@ def fetching_heads(
     longest = max(len(probe.tokens) for probe in probes)
     on_cost(_fetch_cost(model, longest, [*measuring, *checking]), longest)
     all_passes = sum(count.passes for count in (*measuring, *checking))
-    done = 0
-    results = []
-    for probe, count in zip(probes, measuring, strict=True):
-        results.append(_measure_heads(model, probe, heads, literal_alone=literal_alone))
-        done += count.passes
-        progress(done / all_passes)
-    answered = [result for result in results if np.mean(result.right) > ANSWERED]
-    ranked: list[FetchingHead] = []
-    checks: list[FetchCheck] | UnsetType = UNSET
-    if len(answered) >= max(LEAST_ANSWERED * len(results), 1):
-        ranked = _rank_heads(heads, answered, seed)
-        if verify:
-            checks = _check_heads(
-                model, probes, ranked, seed, lambda count: progress((done + count) / all_passes)
+    results: list[FetchResult] = []
+    checks: list[FetchCheck] = []
+
+    def document_so_far(more: Sequence[str] = ()) -> RetrievalDocument:
+        """The document of the texts that are measured by now. more: warnings beside the model's."""
+        ranked = _ranked_if_answered(heads, results, seed)
+        return RetrievalDocument(
+            version=__version__,
+            model=model_part(model),
+            needles=[f"{needle.question} {needle.answer}" for needle in facts],
+            sizes=list(text_lengths),
+            depths=list(depths),
+            runs=len(results),
+            answered=len(_answered(results)),
+            recall=float(np.mean([right for result in results for right in result.right])),
+            heads=ranked,
+            verify=list(checks) or UNSET,
+            warnings=[*model.warnings, *more],
+        )
+
+    drawn = []
+    whole = len(text_lengths) * len(depths) * len(facts)
+    if len(probes) < whole:
+        drawn.append(
+            message(
+                "{count} of {texts} texts were drawn for --sample", count=len(probes), texts=whole
             )
-    return RetrievalDocument(
-        version=__version__,
-        model=model_part(model),
-        needles=[f"{needle.question} {needle.answer}" for needle in facts],
-        sizes=list(text_lengths),
-        depths=list(depths),
-        runs=len(results),
-        answered=len(answered),
-        recall=float(np.mean([right for result in results for right in result.right])),
-        heads=ranked,
-        verify=checks,
-        warnings=list(model.warnings),
-    )
+        )
+    done = 0
+
+    def tell(part: int) -> None:
+        """Tell of runs that are done, `part` of them of the text that is measured."""
+        progress((done + part) / all_passes)
+
+    try:
+        for probe, count in zip(probes, measuring, strict=True):
+            results.append(
+                _measure_heads(model, probe, heads, literal_alone=literal_alone, on_run=tell)
+            )
+            done += count.passes
+            tell(0)
+        ranked = document_so_far().heads
+        if verify and ranked:
+            checks.extend(_check_heads(model, probes, ranked, seed, tell))
+    except KeyboardInterrupt:
+        if results:
+            interrupted = message(
+                "interrupted: {count} of {texts} texts are told of",
+                count=len(results),
+                texts=len(probes),
+            )
+            on_interruption(document_so_far([*drawn, interrupted]))
+        raise
+    return document_so_far(drawn)
+
+
+def _answered(results: Sequence[FetchResult]) -> list[FetchResult]:
+    """The runs in which more than half of the answer was predicted."""
+    return [result for result in results if np.mean(result.right) > ANSWERED]
+
+
+def _ranked_if_answered(
+    heads: Sequence[HeadName], results: Sequence[FetchResult], seed: int
+) -> list[FetchingHead]:
+    """The heads by their scores over the runs that were answered; none where these are too few."""
+    answered = _answered(results)
+    if len(answered) < max(LEAST_ANSWERED * len(results), 1):
+        return []
+    return _rank_heads(heads, answered, seed)
 
 
 def _measuring_passes(probe: Probe, *, literal_alone: bool) -> PassCount:
-    """The runs in which a text is measured: one, and one for each token of the answer where what
-    heads write is measured, too, if all of them are predicted."""
-    steps = len(probe.steps)
-    return PassCount(1 if literal_alone else 1 + steps, len(probe.tokens), steps)
+    """The runs in which a text is measured: one, and one more where what heads write is measured,
+    too, if any token of the answer is predicted."""
+    return PassCount(1 if literal_alone else 2, len(probe.tokens), len(probe.steps))
 
 
 def _checking_passes(probes: Sequence[Probe], heads: int) -> list[PassCount]:
@@ -288,12 +333,17 @@ def _make_probes(
     lengths: Sequence[int],
     depths: Sequence[float],
     seed: int,
+    sample: int = 0,
 ) -> list[Probe]:
-    """A text for each length, depth and needle."""
-    grid = product(lengths, depths, range(len(facts)))
+    """A text for each length, depth and needle. sample: only so many of them, drawn by the seed; 0
+    for all."""
+    grid = list(enumerate(product(lengths, depths, range(len(facts)))))
+    if 0 < sample < len(grid):
+        order = integers(seed, "sample", len(grid)).argsort(kind="stable")
+        grid = [grid[place] for place in sorted(order[:sample].tolist())]
     return [
         _make_probe(model, facts, number, passages, length, depth, seed + place)
-        for place, (length, depth, number) in enumerate(grid)
+        for place, (length, depth, number) in grid
     ]
 
 
@@ -439,12 +489,20 @@ def _predicts(model: Model, probe: Probe, trace: LayerTrace) -> list[bool]:
 
 
 def _measure_heads(
-    model: Model, probe: Probe, heads: Sequence[HeadName], *, literal_alone: bool = False
+    model: Model,
+    probe: Probe,
+    heads: Sequence[HeadName],
+    *,
+    literal_alone: bool = False,
+    on_run: Callable[[int], None] = ignore,
 ) -> FetchResult:
     """The scores `literal` and `writes` of every head in one text; 0 where no token of the answer
-    was predicted, and for `writes` where `literal` is measured alone.
+    was predicted, and for `writes` where `literal` is measured alone. on_run: told how many runs are
+    done before the last.
     """
     right, looks = _run_probe(model, probe)
+    if not literal_alone:
+        on_run(1)
     number_of = {name: place for place, name in enumerate(heads)}
     scores = np.zeros((2, 2, len(heads)))  # [literal or writes, needle or others, head]
     spans = (probe.places, probe.others)
@@ -458,22 +516,39 @@ def _measure_heads(
         return FetchResult(
             probe.needle, right, (scores[0, 0], scores[0, 1]), (scores[1, 0], scores[1, 1])
         )
-    running = SweepText(model, probe.tokens, model.compute_backend(len(probe.tokens)))
-    for step, target, is_right in zip(probe.steps, probe.targets, right, strict=True):
-        if not is_right:
-            continue
-        for term, sources in logit_sources(running, step, target, None).items():
-            if term.attention != "self" or term.layer is None or term.head is None:
-                continue
-            row = sources[: step + 1]
-            for side, span in enumerate(spans):
-                inside = np.isin(np.arange(len(row)), span)
-                if inside.any() and not inside.all():
-                    contrast = row[inside].mean() - row[~inside].mean()
-                    scores[1, side, number_of[term.layer, term.head]] += contrast / sum(right)
+    for name, writes in _writes_of_heads(model, probe, right):
+        scores[1, :, number_of[name]] += writes
     return FetchResult(
         probe.needle, right, (scores[0, 0], scores[0, 1]), (scores[1, 0], scores[1, 1])
     )
+
+
+def _writes_of_heads(
+    model: Model, probe: Probe, right: Sequence[bool]
+) -> Iterator[tuple[HeadName, Floats]]:
+    """Yield for each head and each token of the answer that is predicted what a key of the needle,
+    and of as many others, adds to its logit more than other keys do, [needle or others], as a part
+    of the mean over these tokens."""
+    text = SweepText(model, probe.tokens, model.compute_backend(len(probe.tokens)))
+    points = [
+        (step, target)
+        for step, target, is_right in zip(probe.steps, probe.targets, right, strict=True)
+        if is_right
+    ]
+    for (step, _), sources_of_heads in zip(points, target_sources(text, points), strict=True):
+        for term, sources in sources_of_heads.items():
+            if term.attention == "self" and term.layer is not None and term.head is not None:
+                row = sources[: step + 1]
+                contrasts = [_contrast(row, span) for span in (probe.places, probe.others)]
+                yield (term.layer, term.head), np.array(contrasts) / len(points)
+
+
+def _contrast(row: Floats, span: Sequence[int]) -> float:
+    """The mean of a row over some keys less that over the others; 0 without one of both."""
+    inside = np.isin(np.arange(len(row)), span)
+    if not inside.any() or inside.all():
+        return 0.0
+    return float(row[inside].mean() - row[~inside].mean())
 
 
 def _rank_heads(
@@ -531,8 +606,8 @@ def _check_heads(
     ranked: Sequence[FetchingHead],
     seed: int,
     on_runs: Callable[[int], None],
-) -> list[FetchCheck]:
-    """The share of the answers recalled when the first heads by each score add nothing, and when as
+) -> Iterator[FetchCheck]:
+    """Yield the share of the answers recalled when the first heads by each score add nothing, and when as
     many random others do, for some numbers of heads up to half of all.
 
     on_runs: is told how many texts have run.
@@ -549,7 +624,6 @@ def _check_heads(
 
     by_literal = [(row.layer, row.head) for row in ranked]
     by_writes = [(row.layer, row.head) for row in sorted(ranked, key=lambda row: -row.writes.mean)]
-    checks = []
     for count in _cut_sizes(len(ranked)):
         rest = [
             name for name in by_literal if name not in {*by_literal[:count], *by_writes[:count]}
@@ -563,15 +637,12 @@ def _check_heads(
             ]
             for draw in range(RANDOM_DRAWS if len(rest) >= count else 0)
         ]
-        checks.append(
-            FetchCheck(
-                heads=count,
-                literal=recall(by_literal[:count]),
-                writes=recall(by_writes[:count]),
-                random=[recall(heads) for heads in draws],
-            )
+        yield FetchCheck(
+            heads=count,
+            literal=recall(by_literal[:count]),
+            writes=recall(by_writes[:count]),
+            random=[recall(heads) for heads in draws],
         )
-    return checks
 
 
 def _recall(model: Model, probes: Sequence[Probe], heads: Sequence[HeadName]) -> float:

@@ -12,6 +12,7 @@ from msgspec import UNSET
 from attncli.draw.lines import Lines, line, remark, sentences, stack
 from attncli.draw.numbers import format_fixed, format_signed, percent
 from attncli.draw.safe import label, spell
+from attncli.draw.screen_header import warning
 from attncli.draw.tables import table
 from attncli.draw.token_names import capitalize_sentences
 from attncli.draw.view import Parts, ScreenPart, View
@@ -46,7 +47,8 @@ def _model_and_runs(document: RetrievalDocument, view: View) -> Lines:
         message("texts of up to {lengths} tokens", lengths=listing(map(str, document.sizes)))
     )
     facts.append(plural("{count} run", "{count} runs", count=document.runs))
-    return line((say(view, listing(facts, " · ")), "bold"))
+    top = line((say(view, listing(facts, " · ")), "bold"))
+    return stack(top, *(warning(text, view) for text in document.warnings))
 
 
 def _head_table(document: RetrievalDocument, view: View) -> Lines:

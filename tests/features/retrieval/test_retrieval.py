@@ -20,6 +20,8 @@ from small_gpt2 import small_gpt2
 from attncli.draw.lines import draw_parts
 from attncli.draw.view import View
 from attncli.errors import InputError
+from attncli.features.effects.logit_parts import logit_sources, target_sources
+from attncli.features.effects.sweep import SweepText
 from attncli.features.retrieval import compute
 from attncli.features.retrieval.compute import fetching_heads
 from attncli.features.retrieval.screen import RETRIEVAL_PARTS, retrieval_sentences
@@ -293,4 +295,58 @@ def test_runs_are_counted_before_and_progress_follows_them(model: Any, verify: b
     assert run == cost.branches * 10 * len(model.spec.blocks)
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
-    assert len(shares) == 8 + verify * 3 * 7
+    assert len(shares) == 2 * 8 + verify * 3 * 7
+
+
+def test_a_sample_is_some_of_the_texts(model: Any) -> None:
+    options: dict[str, Any] = {
+        "needles": NEEDLES, "passages": PASSAGES, "lengths": [10, 12], "depths": DEPTHS,
+    }  # fmt: skip
+    whole = fetching_heads(model, **options)
+    some = fetching_heads(model, **options, sample=5)
+    assert (whole.runs, some.runs) == (16, 5)
+    assert any("5 of 16 texts were drawn" in str(warning) for warning in some.warnings)
+    again = fetching_heads(model, **options, sample=16)
+    assert [row.literal.mean for row in again.heads] == [row.literal.mean for row in whole.heads]
+    assert again.warnings == whole.warnings
+    probes = [
+        compute._make_probes(
+            model, [compute.Needle(*fact) for fact in NEEDLES], PASSAGES, [10, 12], DEPTHS, 0, count
+        )
+        for count in (0, 5)
+    ]
+    texts = [[[token.text for token in probe.tokens] for probe in side] for side in probes]
+    assert len(texts[1]) == 5
+    assert all(text in texts[0] for text in texts[1])
+
+
+def test_an_interruption_tells_what_is_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure, count = compute._measure_heads, []
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        count.append(1)
+        if len(count) == 2:
+            raise KeyboardInterrupt
+        return measure(*arguments, **options)
+
+    monkeypatch.setattr(compute, "_measure_heads", interrupted)
+    told = answer(folder, *LINE)
+    assert told.code == 130
+    assert "interrupted: 1 of 5 texts are told of" in " ".join(f"{told.out} {told.err}".split())
+    assert "in 0 of 1 texts" in " ".join(told.out.split())
+    count.clear()
+    assert answer(folder, *LINE, "--json").out == ""
+
+
+def test_one_run_tells_every_step(model: Any) -> None:
+    """What heads write to several logits by one run is what each run by itself tells."""
+    facts = [compute.Needle("a", "b c")]
+    probe = compute._make_probe(model, facts, 0, PASSAGES, 12, 0.5, 0)
+    text = SweepText(model, probe.tokens, model.compute_backend(len(probe.tokens)))
+    points = list(zip(probe.steps, probe.targets, strict=True))
+    assert len(points) == 2
+    for found, (step, target) in zip(target_sources(text, points), points, strict=True):
+        alone = logit_sources(text, step, target, None)
+        assert found.keys() == alone.keys()
+        for term, values in alone.items():
+            assert found[term] == pytest.approx(values, abs=1e-12)
