@@ -196,6 +196,11 @@ def _sum_to(g: NDArray, shape: tuple[int, ...]) -> NDArray:
     return g
 
 
+def zeros_like(array: Array) -> Variable:
+    """A variable of zeros: added to an array, it has that array's gradient."""
+    return Variable(np.zeros(tuple(array.shape), str(array.dtype)))
+
+
 def gradients(loss: Array, parameters: Iterable[Variable]) -> list[NDArray]:
     """The gradient of a loss (an array of one number) with respect to each parameter, in its shape;
     0 for one that it does not depend on. The graph behind the loss is freed."""

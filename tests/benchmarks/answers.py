@@ -83,6 +83,15 @@ def measure(
     return answer.json, time.process_time() - began
 
 
+def named_regions(document: dict) -> list[tuple[str, float]]:
+    """The regions that an answer is said to rest on, with the change of each."""
+    return [
+        (document["regions"][row["region"]]["name"], round(row["change"], 2))
+        for row in document["effects"]
+        if row["matters"]
+    ]
+
+
 def main(model: str, *names: str) -> None:
     """Ask, and print what is named."""
     if names == ("--speed",):
@@ -93,11 +102,7 @@ def main(model: str, *names: str) -> None:
     for name in names or QUESTIONS:
         question, decides, word = QUESTIONS[name]
         document, seconds = measure(model, DOCUMENTS, question, "--tokens", "24")
-        used = [
-            (document["regions"][row["region"]]["name"], round(row["change"], 2))
-            for row in document["effects"]
-            if row["matters"]
-        ]
+        used = named_regions(document)
         named = [region for region, _ in used]
         text = document["answer"]["text"]
         right = word.lower() in text.lower()

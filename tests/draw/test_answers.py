@@ -232,6 +232,10 @@ ASKED = {
         "--tokens",
         "4",
     ),
+    "answer dose": (
+        *("answer", SAID, "--model", "{tmp}/gpt2", "--region", "a=tokens:0-3", "--tokens", "4"),
+        *("--weigh", "×0.25", "--each-head"),
+    ),
     "retrieval": (
         "heads",
         "--model",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import exp
 
-from attncli.draw.token_names import region_name
+from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import View
 from attncli.features.answer.document import AnswerDocument, AnswerEffect
 from attncli.features.effects.targets import probability_text
@@ -18,6 +18,11 @@ def leaf_name(document: AnswerDocument, effect: AnswerEffect, view: View) -> str
     if effect.without:
         return say(view, "{region} (other)", region=name)
     return name
+
+
+def quoted_leaf(document: AnswerDocument, effect: AnswerEffect, view: View) -> str:
+    """The name of a leaf region in quotes."""
+    return quote_text(leaf_name(document, effect, view), view)
 
 
 def share_text(logprob: float) -> str:

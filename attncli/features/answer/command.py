@@ -20,6 +20,7 @@ from attncli.cli.output import (
     write_document_page,
     write_with_figure,
 )
+from attncli.errors import UsageError
 from attncli.language import message
 
 MODEL_AND_COMPUTE = (
@@ -66,6 +67,24 @@ def answer(
             most=MOST,
         ),
     ] = 0,
+    each_head: Annotated[
+        bool,
+        subject_option(
+            "--each-head", help="Also which heads carry the region that the answer rests on."
+        ),
+    ] = False,
+    weigh: Annotated[
+        str | None,
+        redeclare(
+            declarations.WEIGH,
+            help=(
+                "Also the answer with attention on a region or word weighed: NAME=×4, 0 to 100; ×4"
+                " alone for the region that it loses most without."
+            ),
+            metavar="NAME=×N",
+        ),
+    ] = None,
+    weigh_heads: Annotated[list[str] | None, declarations.WEIGH_HEADS] = None,
     seed: Annotated[int, declarations.SEED_NUMBER] = 0,
 ) -> None:
     """Let a model answer a prompt, and tell which regions of it the whole answer used.
@@ -74,12 +93,20 @@ def answer(
 
     attn answer --model smollm2 --chat chat.json --regions regions.json --subsets 32
 
+    attn answer --model smollm2 --chat chat.json --regions regions.json --each-head --weigh ×0.5
+
     attn answer --model gpt2 "The code is 7. The sky is blue. The code is" --region code=/code is 7/
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "answer", files={"--html": page.html})
     validate_page(page)
+    if target is not None and "length" in environment.explicit_options:
+        raise UsageError(
+            "--tokens is about what the model writes, and --target is an answer that is given",
+            expected="one or the other",
+        )
     loaded_model = request.model(environment, setup, many_runs=True)
+    weigh_in = request.weighed_heads(loaded_model.spec, weigh, weigh_heads)
     from attncli.cli.progress import progress
     from attncli.features.answer.compute import answer as compute_answer
     from attncli.inputs.hub import own_cache_folder
@@ -111,6 +138,9 @@ def answer(
                 length=length,
                 cut=cast(Literal["links", "text"], cut),
                 subsets=subsets,
+                each_head=each_head,
+                weigh=weigh,
+                weigh_in=weigh_in,
                 sources=own or None,
                 seed=seed,
                 tokens=tokens,

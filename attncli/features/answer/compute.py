@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
-from attncli.arrays.numpy_backend import integers
+from attncli.arrays.backend import SCORE_ITEM
 from attncli.documents import RegionRow
 from attncli.documents.header import header, notes
 from attncli.errors import InputError, LimitError
-from attncli.features.answer.cut_runs import Cut, CutRun, CutRuns
+from attncli.features.answer.cut_runs import Cut, CutRun, CutRuns, HeadLinks, OwnKeys
 from attncli.features.answer.document import (
     AnswerDocument,
+    AnswerDose,
+    AnswerDoses,
     AnswerEffect,
     AnswerSentence,
     AnswerSubsets,
     AnswerText,
     AnswerToken,
+    CarryingHead,
+    CarryingHeads,
     HiddenRegions,
     SubsetWeight,
 )
+from attncli.features.answer.even_attention import even_shares
+from attncli.features.answer.head_estimates import HeadEstimate, head_estimates
+from attncli.features.answer.random_spans import DRAWS, random_spans
 from attncli.features.answer.sparse_fit import (
     PENALTY,
     SparseFit,
@@ -35,7 +43,12 @@ from attncli.features.answer.sparse_fit import (
 )
 from attncli.features.effects.ablation import refuse_foreign
 from attncli.features.effects.targets import choose_target, following_tokens, target_tokens
-from attncli.features.generate.compute import continuation_text, generate
+from attncli.features.effects.weighing import Weighing, find_weighing, read_factor
+from attncli.features.generate.compute import (
+    GenerateRequest,
+    continuation_text,
+    generated_document,
+)
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import REST, LeafRegion, Region, leaf_regions
 from attncli.inputs.token import Token, ignore
@@ -43,7 +56,8 @@ from attncli.language import message
 from attncli.measure.kept_results import KeptResults, fingerprint
 from attncli.measure.rest import resting_keys
 from attncli.mechanism.checked_arguments import checked
-from attncli.models.estimate import CostEstimate, with_predictions, with_runs
+from attncli.mechanism.context import Past
+from attncli.models.estimate import CostEstimate, with_predictions, with_runs, work_of
 from attncli.models.model import Model
 from attncli.models.run import LONG, no_output_head, rows_for
 
@@ -55,8 +69,6 @@ LEAST = 0.05
 less than a twentieth."""
 TIMES = 2.0
 """How many times the largest change of a random span a region must lose to matter."""
-DRAWS = 5
-"""Random spans that a region is compared with."""
 MOST_COMPARED = 4
 """Regions that are compared with random spans, the largest losses first."""
 SENTENCE = re.compile(r".+?(?:[.!?]+[\"'”’)\]]*(?=\s|$)|[。！？]+[”’」』]*|\n|$)\s*", re.DOTALL)
@@ -64,14 +76,15 @@ SENTENCE = re.compile(r".+?(?:[.!?]+[\"'”’)\]]*(?=\s|$)|[。！？]+[”’�
 
 class AnswerResults(Struct, frozen=True):
     """What is known of unfinished work, more is added as it comes. answer: the ids of the answer;
-    ended: whether the model ended it; logprobs: by cut, of each token; shares: attention of the
-    answer's queries on each key, [token][key].
+    ended: whether the model ended it; logprobs: by cut, of each token; attention: of the answer's
+    queries on each leaf region, a mean over them; estimates: of every head.
     """
 
     answer: list[int] = []
     ended: bool | None = None
     logprobs: dict[str, list[float]] = {}
-    shares: list[list[float]] = []
+    attention: list[float] = []
+    estimates: list[HeadEstimate] = []
 
 
 OWN = Cut("own")
@@ -83,6 +96,14 @@ FEWEST_SUBSETS = 8
 """Subsets below which a fit and its test say nothing."""
 FEWEST_REGIONS = 4
 """Regions from which on subsets are drawn: three have eight subsets."""
+FACTORS = (0.0, 0.5, 1.0, 2.0, 4.0)
+"""The doses of every region that is weighed; a factor that is asked for comes to them."""
+CARRIERS = 10
+"""Heads that are cut by themselves, those of the largest estimated loss."""
+BACK_AND_FORTH = 4
+"""Runs of the answer's tokens that a run with gradients and its cuts take as long as."""
+TOGETHER, EVERY = "heads-together", "heads-every"
+"""The names of the runs with the links cut in the heads that are told, and in every head."""
 
 
 @checked
@@ -95,6 +116,9 @@ def answer(
     length: int = 64,
     cut: Literal["links", "text"] = "links",
     subsets: int = 0,
+    each_head: bool = False,
+    weigh: str | None = None,
+    weigh_in: Sequence[tuple[int, int]] | None = None,
     sources: Sequence[str] | None = None,
     seed: int = 0,
     tokens: Sequence[Token] | None = None,
@@ -121,6 +145,12 @@ def answer(
             layers; "text" to leave its tokens out.
         subsets: How many random sets of regions are taken away for a sparse linear model of what
             the answer needs, which is tested on half as many others; 0 for none.
+        each_head: Whether it is also told which heads carry the region that the answer rests on
+            most: of all heads by an estimate, then of the first `CARRIERS` exactly.
+        weigh: A region or word of the prompt and a factor, such as "doc1=×4": the answer is measured
+            with attention on it weighed by this factor and by `FACTORS`. A factor alone weighs the
+            region that the answer loses most without.
+        weigh_in: The heads, each (layer, head), in which that is done; None for all.
         sources: The names of the regions that are compared; None for all but `rest`.
         seed: Of the random spans and subsets.
         tokens: Those of the prompt; None to let the model's tokenizer find them.
@@ -153,19 +183,23 @@ def answer(
     drawn = _drawn_masks(leaves, names, subsets, seed)
     cuts = [*_single_cuts(leaves), *_subset_cuts(leaves, names, drawn)]
     _refuse_empty(cuts, cut, len(tokens))
-    request = (target, length, cut, seed, subsets, tuple(names))
+    weighing = _weighing(weigh, tokens, regions, weigh_in, note)
+    request = (target, length, cut, seed, subsets, tuple(names), each_head, weighing)
     file = _results_file(kept, model, tokens, leaves, request)
     results = file.read() or AnswerResults()
+    past: Past = {}
     if not results.answer:
-        runs = _planned_runs(model, tokens, leaves, names, drawn, cut)
-        on_cost(_forecast(model, len(tokens), length, runs), len(tokens))
-        results = _answered(model, text, tokens, target, length, note)
+        plan = _Plan(CutRuns(model, tuple(tokens), (0,), cut), length, cuts, each_head, weighing)
+        on_cost(plan.forecast(), len(tokens))
+        results = _answered(model, text, tokens, target, length, note, past)
         file.keep(results)
     ids = results.answer
     following = following_tokens(model, tokens, ids[:-1])
     _refuse_length(model, len(tokens) + len(following))
+    runs = CutRuns(model, (*tokens, *following), tuple(ids), cut)
     work = _AnswerWork(
-        runs=CutRuns(model, (*tokens, *following), tuple(ids), cut),
+        runs=runs,
+        own=_OwnRun(runs, past),
         text=text,
         tokens=tuple(tokens),
         leaves=tuple(leaves),
@@ -174,6 +208,8 @@ def answer(
         seed=seed,
         masks=drawn,
         fitted=_fitted_count(len(drawn)),
+        weighing=weighing,
+        each_head=each_head,
         file=file,
     )
     done = _Progress(results, on_result, progress)
@@ -181,8 +217,10 @@ def answer(
         work.measure(cuts, done)
         work.compare_with_random(done)
         work.cut_hidden(done)
+        work.weigh(done)
+        work.cut_heads(done)
     except KeyboardInterrupt:
-        if results.shares and len(results.logprobs) > 1:
+        if results.attention and len(results.logprobs) > 1:
             on_interruption(work.document(results, [done.interruption_note()]))
         raise
     progress(1.0)
@@ -229,10 +267,40 @@ class _Progress:
         )
 
 
+class _OwnRun:
+    """The own run, which others begin with: what is kept of it once it has run. past: keys and values
+    of the prompt, where writing the answer has left them."""
+
+    def __init__(self, runs: CutRuns, past: Past) -> None:
+        self._runs = runs
+        self._past = past
+        self._keys: OwnKeys | None = None
+
+    @property
+    def planned(self) -> int:
+        """How many tokens it computes, if it is still to run."""
+        if self._keys is not None:
+            return 0
+        count = len(self._runs.tokens)
+        if self._past:
+            return count - self._runs.first_query
+        return count
+
+    def run(self, on_tokens: Callable[[int], None]) -> tuple[OwnKeys, CutRun | None]:
+        """What is kept of it, and what it leaves where it runs now. on_tokens: told how many tokens
+        more are done."""
+        if self._keys is not None:
+            return self._keys, None
+        self._keys, run = self._runs.own_run(self._past, on_tokens)
+        self._past = {}
+        return self._keys, run
+
+
 class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
     """A prompt, its answer and its regions, as they are measured."""
 
     runs: CutRuns
+    own: _OwnRun
     text: str
     tokens: tuple[Token, ...]
     leaves: tuple[LeafRegion, ...]
@@ -241,20 +309,35 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
     seed: int
     masks: Bools
     fitted: int
+    weighing: Weighing | None
+    each_head: bool
     file: KeptResults[AnswerResults]
 
     def measure(self, cuts: Sequence[Cut], done: _Progress) -> None:
         """Run with each of these cuts that has no result yet, and keep what comes of it."""
         known = done.results.logprobs
         missing = [cut for cut in cuts if cut.key not in known]
-        done.plan(len(cuts), self.runs.planned_tokens(missing))
-        for run in self.runs.run(missing, done.add_tokens):
+        if not missing:
+            return
+        if not self.runs.goes_on:
+            done.plan(len(missing), self.runs.planned_tokens(missing))
+            for run in self.runs.run(missing, done.add_tokens):
+                self._keep(run, done)
+            return
+        others = [cut for cut in missing if cut.key != OWN.key]
+        planned = self.runs.planned_tokens(others, after_own=True)
+        done.plan(len(missing), planned + self.own.planned)
+        keys, own = self.own.run(done.add_tokens)
+        if own is not None and own.cut.key not in known:
+            self._keep(own, done)
+        for run in self.runs.run(others, done.add_tokens, keys):
             self._keep(run, done)
 
     def _keep(self, run: CutRun, done: _Progress) -> None:
         """Keep what a run left."""
         if run.shares is not None:
-            done.results.shares[:] = run.shares.tolist()
+            parts = [run.shares[:, list(leaf.tokens)].sum(1).mean() for leaf in self.leaves]
+            done.results.attention[:] = [float(min(part, 1.0)) for part in parts]
         done.results.logprobs[run.cut.key] = run.logprobs.tolist()
         self.file.keep(done.results)
         done.add_run()
@@ -289,31 +372,26 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             if compared == MOST_COMPARED:
                 return
 
-    def random_spans(self, place: int, accepted: Sequence[int]) -> list[tuple[int, ...]]:
-        """Runs of as many neighbouring tokens as a region has, drawn among the tokens of other
-        regions that are compared, those that matter more left out; among all other tokens where
-        these are too few; none where no run is as long. Keys where heads rest are not drawn."""
-        leaf = self.leaves[place]
-        closed = {
-            token
-            for closed_place in (place, *accepted)
-            for token in self.leaves[closed_place].tokens
-        }
-        rest = resting_keys(self.tokens, self.runs.model.identity.source)
+    def random_spans(self, place: int, accepted: Sequence[int] = ()) -> list[tuple[int, ...]]:
+        """Random spans as long as a region, among the tokens of other regions that are compared,
+        those that matter more left out."""
+        closed = (place, *accepted)
+        return self._spans(
+            len(self.leaves[place].tokens),
+            {token for number in closed for token in self.leaves[number].tokens},
+            f"answer\0{place}",
+        )
+
+    def _spans(self, count: int, closed: Collection[int], name: str) -> list[tuple[int, ...]]:
+        """Random spans of so many tokens, none of those that are closed. name: of the draw."""
         compared = {
             token
             for source in self.leaves
             if source.name in self.sources
             for token in source.tokens
         }
-        for eligible in (compared, set(range(len(self.tokens) - 1))):
-            room = sorted(token for token in eligible - closed if not rest[token])
-            starts = len(room) - len(leaf.tokens) + 1
-            if starts >= DRAWS:
-                order = integers(self.seed, f"answer\0{place}", starts).argsort(kind="stable")
-                chosen = sorted(order[:DRAWS].tolist())
-                return [tuple(room[start : start + len(leaf.tokens)]) for start in chosen]
-        return []
+        rest = resting_keys(self.tokens, self.runs.model.identity.source)
+        return random_spans(count, compared, closed, rest, (self.seed, name))
 
     def random_changes(self, results: AnswerResults, place: int) -> list[float]:
         """The changes without the random spans of a region."""
@@ -368,6 +446,115 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             regions = tuple(self.leaves[place].tokens for place in places)
             self.measure([Cut(HIDDEN, regions)], done)
 
+    def weighed(self, results: AnswerResults) -> Weighing | None:
+        """What is weighed; of a factor alone the region that the answer loses most without."""
+        if self.weighing is None or self.weighing.keys:
+            return self.weighing
+        places = self.source_places()
+        ranked = [place for place in self.ranked(results) if place in places]
+        leaf = self.leaves[ranked[0]]
+        return replace(self.weighing, name=leaf.name, keys=leaf.tokens)
+
+    def weigh(self, done: _Progress) -> None:
+        """Run with attention on a region weighed by each factor, and on random spans by the one that
+        is asked for."""
+        weighing = self.weighed(done.results)
+        if weighing is None:
+            return
+        cuts = [
+            Cut(f"dose {factor!r}", change=replace(weighing, factor=factor))
+            for factor in _factors(weighing)
+            if factor != 1.0
+        ]
+        if weighing.factor != 1.0:
+            spans = self._spans(len(weighing.keys), weighing.keys, "answer\0doses")
+            cuts += [
+                Cut(f"dose-random {number}", change=replace(weighing, keys=span))
+                for number, span in enumerate(spans)
+            ]
+        self.measure(cuts, done)
+
+    def dose_part(self, results: AnswerResults) -> AnswerDoses | UnsetType:
+        """What the doses change; UNSET before all of the region's are known."""
+        weighing = self.weighing
+        if weighing is None:
+            return UNSET
+        keys = {factor: f"dose {factor!r}" for factor in _factors(weighing)}
+        keys[1.0] = OWN.key
+        if any(key not in results.logprobs for key in keys.values()):
+            return UNSET
+        weighing = self.weighed(results)
+        assert weighing is not None
+        random = [f"dose-random {number}" for number in range(DRAWS)]
+        return AnswerDoses(
+            weighed=weighing.part(),
+            doses=[
+                AnswerDose(
+                    factor=factor,
+                    logprob=float(np.mean(results.logprobs[key])),
+                    change=float(self.changes(results, key).mean()),
+                )
+                for factor, key in sorted(keys.items())
+            ],
+            random=[
+                float(self.changes(results, key).mean())
+                for key in random
+                if key in results.logprobs
+            ]
+            or UNSET,
+        )
+
+    def rested_on(self, results: AnswerResults) -> int | None:
+        """The place of the region that the answer rests on most; where it rests on none, of the first
+        that it loses something without and that was compared with no random spans; else None."""
+        ranked = [place for place in self.ranked(results) if place in self.source_places()]
+        for place in ranked:
+            if self.matters(results, place):
+                return place
+        return next((place for place in ranked if self.matters(results, place) is None), None)
+
+    def cut_heads(self, done: _Progress) -> None:
+        """Estimate what each head carries of the region that the answer rests on most, and cut its
+        links in the first of them, one by one and together, and in all heads."""
+        place = self.rested_on(done.results)
+        if not self.each_head or place is None:
+            return
+        keys = self.leaves[place].tokens
+        if not done.results.estimates:
+            own, _ = self.own.run(lambda count: None)
+            done.results.estimates[:] = head_estimates(self.runs, own, keys)
+            self.file.keep(done.results)
+        chosen = [(row.layer, row.head) for row in largest_losses(done.results.estimates)]
+        every = [(row.layer, row.head) for row in done.results.estimates]
+        groups = {f"head {layer} {head}": [(layer, head)] for layer, head in chosen}
+        groups |= {TOGETHER: chosen, EVERY: every}
+        self.measure(
+            [Cut(key, change=HeadLinks(keys, tuple(heads))) for key, heads in groups.items()], done
+        )
+
+    def carriers_part(self, results: AnswerResults) -> CarryingHeads | UnsetType:
+        """Which heads carry the region; UNSET before all are known."""
+        place = self.rested_on(results)
+        if place is None or not {TOGETHER, EVERY} <= results.logprobs.keys():
+            return UNSET
+        heads = [
+            CarryingHead(
+                layer=row.layer,
+                head=row.head,
+                attention=row.attention,
+                estimate=row.change,
+                change=float(self.changes(results, f"head {row.layer} {row.head}").mean()),
+            )
+            for row in largest_losses(results.estimates)
+        ]
+        return CarryingHeads(
+            region=place,
+            count=len(results.estimates),
+            heads=sorted(heads, key=lambda row: (row.change, row.layer, row.head)),
+            together=float(self.changes(results, TOGETHER).mean()),
+            every=float(self.changes(results, EVERY).mean()),
+        )
+
     def subset_part(self, results: AnswerResults) -> AnswerSubsets | UnsetType:
         """What the subsets say; UNSET before all are known."""
         fitted_model = self.fit(results)
@@ -405,24 +592,20 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         model = self.runs.model
         described = self._answer_text(results)
         sentences = described.sentences
-        shares = np.asarray(results.shares)
+        queries = range(self.runs.first_query, len(self.runs.tokens))
+        even = even_shares(model.spec, [leaf.tokens for leaf in self.leaves], queries)
         effects = []
         for place in self.ranked(results):
             leaf = self.leaves[place]
             changes = self.changes(results, f"region {place}")
             random: list[float] | UnsetType = self.random_changes(results, place) or UNSET
-            first = self.runs.first_query
-            even_shares = [
-                sum(key <= first + row for key in leaf.tokens) / (first + row + 1)
-                for row in range(len(changes))
-            ]
             effects.append(
                 AnswerEffect(
                     region=place,
                     without=list(leaf.without),
                     is_source=leaf.name in self.sources,
-                    attention=float(min(shares[:, list(leaf.tokens)].sum(1).mean(), 1.0)),
-                    even=float(np.mean(even_shares)),
+                    attention=results.attention[place],
+                    even=float(even[place]),
                     logprob=float(np.mean(results.logprobs[f"region {place}"])),
                     change=float(changes.mean()),
                     by_sentence=np.array([changes[s.first : s.stop].mean() for s in sentences]),
@@ -437,23 +620,32 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             answer=described,
             effects=effects,
             subsets=self.subset_part(results),
+            carriers=self.carriers_part(results),
+            doses=self.dose_part(results),
             seed=self.seed,
-            warnings=[*notes(model, self.text, self.tokens), *self._warnings(), *more],
+            warnings=[*notes(model, self.text, self.tokens), *self._warnings(results), *more],
         )
 
-    def _warnings(self) -> list[str]:
-        """The warning that not all layers attend, where that is so."""
+    def _warnings(self, results: AnswerResults) -> list[str]:
+        """The warnings that not all layers attend, and that there is no region whose heads to tell,
+        where that is so."""
         spec = self.runs.model.spec
         attending = len(spec.attending())
+        warnings: list[str] = []
+        if self.each_head and self.rested_on(results) is None:
+            warnings.append(
+                message("the answer rests on no region: --each-head has none whose heads to tell")
+            )
         if self.runs.way == "text" or attending == len(spec.blocks):
-            return []
+            return warnings
         return [
+            *warnings,
             message(
                 "{count} of {layers} layers do not attend: what they carry of a region is not cut;"
                 " --cut text leaves it out",
                 count=len(spec.blocks) - attending,
                 layers=len(spec.blocks),
-            )
+            ),
         ]
 
     def _answer_text(self, results: AnswerResults) -> AnswerText:
@@ -553,18 +745,94 @@ def _drawn_masks(
     return random_masks(regions, subsets + subsets // 2, seed)
 
 
-def _planned_runs(
-    model: Model,
+def largest_losses(estimates: Sequence[HeadEstimate]) -> list[HeadEstimate]:
+    """The heads with the largest estimated loss, which are cut one by one: `CARRIERS` at most."""
+    return sorted(estimates, key=lambda row: (row.change, row.layer, row.head))[:CARRIERS]
+
+
+class _Plan(Struct, frozen=True, eq=False):
+    """What is to be run, before it is known what the answer is. runs: of the prompt alone; length:
+    tokens of the answer, at most."""
+
+    runs: CutRuns
+    length: int
+    cuts: Sequence[Cut]
+    each_head: bool
+    weighing: Weighing | None
+
+    def forecast(self) -> CostEstimate:
+        """What that takes: the writing of the answer, the cuts, random spans for one region, doses
+        and heads."""
+        model = self.runs.model
+        count = len(self.runs.tokens) + self.length
+        rows = None
+        if count > LONG:
+            rows = rows_for(model.spec, count)
+        estimate = cost(model, count, RunRequest(matrices=False), is_saved=False, rows=rows)
+        estimate = with_predictions(estimate, model.spec, self.length, model.backend.dtype)
+        estimate = with_runs(estimate, self._whole_runs() + 1)
+        return replace(estimate, memory={**estimate.memory, **self._memory(estimate)})
+
+    def _whole_runs(self) -> float:
+        """About how many runs of the whole prompt these are, without the one that writes."""
+        count = len(self.runs.tokens)
+        tokens = self.runs.planned_tokens(self._others(), after_own=self.runs.goes_on)
+        runs = tokens / count + DRAWS
+        if self.weighing is not None:
+            runs += len(_factors(self.weighing)) + DRAWS
+        if self.each_head:
+            runs += self.length / count * (CARRIERS + 2 + BACK_AND_FORTH)
+        return runs
+
+    def _others(self) -> list[Cut]:
+        """The cuts, without the own run where that is the one that writes the answer."""
+        if not self.runs.goes_on:
+            return list(self.cuts)
+        return [cut for cut in self.cuts if cut.key != OWN.key]
+
+    def _memory(self, estimate: CostEstimate) -> dict[str, int]:
+        """Bytes of the keys and values that runs begin with, and of the weights that gradients go
+        back through, by what they are for."""
+        spec = self.runs.model.spec
+        item = SCORE_ITEM[self.runs.model.backend.dtype]
+        width = sum(
+            block.attention.kv_heads * (block.attention.head_dim + block.attention.v_dim)
+            for block in spec.blocks
+        )
+        parts = self.runs.stretches(self._others(), after_own=self.runs.goes_on)
+        # the own run's, and those of every stretch on the way to the one that runs
+        copies = 2 + max((part.depth for part in parts), default=0)
+        memory: dict[str, int] = {
+            message("keys and values that runs share"): copies * width * estimate.tokens * item
+        }
+        if self.each_head:
+            table = spec.vocabulary * spec.d_model
+            weights = work_of(spec, spec.blocks, estimate.tokens).weights + table
+            memory[message("weights that gradients go back through")] = item * weights
+        return memory
+
+
+def _factors(weighing: Weighing) -> list[float]:
+    """The factors of the doses, ascending."""
+    return sorted({*FACTORS, weighing.factor})
+
+
+def _weighing(
+    weigh: str | None,
     tokens: Sequence[Token],
-    leaves: Sequence[LeafRegion],
-    names: Sequence[str],
-    masks: Bools,
-    cut: Literal["links", "text"],
-) -> float:
-    """About how many runs of the whole prompt the cuts take, with random spans for one region."""
-    runs = CutRuns(model, tuple(tokens), (0,), cut)
-    cuts = [*_single_cuts(leaves), *_subset_cuts(leaves, names, masks)]
-    return runs.planned_tokens(cuts) / len(tokens) + DRAWS
+    regions: Sequence[Region],
+    heads: Sequence[tuple[int, int]] | None,
+    note: Callable[[str], None],
+) -> Weighing | None:
+    """What `weigh` asks for; without keys for a factor alone. Raises as `find_weighing`."""
+    if weigh is None:
+        return None
+    if "=" in weigh:
+        return find_weighing(weigh, tokens, regions, heads=heads, note=note)
+    chosen = None
+    if heads is not None:
+        chosen = tuple(dict.fromkeys(heads))
+    return Weighing("", (), read_factor(weigh), chosen)
 
 
 def _refuse(model: Model, regions: Sequence[Region]) -> None:
@@ -638,9 +906,11 @@ def _answered(
     target: str | None,
     length: int,
     note: Callable[[str], None],
+    past: Past,
 ) -> AnswerResults:
     """The answer: the target's entries, or what the model writes, without the token that ends it.
-    Raises InputError where it writes nothing."""
+    past: filled with the keys and values of the tokens that ran as it wrote. Raises InputError where
+    it writes nothing."""
     if target is not None:
         return AnswerResults(answer=list(choose_target(model, tokens, target, note=note).ids))
     limit = model.spec.max_positions
@@ -653,7 +923,8 @@ def _answered(
             limit=limit,
         )
     layer = model.spec.attending()[-1:]
-    continuation = generate(model, text, length, layers=layer, heads=[0], tokens=tokens)
+    request = GenerateRequest(length, layers=layer, heads=[0])
+    continuation = generated_document(model, text, tokens, request, past=past)
     ids = [token.id for token in continuation.generated if token.id is not None]
     if continuation.ended:
         ids = ids[:-1]
@@ -663,14 +934,3 @@ def _answered(
             expected="a prompt that it answers, or --target with the answer that is meant",
         )
     return AnswerResults(answer=ids, ended=continuation.ended)
-
-
-def _forecast(model: Model, prompt: int, length: int, runs: float) -> CostEstimate:
-    """What so many runs of the whole text take, the writing of the answer included."""
-    count = prompt + length
-    rows = None
-    if count > LONG:
-        rows = rows_for(model.spec, count)
-    estimate = cost(model, count, RunRequest(matrices=False), is_saved=False, rows=rows)
-    estimate = with_predictions(estimate, model.spec, length, model.backend.dtype)
-    return with_runs(estimate, runs + 1)

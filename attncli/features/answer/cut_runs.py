@@ -2,6 +2,7 @@
 
 A token of a decoder depends on earlier tokens alone, so runs that cut the same regions up to a token
 have the same keys and values up to it: these are computed once, and runs part where their cuts do.
+Once the own run's are known, every other run begins at its first cut.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Array
 from attncli.features.effects.measures import log_softmax
+from attncli.features.effects.weighing import Weighing
 from attncli.inputs.token import Token
-from attncli.mechanism.context import Interventions, KnockOut, Past
+from attncli.mechanism.context import Interventions, Kind, KnockOut, Past
 from attncli.models.model import Model
 from attncli.models.run import LONG, keeps_past, rows_for
 
@@ -24,13 +26,26 @@ Floats = np.ndarray[Any, np.dtype[Any]]
 CutWay = Literal["links", "text"]
 
 
+class HeadLinks(Struct, frozen=True):
+    """The links from the answer's queries to some keys, cut in some heads, (layer, head)."""
+
+    keys: tuple[int, ...]
+    heads: tuple[tuple[int, int], ...]
+
+
 class Cut(Struct, frozen=True):
-    """Regions that one run does without. key: its name among the results; regions: the indices of
-    the tokens of each region; none for the own run.
+    """What one run does without. key: its name among the results; regions: the indices of the tokens
+    of each region; change: what else is changed; neither for the own run.
     """
 
     key: str
     regions: tuple[tuple[int, ...], ...] = ()
+    change: HeadLinks | Weighing | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether nothing is changed."""
+        return not self.regions and self.change is None
 
 
 class CutRun(Struct, frozen=True, eq=False):
@@ -64,6 +79,11 @@ class _Path(Struct, frozen=True):
     events: tuple[tuple[int, int], ...]
     passed: int = 0
 
+    @property
+    def first_event(self) -> tuple[int, int] | None:
+        """Where it first changes a run; None where nothing is changed."""
+        return self.events[0] if self.events else None
+
     def next_event(self, place: int) -> tuple[int, int] | None:
         """The event at a token; None where there is none there."""
         if self.passed < len(self.events) and self.events[self.passed][0] == place:
@@ -93,47 +113,123 @@ class CutRuns(Struct, frozen=True):
         """The token after which the answer begins."""
         return len(self.tokens) - len(self.answer)
 
-    def stretches(self, cuts: Sequence[Cut]) -> Iterator[TokenStretch]:
-        """The stretches of tokens that these runs take, each after the one that it goes on from."""
-        numbers: dict[tuple[int, ...], int] = {}
+    @property
+    def goes_on(self) -> bool:
+        """Whether runs can begin behind the first token, from what is kept of those before it: keys
+        and values that a longer text leaves as they are, and no recurrent states."""
+        spec = self.model.spec
+        has_state = any(block.mixer is not None for block in spec.blocks)
+        return not has_state and keeps_past(spec, 1, len(self.tokens))
+
+    def stretches(self, cuts: Sequence[Cut], *, after_own: bool = False) -> Iterator[TokenStretch]:
+        """The stretches of tokens that these runs take, each after the one that it goes on from.
+
+        after_own: whether runs begin where they part from the own run.
+        """
+        numbers: dict[object, int] = {}
         for cut in cuts:
             for region in cut.regions:
                 numbers.setdefault(region, len(numbers))
+            if cut.change is not None:
+                numbers.setdefault(cut.change, len(numbers))
         paths = [_Path(cut, self._events(cut, numbers)) for cut in cuts]
         if not keeps_past(self.model.spec, 1, len(self.tokens)):
             for path in paths:
                 yield TokenStretch(0, 0, len(self.tokens), path.cut, (path.cut,))
-            return
-        if paths:
-            yield from self._branches(paths)
+        elif after_own:
+            yield from self._stretches_after_own(paths)
+        elif paths:
+            yield from self._branches([(paths, 0, 0)])
 
-    def planned_tokens(self, cuts: Sequence[Cut]) -> int:
-        """How many tokens these runs compute, those that they share counted once."""
-        return sum(part.stop - part.start for part in self.stretches(cuts))
+    def planned_tokens(self, cuts: Sequence[Cut], *, after_own: bool = False) -> int:
+        """How many tokens these runs compute, those that they share counted once. after_own: as of
+        `stretches`."""
+        parts = self.stretches(cuts, after_own=after_own)
+        return sum(part.stop - part.start for part in parts)
+
+    def own_run(
+        self, past: Past | None = None, on_tokens: Callable[[int], None] = lambda count: None
+    ) -> tuple[OwnKeys, CutRun]:
+        """The text's own run, and what every other run may begin with.
+
+        Args:
+            past: Keys and values of the prompt, and perhaps of more, where they are known.
+            on_tokens: Told how many tokens more are done.
+        """
+        own = Cut("own")
+        first = self.first_query
+        if past:
+            state = _State(_sliced(past, first), None, first)
+        else:
+            state = self._extended(_State({}, None, 0), TokenStretch(0, 0, first, own, ()))
+        on_tokens(first)
+        count = len(self.tokens)
+        state = self._extended(state, TokenStretch(1, first, count, own, (own,)))
+        on_tokens(count - first)
+        assert state.tail is not None
+        keys = OwnKeys(state.past, state.tail, first)
+        return keys, CutRun(own, self._logprobs(state.tail), state.shares)
 
     def run(
-        self, cuts: Sequence[Cut], on_tokens: Callable[[int], None] = lambda count: None
+        self,
+        cuts: Sequence[Cut],
+        on_tokens: Callable[[int], None] = lambda count: None,
+        own: OwnKeys | None = None,
     ) -> Iterator[CutRun]:
-        """Run with each of these cuts. on_tokens: told how many tokens more are done."""
+        """Run with each of these cuts. on_tokens: told how many tokens more are done. own: what is
+        kept of the own run, which is none of the cuts then."""
         states: list[_State] = [_State({}, None, 0)]
-        for part in self.stretches(cuts):
+        for part in self.stretches(cuts, after_own=own is not None):
             del states[part.depth + 1 :]
+            if own is not None and part.depth == 0:
+                states[0] = own.before(part.start)
             state = self._extended(states[part.depth], part)
             states.append(state)
             on_tokens(part.stop - part.start)
             if part.ends:
                 assert state.tail is not None
-                scores = self.model.backend.numpy(self.model.logits(state.tail))
-                rows = log_softmax(np.asarray(scores, np.float64))
-                logprobs = rows[np.arange(len(self.answer)), list(self.answer)]
+                logprobs = self._logprobs(state.tail)
                 for cut in part.ends:
-                    yield CutRun(cut, logprobs, None if cut.regions else state.shares)
+                    yield CutRun(cut, logprobs, state.shares if cut.is_own else None)
 
-    def _events(self, cut: Cut, numbers: dict[tuple[int, ...], int]) -> tuple[tuple[int, int], ...]:
+    def _logprobs(self, tail: Array) -> Floats:
+        """The log probability of each token of the answer, [token], from the last layer's vectors
+        of the tokens before them, [token, width]."""
+        scores = self.model.backend.numpy(self.model.logits(tail))
+        rows = log_softmax(np.asarray(scores, np.float64))
+        return np.asarray(rows[np.arange(len(self.answer)), list(self.answer)])
+
+    def _stretches_after_own(self, paths: Sequence[_Path]) -> Iterator[TokenStretch]:
+        """The stretches of runs that begin where they part from the own run, those that part alike
+        together."""
+        groups: dict[tuple[int, int] | None, list[_Path]] = {}
+        for path in paths:
+            groups.setdefault(path.first_event, []).append(replace(path, passed=1))
+        for event, group in groups.items():
+            start = len(self.tokens)
+            if event is not None:
+                start = min(event[0], *(self._first_asking(path.cut) for path in group))
+            yield from self._branches([(group, start, 0)])
+
+    def _first_asking(self, cut: Cut) -> int:
+        """The token after which the answer begins in a run: an earlier one where the text of the
+        prompt's last tokens is left out."""
+        if self.way == "links" or not cut.regions:
+            return len(self.tokens)
+        left_out = {token for region in cut.regions for token in region}
+        places = [place for place in range(len(self.tokens)) if place not in left_out]
+        return places[-len(self.answer) :][0]
+
+    def _events(self, cut: Cut, numbers: dict[object, int]) -> tuple[tuple[int, int], ...]:
         """Where a cut changes a run: at the first token of a region whose text is left out, at the
-        first token outside it that comes after one whose links are cut."""
-        if not cut.regions:
+        first token outside it that comes after one whose links are cut; at the first of the answer's
+        queries whose links are cut in some heads, at the first key that is weighed."""
+        if cut.is_own:
             return ((self.first_query, LOOKS),)
+        if isinstance(cut.change, HeadLinks):
+            return ((self.first_query, numbers[cut.change]),)
+        if isinstance(cut.change, Weighing):
+            return ((cut.change.keys[0], numbers[cut.change]),)
         events = []
         for region in cut.regions:
             place = region[0]
@@ -145,9 +241,11 @@ class CutRuns(Struct, frozen=True):
                 events.append((place, numbers[region]))
         return tuple(sorted(events))
 
-    def _branches(self, all_paths: Sequence[_Path]) -> Iterator[TokenStretch]:
-        """The stretches of runs that are equal at first, those of one branch after another."""
-        waiting: list[tuple[Sequence[_Path], int, int]] = [(all_paths, 0, 0)]
+    def _branches(self, waiting: list[tuple[Sequence[_Path], int, int]]) -> Iterator[TokenStretch]:
+        """The stretches of runs that are equal at first, those of one branch after another.
+
+        waiting: runs that are equal so far, the token at which they go on, and their depth.
+        """
         while waiting:
             paths, start, depth = waiting.pop()
             stop, groups = self._next_groups(paths)
@@ -196,7 +294,7 @@ class CutRuns(Struct, frozen=True):
             step = rows_for(self.model.spec, len(self.tokens))
         if not keeps_past(self.model.spec, 1, len(self.tokens)):
             step = len(tokens)
-        looks = not part.cut.regions and bool(part.ends)
+        looks = part.cut.is_own and bool(part.ends)
         for first in range(0, len(tokens), step):
             after, looked = self._run(tokens[first : first + step], past, part.cut, looks=looks)
             rows = after
@@ -245,6 +343,11 @@ class CutRuns(Struct, frozen=True):
     def _interventions(self, cut: Cut, queries: range) -> Interventions:
         """What cuts the links of these queries to the regions of a cut; nothing where their text is
         left out. Keys behind the last query are left out: they are not there yet."""
+        spec = self.model.spec
+        if isinstance(cut.change, HeadLinks):
+            return _links_cut(cut.change, queries, self.first_query)
+        if isinstance(cut.change, Weighing):
+            return cut.change.interventions(spec)
         if self.way == "text":
             return {}
         knock_outs = []
@@ -258,10 +361,10 @@ class CutRuns(Struct, frozen=True):
             return {}
         return {
             (layer, "self"): [
-                KnockOut(tuple(range(self.model.spec.blocks[layer].attention.heads)), *knock_out)
+                KnockOut(tuple(range(spec.blocks[layer].attention.heads)), *knock_out)
                 for knock_out in knock_outs
             ]
-            for layer in self.model.spec.attending()
+            for layer in spec.attending()
         }
 
 
@@ -275,6 +378,44 @@ class _State(Struct, frozen=True, eq=False):
     tail: Array | None
     count: int
     shares: Floats | None = None
+
+
+class OwnKeys(Struct, frozen=True, eq=False):
+    """What is kept of the own run. past: keys and values of all tokens by layer; tail: the last
+    layer's vectors of the tokens from `first_query` on, [token, width].
+    """
+
+    past: Past
+    tail: Array
+    first_query: int
+
+    def before(self, place: int) -> _State:
+        """The state of the own run before a token."""
+        tail = None
+        if place > self.first_query:
+            tail = self.tail[: place - self.first_query]
+        return _State(_sliced(self.past, place), tail, place)
+
+
+def _sliced(past: Past, count: int) -> Past:
+    """The keys and values of the first tokens."""
+    if not count:
+        return {}
+    return {
+        layer: tuple(array[..., :count, :] for array in arrays) for layer, arrays in past.items()
+    }
+
+
+def _links_cut(links: HeadLinks, queries: range, first_query: int) -> Interventions:
+    """What cuts these links of these queries; a query that is a key itself keeps them."""
+    asking = tuple(query for query in queries if query >= first_query and query not in links.keys)
+    known = tuple(key for key in links.keys if key < queries.stop)
+    if not asking or not known:
+        return {}
+    by_layer: dict[tuple[int, Kind], list[int]] = {}
+    for layer, head in links.heads:
+        by_layer.setdefault((layer, "self"), []).append(head)
+    return {place: [KnockOut(tuple(numbers), asking, known)] for place, numbers in by_layer.items()}
 
 
 def _stacked(before: Floats, rows: Floats) -> Floats:

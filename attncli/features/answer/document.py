@@ -209,7 +209,10 @@ class AnswerDocument(Header, tag="attn.answer/1", frozen=True, kw_only=True):
     ] = UNSET
     carriers: Annotated[
         CarryingHeads | UnsetType,
-        describe("With --each-head: which heads carry the region that the answer rests on most."),
+        describe(
+            "With --each-head: which heads carry the region that the answer rests on most; where none"
+            " was compared with random spans, the one that it loses most without."
+        ),
     ] = UNSET
     doses: Annotated[AnswerDoses | UnsetType, describe("With --weigh: a dose on a region.")] = UNSET
     seed: Annotated[Count, describe("Of the random spans and subsets.")]

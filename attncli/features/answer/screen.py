@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
@@ -16,8 +15,16 @@ from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, short
 from attncli.draw.view import Parts, ScreenPart, View, never
-from attncli.features.answer.answer_words import leaf_name, share_text
+from attncli.features.answer.answer_words import leaf_name, quoted_leaf, share_text
 from attncli.features.answer.document import AnswerDocument, AnswerEffect
+from attncli.features.answer.proof_screen import (
+    carrier_sentences,
+    carrier_table,
+    dose_sentences,
+    dose_table,
+    has_carriers,
+    has_doses,
+)
 from attncli.inputs.regions import REST
 from attncli.language import listing, message, plural, say
 from attncli.measure.rest import is_learned
@@ -32,19 +39,33 @@ BAR = ""
 
 
 def answer_rows(document: AnswerDocument) -> Iterator[Sequence[object]]:
-    """A line for each region, then one for each sentence of the answer and region, as a table for
-    `--plain`, its first row the names of the columns."""
-    yield ("region", "sentence", "tokens", "attention", "even", "logprob", "change", "matters")
+    """A line for each region, then one for each sentence of the answer and region, then for each head
+    that was cut and for each dose, as a table for `--plain`, its first row the names of the columns.
+    """
+    yield (
+        *("region", "sentence", "tokens", "attention", "even", "logprob", "change", "matters"),
+        *("layer", "head", "estimate", "factor"),
+    )
     for effect in document.effects:
         region = document.regions[effect.region]
         yield (
             *(region.name, None, len(region.tokens), effect.attention, effect.even),
-            *(effect.logprob, effect.change, effect.matters),
+            *(effect.logprob, effect.change, effect.matters, *(None,) * 4),
         )
     for effect in document.effects:
         region = document.regions[effect.region]
         for number, change in enumerate(effect.by_sentence):
-            yield (region.name, number, *(None,) * 4, float(change), None)
+            yield (region.name, number, *(None,) * 4, float(change), *(None,) * 5)
+    if document.carriers is not UNSET:
+        name = document.regions[document.carriers.region].name
+        for row in document.carriers.heads:
+            places = (row.layer, row.head, row.estimate, None)
+            yield (name, None, None, row.attention, None, None, row.change, None, *places)
+    if document.doses is not UNSET:
+        name = document.doses.weighed.name
+        for dose in document.doses.doses:
+            numbers = (dose.logprob, dose.change, None)
+            yield (name, *(None,) * 4, *numbers, *(None,) * 3, dose.factor)
 
 
 def _answer_part(document: AnswerDocument, view: View) -> Lines:
@@ -187,7 +208,7 @@ def _subset_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
         return
     places = {effect.region: effect for effect in document.effects}
     if subsets.hidden is not UNSET:
-        names = [_quoted(document, places[place], view) for place in subsets.hidden.regions]
+        names = [quoted_leaf(document, places[place], view) for place in subsets.hidden.regions]
         yield say(
             view,
             "{names} hide each other: without one of them the answer loses at most {most} nats a token,"
@@ -228,12 +249,14 @@ def answer_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
         yield from _idle_sentences(document, sources, view)
     yield from _subset_sentences(document, view)
     yield from _frame_sentences(document, view)
-    if used and not used[0].without:
-        name = document.regions[used[0].region].name
+    yield from dose_sentences(document, view)
+    yield from carrier_sentences(document, view)
+    if used and document.doses is UNSET and document.carriers is UNSET:
         yield say(
             view,
-            "A dose on it is the counter-proof: attn next on the same prompt with --weigh {dose}.",
-            dose=shlex.quote(spell(f"{name}=×4", ascii=view.ascii)),
+            "A dose on it is the counter-proof: the same with --weigh {dose}; --each-head tells which"
+            " heads carry it.",
+            dose=spell("×0.5", ascii=view.ascii),
         )
     yield not_learned_note(document.model, view)
 
@@ -259,7 +282,7 @@ def _none_sentences(
             "Without {region} its mean log probability falls by {loss} nats a token, and without"
             " random spans of as many tokens it changes by up to {most}: a region counts from"
             " twice that on.",
-            region=_quoted(document, first, view),
+            region=quoted_leaf(document, first, view),
             loss=format_fixed(-first.change, 2),
             most=format_fixed(max(map(abs, first.random)), 2),
         )
@@ -272,19 +295,14 @@ def _none_sentences(
     )
 
 
-def _quoted(document: AnswerDocument, effect: AnswerEffect, view: View) -> str:
-    """The name of a region in quotes."""
-    return quote_text(leaf_name(document, effect, view), view)
-
-
 def _used_sentences(
     document: AnswerDocument, used: Sequence[AnswerEffect], view: View
 ) -> Iterator[str]:
     """Yield which regions the answer rests on, and what random spans change."""
-    names = listing([_quoted(document, effect, view) for effect in used], " and ")
+    names = listing([quoted_leaf(document, effect, view) for effect in used], " and ")
     first = used[0]
     places: dict[str, object] = {
-        "region": _quoted(document, first, view),
+        "region": quoted_leaf(document, first, view),
         "names": names,
         "before": share_text(document.answer.logprob),
         "after": share_text(first.logprob),
@@ -323,7 +341,7 @@ def _open_sentences(
     names = [
         message(
             "{region} ({change} nats)",
-            region=_quoted(document, effect, view),
+            region=quoted_leaf(document, effect, view),
             change=format_signed(effect.change, 2),
         )
         for effect in effects[:MOST_NAMED]
@@ -355,7 +373,7 @@ def _idle_sentences(
             ),
         )
         return
-    names = listing([_quoted(document, effect, view) for effect in idle])
+    names = listing([quoted_leaf(document, effect, view) for effect in idle])
     yield say(
         view,
         plural(
@@ -378,7 +396,7 @@ def _frame_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
     yield say(
         view,
         "It needs what stands around them, too: without {region} it falls by {loss} nats a token.",
-        region=_quoted(document, effect, view),
+        region=quoted_leaf(document, effect, view),
         loss=format_fixed(-effect.change, 2),
     )
     rest = rest_names_among(document.tokens, region.tokens)
@@ -409,5 +427,7 @@ ANSWER_PARTS: Parts[AnswerDocument] = (
     ScreenPart("regions", _effect_table),
     ScreenPart("sentences", _sentence_table, _has_sentences),
     ScreenPart("subsets", _subset_table, _has_subsets),
+    ScreenPart("doses", dose_table, has_doses),
+    ScreenPart("carriers", carrier_table, has_carriers),
     ScreenPart("answer", _answer_lines),
 )

@@ -16,14 +16,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend, numpy_backend
-from attncli.arrays.gradient_backend import Variable, gradient_backend, gradients
+from attncli.arrays.gradient_backend import Variable, gradient_backend, gradients, zeros_like
 from attncli.features.circuit.edge_graph import EdgeGraph, Mask
 from attncli.features.circuit.layer_parts import (
     OwnInputs,
     SlopeWeights,
     by_head,
     head_writes,
-    zeros_like,
 )
 from attncli.measure.pair_measure import TokenPair
 from attncli.mechanism.block import mix_heads

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
-from attncli.arrays.gradient_backend import Variable
+from attncli.arrays.gradient_backend import Variable, zeros_like
 from attncli.mechanism.block import join_heads
 from attncli.mechanism.context import ReadWeights, Weights
 from attncli.mechanism.feed_forward import deviation
@@ -68,11 +68,6 @@ class SlopeWeights(ReadWeights):
         ).reshape((*x.shape[:-1], weight.shape[0]))
         self.slopes[name] = zeros_like(result)
         return result + cast("Array", self.slopes[name])
-
-
-def zeros_like(array: Array) -> Variable:
-    """A variable of zeros: added to an array, it has that array's gradient."""
-    return Variable(np.zeros(tuple(array.shape), str(array.dtype)))
 
 
 def by_head(weights: Weights, name: str, heads: int) -> Array:

@@ -21,9 +21,8 @@ from attncli.mechanism.spec import Spec
 
 MOST = 100.0
 """The largest factor."""
-WEIGHING = re.compile(
-    r"(?P<name>.+)=\s*[×xX*]?\s*(?P<factor>[0-9]+(?:\.[0-9]*)?|\.[0-9]+|[0-9]+/[0-9]+)"
-)
+FACTOR = r"[×xX*]?\s*(?P<factor>[0-9]+(?:\.[0-9]*)?|\.[0-9]+|[0-9]+/[0-9]+)"
+WEIGHING = re.compile(rf"(?P<name>.+)=\s*{FACTOR}")
 
 
 class Weighing(Struct, frozen=True):
@@ -109,13 +108,8 @@ def find_weighing(
         InputError: For what names no token, and where nothing else is left to look at.
     """
     parts = WEIGHING.fullmatch(text.strip())
-    factor = None
-    if parts is not None:
-        factor = _factor(parts["factor"])
-    if parts is None or factor is None or factor > MOST:
-        what = message("--weigh is {value}", value=repr(text))
-        expected = message("NAME=×FACTOR, the factor from 0 to {most:g}", most=MOST)
-        raise UsageError(what, expected=expected, hint="--weigh 'document=×4'")
+    factor = _factor_of(parts, text)
+    assert parts is not None
     name = parts["name"].strip()
     # without a word on sums and means: what is weighed is each weight
     keys = region_tokens(regions, name)
@@ -128,6 +122,25 @@ def find_weighing(
     if heads is not None:
         chosen = tuple(dict.fromkeys(heads))
     return Weighing(name, tuple(keys), factor, chosen)
+
+
+def read_factor(text: str) -> float:
+    """The factor of a value of `--weigh` that names nothing, such as "×4". Raises UsageError as
+    `find_weighing`."""
+    return _factor_of(re.fullmatch(FACTOR, text.strip()), text)
+
+
+def _factor_of(parts: re.Match[str] | None, text: str) -> float:
+    """The factor in the parts of a value of `--weigh`. Raises UsageError where there is none, and for
+    one that is out of range."""
+    factor = None
+    if parts is not None:
+        factor = _factor(parts["factor"])
+    if factor is None or factor > MOST:
+        what = message("--weigh is {value}", value=repr(text))
+        expected = message("NAME=×FACTOR, the factor from 0 to {most:g}", most=MOST)
+        raise UsageError(what, expected=expected, hint="--weigh 'document=×4'")
+    return factor
 
 
 def _named_keys(tokens: Sequence[Token], name: str, note: Callable[[str], None]) -> tuple[int, ...]:

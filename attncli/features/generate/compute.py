@@ -250,9 +250,12 @@ def generated_document(
     tokens: Sequence[Token],
     request: GenerateRequest,
     *,
+    past: Past | None = None,
     progress: Callable[[float], None] = ignore,
 ) -> GenerateDocument:
     """Continue a text and return its `attn.generate/1` document.
+
+    past: {} to be filled with the keys and values of all tokens, for who goes on with them.
 
     Every new token asks as a query over the prompt and what was generated, itself included. Its
     lookback is context/(context + generated): the share of its attention that lies on the prompt.
@@ -267,7 +270,8 @@ def generated_document(
     decoder, LimitError for more tokens than it has positions.
     """
     _refuse_continuation(model, len(tokens), request.count)
-    past: Past = {}
+    if past is None:
+        past = {}
     logits = _run_tokens(model, tokens, past, None, request)
     rest = resting_keys(tokens, model.identity.source)
     asked_regions = _with_rest(request.regions, rest)

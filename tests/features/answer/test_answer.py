@@ -117,6 +117,32 @@ def test_what_runs_have_in_common_is_computed_once(
             assert run.shares == pytest.approx(shared["own"].shares, abs=1e-10)
 
 
+@pytest.mark.parametrize("way", ["links", "text"])
+def test_runs_that_begin_with_the_own_keys_are_those_from_scratch(
+    way: CutWay, gpt2: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = cut_runs(Path(gpt2), way, "float64")
+    told: list[int] = []
+    # a region at the very end, behind which only the answer comes
+    cuts = [*CUTS, Cut("last", ((len(IDS) - 1,),)), Cut("answer", ((len(IDS),),))]
+    past: dict[Any, Any] = {}
+    list(runs.model.trace(list(runs.tokens), past=past, keep=()))
+    for known in (None, past):
+        keys, own = runs.own_run(known)
+        found = {run.cut.key: run for run in runs.run(cuts[1:], told.append, keys)}
+        found["own"] = own
+        if known is None:
+            planned = runs.planned_tokens(cuts[1:], after_own=True)
+            assert sum(told) == planned < runs.planned_tokens(cuts)
+        with monkeypatch.context() as patch:
+            patch.setattr(cut_runs_module, "keeps_past", lambda *arguments: False)
+            scratch = {run.cut.key: run for run in runs.run(cuts)}
+        assert found.keys() == scratch.keys()
+        for key, run in found.items():
+            assert np.abs(run.logprobs - scratch[key].logprobs).max() < 1e-10, key
+        assert own.shares == pytest.approx(scratch["own"].shares, abs=1e-10)
+
+
 def test_runs_part_where_their_cuts_do(gpt2: str) -> None:
     runs = cut_runs(Path(gpt2), "links", "float32")
     # the own run is looked at from where the answer begins, and a region reads itself as before

@@ -98,6 +98,7 @@ def test_twins_are_found(gpt2: str, monkeypatch: pytest.MonkeyPatch) -> None:
             yield CutRun(cut, np.full(len(self.answer), logprob), shares)
 
     monkeypatch.setattr(CutRuns, "run", run)
+    monkeypatch.setattr(CutRuns, "goes_on", False)
     line = ("answer", TEXT, "--model", gpt2, *LINE, "--target", "the", "--subsets", "18")
     document = ask(*line, "--json").json
     changes = {row["region"]: row["change"] for row in document["effects"]}

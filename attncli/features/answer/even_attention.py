@@ -1,0 +1,51 @@
+"""What even attention would give to regions: a share of the keys that each query sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.arrays.backend import numpy_backend
+from attncli.mechanism.mask import Mask, visible
+from attncli.mechanism.spec import Spec
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def even_shares(spec: Spec, regions: Sequence[Sequence[int]], queries: range) -> Floats:
+    """Of the keys that queries see, the share that lies in each region, [region]: the mean over the
+    queries and the layers that attend, each with its own mask.
+
+    queries: their positions; the keys are all tokens up to the last of them.
+    """
+    known: dict[str, Floats] = {}
+    total = np.zeros(len(regions))
+    attending = spec.attending()
+    for layer in attending:
+        mask = spec.blocks[layer].attention.mask
+        name = mask.spec()
+        if name not in known:
+            sees = _visible(mask, queries)
+            counts = np.maximum(sees.sum(-1), 1)
+            known[name] = np.array(
+                [(sees[..., list(region)].sum(-1) / counts).mean() for region in regions]
+            )
+        total += known[name]
+    return total / max(len(attending), 1)
+
+
+def _visible(mask: Mask, queries: range) -> Bools:
+    """Which keys each query sees, [query, key], or by head; all up to its own where that hangs on
+    what they say."""
+    positions = np.array(queries)
+    keys = np.arange(queries.stop)[None, :]
+    causal = np.asarray(keys <= positions[:, None])
+    if mask.depends_on == "vectors":
+        return causal
+    backend = numpy_backend("float64")
+    i = backend.array(positions[:, None])
+    sees = np.asarray(visible(mask, i, backend.array(keys), keys=queries.stop, backend=backend))
+    return np.broadcast_to(sees, (*sees.shape[:-2], *causal.shape)) & causal

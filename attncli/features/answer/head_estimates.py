@@ -1,0 +1,173 @@
+"""About how much of an answer each head carries from a region: to first order, by one run back through
+the answer's tokens.
+
+A head whose links from the answer's queries to the region are cut passes on something else; what that
+changes is estimated by the gradient of the answer's mean log probability at what it passes on. Source:
+Syed et al., Attribution patching outperforms automated circuit discovery, 2023 (arXiv 2310.10348).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli.arrays.backend import Array, Backend, numpy_backend
+from attncli.arrays.gradient_backend import Variable, gradient_backend, gradients, zeros_like
+from attncli.features.answer.cut_runs import CutRuns, OwnKeys
+from attncli.inputs.token import Token
+from attncli.mechanism.block import run_block
+from attncli.mechanism.context import Context, Interventions, KnockOut, Past, ReadWeights, Weights
+from attncli.mechanism.feed_forward import linear_if_any
+from attncli.models.model import Model
+from attncli.models.run import cache_weights, logits
+
+Floats = np.ndarray[Any, np.dtype[Any]]
+
+
+class HeadEstimate(Struct, frozen=True):
+    """What one head is estimated to carry. change: of the mean log probability a token, in nats, where
+    the answer's queries do not see the region in it; attention: of these queries on it, a mean.
+    """
+
+    layer: int
+    head: int
+    change: float
+    attention: float
+
+
+class _WatchedOutput(ReadWeights):
+    """A layer's weights whose output projection of the heads remembers what it is given. passed: that,
+    [token, head·dim]; slope: a variable of zeros added to it, whose gradient is that of `passed`;
+    None in a run without gradients. sloped: whether the run has gradients.
+    """
+
+    def __init__(self, weights: Weights, *, sloped: bool) -> None:
+        self._weights = weights
+        self._sloped = sloped
+        self.passed: Array | None = None
+        self.slope: Variable | None = None
+
+    def __call__(self, role: str, /) -> Array | None:
+        return self._weights(role)
+
+    def product(self, name: str, x: Array, backend: Backend) -> Array | None:
+        """The output projection of x plus zeros; None for others."""
+        if name != "attn.o":
+            return None
+        self.passed = x
+        if self._sloped:
+            self.slope = zeros_like(x)
+            x = x + cast("Array", self.slope)
+        return linear_if_any(backend, self._weights, name, x)
+
+
+def head_estimates(runs: CutRuns, own: OwnKeys, keys: Sequence[int]) -> list[HeadEstimate]:
+    """The estimate of every head, layer by layer.
+
+    Args:
+        runs: The prompt and its answer.
+        own: What is kept of the own run.
+        keys: The tokens of the region.
+    """
+    run = _BackwardRun(runs, own, keys)
+    return run.estimates()
+
+
+class _BackwardRun:
+    """The answer's tokens, run with gradients after the keys and values of the prompt."""
+
+    def __init__(self, runs: CutRuns, own: OwnKeys, keys: Sequence[int]) -> None:
+        self._runs = runs
+        self._model: Model = runs.model
+        self._past = own.past
+        dtype = self._model.backend.dtype_of(next(iter(own.past.values()))[0])
+        if dtype != "float64":
+            dtype = "float32"
+        self._plain = numpy_backend(dtype)
+        self._backend = gradient_backend(dtype)
+        self._keys = keys
+        self._tokens: list[Token] = list(runs.tokens[runs.first_query :])
+
+    def estimates(self) -> list[HeadEstimate]:
+        """As `head_estimates`."""
+        spec = self._model.spec
+        store = self._model.store
+        store.expect(range(len(spec.blocks)))
+        hidden: Array = store.embed(self._plain, self._tokens)
+        variables: list[Variable] = []
+        # of each attending layer: its number, by how much a cut changes what heads pass on, and
+        # attention on the region, [head]
+        layers: list[tuple[int, Floats, Floats]] = []
+        for layer, block in enumerate(spec.blocks):
+            weights = cache_weights(store.layer(self._plain, layer))
+            watched = _WatchedOutput(weights, sloped=True)
+            context = self._context(layer, frozenset({"weights"}))
+            entering = hidden
+            trace = run_block(self._backend, block, watched, entering, context, layer)
+            hidden = trace.after
+            if block.instead or watched.slope is None:
+                continue
+            passed = self._numbers(watched.passed)
+            cut = _WatchedOutput(weights, sloped=False)
+            outside = self._context(layer, frozenset(), self._cut(layer))
+            run_block(self._plain, block, cut, self._array(entering), outside, layer)
+            variables.append(watched.slope)
+            shares = self._numbers(trace.stages["weights"])[..., list(self._keys)].sum(-1)
+            layers.append((layer, self._numbers(cut.passed) - passed, shares.mean(-1)))
+        slopes = gradients(self._mean_logprob(hidden), variables)
+        result = []
+        for (layer, change, attention), slope in zip(layers, slopes, strict=True):
+            heads = spec.blocks[layer].attention.heads
+            by_head = (slope * change).reshape(len(self._tokens), heads, -1).sum((0, 2))
+            result += [
+                HeadEstimate(layer, head, float(by_head[head]), float(min(attention[head], 1.0)))
+                for head in range(heads)
+            ]
+        return result
+
+    def _context(
+        self, layer: int, keep: frozenset[str], interventions: Interventions | None = None
+    ) -> Context:
+        """What a layer is given besides vectors: the keys and values of the prompt, and the cut."""
+        past: Past = {}
+        first = self._runs.first_query
+        if first and layer in self._past:
+            past[layer] = tuple(self._array(array[..., :first, :]) for array in self._past[layer])
+        context = self._model.context(self._tokens, self._plain, keep)
+        return replace(context, past=past, interventions=interventions or {})
+
+    def _cut(self, layer: int) -> Interventions:
+        """What hides the region from the answer's queries in all heads of a layer."""
+        inside = set(self._keys)
+        queries = tuple(token.index for token in self._tokens if token.index not in inside)
+        heads = tuple(range(self._model.spec.blocks[layer].attention.heads))
+        return {(layer, "self"): [KnockOut(heads, queries, tuple(self._keys))]}
+
+    def _numbers(self, array: Array | None) -> Floats:
+        """The numbers of an array of a run."""
+        return np.asarray(self._backend.numpy(array), self._plain.dtype)  # type: ignore[arg-type]
+
+    def _array(self, array: Array) -> Array:
+        """An array of a run or of the model as one of NumPy, without what it was computed from."""
+        if isinstance(array, Variable):
+            return cast("Array", array.value)
+        if not isinstance(array, np.ndarray):
+            array = cast("Array", self._model.backend.numpy(array))
+        return self._plain.array(np.asarray(array, self._plain.dtype))
+
+    def _mean_logprob(self, hidden: Array) -> Array:
+        """The mean log probability of the answer's tokens, from the last layer's vectors."""
+        backend = self._backend
+        outer = cache_weights(self._model.store.outer(self._plain))
+        scores = logits(self._model.spec, outer, backend, hidden)
+        shifted = scores - backend.max(scores, -1)
+        chosen = np.zeros(tuple(scores.shape), self._plain.dtype)
+        chosen[np.arange(len(chosen)), list(self._runs.answer)] = 1.0
+        logprobs = backend.sum(shifted * cast("Array", chosen), -1) - backend.log(
+            backend.sum(backend.exp(shifted), -1)
+        )
+        return backend.sum(logprobs.reshape((1, -1)), -1) / len(self._tokens)

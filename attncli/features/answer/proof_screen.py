@@ -1,0 +1,234 @@
+"""The parts of an answer's screen that prove what it rests on: the heads that carry a region, and a
+dose of attention on one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from msgspec import UNSET
+
+from attncli.draw.columns import Column, column_table
+from attncli.draw.lines import Lines
+from attncli.draw.numbers import format_fixed, format_signed, percent
+from attncli.draw.safe import spell
+from attncli.draw.token_names import quote_text, region_name
+from attncli.draw.view import View
+from attncli.features.answer.answer_words import quoted_leaf, share_text
+from attncli.features.answer.document import (
+    AnswerDocument,
+    AnswerDose,
+    AnswerDoses,
+    AnswerEffect,
+    CarryingHead,
+    CarryingHeads,
+)
+from attncli.language import Message, message, plural, say
+from attncli.mechanism.spec import spoken_head
+
+LITTLE = 0.05
+"""A change in nats below which an answer changes hardly anything."""
+LONGEST = 20
+"""Cells of the longest bar."""
+
+
+def has_carriers(document: AnswerDocument, view: View) -> bool:
+    """Whether it is told which heads carry a region."""
+    return document.carriers is not UNSET
+
+
+def has_doses(document: AnswerDocument, view: View) -> bool:
+    """Whether attention on a region was weighed."""
+    return document.doses is not UNSET
+
+
+def _effect_of(document: AnswerDocument, region: int) -> AnswerEffect:
+    """What the answer loses without the region of this number."""
+    return next(effect for effect in document.effects if effect.region == region)
+
+
+def carrier_table(document: AnswerDocument, view: View) -> Lines:
+    """A row for each head that was cut by itself: its attention on the region, the estimate, and what
+    the answer loses."""
+    carriers = document.carriers
+    if carriers is UNSET:
+        return Lines()
+    greatest = max((-row.change for row in carriers.heads), default=0.0)
+
+    def part(row: CarryingHead) -> float:
+        """A head's loss as a part of the largest."""
+        return max(-row.change, 0.0) / greatest if greatest > 0 else 0.0
+
+    columns = [
+        Column[CarryingHead](message("layer"), lambda row: str(row.layer)),
+        Column[CarryingHead](message("head"), lambda row: str(row.head)),
+        Column[CarryingHead](
+            message("attention"), lambda row: percent(row.attention, 1), leave_out=2
+        ),
+        Column[CarryingHead](
+            message("estimate"), lambda row: format_signed(row.estimate, 3), leave_out=1
+        ),
+        Column[CarryingHead](message("change"), lambda row: format_signed(row.change, 3)),
+        Column[CarryingHead](share=part, longest=LONGEST, align="left"),
+    ]
+    effect = _effect_of(document, carriers.region)
+    return column_table(
+        columns,
+        carriers.heads,
+        view,
+        title=message(
+            "the answer's queries cut off from {region} in one head",
+            region=quoted_leaf(document, effect, view),
+        ),
+        note=message(
+            "change of the mean log probability a token, in nats, by a run of its own; the estimate"
+            " by its slope chose these of {count} heads; attention on the region",
+            count=carriers.count,
+        ),
+    )
+
+
+def carrier_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
+    """Yield how much of a region's effect the heads carry that were cut, together and alone."""
+    carriers = document.carriers
+    if carriers is UNSET:
+        return
+    effect = _effect_of(document, carriers.region)
+    places: dict[str, object] = {
+        "region": quoted_leaf(document, effect, view),
+        "together": format_signed(carriers.together, 2),
+        "change": format_signed(effect.change, 2),
+        "every": format_signed(carriers.every, 2),
+        "all": carriers.count,
+    }
+    yield say(
+        view,
+        plural(
+            "With the answer's own queries cut off from {region} in this {count} head, its mean log"
+            " probability changes by {together}, in all {all} heads by {every}, and by {change}"
+            " without the region.",
+            "With the answer's own queries cut off from {region} in these {count} heads at once, its"
+            " mean log probability changes by {together}, in all {all} heads by {every}, and by"
+            " {change} without the region.",
+            count=len(carriers.heads),
+            **places,
+        ),
+    )
+    yield from _single_head_sentences(carriers, effect, view)
+
+
+def _single_head_sentences(
+    carriers: CarryingHeads, effect: AnswerEffect, view: View
+) -> Iterator[str]:
+    """Yield whether one of the heads carries half of the effect alone, or that none of them does."""
+    first = carriers.heads[0]
+    head = say(view, spoken_head(first.layer, first.head))
+    if first.change <= effect.change / 2:
+        yield say(
+            view,
+            "Of the effect {head} alone makes {change}, half or more.",
+            head=head,
+            change=format_signed(first.change, 2),
+        )
+    elif first.change <= -LITTLE:
+        yield say(
+            view,
+            "None of these heads alone carries half of the effect; {head} has the largest part,"
+            " {change}.",
+            head=head,
+            change=format_signed(first.change, 2),
+        )
+    else:
+        yield say(
+            view,
+            "None of these heads alone lowers it by as much as {least} nats.",
+            least=format_fixed(LITTLE, 2),
+        )
+    if carriers.every > effect.change / 2:
+        yield say(
+            view,
+            "More than half of the effect reaches the answer by way of other tokens, which read the"
+            " region before.",
+        )
+
+
+def _dosed_name(doses: AnswerDoses, view: View) -> str:
+    """The name of what is weighed, in quotes."""
+    return quote_text(region_name(doses.weighed.name, view), view)
+
+
+def dose_table(document: AnswerDocument, view: View) -> Lines:
+    """A row for each dose: the probability of a token of the answer, and the change."""
+    doses = document.doses
+    if doses is UNSET:
+        return Lines()
+    columns = [
+        Column[AnswerDose](
+            message("factor"), lambda row: f"{spell('×', ascii=view.ascii)}{row.factor:g}"
+        ),
+        Column[AnswerDose](message("a token"), lambda row: share_text(row.logprob)),
+        Column[AnswerDose](message("change"), lambda row: format_signed(row.change, 2)),
+    ]
+    if doses.weighed.heads is None:
+        title = message("attention on {name} weighed", name=_dosed_name(doses, view))
+    else:
+        title = message(
+            "attention on {name} weighed in the chosen heads", name=_dosed_name(doses, view)
+        )
+    return column_table(columns, doses.doses, view, title=title)
+
+
+def _dose_template(doses: AnswerDoses) -> Message:
+    """The sentence on the dose that was asked for, beside attention as it is and none."""
+    if doses.weighed.factor == 0.0:
+        return message(
+            "With no attention on {name} (×0) the probability of a token of the answer is {share} on"
+            " average, as it is (×1) {own}."
+        )
+    return message(
+        "With attention on {name} weighed ×{factor} the probability of a token of the answer is"
+        " {share} on average, as it is (×1) {own}, with none (×0) {none}."
+    )
+
+
+def dose_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
+    """Yield what a dose changes, whether the answer follows the dose, and what random spans change."""
+    doses = document.doses
+    if doses is UNSET:
+        return
+    by_factor = {row.factor: row for row in doses.doses}
+    dose = by_factor[doses.weighed.factor]
+    yield say(
+        view,
+        _dose_template(doses),
+        name=_dosed_name(doses, view),
+        factor=f"{dose.factor:g}",
+        share=share_text(dose.logprob),
+        own=share_text(by_factor[1.0].logprob),
+        none=share_text(by_factor[0.0].logprob),
+    )
+    if doses.random is not UNSET:
+        yield say(
+            view,
+            plural(
+                "The same dose on {count} random span of as many tokens changes its mean log"
+                " probability by {most} nats, on {name} by {change}.",
+                "The same dose on {count} random spans of as many tokens changes its mean log"
+                " probability by at most {most} nats, on {name} by {change}.",
+                count=len(doses.random),
+                most=format_fixed(max(map(abs, doses.random)), 2),
+                name=_dosed_name(doses, view),
+                change=format_signed(dose.change, 2),
+            ),
+        )
+    yield say(view, _course([row.logprob for row in doses.doses]))
+
+
+def _course(values: Sequence[float]) -> Message:
+    """Whether values rise from dose to dose."""
+    steps = [after - before for before, after in pairwise(values)]
+    if all(step > 0 for step in steps):
+        return message("The probability rises with each of the {count} doses.", count=len(values))
+    if all(step < 0 for step in steps):
+        return message("The probability falls with each of the {count} doses.", count=len(values))
+    return message("The probability does not rise with every dose.")
