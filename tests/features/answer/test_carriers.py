@@ -14,6 +14,7 @@ from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
+import attncli.features.answer.cut_runs as cut_runs_module
 from attncli.features.answer.compute import _AnswerWork, largest_losses
 from attncli.features.answer.cut_runs import Cut, CutRuns, HeadLinks
 from attncli.features.answer.head_estimates import HeadEstimate, head_estimates
@@ -131,6 +132,21 @@ def test_heads_and_doses_are_what_masks_in_transformers_do(llama: Path) -> None:
             assert np.abs(logprobs - oracle[name]).max() < limit, (name, dtype)
     least = min(np.abs(oracle[name] - oracle["own"]).max() for name in oracle if name != "own")
     assert least > 1e-4, "each cut is there to be measured"
+
+
+def test_a_run_from_scratch_is_the_same(gpt2: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queries of the prompt go on seeing the region where the answer's do not."""
+    runs = cut_runs(gpt2, "float64")
+    cuts = [
+        Cut("head", change=HeadLinks(REGION, ((0, 1),))),
+        Cut("every", change=HeadLinks(REGION, tuple(heads_of(runs)))),
+        Cut("dose", change=Weighing("region", REGION, 0.5)),
+    ]
+    keys, _ = runs.own_run()
+    found = {run.cut.key: run.logprobs for run in runs.run(cuts, own=keys)}
+    monkeypatch.setattr(cut_runs_module, "keeps_past", lambda *arguments: False)
+    for run in runs.run(cuts):
+        assert np.abs(run.logprobs - found[run.cut.key]).max() < 1e-10, run.cut.key
 
 
 @pytest.mark.parametrize("family", ["gpt2", pytest.param("llama", marks=pytest.mark.thorough)])
