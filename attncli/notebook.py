@@ -24,7 +24,7 @@ from attncli.inputs.token import Token
 from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
 from attncli.measure.run_record import RunRecord, arithmetic, feed_whole
 from attncli.mechanism.trace import AttentionTrace, LayerTrace
-from attncli.models.text_trace import TextTrace
+from attncli.models.model import TextTrace
 
 MOST = 20_000_000
 """Weights of a result that is still shown as a page."""

@@ -16,11 +16,10 @@ from functools import partial
 from itertools import pairwise
 from math import prod
 from threading import Condition, Thread
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
-from attncli.arrays.array import Array
 from attncli.errors import UsageError
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -684,7 +683,11 @@ LARGE_ARRAY = 2**19
 """Fewer numbers than this are done before a thread would have begun."""
 
 
-def by_rows(work: Callable[..., Array], first: Array, *others: Array) -> Array:
+AnyArray = TypeVar("AnyArray")
+"""An array of NumPy or a tensor of torch."""
+
+
+def by_rows(work: Callable[..., AnyArray], first: AnyArray, *others: AnyArray) -> AnyArray:
     """work(first, *others) computed in threads, pieces of rows at a time; each row of the result
     must depend on the same row of the arrays alone.
 
@@ -710,4 +713,4 @@ def by_rows(work: Callable[..., Array], first: Array, *others: Array) -> Array:
             result[part] = work(*(array[part] for array in flat))
 
     at_once([do_pieces] * cores())
-    return result.reshape(first.shape)
+    return cast("AnyArray", result.reshape(first.shape))

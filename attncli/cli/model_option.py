@@ -4,25 +4,31 @@ attention.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
-from attncli.cli import model_values
 from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, RunSetup
 from attncli.cli.environment import Environment
-from attncli.cli.option import About
-from attncli.cli.whole_number import parse_whole_number
-from attncli.errors import UnsupportedError, UsageError, refused_value
+from attncli.cli.option import LARGEST_SEED, About, parse_size
+from attncli.cli.whole_number import LARGEST, parse_whole_number
+from attncli.errors import LimitError, UnsupportedError, UsageError, refused_value
 from attncli.language import listing, message
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from attncli.mechanism.mask import Mask
     from attncli.mechanism.reformer import Reformer
     from attncli.mechanism.spec import Spec
     from attncli.models.description import ModelDescription
+    from attncli.models.estimate import MemoryBudget
     from attncli.models.model import Model
     from attncli.models.one_layer import Settings
+
+    NDArray = np.ndarray[Any, Any]
 
 SOURCE_EXCERPT = 200
 """Characters of the text after `--source` that are told in every document."""
@@ -93,7 +99,7 @@ def checkpoint(
     if options.global_tokens is not None:
         from attncli.models.config import with_global_tokens
 
-        tokens = model_values.whole_numbers(options.global_tokens, "--global-tokens")
+        tokens = whole_numbers(options.global_tokens, "--global-tokens")
         model = replace(model, spec=with_global_tokens(model.spec, tokens))
     if options.source is not None:
         model = model.decoder(options.source)
@@ -123,7 +129,7 @@ def checkpoint(
         )
         model = replace(model, warnings=(*model.warnings, note))
     own = dict.fromkeys(block.attention.mask.spec() for block in model.spec.blocks)
-    if model_values.takes_own_mask_away(attention.mask) and list(own) != ["none"]:
+    if takes_own_mask_away(attention.mask) and list(own) != ["none"]:
         note = message(
             "--mask none takes the model's own mask away ({own}): it never learned without it",
             own=listing(own),
@@ -143,7 +149,7 @@ def _with_weights_kept(environment: Environment, model: Model, compute: ComputeO
     from attncli.models.load import held_bytes, hold_weights
 
     needed = held_bytes(model)
-    limit = model_values.memory_limit(compute)
+    limit = memory_limit(compute)
     if not needed:
         return model
     is_kept = needed <= limit.bytes // KEPT_SHARE
@@ -183,7 +189,7 @@ def load_checkpoint(
             note=environment.notes,
             watch=on_progress,
             variables=environment.variables,
-            limit=None if compute.max_memory is None else model_values.memory_limit(compute),
+            limit=None if compute.max_memory is None else memory_limit(compute),
         )
 
 
@@ -214,8 +220,8 @@ def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
     from attncli.mechanism.mask import intersection
     from attncli.models.one_layer import scale_number
 
-    extra = model_values.mask(attention.mask)
-    has_own = not model_values.takes_own_mask_away(attention.mask)
+    extra = mask(attention.mask)
+    has_own = not takes_own_mask_away(attention.mask)
     blocks = []
     for block in spec.blocks:
         layer = block.attention
@@ -228,13 +234,13 @@ def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
         else:
             softcap = attention.softcap
         if has_own:
-            mask = intersection(layer.mask, extra)
+            layer_mask = intersection(layer.mask, extra)
         else:
-            mask = extra
+            layer_mask = extra
         blocks.append(
             replace(
                 block,
-                attention=replace(layer, mask=mask, scale=scale, softcap=softcap),
+                attention=replace(layer, mask=layer_mask, scale=scale, softcap=softcap),
             )
         )
     return replace(spec, blocks=tuple(blocks))
@@ -253,11 +259,11 @@ def model_of_seed(environment: Environment, setup: RunSetup, tokenizer: str, hea
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
     from attncli.models.one_layer import seeded_model
 
-    seed, source = model_values.seed_of(setup.model, environment)
+    seed, source = seed_of(setup.model, environment)
     settings = one_layer_settings(setup.model, setup.attention, seed, heads)
     refuse_sizes(settings, setup.compute)
     backend = choose(setup.compute.backend, device=setup.compute.device, dtype=setup.compute.dtype)
-    embedding = model_values.embeddings(setup.model)
+    embedding = embeddings(setup.model)
     return seeded_model(
         settings, seed, source, tokenizer_named(tokenizer), backend, embedding=embedding
     )
@@ -283,7 +289,7 @@ def one_layer_settings(
         position=attention.position or "none",
         scale=attention.scale,
         softcap=attention.softcap,
-        mask=model_values.mask(attention.mask, seed),
+        mask=mask(attention.mask, seed),
     )
 
 
@@ -294,9 +300,7 @@ def refuse_sizes(settings: Settings, compute: ComputeOptions) -> None:
     from attncli.models.one_layer import drawing_bytes, spec_of
 
     spec_of(settings)
-    model_values.refuse_memory(
-        drawing_bytes(settings), compute, "a smaller --d-model, --d-k or --d-v"
-    )
+    refuse_memory(drawing_bytes(settings), compute, "a smaller --d-model, --d-k or --d-v")
 
 
 # `--weights FILE`: the model that a weight file and the options around it describe.
@@ -319,12 +323,12 @@ def file_model(environment: Environment, path: Path, setup: RunSetup, tokenizer:
         path, LayoutRequest(options.d_model, options.num_heads, options.d_k, options.d_v)
     )
     if options.seed is not None:
-        seed = model_values.seed_of(options, environment)[0]
+        seed = seed_of(options, environment)[0]
     else:
         seed = weight_file.seed or 0
     settings = one_layer_settings(options, setup.attention, seed)
     backend = choose(setup.compute.backend, device=setup.compute.device, dtype=setup.compute.dtype)
-    embedding = model_values.embeddings(options)
+    embedding = embeddings(options)
     return model_of(
         weight_file,
         path.name,
@@ -422,3 +426,119 @@ def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> M
     return replace(
         model, spec=replace(model.spec, blocks=blocks), warnings=(*model.warnings, HASHING_NOTE)
     )
+
+
+# Values that options have for a model and its run: the mask, the seed, given vectors, memory.
+
+MASK_FILES = (".npy", ".npz", ".json", ".csv", ".tsv")
+
+
+def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
+    """The intersection of the masks that `--mask` names; files hold 0 or false where a key is
+    hidden.
+    """
+    from attncli.mechanism.mask import MatrixMask, intersection, parse_mask
+
+    parts: list[Mask] = []
+    for spec in _mask_parts(specs):
+        if spec.lower().endswith(MASK_FILES):
+            from attncli.inputs.tensors import read_matrix
+
+            parts.append(MatrixMask(read_matrix(Path(spec), "mask") != 0, Path(spec).name))
+        else:
+            parts.append(parse_mask(spec, seed=seed))
+    return intersection(*parts)
+
+
+def _mask_parts(specs: Sequence[str] | None) -> list[str]:
+    """The masks that `--mask` names, one by one: documents and screens write an intersection with
+    " & "."""
+    return [part for argument in specs or () for part in argument.split(" & ")]
+
+
+def takes_own_mask_away(specs: Sequence[str] | None) -> bool:
+    """Whether `none` is among the masks that `--mask` names: then a model's own does not count."""
+    from attncli.mechanism.mask import Everywhere
+
+    return any(part.strip().lower() == Everywhere.spelling.name for part in _mask_parts(specs))
+
+
+def seed_of(
+    options: ModelOptions, environment: Environment
+) -> tuple[int, Literal["seeded", "random"]]:
+    """The seed, and "seeded" or "random" for how it came about; a drawn seed is told on standard
+    error.
+
+    Raises UsageError for what is no whole number.
+    """
+    text = options.seed or "0"
+    if text == "random":
+        from attncli.arrays.numpy_backend import draw_seed
+
+        drawn_seed = draw_seed()
+        environment.note(
+            message(
+                "seed drawn: {drawn_seed} (repeat with --seed {drawn_seed})", drawn_seed=drawn_seed
+            )
+        )
+        return drawn_seed, "random"
+    seed = parse_whole_number(text, LARGEST_SEED)
+    if seed is None:
+        expected = message("0 to {largest_seed}, or 'random'", largest_seed=LARGEST_SEED)
+        raise refused_value("--seed", text, expected)
+    return seed, "seeded"
+
+
+def embeddings(options: ModelOptions) -> NDArray | None:
+    """The matrix that `--embeddings` names, None without it."""
+    if options.embeddings is None:
+        return None
+    from attncli.inputs.tensors import read_matrix
+
+    return read_matrix(options.embeddings, "embeddings")
+
+
+def whole_numbers(text: str, option: str) -> list[int]:
+    """Whole numbers from 0, apart by spaces or commas. Raises UsageError."""
+    parts = text.replace(",", " ").split()
+    values = [number for part in parts if (number := parse_whole_number(part)) is not None]
+    if not parts or len(values) < len(parts):
+        expected = message("whole numbers from 0 to {largest:,}, such as 5 3", largest=LARGEST)
+        raise refused_value(option, text, expected)
+    return values
+
+
+def memory_limit(compute: ComputeOptions) -> MemoryBudget:
+    """What the command may take of memory: `--max-memory`, or what is free."""
+    from attncli.models.estimate import MemoryBudget, free_memory
+
+    if compute.max_memory is None:
+        return free_memory()
+    return MemoryBudget(parse_size(compute.max_memory, "--max-memory"), "--max-memory")
+
+
+def memory_left(compute: ComputeOptions, model: Model) -> int:
+    """Bytes that a measurement may take beside the weights that are kept in memory."""
+    return max(memory_limit(compute).bytes - model.weights_in_memory, 0)
+
+
+def refuse_memory(
+    needed_bytes: int, compute: ComputeOptions, hint: str, *, resident: int = 0
+) -> None:
+    """Raise LimitError if about so many bytes are more than `--max-memory`, or than this process
+    may still take. resident: how many of them it has already.
+    """
+    limit = memory_limit(compute)
+    if compute.max_memory is None:
+        needed_bytes -= resident
+    if needed_bytes > limit.bytes:
+        from attncli.draw.numbers import size_words
+
+        raise LimitError(
+            "this would take about {needed_bytes} of memory, the limit is {bytes} ({source})",
+            expected="less work, or a higher --max-memory",
+            hint=hint,
+            needed_bytes=size_words(needed_bytes),
+            bytes=size_words(limit.bytes),
+            source=limit.source,
+        )

@@ -21,13 +21,13 @@ from attncli.cli.declarations import (
     TextOptions,
 )
 from attncli.cli.environment import Environment
-from attncli.cli.model_values import embeddings as embeddings
-from attncli.cli.model_values import mask as mask
-from attncli.cli.model_values import memory_left as memory_left
-from attncli.cli.model_values import memory_limit as memory_limit
-from attncli.cli.model_values import refuse_memory as refuse_memory
-from attncli.cli.model_values import seed_of as seed_of
-from attncli.cli.model_values import whole_numbers as whole_numbers
+from attncli.cli.model_option import embeddings as embeddings
+from attncli.cli.model_option import mask as mask
+from attncli.cli.model_option import memory_left as memory_left
+from attncli.cli.model_option import memory_limit as memory_limit
+from attncli.cli.model_option import refuse_memory as refuse_memory
+from attncli.cli.model_option import seed_of as seed_of
+from attncli.cli.model_option import whole_numbers as whole_numbers
 from attncli.cli.option import About
 from attncli.cli.whole_number import parse_whole_number
 from attncli.errors import AttnError, InputError, LimitError, UsageError
@@ -281,9 +281,11 @@ def regions_of(
 def _offer_whitespace(environment: Environment, text: Text) -> None:
     """Note that `--tokenizer whitespace` keeps words, for a text that has blanks between words of a
     script written without."""
-    from attncli.inputs.tokenize import set_apart
+    if text.text.isascii():
+        return
+    from attncli.inputs.script_words import set_apart
 
-    if not text.text.isascii() and set_apart(text.text):
+    if set_apart(text.text):
         environment.note(
             message(
                 "each character is a token; --tokenizer whitespace keeps the words that blanks set"
@@ -514,7 +516,7 @@ def refuse_cost(
 def smaller_run(spec: Spec, *more: str) -> Message:
     """What makes a run take less memory: a shorter text, some layers or heads where the model has
     several, or `more`."""
-    from attncli.features.effects.places import most_heads
+    from attncli.mechanism.spec import most_heads
 
     ways: list[str] = [message("a shorter text")]
     if len(spec.blocks) > 1:
@@ -549,8 +551,7 @@ def head_selection(spec: Spec, options: ModelOptions, *, most: bool = True) -> H
             layers.
         InputError: For a layer or head that is not there.
     """
-    from attncli.features.effects.places import most_heads
-    from attncli.mechanism.spec import HeadSelection
+    from attncli.mechanism.spec import HeadSelection, most_heads
 
     if pairs := named_heads(spec, options):
         return HeadSelection(pairs=pairs)
@@ -596,8 +597,7 @@ def head_pairs(
 
     Raises UsageError beside `layers` and for names of no head, and as `head_selection`.
     """
-    from attncli.features.effects.places import heads_of
-    from attncli.mechanism.spec import parse_head
+    from attncli.mechanism.spec import heads_of, parse_head
 
     if layers:
         raise UsageError("--head names layers, and so does --layer", expected="one or the other")

@@ -14,12 +14,12 @@ from typing import IO, TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from attncli.draw.safe import CUT, CUT_ASCII, cells, cut, safe, spell, wrap
-from attncli.draw.styled_lines import Line as Line
-from attncli.draw.styled_lines import Lines as Lines
-from attncli.draw.styled_lines import Piece as Piece
-from attncli.draw.styled_lines import line as line
-from attncli.draw.styled_lines import line_width as line_width
+from attncli.draw.view import Line as Line
+from attncli.draw.view import Lines as Lines
+from attncli.draw.view import Piece as Piece
 from attncli.draw.view import ScreenPart, Shown, View, parts_shown
+from attncli.draw.view import line as line
+from attncli.draw.view import line_width as line_width
 from attncli.language import message, say, translate
 
 if TYPE_CHECKING:

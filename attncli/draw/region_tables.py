@@ -15,12 +15,11 @@ from attncli.documents.parts import HeadRegions, RegionPart
 from attncli.draw.columns import Column, column_table
 from attncli.draw.lines import Lines
 from attncli.draw.numbers import percent
-from attncli.draw.rest_names import rest_names
 from attncli.draw.safe import spell
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.shaded_matrix import matrix
 from attncli.draw.tables import table
-from attncli.draw.token_names import quote_text, quoted_token, region_name
+from attncli.draw.token_names import quote_text, quoted_token, region_name, rest_names
 from attncli.draw.view import View
 from attncli.inputs.regions import REST
 from attncli.language import listing, message, say

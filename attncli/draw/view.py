@@ -1,5 +1,7 @@
 """`View`: all that a screen needs to know of who reads it; and a screen, which is a table of parts:
-each has a name, which `--show` takes, what draws it, and when it is shown unasked.
+each has a name, which `--show` takes, what draws it, and when it is shown unasked. A part draws
+`Lines`: a block of styled text, laid out to the cell, which Rich prints. Styles are Rich style strings
+("bold", "black on #fde725"), so nothing here imports Rich until something is printed.
 
 `features/<name>/screen.py` holds the table `<NAME>_PARTS` of `attn.<name>/1`, in the order of the
 screen:
@@ -17,17 +19,72 @@ What help lists, what completion offers, what `--show` takes and what is drawn f
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from attncli.draw.safe import spell
+from attncli.draw.safe import cells, spell
 
 if TYPE_CHECKING:
-    from attncli.draw.styled_lines import Lines
+    from rich.console import Console, ConsoleOptions
+    from rich.measure import Measurement
+    from rich.segment import Segment
+
+Piece = tuple[str, str]
+"""Safe text and its style ("" for none)."""
+
+Line = tuple[Piece, ...]
+
+
+class Lines(Struct, frozen=True):
+    """A block of styled lines; a value that can be stacked, set beside others, compared and
+    printed.
+    """
+
+    rows: tuple[Line, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Cells of the widest line; 0 without lines."""
+        return max((line_width(row) for row in self.rows), default=0)
+
+    @property
+    def plain(self) -> str:
+        """The text alone, without styles and without blanks at line ends."""
+        return "\n".join("".join(text for text, _ in row).rstrip() for row in self.rows)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        from rich.segment import Segment
+
+        for row in self.rows:
+            if not any(
+                style for _, style in row
+            ):  # one piece a line: a table of a million numbers has as many pieces
+                yield Segment("".join(text for text, _ in row).rstrip(" "))
+            else:
+                yield from (
+                    Segment(text, console.get_style(style) if style else None)
+                    for text, style in row
+                )
+            yield Segment.line()
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        from rich.measure import Measurement
+
+        return Measurement(self.width, self.width)
+
+
+def line_width(row: Line) -> int:
+    """Cells of one line."""
+    return sum(cells(text) for text, _ in row)
+
+
+def line(*pieces: Piece | str) -> Lines:
+    """One line; a bare string is unstyled."""
+    return Lines((tuple((piece, "") if isinstance(piece, str) else piece for piece in pieces),))
 
 
 class View(Struct, frozen=True):

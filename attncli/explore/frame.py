@@ -13,7 +13,6 @@ from msgspec import structs
 
 from attncli.draw.lines import FAINT, Line, Lines, Piece, join_sentences, line_width, remark
 from attncli.draw.numbers import bar, bar_pieces, format_signed, percent
-from attncli.draw.rest_names import rest_names, resting_reason
 from attncli.draw.safe import cells, cut, label, pad, safe, spell, wrap
 from attncli.draw.sentence import (
     EVEN,
@@ -27,7 +26,7 @@ from attncli.draw.sentence import (
     words,
 )
 from attncli.draw.shaded_matrix import bar_style, palette_of, shade, sign, tint
-from attncli.draw.token_names import bare_text, unknown_words_sentence
+from attncli.draw.token_names import bare_text, rest_names, resting_reason, unknown_words_sentence
 from attncli.draw.view import View
 from attncli.explore.head_grid import MEASURE_NAMES, grid, head_cell_width, head_summary, matrix
 from attncli.explore.loaded_run import LoadedRun, Pair

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from attncli.arrays.backend import EVERY, Backend, Selection, numbers_of, numpy_backend
 from attncli.documents import LeftOutKind, LinkRow, Numbers, TopLink
 from attncli.documents.parts import PooledMap, StrongestLink
-from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
 from attncli.measure.rest import is_separator
 from attncli.measure.row_facts import (
@@ -36,6 +35,7 @@ from attncli.mechanism.attend import RowBlock
 from attncli.models.model import Model
 
 if TYPE_CHECKING:
+    from attncli.inputs.regions import Region
     from attncli.measure.region_sums import RegionShares, RegionSums
 
 # The strongest links of each head, kept while blocks of query rows go by.

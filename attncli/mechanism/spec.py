@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, Literal, TypeAlias, assert_never
 
 from msgspec import Struct, field
@@ -764,3 +764,26 @@ class Spec(Struct, frozen=True, kw_only=True):
         if gated:
             return (*idle, note)
         return idle
+
+
+def most_heads(spec: Spec) -> int:
+    """The largest number of heads that any attention of the model has."""
+    return max(map(heads_of, spec.blocks))
+
+
+def heads_of(block: Block) -> int:
+    """The largest number of heads that an attention of this layer has; 0 for a layer that does not
+    attend.
+    """
+    return max((attention.heads for _, attention in attentions(block)), default=0)
+
+
+def attentions(block: Block) -> Sequence[tuple[Literal["self", "cross"], Attention]]:
+    """A layer's attentions as (kind, attention), "self" before "cross", in the order in which they
+    run; empty for a layer that does not attend."""
+    if block.instead:
+        return []
+    parts: list[tuple[Literal["self", "cross"], Attention]] = [("self", block.attention)]
+    if block.cross is not None:
+        parts.append(("cross", block.cross))
+    return parts

@@ -47,7 +47,7 @@ def test_small_jobs_load_no_torch_and_documents_for_machines_no_rich(command: st
     assert screen - documents[-1] <= {"rich.console"}
 
 
-FILES = 77
+FILES = 70
 """Files of the package that a small run may pass through: a reader follows it in an afternoon."""
 
 

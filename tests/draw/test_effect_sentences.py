@@ -10,9 +10,10 @@ import pytest
 from draw.documents import ablate
 from msgspec import json as documents_json
 
+from attncli.documents.parts import NextToken, TargetToken
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.view import View
-from attncli.features.effects.document import AblateDocument, LensRow, NextToken, TargetToken
+from attncli.features.effects.document import AblateDocument, LensRow
 from attncli.features.effects.effect_answer import (
     _lens_words,
     ablate_answer,

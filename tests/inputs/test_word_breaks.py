@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attncli.inputs import tokenize as module
-from attncli.inputs.tokenize import set_apart, words
+from attncli.inputs.script_words import set_apart
+from attncli.inputs.tokenize import words
 
 
 def cut(text):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attncli
-from attncli.models import text_trace
+from attncli.models import model as model_module
 from attncli.models.estimate import MemoryBudget
 
 TEXT = "the cat sat on the mat"
@@ -65,7 +65,7 @@ def test_weights_beyond_the_memory_are_refused_with_a_way_out(model, monkeypatch
     trace = model.trace(TEXT)
     need = 2 * 6 * 6 * 4
     monkeypatch.setattr(
-        text_trace,
+        model_module,
         "free_memory",
         lambda: MemoryBudget(need - 1, "memory available on this machine"),
     )
@@ -81,7 +81,7 @@ def test_weights_beyond_the_memory_are_refused_with_a_way_out(model, monkeypatch
         f"try: {caught.value.hint}",
     ]
     assert [layer.layer for layer in trace] == [0]
-    monkeypatch.setattr(text_trace, "free_memory", lambda: MemoryBudget(need, ""))
+    monkeypatch.setattr(model_module, "free_memory", lambda: MemoryBudget(need, ""))
     assert trace.weights.shape == (1, 2, 6, 6)
 
 

@@ -12,8 +12,7 @@ from attncli.draw.figures.charts import Bar, FigureMap, draw_bars, draw_maps
 from attncli.draw.figures.drawing import Drawing
 from attncli.draw.numbers import percent
 from attncli.draw.region_tables import part_beyond_rest, region_order
-from attncli.draw.rest_names import rest_names
-from attncli.draw.token_names import quoted_token, region_name
+from attncli.draw.token_names import quoted_token, region_name, rest_names
 from attncli.draw.view import View
 from attncli.language import message, say
 

@@ -8,12 +8,11 @@ from msgspec import UNSET
 
 from attncli.draw.lines import Lines, sentences
 from attncli.draw.numbers import bar, format_fixed, format_signed, percent
-from attncli.draw.rest_names import rest_names_among
 from attncli.draw.safe import cells, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import GAP, table
-from attncli.draw.token_names import quote_text, short
+from attncli.draw.token_names import quote_text, rest_names_among, short
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.answer.answer_words import leaf_name, quoted_leaf, share_text
 from attncli.features.answer.document import AnswerDocument, AnswerEffect

@@ -16,10 +16,9 @@ from msgspec.structs import replace
 from attncli.draw.columns import Column, column_table, plain_rows
 from attncli.draw.lines import Lines, sentences
 from attncli.draw.numbers import percent, size_words
-from attncli.draw.rest_names import rest_names
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note
-from attncli.draw.token_names import quote_text, region_name
+from attncli.draw.token_names import quote_text, region_name, rest_names
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.cache.document import (
     CacheDocument,

@@ -22,7 +22,6 @@ from attncli.draw.lines import (
     stack_spaced,
 )
 from attncli.draw.numbers import format_fixed, percent
-from attncli.draw.rest_names import not_counted, rest_names
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import SIDE, fact, mask_and_position, warning
 from attncli.draw.sentence import left_out_note, sentence, shaded_sentence, words
@@ -30,10 +29,12 @@ from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
 from attncli.draw.token_names import (
     claim_link,
+    not_counted,
     quote_text,
     quoted_ends,
     quoted_token,
     region_name,
+    rest_names,
     short,
     token_reference,
 )

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import UNSET, UnsetType
 
 from attncli.documents import Count, Document, ModelPart, Part, PlacedHead, Size, describe
-from attncli.features.effects.document import NextToken
+from attncli.documents.parts import NextToken
 from attncli.language import message
 
 

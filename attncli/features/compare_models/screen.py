@@ -9,6 +9,7 @@ from itertools import zip_longest
 
 from msgspec import UNSET
 
+from attncli.documents.parts import NextToken
 from attncli.draw.lines import Lines, fit_to_view, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar, format_small_signed, percent
 from attncli.draw.safe import label
@@ -22,7 +23,6 @@ from attncli.features.compare_models.document import (
     LogProbability,
     ModelChange,
 )
-from attncli.features.effects.document import NextToken
 from attncli.language import message, plural, say
 from attncli.measure.mean_intervals import FEWEST
 from attncli.mechanism.spec import head_label

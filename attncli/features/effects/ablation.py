@@ -43,7 +43,7 @@ from attncli.features.effects.document import (
     readings_of,
 )
 from attncli.features.effects.measures import MeasureRequest, Meter
-from attncli.features.effects.places import HeadAddress, attentions, places, reads_on
+from attncli.features.effects.places import HeadAddress, places, reads_on
 from attncli.features.effects.predictions import predictions
 from attncli.features.effects.sweep import (
     DRAWS,
@@ -76,7 +76,7 @@ from attncli.language import message
 from attncli.measure.rest import resting_keys
 from attncli.measure.row_facts import Bools, Floats
 from attncli.measure.student import student
-from attncli.mechanism.spec import HeadSelection
+from attncli.mechanism.spec import HeadSelection, attentions
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import seconds_of
 from attncli.models.model import Model

@@ -46,7 +46,7 @@ from attncli.features.effects.logit_parts import (
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.patching import PatchRequest
 from attncli.features.effects.patching import patch as run_patches
-from attncli.features.effects.places import most_heads, places
+from attncli.features.effects.places import places
 from attncli.features.effects.predictions import prediction_of
 from attncli.features.effects.sweep import (
     DRAWS,
@@ -76,7 +76,7 @@ from attncli.language import listing, message
 from attncli.measure.rest import resting_keys
 from attncli.measure.row_facts import Bools, Floats
 from attncli.mechanism.checked_arguments import checked
-from attncli.mechanism.spec import HeadSelection
+from attncli.mechanism.spec import HeadSelection, most_heads
 from attncli.models.estimate import CostEstimate, free_memory, with_held_weights
 from attncli.models.model import Model
 from attncli.models.passes import decoding_seconds

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec import Struct
 
 from attncli.arrays.backend import numbers_of
@@ -12,7 +10,7 @@ from attncli.language import message
 from attncli.mechanism.attend import span
 from attncli.mechanism.context import Kind
 from attncli.mechanism.mask import Mask
-from attncli.mechanism.spec import Attention, Block, HeadSelection, Spec
+from attncli.mechanism.spec import HeadSelection, Spec, attentions, most_heads
 from attncli.models.run import check_indices
 
 READ = 2
@@ -26,29 +24,6 @@ class HeadAddress(Struct, frozen=True):
     layer: int
     kind: Kind
     head: int
-
-
-def most_heads(spec: Spec) -> int:
-    """The largest number of heads that any attention of the model has."""
-    return max(map(heads_of, spec.blocks))
-
-
-def heads_of(block: Block) -> int:
-    """The largest number of heads that an attention of this layer has; 0 for a layer that does not
-    attend.
-    """
-    return max((attention.heads for _, attention in attentions(block)), default=0)
-
-
-def attentions(block: Block) -> Sequence[tuple[Kind, Attention]]:
-    """A layer's attentions as (kind, attention), "self" before "cross", in the order in which they
-    run; empty for a layer that does not attend."""
-    if block.instead:
-        return []
-    parts: list[tuple[Kind, Attention]] = [("self", block.attention)]
-    if block.cross is not None:
-        parts.append(("cross", block.cross))
-    return parts
 
 
 def places(spec: Spec, selection: HeadSelection) -> list[HeadAddress]:

@@ -14,7 +14,6 @@ from msgspec import UNSET, UnsetType
 from attncli.documents import TokenRow
 from attncli.draw.lines import Lines, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import format_signed, percent, writer
-from attncli.draw.rest_names import rest_names
 from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header, shown_tokens, warning
 from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
@@ -24,6 +23,7 @@ from attncli.draw.token_names import (
     capitalize_sentences,
     quote_text,
     quoted_token,
+    rest_names,
     short,
     short_token,
     words_at,

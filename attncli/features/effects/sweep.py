@@ -26,13 +26,7 @@ from attncli.features.effects.measures import (
     SweepReading,
     refuse_overflow,
 )
-from attncli.features.effects.places import (
-    HeadAddress,
-    attentions,
-    may_query_some,
-    may_start_late,
-    most_heads,
-)
+from attncli.features.effects.places import HeadAddress, may_query_some, may_start_late
 from attncli.inputs.token import Token, readable_names
 from attncli.language import message
 from attncli.measure.row_facts import Bools
@@ -47,7 +41,7 @@ from attncli.mechanism.context import (
     Weights,
     Zero,
 )
-from attncli.mechanism.spec import Block, Experts, HeadSelection, Mlp, Spec
+from attncli.mechanism.spec import Block, Experts, HeadSelection, Mlp, Spec, attentions, most_heads
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import (
     ComputeWork,

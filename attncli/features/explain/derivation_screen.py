@@ -25,12 +25,17 @@ from attncli.draw.lines import (
     stack_spaced,
 )
 from attncli.draw.numbers import adding_column, adding_digits, bar, brief, percent, root_of
-from attncli.draw.rest_names import resting_key
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import matrix, visible
 from attncli.draw.tables import ledger, vector_sum, vectors
-from attncli.draw.token_names import position_and_text, quoted_token, short_token, token_reference
+from attncli.draw.token_names import (
+    position_and_text,
+    quoted_token,
+    resting_key,
+    short_token,
+    token_reference,
+)
 from attncli.draw.tour import STEP, STEP_OF_PART, TOUR
 from attncli.draw.view import View
 from attncli.features.explain.document import (

@@ -12,13 +12,12 @@ from msgspec import UNSET
 from attncli.documents import Document
 from attncli.draw.lines import BLANK, Lines, heading, remark, sentences, stack
 from attncli.draw.numbers import adding_column, brief, format_fixed
-from attncli.draw.rest_names import rest_names
 from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.shaded_matrix import NDArray, as_matrix, matrix
 from attncli.draw.tables import ledger, table, vector_sum, vectors
-from attncli.draw.token_names import key_names, position_and_text, quoted_token, short
+from attncli.draw.token_names import key_names, position_and_text, quoted_token, rest_names, short
 from attncli.draw.view import View
 from attncli.features.explain.derivation_screen import (
     agreement_remark,

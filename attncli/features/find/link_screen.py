@@ -11,9 +11,8 @@ from msgspec import UNSET, UnsetType
 from attncli.draw.command_lines import command_about, command_lines, reference
 from attncli.draw.lines import Lines, remark, sentences, stack
 from attncli.draw.numbers import percent
-from attncli.draw.rest_names import rest_names, resting_key
 from attncli.draw.sentence import not_learned_note, sentence, words
-from attncli.draw.token_names import claim, quote_text, quoted_token
+from attncli.draw.token_names import claim, quote_text, quoted_token, rest_names, resting_key
 from attncli.draw.view import View
 from attncli.features.find.document import BeyondRest, FindDocument, FoundHead, counted_weight
 from attncli.language import message, plural, say

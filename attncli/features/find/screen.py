@@ -10,10 +10,9 @@ from msgspec.structs import replace
 from attncli.draw.columns import Column, column_table, columns_that_fit
 from attncli.draw.lines import Lines, draw_parts, localize, remark, sentences, stack
 from attncli.draw.numbers import writer
-from attncli.draw.rest_names import rest_names
 from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.token_names import quoted_token, region_name, short_token
+from attncli.draw.token_names import quoted_token, region_name, rest_names, short_token
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.effect_answer import cut_link_sentences, effect_writer
 from attncli.features.find.document import FindDocument, FoundHead, Reverse, counted_weight

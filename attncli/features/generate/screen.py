@@ -10,13 +10,12 @@ from msgspec import UNSET
 from attncli.draw.lines import Lines, fit_to_view, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar, percent
 from attncli.draw.region_tables import MOST_REGIONS
-from attncli.draw.rest_names import rest_names
 from attncli.draw.safe import label, safe
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import shaded_sentence
 from attncli.draw.shaded_matrix import NDArray, as_matrix, draw_grid, head_grid, matrix
 from attncli.draw.tables import table
-from attncli.draw.token_names import quote_text, region_name
+from attncli.draw.token_names import quote_text, region_name, rest_names
 from attncli.draw.view import Parts, ScreenPart, View, parts_shown
 from attncli.features.generate.compute import (
     GenerateDocument,

@@ -522,7 +522,7 @@ def _seed_of_drawn_heads(environment: Environment, setup: RunSetup) -> tuple[int
     weights of its own. Raises UsageError for what is no whole number."""
     if setup.model.seed is None:
         return 0, setup
-    from attncli.cli.model_values import seed_of
+    from attncli.cli.model_option import seed_of
 
     seed = seed_of(setup.model, environment)[0]
     weights_seed: str | None = str(seed)

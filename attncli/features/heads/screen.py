@@ -33,7 +33,6 @@ from attncli.draw.region_tables import (
     region_heads_sentences,
     region_links_part,
 )
-from attncli.draw.rest_names import not_counted, rest_names
 from attncli.draw.safe import cells, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import (
@@ -48,9 +47,11 @@ from attncli.draw.tables import layer_and_head, links, table
 from attncli.draw.token_names import (
     has_pieces,
     key_names,
+    not_counted,
     quoted_ends,
     quoted_row,
     quoted_token,
+    rest_names,
     short,
 )
 from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown

@@ -9,12 +9,11 @@ from msgspec import UNSET, UnsetType
 
 from attncli.draw.lines import Lines, sentences
 from attncli.draw.numbers import bar, format_fixed, format_signed, percent
-from attncli.draw.rest_names import rest_names_among
 from attncli.draw.safe import cells
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import GAP, table
-from attncli.draw.token_names import quote_text, region_name
+from attncli.draw.token_names import quote_text, region_name, rest_names_among
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.difference_answer import token_shares
 from attncli.features.regions.document import RegionEffect, RegionsDocument

@@ -41,9 +41,7 @@ from attncli.documents.parts import (
     RunLayer,
 )
 from attncli.errors import UnsupportedError, UsageError
-from attncli.features.effects.places import reads_on
 from attncli.features.run.document import ImplicitHead, ImplicitLayer, RunDocument
-from attncli.inputs.regions import REST, Region
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
 from attncli.language import listing, message
@@ -67,6 +65,7 @@ from attncli.models.run import LONG, check_indices, rows_for
 
 if TYPE_CHECKING:
     from attncli.features.effects.weighing import Weighing
+    from attncli.inputs.regions import Region
     from attncli.measure.query_links import QueryLinks
     from attncli.measure.region_sums import RegionShares
     from attncli.measure.run_record import Recording  # only a page needs it
@@ -208,7 +207,11 @@ def with_next_token(
     """The cost of a run of these layers with what comes next, which a decoder's run tells where it
     comes to its last layer. dtype: of the answer. sizes: of the weights in files."""
     ends = len(spec.blocks) - 1 in spec.attending(layers)
-    if spec.head is None or not ends or not reads_on(spec):
+    if spec.head is None or not ends:
+        return expected
+    from attncli.features.effects.places import reads_on
+
+    if not reads_on(spec):
         return expected
     return with_predictions(expected, spec, 1, dtype, sizes)
 
@@ -745,7 +748,11 @@ LIKELIEST = 3
 def _next_tokens(model: Model, vector: Array) -> list[NextToken]:
     """What comes most likely after the last token, whose vector leaves the last layer, [1, width];
     none of a model that does not predict it."""
-    if model.spec.head is None or not reads_on(model.spec):
+    if model.spec.head is None:
+        return []
+    from attncli.features.effects.places import reads_on
+
+    if not reads_on(model.spec):
         return []
     from attncli.features.effects.targets import likeliest_tokens, predicts_next
 
@@ -820,6 +827,8 @@ def region_links(
     """The `top` largest weights that single heads give from one region to another, to keys where
     heads do not rest. Regions that share a token are left out, and so is the region of all tokens
     that are in no other. layers: number, heads and their shares, of each layer."""
+    from attncli.inputs.regions import REST
+
     pairs = [
         (query, key)
         for query, asking in enumerate(regions)

@@ -15,7 +15,6 @@ from msgspec import UNSET, Struct
 from attncli.documents.parts import RunHead
 from attncli.draw.lines import Lines, remark, sentences, stack
 from attncli.draw.numbers import percent
-from attncli.draw.rest_names import not_counted, rest_names
 from attncli.draw.sentence import (
     EVEN,
     SECOND,
@@ -29,7 +28,7 @@ from attncli.draw.sentence import (
     words,
 )
 from attncli.draw.shaded_matrix import as_matrix
-from attncli.draw.token_names import claim_link, quoted_ends, quoted_token
+from attncli.draw.token_names import claim_link, not_counted, quoted_ends, quoted_token, rest_names
 from attncli.draw.view import View
 from attncli.features.run.document import RunDocument
 from attncli.language import Message, listing, message, say

@@ -22,7 +22,7 @@ from attncli.features.effects.contributions import (
     source_parts,
 )
 from attncli.features.effects.logit_parts import Attributor, LogitTerm
-from attncli.features.effects.places import attentions, most_heads, places
+from attncli.features.effects.places import places
 from attncli.features.effects.sweep import SweepText, over_memory
 from attncli.features.effects.targets import choose_target, refuse_one_token, target_token
 from attncli.features.why.document import (
@@ -54,7 +54,7 @@ from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import Kind
 from attncli.mechanism.projection import frequencies
-from attncli.mechanism.spec import HeadSelection, Rope, Spec
+from attncli.mechanism.spec import HeadSelection, Rope, Spec, attentions, most_heads
 from attncli.models.estimate import CostEstimate, estimate
 from attncli.models.model import Model
 from attncli.models.residual_stream import most_parts

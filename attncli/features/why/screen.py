@@ -16,7 +16,6 @@ from attncli.draw.numbers import (
     percent_below,
     writer,
 )
-from attncli.draw.rest_names import resting_key
 from attncli.draw.safe import cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import LEAST, not_learned_note, sentence, words
@@ -28,6 +27,7 @@ from attncli.draw.token_names import (
     quoted_ends,
     quoted_row,
     quoted_token,
+    resting_key,
     token_reference,
 )
 from attncli.draw.view import Parts, ScreenPart, View, never
