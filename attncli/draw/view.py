@@ -189,6 +189,14 @@ def parts_shown(
     return [part for part in parts if part.shown(document, view)]
 
 
+def _source_of(module: str) -> str:
+    """The source of a module that is not imported; "" where there is none."""
+    spec = find_spec(module)
+    if spec is None or spec.loader is None:
+        return ""
+    return spec.loader.get_source(spec.name) or ""  # type: ignore[attr-defined]
+
+
 @cache
 def part_names(name: str, folder: str) -> tuple[str, ...]:
     """The names of a screen's parts, in order; none for a screen that has no parts. name: of its
@@ -197,9 +205,7 @@ def part_names(name: str, folder: str) -> tuple[str, ...]:
     They are read off the source of the table: importing it brings NumPy, which doubles the time of
     a page of help.
     """
-    spec = find_spec(f"{folder}.screen")
-    source = None if spec is None or spec.loader is None else spec.loader.get_source(spec.name)  # type: ignore[attr-defined]
-    for node in ast.parse(source or "").body:
+    for node in ast.parse(_source_of(f"{folder}.screen")).body:
         match node:
             case ast.AnnAssign(target=ast.Name(table), value=ast.Tuple(elements)) if (
                 table == f"{name.upper()}_PARTS"

@@ -565,48 +565,61 @@ def _small_window_pane(scene: Scene) -> Pane:
 
 def _body(frame: Frame, scene: Scene) -> Pane:
     """The grid with the chosen head below it, beside what is looked at."""
+    left_width = _heads_width(scene)
+    heads = _heads_pane(frame, scene.sized(left_width, scene.height))
+    # the two sides stand two cells apart, behind one cell on the left
+    room = scene.width - left_width - 4
+    right = _words_pane(frame, scene.sized(room, scene.height))
+    left = beside(blank(1, scene.height), heads)
+    return scene.fit(beside(left, right, "  "))
+
+
+def _heads_width(scene: Scene) -> int:
+    """Cells of the grid of heads: as many as it needs, at most two fifths of a wide window and a
+    third of a narrow one."""
+    extent = scene.loaded_run.extent
+    most = scene.width // 3
+    if scene.width >= 64:
+        most = max(scene.width * 2 // 5, 24)
+    needed = extent.columns * head_cell_width(extent, most) + extent.edge
+    return min(max(needed, min(26, most)), most)
+
+
+def _heads_pane(frame: Frame, scene: Scene) -> Pane:
+    """The grid of heads under its title; below it the chosen head, where three lines are left."""
     view = scene.view
     state = scene.state
-    extent = scene.loaded_run.extent
-    width = scene.width
-    height = scene.height
-    if width >= 64:
-        most = max(width * 2 // 5, 24)
-    else:
-        most = width // 3
-    left_width = min(
-        max(extent.columns * head_cell_width(extent, most) + extent.edge, min(26, most)), most
-    )
-    details = height - min(len(extent.heads) + 1, max(height - 1, 2)) - 2
-    details = 0 if details < 3 else details
+    grid_lines = min(len(scene.loaded_run.extent.heads) + 1, max(scene.height - 1, 2))
+    details = scene.height - grid_lines - 2
+    grid_height = scene.height - 1
+    below: list[Pane] = []
+    if details >= 3:
+        grid_height -= details + 1
+        below = [blank(scene.width, 1), head_summary(scene.sized(scene.width, details))]
     name = frame.measure or say(view, MEASURE_NAMES[state.measure], word=_chosen_word(scene))
-    grid_height = height - 1 - (details + 1 if details else 0)
-    below = (
-        (blank(left_width, 1), head_summary(scene.sized(left_width, details))) if details else ()
-    )
-    heads_title = scene.sized(left_width, 1).fit(
-        Pane((_title(name, view, is_focused=state.focus == "heads"),))
-    )
-    heads = stack_panes(
-        (heads_title, grid(scene.sized(left_width, grid_height), values=frame.values), *below)
-    )
-    room = width - left_width - 4
+    title = Pane((_title(name, view, is_focused=state.focus == "heads"),))
+    heads = grid(scene.sized(scene.width, grid_height), values=frame.values)
+    return scene.fit(stack_panes((scene.sized(scene.width, 1).fit(title), heads, *below)))
+
+
+def _words_pane(frame: Frame, scene: Scene) -> Pane:
+    """The matrix of words, or what is looked at in its place, under its title and its legend."""
+    view = scene.view
     name = frame.title or say(view, "weights · who looks (rows) at whom (columns)")
-    title = _title(name, view, is_focused=state.focus == "words")
+    title = _title(name, view, is_focused=scene.state.focus == "words")
     if frame.right is None:
         legend = _legend(scene)
     else:
         legend = ()
-    free = room - line_width(title) - line_width(legend)
+    free = scene.width - line_width(title) - line_width(legend)
     if free > 1:
         heading: Line = (*title, (" " * free, ""), *legend)
     else:
         heading = title
-    above = scene.sized(room, 1).fit(Pane((heading,)))
-    right_scene = scene.sized(room, height - 1)
-    right = stack_panes((above, right_scene.fit((frame.right or matrix)(right_scene))))
-    left = beside(blank(1, height), scene.sized(left_width, height).fit(heads))
-    return scene.fit(beside(left, right, "  "))
+    above = scene.sized(scene.width, 1).fit(Pane((heading,)))
+    rest = scene.sized(scene.width, scene.height - 1)
+    draw = frame.right or matrix
+    return stack_panes((above, rest.fit(draw(rest))))
 
 
 def _chosen_word(scene: Scene) -> str:

@@ -174,7 +174,8 @@ class Config:
         """The key's value, a positive number; None where it is null, 0 (which turns it off), or not
         set."""
         self.read_keys.add(key)
-        if self.values.get(key) in (None, 0) and self.values.get(key) is not False:
+        value = self.values.get(key)
+        if value in (None, 0) and value is not False:  # false equals 0, and is a mistake to be told
             return None
         return self.number(key)
 

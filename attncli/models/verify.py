@@ -14,8 +14,8 @@ positions, and cos and sin are taken in float64. That is what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -656,30 +656,8 @@ def verify(
         names: tuple[SideName, ...] = (alone,)
     else:
         names = ("encoder", "decoder")
-    layers = []
-    differences = []
-    weight_differences = []
-    # what transformers runs of the model is float64 throughout, as the reference is
-    if model.own_layers:
-        hf_model = None
-    else:
-        hf_model = cast(Any, model).hf_model
-    with (
-        nullcontext() if hf_model is None else _float64_throughout(library.import_torch(), hf_model)
-    ):
-        for side, name, reference_side in zip(
-            _sides(model, tokens, target_tokens), names, exact, strict=True
-        ):
-            layers += [
-                _layer_distance(name, trace, hidden, reference_side) for trace, hidden in side
-            ]
-    for side, reference_side in zip(
-        _sides(models["float32"], tokens, target_tokens), exact, strict=True
-    ):
-        for trace, hidden in side:
-            gaps = [a - b for a, b in _with_reference(trace, hidden, reference_side)]
-            differences += gaps
-            weight_differences += gaps[: 1 if trace.cross is None else 2]
+    layers = _layer_distances(model, tokens, target_tokens, dict(zip(names, exact, strict=True)))
+    differences, weight_differences = _differences(models["float32"], tokens, target_tokens, exact)
     return Verification(
         tokens=len(tokens),
         backend=model.backend.name,
@@ -690,6 +668,48 @@ def verify(
         reference_weight=_largest(_weight_differences(single, exact)),
         blocks=blocks_by(folder),
     )
+
+
+def _layer_distances(
+    model: Model,
+    tokens: list[Token],
+    target: list[Token] | None,
+    exact: Mapping[SideName, ReferenceSide],
+) -> list[LayerDistance]:
+    """How far each layer of a run in float64 is from transformers', of the text and of the target.
+    exact: transformers' own run of each side, in their order."""
+    # what transformers runs of the model is float64 throughout, as the reference is
+    throughout: AbstractContextManager[object] = nullcontext()
+    if not model.own_layers:
+        throughout = _float64_throughout(library.import_torch(), cast(Any, model).hf_model)
+    layers = []
+    with throughout:
+        sides = _sides(model, tokens, target)
+        for side, (name, reference_side) in zip(sides, exact.items(), strict=True):
+            for trace, hidden in side:
+                layers.append(_layer_distance(name, trace, hidden, reference_side))
+    return layers
+
+
+def _differences(
+    model: Model,
+    tokens: list[Token],
+    target: list[Token] | None,
+    exact: Sequence[ReferenceSide],
+) -> tuple[list[Floats], list[Floats]]:
+    """A run less transformers' own: all arrays that are compared, and those of weights alone."""
+    differences: list[Floats] = []
+    weight_differences: list[Floats] = []
+    for side, reference_side in zip(_sides(model, tokens, target), exact, strict=True):
+        for trace, hidden in side:
+            gaps = [a - b for a, b in _with_reference(trace, hidden, reference_side)]
+            differences += gaps
+            # weights come first: the layer's own, then those of its cross-attention
+            weights = 1
+            if trace.cross is not None:
+                weights = 2
+            weight_differences += gaps[:weights]
+    return differences, weight_differences
 
 
 def _tokens(model: Model, text: str | Sequence[int]) -> list[Token]:

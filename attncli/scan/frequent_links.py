@@ -410,12 +410,16 @@ def links_are_whole(arrays: Mapping[str, Ints], texts: Collection[int]) -> bool:
     their tokens counted and among `texts` (ids with a known text), no count below 0."""
     pairs = arrays["link_pairs"].astype(np.int64)
     ids = arrays["link_tokens"][0].astype(np.int64)
-    is_pair = pairs != NOBODY
-    codes = pairs[is_pair]
-    numbers = {*(codes >> SHIFT).tolist(), *(codes & ((1 << SHIFT) - 1)).tolist()}
-    is_ascending = all((np.diff(row[row != NOBODY]) > 0).all() for row in pairs) and bool(
-        (np.diff(ids) > 0).all()
-    )
-    counts = [arrays[f"link_{name}"] for name in (*COUNTED, "lost", "tokens")]
-    is_counted = all(bool((array >= 0).all()) for array in counts)
-    return is_ascending and is_counted and numbers <= set(ids.tolist()) and numbers <= set(texts)
+    if not (np.diff(ids) > 0).all():
+        return False
+    for row in pairs:
+        if not (np.diff(row[row != NOBODY]) > 0).all():
+            return False
+    for name in (*COUNTED, "lost", "tokens"):
+        if not (arrays[f"link_{name}"] >= 0).all():
+            return False
+    codes = pairs[pairs != NOBODY]
+    queries = codes >> SHIFT
+    keys = codes & ((1 << SHIFT) - 1)
+    linked = {*queries.tolist(), *keys.tolist()}
+    return linked <= set(ids.tolist()) and linked <= set(texts)

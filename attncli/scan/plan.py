@@ -839,9 +839,17 @@ def metric_version(name: str) -> str:
     metric = column_metric(name)
     scale = scale_of(metric)
     binned = (scale.kind, scale.count, scale.least, WIDTH)
-    own = (metric.source,) if name in FILE_METRICS else ()  # the digest of the file
-    said = (metric.formula, metric.rows, metric.low, metric.high, metric.needs, binned, *own)
-    return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
+    definition: tuple[object, ...] = (
+        metric.formula,
+        metric.rows,
+        metric.low,
+        metric.high,
+        metric.needs,
+        binned,
+    )
+    if name in FILE_METRICS:
+        definition = (*definition, metric.source)  # the digest of the file
+    return hashlib.sha256(repr(definition).encode()).hexdigest()[:12]
 
 
 def check_model(model: Model) -> None:

@@ -582,27 +582,33 @@ def _draw_caption(
     *,
     small: float | None,
 ) -> float:
-    """Write what a map is called above it; returns the width of the text. room: points along the
-    map; small: as of `_draw_map`.
+    """Write what a map is called above it; returns the width of the text.
+
+    room: points along the map; a caption may be wider than its map, as far as each kind allows.
+    small: as of `_draw_map`. A large map has its whole caption, one of many its layer and head
+    ("5.11"), a narrow one its head alone.
     """
     name = figure_map.caption
+    layer_and_head = figure_map.short
+    is_large = small is None
+    least = 0.0
     if small is None:
         size = 9.0
-        least = min(90.0 if math.isinf(drawing.room) else 300.0, drawing.room / 1.08)
+        least = 300.0
+        if math.isinf(drawing.room):
+            least = 90.0
+        least = min(least, drawing.room / 1.08)
     elif small >= NARROW_MAP:
         size = 7.5
-        least = 0.0
-        if any(figure_map.short):
-            name = ".".join(figure_map.short)
-    else:
+        if any(layer_and_head):
+            name = ".".join(layer_and_head)
+    elif any(layer_and_head):
         size = 6.5
-        least = 0.0
-        if any(figure_map.short):
-            name = figure_map.short[1]
-        else:  # the last of all
-            least = 60.0
+        name = layer_and_head[1]
+    else:  # a map of no head stands last: its caption may reach beyond it
+        size = 6.5
+        least = 60.0
     caption = shorten_to_fit(name, size, max(room, least))
-    is_large = small is None
     drawing.text(left, top + 9, caption, size=size, bold=is_large, quiet=not is_large)
     return width(caption, size)
 

@@ -174,7 +174,8 @@ class _ReplacedRun:
             self.reader += 1
 
     def feed_forward(self, block: Block) -> None:
-        """Run the feed-forward part of a layer likewise, unless it ran beside the attention."""
+        """Run the feed-forward part of a layer in the runs in which it keeps an edge, unless it ran
+        beside the attention."""
         if block.parallel:
             return
         runs = self._runs(1)

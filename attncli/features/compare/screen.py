@@ -851,11 +851,12 @@ COMPARE_PARTS: Parts[CompareDocument] = (
 def _shaded_text(document: CompareDocument, head: ComparedHead, query: int, view: View) -> Lines:
     """The text of A: the query of the weight that moved most in brackets, each word tinted by how
     far its own moved, without those where heads rest."""
+    # rows and columns of differences are those tokens of A that have a partner in B
     places = [index_a for index_a, _ in document.aligned]
+    row = as_matrix(head.difference)[places.index(query)]
     differences = np.zeros(len(document.a.tokens))
-    differences[places] = np.abs(np.nan_to_num(as_matrix(head.difference)[places.index(query)]))[
-        : len(places)
-    ]
+    # columns behind them are of keys that no token has, such as a learned one
+    differences[places] = np.abs(np.nan_to_num(row))[: len(places)]
     tint = message("tint: by how much the word's weight differs")
     rest = resting_keys(document.a.tokens, document.a.model.source)
     if document.links_leave_out and rest.any():

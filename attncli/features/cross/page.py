@@ -24,7 +24,7 @@ def cross_document_heads(document: CrossDocument) -> DocumentHeads:
 
     queries = tokens_of(document.queries)
     keys = tokens_of(document.keys)
-    if len(keys) == len(queries) == 0:
+    if not keys and not queries:  # the same list for both sides, as of one text
         keys = queries
     parts = [(part.layer, head) for part in document.layers for head in part.heads]
     return DocumentHeads(document.query_text, Sides(queries, keys), parts, facts)

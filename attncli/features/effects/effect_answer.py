@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from attncli.draw.columns import Column, column_table
 from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar, times_words, writer
 from attncli.draw.safe import cells
@@ -576,23 +577,26 @@ def heads_table(
     """A table of the heads shown, with a line that tells how many of `count` are not. columns: by
     English title, the cells behind the head's name; "" puts in bars of `sizes`, the largest
     `longest` cells long."""
-    names = {message("head"): [short_name(head) for head in heads], **columns}
-    titles = [say(view, name) for name in names]
-    if "" in columns:
-        names[""] = bars(
-            sizes,
-            [(name, *column) for name, column in zip(titles, names.values(), strict=True)],
-            view,
-            longest,
-        )
-    body = table(
-        titles,
-        [list(row) for row in zip(*names.values(), strict=True)],
-        view,
-        align=["left" if name == "head" or name in WORDS else "right" for name in names],
-        title=title,
-        bars=list(names).index("") if "" in columns else None,
-    )
+    largest = max(sizes, default=0.0)
+
+    def share(place: int) -> float:
+        """A head's part of the longest bar."""
+        if not largest:
+            return 0.0
+        return sizes[place] / largest
+
+    table_columns: list[Column[int]] = [
+        Column(message("head"), lambda place: short_name(heads[place]), align="left")
+    ]
+    for name, texts in columns.items():
+        align = "right"
+        if name in WORDS:
+            align = "left"
+        if name:
+            table_columns.append(Column(name, texts.__getitem__, align=align))
+        else:
+            table_columns.append(Column(share=share, longest=longest, align=align))
+    body = column_table(table_columns, range(len(heads)), view, title=title)
     more = say(view, "{count} more heads; --top N or --full shows them", count=count - len(heads))
     return stack(body, remark(more if count > len(heads) else "", view))
 

@@ -486,27 +486,36 @@ def _positions(side: ModelSide) -> Message:
     return message("no limit")
 
 
+def _embedding_facts(side: ModelSide) -> list[str]:
+    """What the vectors that enter the first layer are made of."""
+    embedding = side.embedding
+    facts: list[str] = [message("token vectors")]
+    if embedding.positions:
+        facts.append(term(f"{embedding.positions} positions"))
+    if embedding.types:
+        facts.append(message("token types"))
+    if embedding.scale != 1:
+        facts.append(message("times {scale}", scale=brief(embedding.scale)))
+    facts.append(_norm(embedding.norm))
+    if embedding.width not in (None, side.d_model):
+        facts.append(message("a table {width} wide", width=embedding.width))
+    return facts
+
+
 def _side(name: str, side: ModelSide, view: View) -> Lines:
     """What an encoder or a decoder does: sizes, embedding, layers by group, and what comes after
     the last.
     """
-    embedding = side.embedding
-    width = side.embedding.width
     sizes = [f"d_model {side.d_model}", count_phrase(side.layers, "layer")]
     sizes.append(message("vocabulary {vocabulary:,}", vocabulary=side.vocabulary))
-    extra = [
-        term(f"{embedding.positions} positions") if embedding.positions else "",
-        message("token types" if embedding.types else ""),
-        message("times {scale}", scale=brief(embedding.scale)) if embedding.scale != 1 else "",
-        _norm(embedding.norm),
-        message("a table {width} wide", width=width) if width not in (None, side.d_model) else "",
-    ]
-    ends = [_norm(side.final_norm), *([] if side.head is None else _output_head(side.head))]
+    ends = [_norm(side.final_norm)]
+    if side.head is not None:
+        ends += _output_head(side.head)
     return stack(
         heading(name, "", view),
         fact("sizes", sizes, view),
         fact("positions", [_positions(side)], view),
-        fact("embedding", [message("token vectors"), *extra], view),
+        fact("embedding", _embedding_facts(side), view),
         *(_group(group, view) for group in side.groups),
         fact("at the end", [part for part in ends if part] or ["nothing"], view),
     )
