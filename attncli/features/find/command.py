@@ -47,7 +47,13 @@ def find(
     page: PageOptions,
     pair_options: PairOptions,
     start: Annotated[str | None, declarations.FROM] = None,
-    end: Annotated[str | None, declarations.TO] = None,
+    ends: Annotated[
+        list[str] | None,
+        redeclare(
+            declarations.TO,
+            help="The token that is looked at; several are set side by side, ranked by the first.",
+        ),
+    ] = None,
     words: Annotated[bool, declarations.WORDS] = False,
     unknown: Annotated[bool, declarations.UNKNOWN] = False,
     effect: Annotated[
@@ -73,16 +79,25 @@ def find(
 
     attn find --model minilm "The animal was too tired, so it slept" --from it --to animal --top 5
 
+    attn find "The animal was too tired, so it slept" --from it --to animal --to tired
+
     attn find --model smollm2 --pairs indirect-object --effect
     """
 
     environment: Environment = ctx.obj
     if is_over_pairs(pair_options, text.text):
+        if ends is not None and len(ends) > 1:
+            raise UsageError(
+                "--pairs finds one link, and --to names {count} keys",
+                expected="--to once",
+                count=len(ends),
+            )
+        end = ends[0] if ends else None
         _find_pairs(environment, pair_options, setup, output, (start, end), effect=effect)
         return
     view = validate_options(output, environment, "find", files={"--html": page.html})
     validate_page(page, lines=text.lines, why=why, words=words)
-    if start is None or end is None:
+    if start is None or not ends:
         hint = message("attn find TEXT --from it --to animal")
         raise UsageError(
             "attn find needs two tokens", expected="--from TOK and --to TOK", hint=hint
@@ -118,7 +133,7 @@ def find(
             loaded_model,
             run.text,
             start,
-            end,
+            ends,
             layers=layers,
             heads=heads,
             words=words,
@@ -155,7 +170,7 @@ def find(
 
     def opens_at(run: TextRun, record: RunRecord) -> Mapping[str, str]:
         """The search for the link."""
-        return _search_start(environment, record, (start, end), regions_of_page(run))
+        return _search_start(environment, record, (start, ends[0]), regions_of_page(run))
 
     search_page = RunPage(layers=layers, heads=heads, words=words, opens_at=opens_at, bands=bands)
     answer_texts(
@@ -202,7 +217,7 @@ def _find_pairs(
         compute,
         command="find",
         label="running pairs",
-        subjects=(*PAIR_SUBJECTS, "start", "end", "effect"),
+        subjects=(*PAIR_SUBJECTS, "start", "ends", "effect"),
     )
 
 

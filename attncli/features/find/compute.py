@@ -25,6 +25,7 @@ from attncli.features.find.document import (
     BeyondRest,
     FindDocument,
     FoundHead,
+    OtherKey,
     Reverse,
     VerifiedLink,
     counted_weight,
@@ -50,7 +51,8 @@ if TYPE_CHECKING:
 
 class SearchRequest(Struct, frozen=True):
     """What to look for: the weight from the query `start` to the key `end`, in these layers and
-    heads. verify: whether also with another word in front of the text.
+    heads. others: keys whose weights are told beside it. verify: whether also with another word in
+    front of the text.
     """
 
     start: int
@@ -58,6 +60,7 @@ class SearchRequest(Struct, frozen=True):
     layers: Selection = EVERY
     heads: Selection = EVERY
     verify: bool = False
+    others: tuple[int, ...] = ()
 
 
 class CutOptions(Struct, frozen=True):
@@ -158,6 +161,14 @@ class MergedRow(NamedTuple):
             "top_key": top_key,
         }
 
+    def other_key(self, head: int, key: int) -> OtherKey:
+        """What a head's row has for a key beside the one that is asked for first."""
+        row, visible = self.weights[head], self.visible[head]
+        if self.partly[key]:
+            row, visible = self.beyond[head], self.visible_beyond[head]
+        rank, _ = _rank_of_key(row, visible, key)
+        return OtherKey(weight=float(row[key]), rank=rank)
+
     def beyond_rest(self, head: int, key: int) -> BeyondRest:
         """The same of a head's weight that is not on keys where heads rest."""
         row = self.beyond[head]
@@ -190,7 +201,7 @@ def find(
     model: Model,
     text: str,
     query: str,
-    key: str,
+    key: str | Sequence[str],
     *,
     layers: Selection = EVERY,
     heads: Selection = EVERY,
@@ -215,7 +226,8 @@ def find(
         text: What runs.
         query: The token that looks: "it", "the:2" (its second occurrence), "#7", or several in a
             row.
-        key: The token that is looked at.
+        key: The token that is looked at. Several: heads are ranked by the first, and what they give
+            the others stands beside it.
         layers: Which layers.
         heads: Which heads of each.
         words: Whether pieces are merged to words first: weights to a word are summed, from a word
@@ -239,10 +251,11 @@ def find(
         What `attn find --json` writes.
 
     Raises:
-        UsageError: For two names that share tokens.
+        UsageError: For two names that share tokens, without a key, and for a key asked for twice.
         InputError: For tokens, layers or heads that are not there, and where no head has finite
             weights.
     """
+    keys = _key_names(key)
     if tokens is None:
         tokens = model.encode(text)
     merged_tokens = None
@@ -256,8 +269,9 @@ def find(
             region_span(regions, reference, note)
             or choose_span(named_tokens, reference, note, unknown=unknown)
         )
-        for reference in dict.fromkeys((query, key))
+        for reference in dict.fromkeys((query, *keys))
     }
+    _check_keys_differ(keys, spans)
     several = [span for span in dict.fromkeys(spans.values()) if span[1] - span[0] > 1]
     if several:
         _check_apart(spans)
@@ -285,7 +299,10 @@ def find(
         if memory is None:
             memory = free_memory().bytes
         cutting = CutOptions(memory, progress, entries)
-    sought = SearchRequest(places[query], places[key], layers, heads, verify)
+    first_key, *other_keys = (places[name] for name in keys)
+    sought = SearchRequest(
+        places[query], first_key, layers, heads, verify, others=tuple(other_keys)
+    )
     document = find_document(
         model,
         text,
@@ -309,15 +326,41 @@ def _ends_in_regions(places: Mapping[str, int], regions: Sequence[Region]) -> li
 def _check_apart(spans: Mapping[str, tuple[int, int]]) -> None:
     """Raise UsageError where two names share tokens and do not name the same ones. spans: the first
     token of each name, and the one behind its last."""
-    ordered = sorted(spans.values())
-    if any(a != b and a[1] > b[0] for a, b in pairwise(ordered)):
-        query, key = spans
-        raise UsageError(
-            "{end} and {end_2} share tokens",
-            expected=message("two that do not, or the same twice"),
-            end=repr(query),
-            end_2=repr(key),
-        )
+    ordered = sorted(spans, key=lambda reference: spans[reference])
+    for before, after in pairwise(ordered):
+        if spans[before] != spans[after] and spans[before][1] > spans[after][0]:
+            first, second = sorted((before, after), key=list(spans).index)
+            raise UsageError(
+                "{end} and {end_2} share tokens",
+                expected=message("two that do not, or the same twice"),
+                end=repr(first),
+                end_2=repr(second),
+            )
+
+
+def _key_names(key: str | Sequence[str]) -> list[str]:
+    """The names of the keys, the first first. Raises UsageError for none."""
+    if isinstance(key, str):
+        return [key]
+    if not key:
+        raise UsageError("no key is named", expected="at least one token that is looked at")
+    return list(key)
+
+
+def _check_keys_differ(keys: Sequence[str], spans: Mapping[str, tuple[int, int]]) -> None:
+    """Raise UsageError where two keys name the same tokens. spans: the first token of each name, and
+    the one behind its last."""
+    names: dict[tuple[int, int], str] = {}
+    for key in keys:
+        span = spans[key]
+        if span in names:
+            raise UsageError(
+                "{end} and {end_2} name the same token",
+                expected=message("keys that differ"),
+                end=repr(names[span]),
+                end_2=repr(key),
+            )
+        names[span] = key
 
 
 def find_document(
@@ -335,9 +378,8 @@ def find_document(
     head. Tokens of the key where heads rest do not count in that order if it holds others.
 
     rank: 1 for the key that the query looks at most; null where the mask hides the key. reverse:
-        the
-    same from `end` to `start`. words: merge pieces first; then start and end are words. progress:
-    told the share done of a long text. recording: takes the heads of the run.
+    the same from `end` to `start`. words: merge pieces first; then start and end are words.
+    progress: told the share done of a long text. recording: takes the heads of the run.
     Heads whose numbers left the range of their type have no rank; warnings name them. Raises
     InputError where no other is left.
     """
@@ -362,8 +404,16 @@ def find_document(
                 beyond = forward.beyond_rest(head, request.end)
                 beyond_back = back.beyond_rest(head, request.start)
             reverse = Reverse(**back.ranked_key(head, request.start), beyond_rest=beyond_back)
+            others = [forward.other_key(head, key) for key in request.others]
             heads.append(
-                FoundHead(layer=trace.layer, head=head, **link, reverse=reverse, beyond_rest=beyond)
+                FoundHead(
+                    layer=trace.layer,
+                    head=head,
+                    **link,
+                    reverse=reverse,
+                    beyond_rest=beyond,
+                    others=others or UNSET,
+                )
             )
     if not heads:
         expected = message("numbers that their type can hold")
@@ -386,6 +436,7 @@ def find_document(
         **header(model, text, tokens, words),
         query=request.start,
         key=request.end,
+        other_keys=list(request.others) or UNSET,
         words=words is not None,
         heads=heads,
         **of_cuts,

@@ -15,6 +15,7 @@ from attncli.documents import (
     RegionRow,
     Size,
     Weight,
+    axes,
     describe,
     index_of,
 )
@@ -72,6 +73,19 @@ class Reverse(Part, frozen=True, kw_only=True):
     beyond_rest: BeyondRest | UnsetType = UNSET
 
 
+class OtherKey(Part, frozen=True, kw_only=True):
+    """What the same query gives another key in the same head."""
+
+    weight: Annotated[
+        Weight,
+        describe(
+            "From the query to this key; of one that holds tokens where heads rest and others, on"
+            " the others."
+        ),
+    ]
+    rank: KeyRank
+
+
 class FoundHead(PlacedHead, frozen=True, kw_only=True):
     """What one head sends from the query to the key."""
 
@@ -82,6 +96,10 @@ class FoundHead(PlacedHead, frozen=True, kw_only=True):
     reverse: Reverse
     beyond_rest: BeyondRest | UnsetType = UNSET
     verified: VerifiedLink | UnsetType = UNSET
+    others: Annotated[
+        list[OtherKey] | UnsetType,
+        axes("other", meaning="with several keys: what the others of `other_keys` get."),
+    ] = UNSET
     effect: Annotated[
         float | UnsetType | None,
         describe(
@@ -129,6 +147,10 @@ class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
 
     query: Annotated[Count, index_of("token", "Index of the query token.")] = field(name="from")
     key: Annotated[Count, index_of("token", "Index of the key token.")] = field(name="to")
+    other_keys: Annotated[
+        list[Annotated[Count, index_of("token")]] | UnsetType,
+        axes("other", meaning="with several keys: those after the first, as asked."),
+    ] = UNSET
     words: Annotated[bool, describe("Whether pieces were merged: then `tokens` are words.")]
     heads: Annotated[
         list[FoundHead],
@@ -182,3 +204,5 @@ class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
         for number, head in enumerate(self.heads):
             if (head.effect is UNSET) != (self.effect_together is UNSET):
                 yield f"heads[{number}].effect", message("told of some heads only")
+            if len(head.others or ()) != len(self.other_keys or ()):
+                yield f"heads[{number}].others", message("not one for each of `other_keys`")

@@ -80,6 +80,7 @@ def link_sentences(document: FindDocument, view: View) -> list[str]:
         answer_sentences = list(_resting_sentences(document, visible, view))
     else:
         answer_sentences = list(_weight_sentences(document, visible, view))
+    answer_sentences += _other_key_sentences(document, view)
     answer_sentences += _verified_sentences(document, view)
     return [*answer_sentences, not_learned_note(document.model, view)]
 
@@ -253,6 +254,53 @@ def _count_sentence(document: FindDocument, visible: list[FoundHead], view: View
             " {rest}, where heads rest, left out."
         )
     return say(view, template, rest=rest_names(document.tokens), **places)
+
+
+def _other_key_sentences(document: FindDocument, view: View) -> Iterator[str]:
+    """With several keys, for each but the first: where the query gives it most, and in how many
+    heads it gets more than the first."""
+    query, first = _ends(document, view)
+    for place, key in enumerate(document.other_keys or ()):
+        name = quoted_token(document.tokens, key, view)
+        visible_links = [
+            (head, head.others[place])
+            for head in document.heads
+            if head.others is not UNSET and head.others[place].rank is not None
+        ]
+        if not visible_links:
+            yield say(
+                view,
+                "{query} cannot see {key}: the mask hides it in every head.",
+                query=query,
+                key=name,
+            )
+            continue
+        best, most = max(
+            visible_links, key=lambda row: (row[1].weight, -row[0].layer, -row[0].head)
+        )
+        linked = claim(name, view, layer=best.layer, head=best.head, query=document.query, key=key)
+        if document.rest is not UNSET and key in document.rest:
+            yield resting_key(document.tokens, key, view)
+        yield say(
+            view,
+            "{query} gives {key} most in layer {layer} head {head}: {share} of its weight.",
+            query=query,
+            key=linked,
+            layer=best.layer,
+            head=best.head,
+            share=percent(most.weight),
+        )
+        more = sum(counted_weight(head) > link.weight for head, link in visible_links)
+        less = sum(counted_weight(head) < link.weight for head, link in visible_links)
+        yield say(
+            view,
+            "{first} gets more than {other} in {more} of {heads} heads, less in {less}.",
+            first=first,
+            other=name,
+            more=more,
+            less=less,
+            heads=len(document.heads),
+        )
 
 
 def _rank(rank: int | None, beyond: BeyondRest | UnsetType) -> int | None:

@@ -68,6 +68,8 @@ def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
         names.append("verified_weight")
     if has_difference:
         names.append("difference")
+    others = document.other_keys or ()
+    names += [f"weight_to_{key}" for key in others]
     yield names
     for head in document.heads:
         row: list[object] = [head.layer, head.head, head.weight, head.rank, head.visible]
@@ -80,6 +82,7 @@ def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
             row.append(head.verified.weight)
         if head.difference is not UNSET:
             row.append(head.difference.all)
+        row += [link.weight for link in head.others or ()]
         yield row
 
 
@@ -217,16 +220,41 @@ def _columns(
         Column("head", lambda head: str(head.head)),
         Column("weight", weight_text),
         Column(share=lambda head: counted_weight(link_of(head)), align="left"),
+        *([] if is_hidden and not is_one_way else _other_columns(document, view)),
         *_effect_columns_of(document, heads),
         Column(message("rank of key"), rank_text),
-        Column(LOOKS, top_text, align="left", leave_out=2),
+        Column(LOOKS, top_text, align="left", leave_out=3),
     ]
     if not is_hidden and not is_one_way:
         columns += [
-            Column(REVERSE, lambda head: write(counted_weight(head.reverse)), leave_out=1),
-            Column("rank", reverse_rank_text, leave_out=1),
+            Column(REVERSE, lambda head: write(counted_weight(head.reverse)), leave_out=2),
+            Column("rank", reverse_rank_text, leave_out=2),
         ]
     return columns
+
+
+def _other_columns(document: FindDocument, view: View) -> Iterator[Column[FoundHead]]:
+    """Yield a column for each further key: what the query gives it in the same head."""
+    heads = document.heads
+    weights = [link.weight for head in heads for link in head.others or ()]
+    write = writer(weights, view.precision)
+
+    def column(place: int, key: int) -> Column[FoundHead]:
+        """The column of the other key at a place among them."""
+
+        def text(head: FoundHead) -> str:
+            if head.others is UNSET:
+                return ""
+            if head.others[place].rank is None:
+                return localize("hidden", view)
+            return write(head.others[place].weight)
+
+        arrow = spell("→", ascii=view.ascii)
+        name = f"{arrow} {short_token(document.tokens[key], NAME, view)}"
+        return Column(name, text, leave_out=1)
+
+    for place, key in enumerate(document.other_keys or ()):
+        yield column(place, key)
 
 
 def _effect_columns_of(

@@ -9,6 +9,7 @@ from telling import telling
 from validity import validate
 
 from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.errors import UsageError
 from attncli.features.find import compute as finding
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal
@@ -91,3 +92,59 @@ def test_a_token_that_is_named_twice_is_noted_once() -> None:
 def test_refusals() -> None:
     assert ask("find", TEXT, "--from", "it").code == 2
     assert ask("find", TEXT, "--from", "it", "--to", "cat").code == 3
+
+
+def test_several_keys_stand_beside_the_first() -> None:
+    line = ("find", TEXT, *("--num-heads", "5", "--d-model", "30", "--mask", "causal"))
+    ends = ("--from", "it", "--to", "animal", "--to", "street", "--to", "tired")
+    document = ask(*line, *ends, "--json").json
+    validate(document, "attn.find/1")
+    assert document["to"] == 1
+    assert document["other_keys"] == [5, 10]
+    (layer,) = ask("run", *line[1:], "--json").json["layers"]
+    rows = {head["head"]: np.array(head["weights"])[7] for head in layer["heads"]}
+    for row in document["heads"]:
+        weights = rows[row["head"]]
+        street, tired = row["others"]
+        assert street["weight"] == pytest.approx(weights[5], abs=1e-6)
+        assert street["rank"] == 1 + int((weights > weights[5]).sum())
+        assert (tired["weight"], tired["rank"]) == (0.0, None)
+    more = sum(row[1] > row[5] for row in rows.values())
+    shown = " ".join(ask(*line, *ends).out.split())
+    counts = f"in {more} of 5 heads, less in {5 - more}."
+    assert f'"animal" gets more than "street" {counts}' in shown
+    assert '"it" cannot see "tired": the mask hides it in every head.' in shown
+    table = ask(*line, *ends, "--plain").out.splitlines()
+    assert table[0].split("\t")[-2:] == ["weight_to_5", "weight_to_10"]
+    # alone, a link is told as before
+    assert "others" not in ask(*line, *ends[:4], "--json").json["heads"][0]
+
+
+@pytest.mark.parametrize(
+    ("ends", "says"),
+    [
+        (("--to", "animal", "--to", "#1"), "name the same token"),
+        (("--to", "animal", "--to", "The animal"), "share tokens"),
+        (("--to", "animal", "--to", "zebra"), "zebra"),
+    ],
+)
+def test_keys_that_are_no_several_are_refused(ends: tuple[str, ...], says: str) -> None:
+    answer = ask("find", TEXT, "--from", "it", *ends)
+    assert answer.code == 2 or says == "zebra"
+    assert answer.code != 0
+    assert says in answer.err
+    assert answer.out == ""
+
+
+def test_no_key_is_refused() -> None:
+    model = seeded_model(Settings(), 7, "seeded", tokenizer("word"), NumpyBackend("float64"))
+    with pytest.raises(UsageError, match="no key"):
+        finding.find(model, TEXT, "it", [])
+
+
+def test_pairs_find_one_link() -> None:
+    answer = ask(
+        *("find", "--model", "smollm2", "--pairs", "indirect-object"), *("--to", "a", "--to", "b")
+    )
+    assert answer.code == 2
+    assert "--to once" in answer.err
