@@ -112,6 +112,8 @@ LEAST_SHARE = 0.001
 """Shares below this are written as less than it: `<0.1%` says more than `0.0%`."""
 TENTH = 0.1
 """Shares below this have a digit after the point."""
+ROUNDING = 1e-6
+"""What shares in float32 lack of 1 by rounding alone; more than this is not written as `100%`."""
 
 
 def times_words(ratio: float, digits: int) -> str:
@@ -124,12 +126,20 @@ def times_words(ratio: float, digits: int) -> str:
 
 def percent(value: float, digits: int = 0) -> str:
     """A share in percents, such as `89%`: the only way that screens write one, in every language.
-    digits: after the point; one for shares below a tenth, also where none are asked for."""
+    digits: after the point; one for shares below a tenth, and for those that would else round up to
+    all, also where none are asked for."""
     if 0 < value < LEAST_SHARE:
         return f"<{LEAST_SHARE:.1%}"
     if -LEAST_SHARE < value < 0:
         return f">{-LEAST_SHARE:.1%}"
-    return f"{value:.{digits if digits or abs(value) >= TENTH or value == 0 else 1}%}"
+    lacking = 1 - value
+    if ROUNDING < lacking < LEAST_SHARE:
+        return f">{1 - LEAST_SHARE:.1%}"
+    text = f"{value:.{digits}%}"
+    is_rounded_to_all = lacking > ROUNDING and text == f"{1:.{digits}%}"
+    if digits == 0 and value != 0 and (abs(value) < TENTH or is_rounded_to_all):
+        return f"{value:.1%}"
+    return text
 
 
 def percent_below(value: float, bound: float) -> str:

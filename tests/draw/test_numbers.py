@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
-from attncli.draw.numbers import missed_by_intervals
+import pytest
+
+from attncli.draw.numbers import missed_by_intervals, percent
 from attncli.draw.view import View
+from attncli.features.effects.targets import probability_text
 from attncli.language import say
 
 
 def test_a_share_that_intervals_miss_is_never_called_nothing() -> None:
     assert "less than 0.01%" in say(View(), missed_by_intervals(20_000))
     assert "less than 13%" in say(View(), missed_by_intervals(20))
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        *((1.0, "100%"), (1 - 1e-7, "100%"), (0.9999, ">99.9%"), (0.9951, "99.5%"), (0.994, "99%")),
+        *((0.07, "7.0%"), (0.0004, "<0.1%"), (0.0, "0%"), (-0.0004, ">-0.1%"), (1.2, "120%")),
+    ],
+)
+def test_a_share_is_no_whole_and_no_nothing_by_rounding(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+@pytest.mark.parametrize(
+    ("probability", "text"),
+    [
+        *((1.0, "100%"), (0.9997, "99.9%"), (0.995, "99.5%"), (0.99, "99%"), (0.012, "1.2%")),
+        *((3e-6, "0.0003%"), (4e-9, "<0.0001%")),
+    ],
+)
+def test_a_probability_is_no_whole_and_no_power_of_ten(probability: float, text: str) -> None:
+    assert probability_text(probability) == text

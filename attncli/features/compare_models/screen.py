@@ -237,7 +237,9 @@ def _next_sentence(first: NextToken, second: NextToken, view: View) -> str:
         "b_share": percent(second.probability),
     }
     if first.token.id == second.token.id:
-        template = message("Next comes {a}, with {a_share} in A and {b_share} in B.")
+        template = message("The likeliest next token is {a}: {a_share} in A, {b_share} in B.")
     else:
-        template = message("Next comes {a} in A ({a_share}), and {b} in B ({b_share}).")
+        template = message(
+            "The likeliest next token is {a} in A ({a_share}), {b} in B ({b_share})."
+        )
     return say(view, template, **places)

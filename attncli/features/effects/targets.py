@@ -7,6 +7,7 @@ both spellings are tried in the text, and the likelier one is taken.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -201,15 +202,18 @@ def small_note(model: Model, target: Target | None) -> list[str]:
 
 
 def probability_text(probability: float) -> str:
-    """A probability as sentences write it: in percent, small ones with one significant digit."""
+    """A probability as sentences write it: in percent, small ones with one significant digit, and
+    `100%` only of what lacks nothing but rounding."""
     percent = 100 * probability
+    if 99.5 <= percent < 100 - 1e-4:
+        return f"{math.floor(percent * 10) / 10:.1f}%"
     if percent >= 10:
         return f"{percent:.0f}%"
     if percent >= 0.1:
         return f"{percent:.1f}%"
     if percent >= 1e-4:
         return f"{float(f'{percent:.1g}'):.4f}".rstrip("0") + "%"
-    return f"{percent:.0e}%"
+    return "<0.0001%"
 
 
 def _entry_by_id(model: Model, name: str, note: Callable[[str], None]) -> int:

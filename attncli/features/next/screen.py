@@ -309,17 +309,18 @@ def _first_sentence(
     """The likeliest token, next or behind the mask. leads_from: the layer from which on it comes
     first; None where that is the first layer, or not known."""
     if leads_from is None and document.masked:
-        template = message("In place of {mask} comes {token} with {share}.")
+        template = message("The likeliest in place of {mask} is {token} ({share}).")
     elif leads_from is None:
-        template = message("Next comes {token} with {share}.")
+        template = message("The likeliest next token is {token} ({share}).")
     elif document.masked:
         template = message(
-            "In place of {mask} comes {token} with {share}, in the first place from layer {layer}"
-            " on."
+            "The likeliest in place of {mask} is {token} ({share}), in the first place from layer"
+            " {layer} on."
         )
     else:
         template = message(
-            "Next comes {token} with {share}, in the first place from layer {layer} on."
+            "The likeliest next token is {token} ({share}), in the first place from layer {layer}"
+            " on."
         )
     places = {"token": name, "share": share}
     if leads_from is not None:

@@ -263,7 +263,7 @@ def _next_sentences(document: RunDocument, view: View) -> Iterator[str]:
     first, *others = document.next_tokens
     yield say(
         view,
-        "Next comes {token} with {share} (beside it: {tokens}); more: attn next.",
+        "The likeliest next token is {token} ({share}); after it {tokens}. More: attn next.",
         token=quote_text(first.token.text, view),
         share=percent(first.probability),
         tokens=listing(

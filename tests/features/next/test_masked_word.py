@@ -135,8 +135,8 @@ def test_the_command_says_it_in_both_languages(folder: Path) -> None:
     line = ("next", "--model", str(folder))
     shown = ask(*line, "我爱[MASK]").out
     assert 'what would stand in place of "[MASK]"' in shown
-    assert 'In place of "[MASK]" comes' in shown
-    assert "[MASK]”处会是“" in ask(*line, "我爱[MASK]", "--lang", "zh").out
+    assert 'The likeliest in place of "[MASK]" is' in shown
+    assert "[MASK]”处最可能的是“" in ask(*line, "我爱[MASK]", "--lang", "zh").out
     document = ask(*line, "我爱[MASK]", "--json").json
     assert document["masked"] is True
     several = ask(

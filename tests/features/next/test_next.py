@@ -89,7 +89,7 @@ def test_the_command_says_it(folder: Path) -> None:
     assert len(document["top"]) == 5
     assert len(ask(*line, "--top", "3", "--json").json["top"]) == 3
     shown = ask(*line, "--without", "L0H1", "--each").out
-    assert "Next comes" in shown
+    assert "The likeliest next token is" in shown
     assert "Without layer 0 head 1" in shown
     assert "The least likely token of the text" in shown
     assert ask("next", TEXT, "--model", "minilm").code == 4
