@@ -141,6 +141,7 @@ VALUES = {
     "save": "{t}/out/a.npz", "figure_style": "dark", "html_budget": "3kB", "precision": "5", "top": "1",
     "color": "always", "lang": "zh", "scale_colors": "log", "max_output": "1GB", "stages": "all", "show_as": "heads",
     "site": "{t}/out/site", "snapshots": "2", "show": "all", "code": "numpy", "fail_above": "9", "baseline": "all",
+    "expect": "weight<=1",
 }  # fmt: skip
 """A value for each option that takes one."""
 FILES = {name for name, value in VALUES.items() if value.startswith("{t}")}

@@ -29,8 +29,12 @@ from attncli.mechanism.spec import head_label
 
 SAME = 1e-9
 """Divergences up to this are rounding alone."""
+SMALLEST = 1e-4
+"""Divergences below this are shown as that."""
 BAR = 24
 """Cells of a bar."""
+MOST_LAYERS = 12
+"""Layers of a model all of which are shown."""
 
 
 def compare_models_screen(document: CompareModelsDocument, view: View) -> Lines:
@@ -71,16 +75,22 @@ def _both_models(document: CompareModelsDocument, view: View) -> Lines:
 
 
 def layer_table(change: ModelChange, view: View) -> Lines:
-    """A row for each layer."""
-    largest = max(layer.js.mean for layer in change.layers)
+    """A row for each layer; of many those that moved most, in their order, unless the view is
+    full."""
+    shown = list(change.layers)
+    if len(shown) > MOST_LAYERS and not view.full:
+        most = sorted(shown, key=lambda layer: -layer.js.mean)[: view.top]
+        shown = [layer for layer in shown if layer in most]
+    # what is far below the bound is not drawn as if it were large
+    whole = max(*(layer.js.mean for layer in change.layers), change.beyond, SAME)
     rows = [
         [
             str(layer.layer),
             _js_text(layer.js),
-            bar(layer.js.mean / largest if largest > SAME else 0.0, BAR, ascii=view.ascii),
+            bar(layer.js.mean / whole, BAR, ascii=view.ascii),
             str(layer.moved),
         ]
-        for layer in change.layers
+        for layer in shown
     ]
     columns = [message("layer"), "JS", "", message("heads moved")]
     note = message(
@@ -90,7 +100,11 @@ def layer_table(change: ModelChange, view: View) -> Lines:
     )
     title = message("how far each layer's heads moved, means")
     body = table(columns, rows, view, align=["right", "left", "left", "right"], title=title, bars=2)
-    return stack(body, remark(note, view))
+    count = len(change.layers) - len(shown)
+    more = ""
+    if count:
+        more = say(view, "{count} layers that moved less; --full shows all", count=count)
+    return stack(body, remark(more, view), remark(note, view))
 
 
 def _head_table(change: ModelChange, view: View) -> Lines:
@@ -147,6 +161,8 @@ def _two_digits(value: float) -> str:
     """A divergence to two digits; 0 for what rounding alone makes."""
     if value <= SAME:
         return "0"
+    if value < SMALLEST:
+        return f"<{SMALLEST}"
     return f"{value:.2g}"
 
 
@@ -205,11 +221,11 @@ def _likelihood_sentence(logprob: LogProbability, texts: int, view: View) -> str
     """How likely the models find the texts."""
     if texts > 1:
         template = message(
-            "Log probability of the texts, a token: {a} in A, {b} in B ({difference})."
+            "Log probability of the texts per token: {a} in A, {b} in B ({difference})."
         )
     else:
         template = message(
-            "Log probability of the text, a token: {a} in A, {b} in B ({difference})."
+            "Log probability of the text per token: {a} in A, {b} in B ({difference})."
         )
     change = logprob.difference
     difference = format_small_signed(change.mean, 2)

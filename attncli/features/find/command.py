@@ -19,7 +19,7 @@ from attncli.cli.declarations import (
 )
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import About, answer_option, meaning, redeclare, without
+from attncli.cli.option import About, answer_option, delivery_option, meaning, redeclare, without
 from attncli.cli.output import (
     PageOptions,
     validate_options,
@@ -27,7 +27,8 @@ from attncli.cli.output import (
 )
 from attncli.cli.pair_answer import PAIR_SUBJECTS, foretell, is_over_pairs, write_pair_answer
 from attncli.cli.request import layers_and_heads
-from attncli.errors import UsageError
+from attncli.errors import UsageError, VerdictError
+from attncli.features.find.expectation import parse_expectation
 from attncli.language import message
 
 if TYPE_CHECKING:
@@ -72,6 +73,13 @@ def find(
         answer_option(help="Also with another word in front of the text: heads rest on the first."),
     ] = False,
     why: Annotated[list[str] | None, declarations.PAGE_WHY] = None,
+    expect: Annotated[
+        str | None,
+        delivery_option(
+            help="Exit 1 unless this holds of the strongest head: 'weight(FROM,TO)>X'.",
+            metavar="CHECK",
+        ),
+    ] = None,
 ) -> None:
     """Find the heads that send one token to another, ranked by weight.
 
@@ -82,10 +90,15 @@ def find(
     attn find "The animal was too tired, so it slept" --from it --to animal --to tired
 
     attn find --model smollm2 --pairs indirect-object --effect
+
+    attn find --model minilm "The animal was tired, so it slept" --expect "weight(it,animal)>0.5"
     """
 
     environment: Environment = ctx.obj
+    expectation = parse_expectation(expect)
     if is_over_pairs(pair_options, text.text):
+        if expectation is not None:
+            raise UsageError("--expect is about texts, and pairs are asked", expected="one of them")
         if ends is not None and len(ends) > 1:
             raise UsageError(
                 "--pairs finds one link, and --to names {count} keys",
@@ -97,6 +110,10 @@ def find(
         return
     view = validate_options(output, environment, "find", files={"--html": page.html})
     validate_page(page, lines=text.lines, why=why, words=words)
+    if expectation is not None:
+        start, end = expectation.link(start, ends[0] if ends else None)
+        if end is not None:
+            ends = [end, *(ends or [])[1:]]
     if start is None or not ends:
         hint = message("attn find TEXT --from it --to animal")
         raise UsageError(
@@ -127,9 +144,11 @@ def find(
 
     layers, heads = layers_and_heads(loaded_model, setup.model)
 
+    verdicts: list[VerdictError] = []
+
     def compute(run: TextRun) -> FindDocument:
         """The document of one text: the heads in which the link is strong."""
-        return compute_find(
+        document = compute_find(
             loaded_model,
             run.text,
             start,
@@ -155,6 +174,9 @@ def find(
             progress=run.progress,
             recording=run.recording,
         )
+        if expectation is not None and (verdict := expectation.verdict(document)) is not None:
+            verdicts.append(verdict)
+        return document
 
     def regions_of_page(run: TextRun) -> list[Region]:
         """The regions that the page names: those of tokens, since words are none."""
@@ -179,6 +201,8 @@ def find(
         page=search_page,
         label=message("cutting the link") if effect else None,
     )
+    if verdicts:
+        raise verdicts[0]
 
 
 def _find_pairs(

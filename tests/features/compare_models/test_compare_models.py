@@ -291,3 +291,14 @@ def test_arguments_name_models(tmp_path: Path, folders: tuple[Path, Path]) -> No
     for wrong in ("minlm", "none.gguf", f"minilm+{tmp_path}"):
         with pytest.raises(InputError):
             named_models(("minilm", wrong, TEXT), has_text=False)
+
+
+def test_small_changes_are_not_drawn_as_if_they_were_large(tmp_path: Path) -> None:
+    first = small_gpt2(tmp_path / "first", layers=14)
+    second = other_form(first, tmp_path / "second", noise=1e-3)
+    screen = ask("compare", str(first), str(second), TEXT, "--show", "models").out
+    assert "▇▇" not in screen
+    assert "<0.0001" in screen
+    assert "4 layers that moved less; --full shows all" in screen
+    whole = ask("compare", str(first), str(second), TEXT, "--show", "models", "--full").out
+    assert "moved less" not in whole

@@ -1,0 +1,95 @@
+"""`--expect`: what must hold of the strongest head, for scripts."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from attncli.errors import UsageError, VerdictError, refused_value
+from attncli.language import message
+
+if TYPE_CHECKING:
+    from attncli.features.find.document import FindDocument
+
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+CHECK = re.compile(
+    r"\s*weight\s*(\(\s*(?P<start>.+?)\s*,\s*(?P<end>.+?)\s*\))?"
+    r"\s*(?P<sign>[<>]=?)\s*(?P<bound>[0-9.]+(?:e-?[0-9]+)?)\s*",
+    re.DOTALL,
+)
+
+
+class Expectation(Struct, frozen=True):
+    """What `--expect` says. start, end: the link that it names; None for that of `--from` and
+    `--to`. sign: of `COMPARISONS`. bound: what the largest weight of all heads is compared with.
+    """
+
+    start: str | None
+    end: str | None
+    sign: str
+    bound: float
+
+    def link(self, start: str | None, end: str | None) -> tuple[str | None, str | None]:
+        """The ends of the link, `--from` and `--to` as they are given. Raises UsageError where the
+        check names others."""
+        if self.start is None or (start, end) == (None, None):
+            return self.start or start, self.end or end
+        if (start, end) != (self.start, self.end):
+            raise UsageError(
+                "--expect is about {start} → {end}, and --from and --to name another link",
+                expected="one link, or --expect alone",
+                start=repr(self.start),
+                end=repr(self.end),
+            )
+        return start, end
+
+    def verdict(self, document: FindDocument) -> VerdictError | None:
+        """The error for a document of which it does not hold; None where it does."""
+        strongest = max(document.heads, key=lambda head: head.weight)
+        if COMPARISONS[self.sign](strongest.weight, self.bound):
+            return None
+        query, key = (repr(document.tokens[place].text) for place in (document.query, document.key))
+        reason = message(
+            "the largest weight of {query} → {key} is {weight:.4g}, in layer {layer} head {head}",
+            query=query,
+            key=key,
+            weight=strongest.weight,
+            layer=strongest.layer,
+            head=strongest.head,
+        )
+        return VerdictError(
+            reason,
+            expected="{sign} {bound:g} (--expect)",
+            sign=self.sign,
+            bound=self.bound,
+        )
+
+
+def parse_expectation(text: str | None) -> Expectation | None:
+    """What `--expect` says; None where it is not given. Raises UsageError for what is no check."""
+    if text is None:
+        return None
+    match = CHECK.fullmatch(text)
+    bound = -1.0
+    if match is not None:
+        try:
+            bound = float(match["bound"])
+        except ValueError:
+            bound = -1.0
+    if match is None or not 0 <= bound <= 1:
+        raise refused_value(
+            "--expect",
+            text,
+            "'weight(FROM,TO)>X' or 'weight>X' with >, >=, < or <= and X from 0 to 1",
+            hint="attn find TEXT --expect 'weight(it,animal)>0.5'",
+        )
+    return Expectation(match["start"], match["end"], match["sign"], bound)
