@@ -599,7 +599,7 @@ def _plan(
 ) -> Plan:
     """The sides that the arguments and options make. Raises UsageError where they make none, and
     InputError for two models of which no head of one stands for a head of the other."""
-    has_text = sources.file is not None or bool(chats.chat)
+    has_text = sources.lines or sources.file is not None or bool(chats.chat)
     models, others = named_models(arguments or (), has_text=has_text)
     if models and (model.values["model"] or with_adapter is not None):
         raise UsageError(

@@ -32,7 +32,7 @@ def named_models(arguments: Sequence[str], *, has_text: bool) -> tuple[list[Name
 
     has_text: whether the text comes from elsewhere. Files and folders that are there are models
     wherever they stand. An alias or a hub name, which may be a text as well, is one in front of a
-    text, or where the text comes from elsewhere; two aliases alone are models, too.
+    text, beside a file, or where the text comes from elsewhere; two aliases alone are models, too.
 
     Raises InputError for a first or second argument of three that names no model beside one that
     does, unless that is on disk: then the others are two texts.
@@ -47,7 +47,7 @@ def named_models(arguments: Sequence[str], *, has_text: bool) -> tuple[list[Name
     has_two = len(front) == 2 and None not in front
     if len(on_disk) == 2:
         places = on_disk
-    elif has_two and (len(arguments) == 3 or has_text or _are_aliases(front)):
+    elif has_two and (len(arguments) == 3 or has_text or on_disk or _are_aliases(front)):
         places = [0, 1]
     elif len(arguments) == 3 and any(front) and not on_disk:
         _refuse_unknown(arguments, front)

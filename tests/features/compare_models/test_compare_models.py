@@ -279,6 +279,7 @@ def test_arguments_name_models(tmp_path: Path, folders: tuple[Path, Path]) -> No
     assert bases("Minilm", "smollm2@v1") == (["Minilm", "smollm2@v1"], [])
     assert bases("owner/name", "minilm", TEXT) == (["owner/name", "minilm"], [TEXT])
     assert bases("owner/name", "minilm", has_text=True) == (["owner/name", "minilm"], [])
+    assert bases("minilm", str(gguf)) == (["minilm", str(gguf)], [])
     assert bases("and/or", "either/or") == ([], ["and/or", "either/or"])
     assert bases("bert", TEXT) == ([], ["bert", TEXT])
     assert bases(first, TEXT, "another text") == ([], [first, TEXT, "another text"])
