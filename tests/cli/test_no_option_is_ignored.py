@@ -280,6 +280,7 @@ VALUES = {
     "source_states": "{tmp}/x.npy", "global_tokens": "0", "into": "L0H1:q", "adapter": "lora", "with_adapter": "lora",
     "directions": "L0H0", "than": "the", "metric_file": "{tmp}/own.py", "why": "L0H0", "code": "numpy",
     "explain text show": "all", "rule_file": "{tmp}/rules.py", "rules_of": "{tmp}/none.json",
+    "expect": "weight>1",
 }  # fmt: skip
 """A value for each option that takes one, other than its default; for one of a single command, by
 both names.
