@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from attncli.features.mask.compute import mask as mask
     from attncli.features.next.compute import next_word as next_word
     from attncli.features.pairs.compute import pairs as pairs
+    from attncli.features.regions.compute import each_region as each_region
+    from attncli.features.retrieval.compute import retrieval as retrieval
     from attncli.features.rules.compute import rules as rules
     from attncli.features.run.compute import run as run
     from attncli.features.series.compute import series as series
@@ -74,11 +76,11 @@ if TYPE_CHECKING:
     from attncli.scan.corpus_scan import scan_corpus as scan_corpus
 
 __all__ = [
-    "AttentionTrace", "AttnError", "KnockOut", "Region", "Replace", "Spec", "Weigh", "Zero", "__version__", "ablate",
-    "ablate_pairs", "answer", "attention", "cache", "circuit", "compare", "compare_models", "cost", "cross", "explain",
-    "find", "find_pairs", "generate", "heads", "learn", "load", "logits", "logits_pairs", "mask", "metrics",
-    "next_word", "pairs", "patch", "patch_pairs", "rules", "run", "scan_corpus", "series", "tensors", "tokens",
-    "topics", "why", "why_pairs",
+    "AttentionTrace", "AttnError", "KnockOut", "Region", "Replace", "Spec", "Weigh", "Zero", "__version__",
+    "ablate", "ablate_pairs", "answer", "attention", "cache", "circuit", "compare", "compare_models", "cost",
+    "cross", "each_region", "explain", "find", "find_pairs", "generate", "heads", "learn", "load", "logits",
+    "logits_pairs", "mask", "metrics", "next_word", "pairs", "patch", "patch_pairs", "retrieval", "rules", "run",
+    "scan_corpus", "series", "tensors", "tokens", "topics", "why", "why_pairs",
 ]  # fmt: skip
 
 _HOMES = {
@@ -92,6 +94,7 @@ _HOMES = {
     "Zero": "attncli.mechanism.context",
     "ablate": "attncli.features.effects.compute",
     "ablate_pairs": "attncli.features.effects.pair_effects",
+    "each_region": "attncli.features.regions.compute",
     "find_pairs": "attncli.features.find.pair_links",
     "why_pairs": "attncli.features.why.pair_reasons",
     "logits_pairs": "attncli.features.effects.pair_effects",

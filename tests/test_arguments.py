@@ -64,6 +64,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
         "compare_models": (attncli.compare_models, {"a": model, "b": model, "text": TEXT}),
         "cost": (attncli.cost, {"n": 9}),
         "cross": (attncli.cross, {"model": seeded, "query_text": "a b", "key_text": "c"}),
+        "each_region": (attncli.each_region, {**of_text, "regions": [attncli.Region("r", (0, 1))]}),
         "explain": (attncli.explain, {"model": seeded, "text": TEXT}),
         "find": (attncli.find, {"model": seeded, "text": TEXT, "query": "sat", "key": "cat"}),
         "generate": (attncli.generate, {**of_text, "count": 1}),
@@ -75,6 +76,10 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
         "next_word": (attncli.next_word, of_text),
         "pairs": (attncli.pairs, {"model": model, "file": pairs}),
         "patch": (attncli.patch, {"model": model, "clean": "the cat", "corrupt": "the cot"}),
+        "retrieval": (
+            attncli.retrieval,
+            {"model": model, "needles": [("the", "cat")], "passages": ["a a"], "lengths": [20]},
+        ),
         "rules": (attncli.rules, {"model": model, "texts": sentences, "shares": [1.0]}),
         "run": (attncli.run, {"model": seeded, "text": TEXT}),
         "tensors": (attncli.tensors, {"arrays": {"q": q, "k": q, "v": q}}),
@@ -107,9 +112,10 @@ UNTRIED = {
 """Functions of files on a disk, or of many models, whose other arguments are those of the rest."""
 NAMES = (
     "ablate", "ablate_pairs", "answer", "attention", "cache", "circuit", "compare", "compare_models", "cost",
-    "cross", "explain", "find", "generate", "heads", "learn", "load", "logits", "mask", "metrics.measure",
-    "next_word", "pairs", "patch", "rules", "run", "tensors", "tokens", "topics.mask", "topics.matrix_softmax",
-    "topics.metric", "topics.multihead", "topics.residual", "topics.rule", "topics.scaling", "topics.softmax", "why",
+    "cross", "each_region", "explain", "find", "generate", "heads", "learn", "load", "logits", "mask",
+    "metrics.measure", "next_word", "pairs", "patch", "retrieval", "rules", "run", "tensors", "tokens",
+    "topics.mask", "topics.matrix_softmax", "topics.metric", "topics.multihead", "topics.residual", "topics.rule",
+    "topics.scaling", "topics.softmax", "why",
 )  # fmt: skip
 
 

@@ -141,6 +141,7 @@ FIRST_CALLS = {
     "compare_models": f"attncli.compare_models(m := {MODEL}, m, 'the cat')",
     "cost": "attncli.cost(9)",
     "cross": f"attncli.cross({MODEL}, 'the cat', 'a dog')",
+    "each_region": f"attncli.each_region({LEARNED}, 'the cat', [attncli.Region('r', (0, 1))])",
     "explain": f"attncli.explain({MODEL}, 'the cat')",
     "find": f"attncli.find({MODEL}, 'the cat', 'cat', 'the')",
     "find_pairs": f"attncli.find_pairs({LEARNED}, 'pairs.jsonl', key='#1')",
@@ -157,6 +158,9 @@ FIRST_CALLS = {
     "pairs": f"attncli.pairs({LEARNED}, 'pairs.jsonl')",
     "patch": f"attncli.patch({MODEL}, 'the cat', 'a cat')",
     "patch_pairs": f"attncli.patch_pairs({LEARNED}, 'pairs.jsonl')",
+    "retrieval": (
+        f"attncli.retrieval({LEARNED}, needles=[('the', 'cat')], passages=['a a'], lengths=[20])"
+    ),
     "rules": f"attncli.rules({MODEL}, [f'the cat sat {{word}}' for word in 'abcdef'])",
     "run": f"attncli.run({MODEL}, 'the cat')",
     "scan_corpus": "attncli.scan_corpus('model', ['corpus.txt'], 'scan')",

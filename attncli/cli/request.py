@@ -31,7 +31,7 @@ from attncli.cli.model_option import whole_numbers as whole_numbers
 from attncli.cli.option import About
 from attncli.cli.whole_number import parse_whole_number
 from attncli.errors import AttnError, InputError, LimitError, UsageError
-from attncli.language import Message, choice, listing, message, plural
+from attncli.language import Message, choice, listing, message
 
 if TYPE_CHECKING:
     import numpy as np
@@ -200,16 +200,8 @@ def write_chat(
 ) -> Text:
     """A chat as one text, written out by a chat template: the tokenizer's, or that of the options.
     Notes say what of it is read otherwise than it stands. Raises as `inputs.chat.render`."""
-    from attncli.inputs.chat import (
-        PROMPT,
-        TOOLS,
-        control_tokens,
-        parse_variables,
-        read_template,
-        render,
-        unread_variables,
-        with_variables,
-    )
+    from attncli.inputs.chat import parse_variables
+    from attncli.inputs.chat_prompt import write_messages
     from attncli.inputs.token import Text
 
     if chat.template is not None and options.chat_template is not None:
@@ -219,39 +211,14 @@ def write_chat(
             template=chat.template,
             other=options.chat_template,
         )
-    variables = {**chat.variables, **parse_variables(options.chat_var or ())}
-    if TOOLS in variables:
-        chat = replace(chat, tools=variables.pop(TOOLS) or None)
-    template_name = chat.template or options.chat_template
-    template = read_template(tokenizer, chat.tools is not None, template_name)
-    has_prompt = options.generation_prompt
-    stated_prompt = variables.pop(PROMPT, None)
-    if has_prompt is None:
-        has_prompt = stated_prompt is not False
-    handed_names = [*variables, *([] if chat.tools is None else [TOOLS])]
-    for name in unread_variables(template, handed_names):
-        environment.note(
-            message("the chat template does not read the variable {name}", name=repr(name))
-        )
-    template = with_variables(template, variables)
-    rendered = render(template, chat, control_tokens(tokenizer), generation_prompt=has_prompt)
-    if rendered.unplaced:
-        names = listing(rendered.unplaced)
-        environment.note(
-            message(
-                "the template changes what {names} say, so that their tokens have no region",
-                names=names,
-            )
-        )
-    if rendered.quoted:
-        environment.note(
-            plural(
-                "{count} control token that a message spells is read as text: {spelling}",
-                "{count} control tokens that messages spell are read as text, such as {spelling}",
-                count=len(rendered.quoted),
-                spelling=repr(rendered.text[slice(*rendered.quoted[0])]),
-            )
-        )
+    chat = replace(
+        chat,
+        variables={**chat.variables, **parse_variables(options.chat_var or ())},
+        template=chat.template or options.chat_template,
+    )
+    rendered = write_messages(
+        tokenizer, chat, generation_prompt=options.generation_prompt, note=environment.note
+    )
     return Text(rendered.text, chat.where, chat=rendered)
 
 

@@ -305,7 +305,11 @@ def _expected(kind: Any) -> str:
         return NAMES[kind]
     if origin is Callable:
         return message("a function")
+    if origin is Mapping:
+        return message("a dictionary")
     if origin in SEVERAL:
+        if parts[0] is Any:
+            return message("a list")
         return message("a list, each of it {part}", part=_expected(parts[0]))
     if origin is tuple:
         return message("{count} of them", count=len(parts))

@@ -4,10 +4,11 @@ of a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -24,7 +25,7 @@ from attncli.arrays.backend import (
     numbers_of,
 )
 from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
-from attncli.inputs.token import Token, Tokenizer
+from attncli.inputs.token import Token, Tokenizer, ignore
 from attncli.inputs.tokenize import ShiftedTokenizer
 from attncli.language import listing, message
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
@@ -35,6 +36,9 @@ from attncli.mechanism.trace import SQUARE, STAGES, Later, LayerTrace, NotebookR
 from attncli.models import run
 from attncli.models.estimate import compute_dtype, free_memory
 from attncli.models.run import LONG, Store, embed_texts, rows_for, run_layers
+
+if TYPE_CHECKING:
+    from attncli.inputs.chat_prompt import ChatPrompt
 
 Source = Literal["seeded", "random", "file", "checkpoint", "tensors"]
 
@@ -160,6 +164,54 @@ class Model(Struct, frozen=True, eq=False):
             )
         run.check_length(self.spec, tokens[-1].index + 1 if tokens else 0)
         return tokens
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        regions: Mapping[str, str] | None = None,
+        tools: Sequence[Any] | None = None,
+        template: str | Path | None = None,
+        variables: Mapping[str, Any] | None = None,
+        note: Callable[[str], None] = ignore,
+    ) -> ChatPrompt:
+        """A chat as this model reads it: its text, its tokens, and the regions of its messages.
+
+        The functions that measure regions take all three: `attncli.answer(model, prompt.text,
+        prompt.regions, tokens=prompt.tokens)`.
+
+        Args:
+            messages: Each an object with "role" and "content", both texts.
+            regions: More regions by name, each a specification as of `--region`, such as
+                {"doc1": "[[doc1]]…[[/doc1]]"}.
+            tools: JSON schemas, for a template that reads them.
+            template: A file, or a name that the checkpoint has; None for the checkpoint's own.
+            variables: What else the template reads, by name; "add_generation_prompt": False leaves
+                out the beginning of the assistant's answer.
+            note: Is told what of the chat is read otherwise than it stands.
+
+        Returns:
+            The prompt, which ends where the answer begins.
+
+        Raises:
+            InputError: For what is no chat, for a template that refuses it, for a region that no
+                token fits, and for more tokens than the model has positions.
+            LimitError: For a template that takes too long or writes too much.
+            UsageError: For arguments of another kind, and a specification of no known form.
+        """
+        from attncli.inputs.chat_prompt import chat_prompt
+
+        prompt = chat_prompt(
+            self.tokenizer,
+            messages,
+            regions=regions,
+            tools=tools,
+            template=template,
+            variables=variables,
+            note=note,
+        )
+        self.encode(prompt.tokens)
+        return prompt
 
     def compute_backend(self, count: int) -> Backend:
         """The backend (array library and data type) in which a text of `count` tokens is computed.

@@ -20,7 +20,7 @@ from typing import Any
 
 import attncli
 from attncli.features.regions.compute import ablate_regions
-from attncli.features.retrieval.compute import fetching_heads
+from attncli.features.retrieval.compute import retrieval
 from attncli.inputs.regions import Region
 
 PAIRS = 2
@@ -73,7 +73,7 @@ def modes(model: Any) -> dict[str, Callable[[Told], Any]]:
         "logits --by word": lambda told: attncli.logits(
             model, LONGER, target="7", by="word", on_cost=told
         ),
-        "heads --retrieval": lambda told: fetching_heads(model, lengths=[64], on_cost=told),
+        "heads --retrieval": lambda told: retrieval(model, lengths=[64], on_cost=told),
         "heads --roles": lambda told: attncli.heads(model, TEXT, roles=True, on_cost=told),
     }
 

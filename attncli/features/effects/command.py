@@ -396,7 +396,7 @@ def _ablate_regions(
     view = validate_options(output, environment, "regions", files={"--html": page.html})
     validate_page(page)
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, many_runs=True)
-    from attncli.features.regions.compute import ablate_regions
+    from attncli.features.regions.compute import each_region
     from attncli.inputs.hub import own_cache_folder
 
     hint = message("a shorter text, or fewer regions")
@@ -409,7 +409,7 @@ def _ablate_regions(
             keeping_runs(output, environment, view) as kept_runs,
             progress(environment, "cutting regions off") as on_progress,
         ):
-            document = ablate_regions(
+            document = each_region(
                 loaded_model,
                 source_text.text,
                 request.regions_of(quiet, regions, source_text, tokens),

@@ -432,7 +432,7 @@ def _fetching_heads(
         keeping_runs(output, environment, view) as kept_runs,
         progress(environment, "needles in haystacks") as on_progress,
     ):
-        document = needles.fetching_heads(
+        document = needles.retrieval(
             loaded_model,
             needles=None if options.needle is None else needles.read_needles(options.needle),
             passages=None if options.haystack is None else needles.read_passages(options.haystack),

@@ -181,10 +181,10 @@ def _key_count(mask: Mask, place: int, keys: int) -> int:
 
 def _add_retrieval(model: Model, scores: RoleScores, progress: Callable[[float], None]) -> None:
     """Add the literal score of needles in haystacks, where the model does the task."""
-    from attncli.features.retrieval.compute import fetching_heads  # it runs many texts
+    from attncli.features.retrieval.compute import retrieval  # it runs many texts
 
     try:
-        needles = fetching_heads(
+        needles = retrieval(
             model,
             lengths=(FETCH_LENGTH,),
             depths=FETCH_DEPTHS,

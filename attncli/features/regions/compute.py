@@ -32,6 +32,7 @@ from attncli.inputs.regions import LeafRegion, Region, leaf_regions
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.kept_results import KeptResults, fingerprint
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import (
     NO_INTERVENTIONS,
     Interventions,
@@ -71,7 +72,8 @@ class RegionResults(Struct, frozen=True):
     top: dict[int, list[NextToken]] = {}
 
 
-def ablate_regions(
+@checked
+def each_region(
     model: Model,
     text: str,
     regions: Sequence[Region],

@@ -31,6 +31,7 @@ from attncli.features.retrieval.document import (
 from attncli.inputs.files import read_regular
 from attncli.inputs.token import TEXT_LIMIT, Token, ignore
 from attncli.language import message
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import NO_INTERVENTIONS, Interventions, Zero
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import (
@@ -96,7 +97,8 @@ class FetchResult(Struct, frozen=True, eq=False):
     writes: tuple[Floats, Floats]
 
 
-def fetching_heads(
+@checked
+def retrieval(
     model: Model,
     *,
     needles: Sequence[tuple[str, str]] | None = None,
@@ -140,6 +142,7 @@ def fetching_heads(
 
     Raises:
         UnsupportedError: For a model that predicts no token.
+        UsageError: For no needles, lengths or depths.
         InputError: For a needle that is longer than the texts, and words that the model does not
             know.
         KeyboardInterrupt: On Ctrl-C, after `on_interruption`.
@@ -160,6 +163,7 @@ def fetching_heads(
         text_lengths = _usual_lengths(model)
     else:
         text_lengths = tuple(lengths)
+    _refuse_none(needles=facts, lengths=text_lengths, depths=depths)
     probes = _make_probes(model, facts, passages, text_lengths, depths, seed, sample)
     heads = [
         (layer, head)
@@ -243,6 +247,15 @@ def _ranked_if_answered(
     if len(answered) < max(LEAST_ANSWERED * len(results), 1):
         return []
     return _rank_heads(heads, answered, seed)
+
+
+def _refuse_none(**lists: Sequence[object]) -> None:
+    """Raise UsageError for an argument that holds nothing."""
+    for name, values in lists.items():
+        if not len(values):
+            raise UsageError(
+                "{name} is {value}", expected=message("at least one"), name=name, value=repr(values)
+            )
 
 
 def _measuring_passes(probe: Probe, *, literal_alone: bool) -> PassCount:

@@ -127,14 +127,14 @@ def test_a_cut_link_is_cut_in_the_weights_that_are_held(tmp_path: Path) -> None:
 def test_a_region_is_cut_in_the_weights_that_are_held(folder_of: Callable[[str], Path]) -> None:
     """Against transformers: the own run's weights without the links to the region, rows scaled
     again, in place of each softmax."""
-    from attncli.features.regions.compute import ablate_regions
+    from attncli.features.regions.compute import each_region
     from attncli.inputs.regions import Region
 
     folder = folder_of("gpt2 with head")
     model = attncli.load(folder, dtype="float64")
     tokens = model.tokenizer.ids_to_tokens(IDS)
     regions = [Region("a", (2, 3)), Region("b", (6,))]
-    document = ablate_regions(model, "", regions, target="id:19", hold="attention", tokens=tokens)
+    document = each_region(model, "", regions, target="id:19", hold="attention", tokens=tokens)
     matrix = np.asarray(unembedding(model.spec.head, model.store.outer(model.backend)))
 
     def logprob(vectors: np.ndarray) -> float:
@@ -163,7 +163,7 @@ def test_a_region_is_cut_in_the_weights_that_are_held(folder_of: Callable[[str],
     # what then comes after the text has the probability that it has as a target of its own
     first = document.effects[0]
     for row in first.top:
-        asked = ablate_regions(model, "", regions, target=f"id:{row.token.id}", tokens=tokens)
+        asked = each_region(model, "", regions, target=f"id:{row.token.id}", tokens=tokens)
         (effect,) = [same for same in asked.effects if same.region == first.region]
         assert row.probability == pytest.approx(np.exp(effect.logprob), abs=1e-12)
     assert len(first.top) == 3

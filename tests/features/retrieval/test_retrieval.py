@@ -23,7 +23,7 @@ from attncli.errors import InputError
 from attncli.features.effects.logit_parts import logit_sources, target_sources
 from attncli.features.effects.sweep import SweepText
 from attncli.features.retrieval import compute
-from attncli.features.retrieval.compute import fetching_heads
+from attncli.features.retrieval.compute import retrieval
 from attncli.features.retrieval.screen import RETRIEVAL_PARTS, retrieval_sentences
 from attncli.inputs.token import Token
 
@@ -51,7 +51,7 @@ def model() -> Any:
 
 
 def test_the_head_that_fetches_is_first_and_recall_needs_it(model: Any) -> None:
-    document = fetching_heads(
+    document = retrieval(
         model, needles=NEEDLES, passages=PASSAGES, lengths=[10, 12], depths=DEPTHS, verify=True
     )
     assert document.recall == 1.0
@@ -84,9 +84,7 @@ def test_the_head_that_fetches_is_first_and_recall_needs_it(model: Any) -> None:
 
 def test_heads_that_fetch_as_much_are_counted(model: Any) -> None:
     """Where several heads reach the highest literal score none is said to fetch most alone."""
-    document = fetching_heads(
-        model, needles=NEEDLES, passages=PASSAGES, lengths=[10], depths=DEPTHS
-    )
+    document = retrieval(model, needles=NEEDLES, passages=PASSAGES, lengths=[10], depths=DEPTHS)
     first, *others = document.heads
     for twin in (False, True):
         heads = [first, replace(first, head=first.head + 7), *others] if twin else document.heads
@@ -257,13 +255,13 @@ def test_literal_scores_alone_take_one_run_of_each_text(
     options: dict[str, Any] = {
         "needles": NEEDLES, "passages": PASSAGES, "lengths": [10], "depths": DEPTHS,
     }  # fmt: skip
-    whole = fetching_heads(model, **options)
+    whole = retrieval(model, **options)
     runs = []
     trace = type(model).trace
     monkeypatch.setattr(
         type(model), "trace", lambda self, *a, **k: runs.append(1) or trace(self, *a, **k)
     )
-    alone = fetching_heads(model, **options, literal_alone=True)
+    alone = retrieval(model, **options, literal_alone=True)
     assert len(runs) == alone.runs == whole.runs
     scores = [
         {(row.layer, row.head): (row.literal.mean, row.literal.chance) for row in document.heads}
@@ -279,7 +277,7 @@ def test_runs_are_counted_before_and_progress_follows_them(model: Any, verify: b
     told: list[Any] = []
     shares: list[float] = []
     run = tokens_run(
-        lambda: fetching_heads(
+        lambda: retrieval(
             model,
             needles=NEEDLES,
             passages=PASSAGES,
@@ -302,11 +300,11 @@ def test_a_sample_is_some_of_the_texts(model: Any) -> None:
     options: dict[str, Any] = {
         "needles": NEEDLES, "passages": PASSAGES, "lengths": [10, 12], "depths": DEPTHS,
     }  # fmt: skip
-    whole = fetching_heads(model, **options)
-    some = fetching_heads(model, **options, sample=5)
+    whole = retrieval(model, **options)
+    some = retrieval(model, **options, sample=5)
     assert (whole.runs, some.runs) == (16, 5)
     assert any("5 of 16 texts were drawn" in str(warning) for warning in some.warnings)
-    again = fetching_heads(model, **options, sample=16)
+    again = retrieval(model, **options, sample=16)
     assert [row.literal.mean for row in again.heads] == [row.literal.mean for row in whole.heads]
     assert again.warnings == whole.warnings
     probes = [
