@@ -202,18 +202,32 @@ def test_every_page_is_there_in_every_language_and_linked() -> None:
         )
 
 
+def python_failures(page: Path) -> str:
+    """What does not hold of a page's Python blocks, which are one session from the first to the
+    last; "" where all does."""
+    blocks = re.findall(r"^```pycon\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert blocks
+    assert "```python" not in page.read_text("utf-8")  # which nothing would run
+    session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
+    told = StringIO()
+    if doctest.DocTestRunner().run(session, out=told.write).failed:
+        return told.getvalue()
+    return ""
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(find_spec(PACKAGES["smollm2"]) is None, reason="no smollm2 here")
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_what_the_page_about_long_prompts_says_of_python(lang: str) -> None:
+    assert python_failures(FOLDER / lang / "long.md") == ""
+
+
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_what_the_page_about_python_says(
     lang: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its blocks are one session, from the first to the last."""
     page = FOLDER / lang / "python.md"
-    blocks = re.findall(r"^```pycon\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    assert len(blocks) >= 6
-    assert "```python" not in page.read_text("utf-8")  # which nothing would run
     monkeypatch.chdir(tmp_path)
-    session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
-    told = StringIO()
-    failed = doctest.DocTestRunner().run(session, out=told.write).failed
-    assert not failed, told.getvalue()
+    assert python_failures(page) == ""
     assert {path.name for path in tmp_path.iterdir()} == {"heads.svg", "heads.html"}

@@ -60,7 +60,8 @@ def test_every_call_in_the_table_of_functions_runs(lang: str, tmp_path: Path) ->
     ]
     names |= {
         "model": model, "text": text, "query": "it", "other": "a cat", "run_a": run, "run_b": run,
-        "name": "minilm", "files": corpus, "folder": tmp_path / "scan", "folders": folders,
+        "regions": [attncli.Region("r", (0, 1))], "name": "minilm", "files": corpus,
+        "folder": tmp_path / "scan", "folders": folders,
     }  # fmt: skip
     calls = [piece for row in tables(GUIDE / lang / "python.md")[0] for piece in code(row[0])]
     assert len(calls) >= 18

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import attncli
-from attncli.features.regions.compute import ablate_regions
+from attncli.features.regions.compute import each_region
 from attncli.features.retrieval.compute import retrieval
 from attncli.inputs.regions import Region
 
@@ -45,7 +45,7 @@ def modes(model: Any) -> dict[str, Callable[[Told], Any]]:
         "ablate --hold": lambda told: attncli.ablate(
             model, TEXT, hold="attention", on_cost=told, **of_text
         ),
-        "ablate --each-region --hold": lambda told: ablate_regions(
+        "ablate --each-region --hold": lambda told: each_region(
             model, TEXT, regions, target="Mary", hold="attention", on_cost=told
         ),
         "ablate --pairs": lambda told: attncli.ablate_pairs(model, on_cost=told, **of_pairs),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -83,8 +84,20 @@ def test_variables_reach_the_template_and_notes_tell_what_does_not(model: Any) -
         *({"variables": wrong} for wrong in (5, ["a"], {"messages": 1}, {"a b": 1}, {"a": {1}})),
         {"note": 5},
     ],
-    ids=str,
+    ids=itertools.count(),
 )
 def test_a_wrong_argument_is_an_error_of_ours(model: Any, given: dict[str, Any]) -> None:
     with pytest.raises(attncli.AttnError):
         model.chat(**{"messages": MESSAGES, "template": TEMPLATE, **given})
+
+
+def test_the_sample_prompt_has_its_documents() -> None:
+    messages, regions = (
+        json.loads((SAMPLES / name).read_text("utf-8"))
+        for name in ("documents.json", "documents.regions.json")
+    )
+    prompt = attncli.load(seed=0).chat(messages, regions=regions, template=TEMPLATE)
+    assert [region.name for region in prompt.regions] == ["user", *regions, "rest"]
+    places = {region.name: region.tokens for region in prompt.regions}
+    words = [prompt.tokens[place].text for place in places["doc3"]]
+    assert "bluefish" in words
