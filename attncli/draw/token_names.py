@@ -598,12 +598,27 @@ def short(text: str, room: int, view: View) -> str:
     return cut(label(text, ascii=view.ascii), room, ascii=view.ascii)
 
 
+def with_word(token: TokenRow, view: View) -> str:
+    """A token's text for a table, that of a piece with the word that it is a piece of: `ty (dumpty)`."""
+    if isinstance(token, PieceRow) and not token.is_bytes:
+        return say(view, "{piece} ({word})", piece=token.text, word=token.word)
+    return token.text
+
+
 def short_token(token: TokenRow, room: int, view: View) -> str:
     """A token for a table, cut to at most `room` cells: a piece with the word that it is a piece
     of."""
-    if isinstance(token, PieceRow) and not token.is_bytes:
-        return short(say(view, "{piece} ({word})", piece=token.text, word=token.word), room, view)
-    return short(token.text, room, view)
+    return short(with_word(token, view), room, view)
+
+
+def placed_token(tokens: Sequence[TokenRow], index: int, room: int, view: View) -> str:
+    """A token for a table as `short_token` has it, with its position in front where another one is
+    called the same: `10 cat`."""
+    name = short_token(tokens[index], room, view)
+    called = _spoken_name(tokens[index])
+    if sum(_spoken_name(token) == called for token in tokens) > 1:
+        return f"{index} {name}"
+    return name
 
 
 def position_and_text(position: int, text: str, room: int, view: View) -> str:
@@ -647,7 +662,8 @@ def resting_key(tokens: Sequence[TokenRow], index: int, view: View) -> str:
         index: Of the key.
         view: For the language.
     """
-    return resting_reason(tokens[index], index, quoted_row(tokens[index], view), view)
+    name = quoted_token(tokens, index, view) if index else quoted_row(tokens[index], view)
+    return resting_reason(tokens[index], index, name, view)
 
 
 def resting_reason(token: KeyToken, index: int, name: str, view: View) -> str:

@@ -3,6 +3,7 @@ figure."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,17 @@ def test_a_name_leads_to_its_head_without_the_note_behind_it(name: str, leads: s
     pieces = split_claims(claim(name, View(claims=True), layer=1, head=2, key=3))
     assert [piece for piece in pieces if isinstance(piece, tuple)] == [(leads, "h=1.2&k=3")]
     assert "".join(piece if isinstance(piece, str) else piece[0] for piece in pieces) == name
+
+
+def test_links_of_tables_name_the_word_of_a_piece_and_the_place_of_equal_words() -> None:
+    text = "the cat saw the dumpty because the cat was tired"
+    grid = ask("heads", text, "--model", "minilm", width=110).out
+    assert "9 cat → 2 cat" in grid
+    assert "ty (dumpty) → 4 the" in grid
+    assert "6 ty (dumpty)" in ask("run", text, "--model", "minilm", "--top", "8", width=110).out
+    looks = ask("find", text, "--from", "tired", "--to", "saw", "--model", "minilm", width=110).out
+    assert re.search(r"1[0-9] of 11|[2-9] of 11 +(2|9) cat ", looks)
+    residual = ("explain", "residual", text, "--query", "cat:2", "--model", "minilm")
+    told = ask(*residual, width=200)
+    assert 'the vector of "cat" (9)' in told.out
+    assert "'cat' (9)" in told.err

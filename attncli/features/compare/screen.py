@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from msgspec import UNSET
 
+from attncli.documents import TokenRow
 from attncli.draw.heatmap import heatmap, legend, row_names
 from attncli.draw.lines import (
     Lines,
@@ -30,6 +31,7 @@ from attncli.draw.tables import table
 from attncli.draw.token_names import (
     claim_link,
     not_counted,
+    placed_token,
     quote_text,
     quoted_ends,
     quoted_token,
@@ -37,6 +39,7 @@ from attncli.draw.token_names import (
     rest_names,
     short,
     token_reference,
+    with_word,
 )
 from attncli.draw.view import Parts, ScreenPart, View, arrow, never
 from attncli.features.compare.document import (
@@ -88,16 +91,19 @@ def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
 
 def _heads_table(document: CompareDocument, view: View) -> Lines:
     """One line per pair of heads: largest and mean difference, divergence, weight kept, output
-    error, pairs; nothing where texts alone differ, and no row sees by what.
+    error, pairs; nothing where texts alone differ, and no row sees by what, or nothing differs.
     """
-    if _is_before_difference(document):
+    if _is_before_difference(document) or (_is_equal(document) and view.show is None):
         return Lines()
     heads = by_change(document)
     if not view.full:
         heads = heads[: view.top]
     more_digits = view.precision + 1
     columns, explanations = _head_columns(document, heads, view)
-    title = heading("differences B − A by head", "of the weights; the largest change first", view)
+    order = message("of the weights; the largest change first")
+    if not any(head.change and head.change.value for head in heads):
+        order = message("of the weights; the largest mean change first")
+    title = heading("differences B − A by head", order, view)
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     body = table(list(columns), rows, view, align=["left", "right", "left", *["right"] * 8])
     summary = document.summary
@@ -128,10 +134,9 @@ def _head_columns(
     document: CompareDocument, heads: Sequence[ComparedHead], view: View
 ) -> tuple[dict[str, list[str]], list[str]]:
     """The columns of the table of heads by name, and what those that need it mean."""
-    texts = [token.text for token in document.a.tokens]
     more_digits = view.precision + 1
     changes = [_change_text(head, view) for head in heads]
-    ends = [_change_place(head, texts, view) for head in heads]
+    ends = [_change_place(head, document.a.tokens, view) for head in heads]
     columns: dict[str, list[str]] = {
         message("head"): [_head_names(head, view) for head in heads],
         message("max diff"): changes,
@@ -222,22 +227,19 @@ def _change_text(head: ComparedHead, view: View) -> str:
     return "-"
 
 
-def _change_place(head: ComparedHead, texts: Sequence[str], view: View) -> str:
+def _change_place(head: ComparedHead, tokens: Sequence[TokenRow], view: View) -> str:
     """The ends of the link that changed most; "-" where none that counts did: the largest of many
     zeros may be one that a mask hides."""
     if head.change and head.change.value:
-        return _end_names(head.change, texts, view)
+        return _end_names(head.change, tokens, view)
     return "-"
 
 
-def _end_names(link: SignedDifference, texts: Sequence[str], view: View) -> str:
-    """Both tokens of a link by their texts in A, such as `it → animal`; with their positions where
-    both are the same word at two places."""
+def _end_names(link: SignedDifference, tokens: Sequence[TokenRow], view: View) -> str:
+    """Both tokens of a link by their texts in A, such as `it → animal`; with its position one whose
+    text stands at several places."""
     places = (link.query, link.key)
-    names = [short(texts[place], 10, view) for place in places]
-    if names[0] == names[1] and link.query != link.key:
-        names = [f"{place} {name}" for place, name in zip(places, names, strict=True)]
-    return arrow(view).join(names)
+    return arrow(view).join(placed_token(tokens, place, END, view) for place in places)
 
 
 def _heads_to_draw(document: CompareDocument, view: View) -> list[ComparedHead]:
@@ -249,9 +251,9 @@ def _heads_to_draw(document: CompareDocument, view: View) -> list[ComparedHead]:
 
 def _maps(document: CompareDocument, view: View) -> Lines:
     """A, B and the signed difference side by side; one scale for all weights, one for all
-    differences.
+    differences. Nothing where nothing differs.
     """
-    if _is_before_difference(document):
+    if _is_before_difference(document) or (_is_equal(document) and view.show is None):
         return Lines()
     heads = _heads_to_draw(document, view)
     # differences that print as 0.00 are not drawn as if they were large
@@ -335,7 +337,7 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
     """
     if _is_before_difference(document):
         return Lines()
-    texts = [_shown_text(document, index) for index in range(len(document.a.tokens))]
+    texts = [_shown_text(document, index, view) for index in range(len(document.a.tokens))]
     arrow_text = arrow(view)
     moved = [weight for weight in document.moved if abs(weight.difference) > SAME]
     if document.moved and not moved:
@@ -366,6 +368,8 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
     return table(columns[first:], rows, view, align=align[first:], title="what moved most")
 
 
+END = 14
+"""Cells of a word beside the largest change of a head."""
 BESIDE_ENDS = 50
 """Cells of a row of what moved most that the two words do not take."""
 LEAST_END = 10
@@ -518,8 +522,20 @@ SAME = 1e-6
 
 
 def by_change(document: CompareDocument) -> list[ComparedHead]:
-    """The pairs of heads, those whose link changed most first."""
-    return sorted(document.heads, key=lambda head: -abs(head.change.value) if head.change else 0.0)
+    """The pairs of heads, those whose link changed most first; of those without a link that counts
+    the one whose weights changed most."""
+
+    def size(head: ComparedHead) -> tuple[float, float]:
+        """How much a pair of heads changed: its link, and all its weights on average."""
+        return (abs(head.change.value) if head.change else 0.0), head.mean_difference
+
+    return sorted(document.heads, key=size, reverse=True)
+
+
+def _is_equal(document: CompareDocument) -> bool:
+    """Whether weights and outputs of all heads compared are the same in A and B."""
+    errors = [head.output_error for head in document.heads if head.output_error is not None]
+    return max(abs(document.summary.max_difference), *errors, 0.0) <= SAME
 
 
 def compare_answer(document: CompareDocument, view: View) -> Lines:
@@ -554,16 +570,16 @@ def _substituted(document: CompareDocument, letter: str) -> list[int]:
     ]
 
 
-def _shown_text(document: CompareDocument, index: int) -> str:
+def _shown_text(document: CompareDocument, index: int, view: View) -> str:
     """A token of A by its text, and by that of B where another word stands in its place."""
-    text = document.a.tokens[index].text
-    partner = dict(document.aligned).get(index)
-    partner_text = text
-    if partner is not None:
-        partner_text = document.b.tokens[partner].text
-    if text == partner_text:
-        return text
-    return f"{text}/{partner_text}"
+    token = document.a.tokens[index]
+    partner = token
+    place = dict(document.aligned).get(index)
+    if place is not None:
+        partner = document.b.tokens[place]
+    if token.text == partner.text:
+        return with_word(token, view)
+    return f"{token.text}/{partner.text}"
 
 
 def _before_difference_sentences(document: CompareDocument, view: View) -> Iterator[str]:

@@ -19,7 +19,7 @@ from attncli.draw.sentence import (
 )
 from attncli.draw.shaded_matrix import as_matrix, visible
 from attncli.draw.tables import layer_and_head, links, table
-from attncli.draw.token_names import position_and_text, quoted_ends
+from attncli.draw.token_names import position_and_text, quoted_ends, with_word
 from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.cross.document import CrossDocument, CrossHead
 from attncli.features.run.screen import head_map, head_table, more_heads, shapes_part
@@ -88,7 +88,7 @@ def _links(document: CrossDocument, view: View) -> Lines:
     """The strongest weights as a table: query, key and a bar, with the head where there are
     several.
     """
-    queries, keys = _query_and_key_names(document)
+    queries, keys = _query_and_key_names(document, view)
     note = message("weight of a key in its query's row; bars from 0 to 1")
     if len(_heads_of(document)) != 1:
         place = layer_and_head
@@ -99,9 +99,15 @@ def _links(document: CrossDocument, view: View) -> Lines:
     )
 
 
-def _query_and_key_names(document: CrossDocument) -> tuple[list[str], list[str]]:
-    """Texts of queries and keys; learned keys come after the tokens."""
-    queries, keys = ([token.text for token in side] for side in (document.queries, document.keys))
+def _query_and_key_names(
+    document: CrossDocument, view: View | None = None
+) -> tuple[list[str], list[str]]:
+    """Texts of queries and keys; learned keys come after the tokens. view: that in which pieces
+    stand with their words; None where they stand along an axis, beside each other."""
+    queries, keys = (
+        [token.text if view is None else with_word(token, view) for token in side]
+        for side in (document.queries, document.keys)
+    )
     heads = [head for layer in document.layers for head in layer.heads]
     if heads and len(heads[0].weights):
         wide = len(heads[0].weights[0])
@@ -113,7 +119,7 @@ def _query_and_key_names(document: CrossDocument) -> tuple[list[str], list[str]]
 def _alignment(document: CrossDocument, view: View) -> Lines:
     """A table of the key that each query attends to most, on average over heads."""
     heads = len(_heads_of(document))
-    queries, keys = _query_and_key_names(document)
+    queries, keys = _query_and_key_names(document, view)
     if view.full:
         alignment = document.alignment
     else:

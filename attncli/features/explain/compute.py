@@ -263,6 +263,15 @@ def _first_telling(links: Sequence[LinkRow], rest: Bools) -> LinkRow:
 
 
 def _word_of(tokens: Sequence[Token], place: int, text: str) -> str:
+    """What `_name_of` says, with the position of a token whose text stands at several places."""
+    name = _name_of(tokens, place, text)
+    is_repeated = sum(token.text.strip() == tokens[place].text.strip() for token in tokens) > 1
+    if is_repeated:
+        return message("{name} ({place})", name=name, place=place)
+    return name
+
+
+def _name_of(tokens: Sequence[Token], place: int, text: str) -> str:
     """A token's text in quotes, with ? in them where the model does not know it; a piece with the
     word that it is a piece of."""
     token = tokens[place]

@@ -17,7 +17,14 @@ from attncli.draw.screen_header import header
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.shaded_matrix import NDArray, as_matrix, matrix
 from attncli.draw.tables import ledger, table, vector_sum, vectors
-from attncli.draw.token_names import key_names, position_and_text, quoted_token, rest_names, short
+from attncli.draw.token_names import (
+    key_names,
+    placed_token,
+    position_and_text,
+    quoted_token,
+    rest_names,
+    short,
+)
 from attncli.draw.view import View
 from attncli.features.explain.derivation_screen import (
     agreement_remark,
@@ -602,6 +609,8 @@ def multihead_rows(document: MultiheadTopic) -> Iterable[list[object]]:
 
 # The screen of the topic "residual": x + O entry by entry, and the norm worked out.
 
+TITLE_CELLS = 28
+"""Cells of the query in a title."""
 MOSTLY = 0.5
 """From this cosine on, a vector still points mostly where it did."""
 
@@ -609,7 +618,7 @@ MOSTLY = 0.5
 def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
     """The screen of topic "residual" as blocks: what the residual is for, the sum, the norm, and
     how much of the vector stays."""
-    query = label(document.tokens[document.query].text, ascii=view.ascii)
+    query = placed_token(document.tokens, document.query, TITLE_CELLS, view)
     what = lead(
         "residual connection and normalization",
         "The residual keeps what came in: attention only adds to it. The norm then brings "
@@ -636,7 +645,7 @@ def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
         what,
         stack(sum_block, facts),
         _norm_part(document, view),
-        _residual_answer(document, query, view),
+        _residual_answer(document, view),
     )
 
 
@@ -688,10 +697,10 @@ def _norm_part(document: ResidualTopic, view: View) -> Lines:
     )
 
 
-def _residual_answer(document: ResidualTopic, query: str, view: View) -> Lines:
+def _residual_answer(document: ResidualTopic, view: View) -> Lines:
     """The text tinted by where the query looks, and a sentence on whether its vector still points
-    where it did. query: its text."""
-    query_text = say(view, '"{text}"', text=query)
+    where it did."""
+    query_text = quoted_token(document.tokens, document.query, view)
     template = message(
         "Attention turns the vector of {query} far from where it pointed: cosine {cosine} between x"
         " and x + O."

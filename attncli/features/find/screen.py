@@ -12,7 +12,7 @@ from attncli.draw.lines import Lines, draw_parts, localize, remark, sentences, s
 from attncli.draw.numbers import writer
 from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.token_names import quoted_token, region_name, rest_names, short_token
+from attncli.draw.token_names import placed_token, quoted_token, region_name, rest_names
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.effect_answer import cut_link_sentences, effect_writer
 from attncli.features.find.document import FindDocument, FoundHead, Reverse, counted_weight
@@ -190,7 +190,9 @@ def _columns(
     write = writer(
         [counted_weight(link) for head in heads for link in (head, head.reverse)], view.precision
     )
-    texts = [short_token(token, NAME, view) for token in document.tokens]
+    texts = [
+        placed_token(document.tokens, index, NAME, view) for index in range(len(document.tokens))
+    ]
 
     def link_of(head: FoundHead) -> FoundHead | Reverse:
         """The link that is shown first of a head."""

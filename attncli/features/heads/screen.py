@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from attncli.documents import LinkRow, Numbers, TopLink
+from attncli.documents import LinkRow, Numbers, TokenRow, TopLink
 from attncli.documents.parts import MetricValue, label_name
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import (
@@ -48,11 +48,12 @@ from attncli.draw.token_names import (
     has_pieces,
     key_names,
     not_counted,
+    placed_token,
     quoted_ends,
-    quoted_row,
     quoted_token,
     rest_names,
     short,
+    with_word,
 )
 from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown
 from attncli.features.heads.across_screens import (
@@ -80,6 +81,8 @@ from attncli.measure.rest import (
 )
 from attncli.mechanism.spec import head_label, spoken_head
 
+END = 14
+"""Cells of an end of a link."""
 WORDS_OF_AN_END, WORD_CELLS = 3, 14
 """Tokens of an end of a direction on a screen, and cells of each."""
 
@@ -244,14 +247,13 @@ def links_part(document: HeadsDocument, view: View) -> Lines:
         for head, link in heads
         if link
     ]
-    texts = [token.text for token in document.tokens]
     if len(document.heads) != 1:
         place = layer_and_head
     else:
         place = None
     return links(
         link_rows,
-        texts,
+        [with_word(token, view) for token in document.tokens],
         view,
         place=place,
         title="strongest link of each head",
@@ -402,12 +404,11 @@ def _head_rows(
     document: HeadsDocument, heads: Sequence[HeadMetrics], names: Sequence[str], view: View
 ) -> list[list[str]]:
     """The cells of each head: its place, these metrics, its strongest link and its labels."""
-    texts = [token.text for token in document.tokens]
     between = say(view, contextual("between", ", "))
     rows = []
     for head in heads:
         metrics = [_metric_text(head.metrics.get(name), view) for name in names]
-        link = _link_text(head.top_link, texts, view)
+        link = _link_text(head.top_link, document.tokens, view)
         labels = between.join(_label_names(head, view))
         rows.append([str(head.layer), str(head.head), *metrics, link, labels])
     return rows
@@ -577,11 +578,11 @@ def _metric_text(metric: MetricValue | None, view: View) -> str:
     return f"{number:.{view.precision}f}"
 
 
-def _link_text(link: TopLink | None, texts: Sequence[str], view: View) -> str:
-    """A link with its weight, such as `it → cat 0.50`; "-" for none. texts: the tokens'."""
+def _link_text(link: TopLink | None, tokens: Sequence[TokenRow], view: View) -> str:
+    """A link with its weight, such as `it → cat 0.50`; "-" for none. tokens: the text's."""
     if not link:
         return "-"
-    query, key = (short(texts[index], 10, view) for index in (link.query, link.key))
+    query, key = (placed_token(tokens, index, END, view) for index in (link.query, link.key))
     return (
         spell("{} → {}", ascii=view.ascii).format(query, key) + f" {link.weight:.{view.precision}f}"
     )
@@ -968,7 +969,7 @@ def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
             " half of their weight.",
             count=count,
             heads=len(means),
-            key=quoted_row(document.tokens[key], view),
+            key=quoted_token(document.tokens, key, view),
         )
     yield say(view, template)
     if rest[key] and together > count:

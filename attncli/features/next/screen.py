@@ -73,7 +73,7 @@ def _likeliest_table(document: NextDocument, view: View) -> Lines:
 
 def _place_title(document: NextDocument, view: View) -> str:
     """Of what the likeliest tokens are: what comes after a token, or stands behind a mask."""
-    token = quoted_row(document.tokens[document.position], view)
+    token = quoted_token(document.tokens, document.position, view)
     if document.masked:
         return say(view, "what would stand in place of {token}", token=token)
     return say(view, "what would come after {token}", token=token)

@@ -39,7 +39,7 @@ from attncli.draw.shaded_matrix import (
     visible,
 )
 from attncli.draw.tables import layer_and_head, links, table, vectors
-from attncli.draw.token_names import key_names, quote_text
+from attncli.draw.token_names import key_names, quote_text, with_word
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.run.document import RunDocument
 from attncli.features.run.run_answer import run_answer
@@ -158,7 +158,7 @@ def average_part(document: RunDocument, view: View) -> Lines:
     assert document.queries, "an average is that of a query's rows"
     query = document.queries[0]
     average = document.average
-    texts = [token.text for token in document.tokens]
+    texts = [with_word(token, view) for token in document.tokens]
     order = sorted(range(len(texts)), key=lambda key: (-average[key], key))[: view.top]
     average_links = [TopLink(query=query, key=key, weight=float(average[key])) for key in order]
     note = message("mean weight over all layers and heads that ran, every key counted")
@@ -170,7 +170,7 @@ def links_part(document: RunDocument, view: View) -> Lines:
     are none, unless they were asked for."""
     if not document.links and view.show is None:
         return Lines()
-    texts = [token.text for token in document.tokens]
+    texts = [with_word(token, view) for token in document.tokens]
     if len(document.overview or heads_of(document)) == 1:
         place = None
     else:

@@ -6,16 +6,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import resting_model
+from msgspec.structs import replace
 
+from attncli.documents.header import token_rows
 from attncli.draw.lines import draw_parts
 from attncli.draw.page import _resting_keys
 from attncli.draw.view import View
 from attncli.features.compare.compute import compare
 from attncli.features.compare.document import CompareDocument, SignedDifference
 from attncli.features.compare.page import compare_page_of, compared_records
-from attncli.features.compare.screen import COMPARE_PARTS, _end_names, compare_sentences
+from attncli.features.compare.screen import (
+    COMPARE_PARTS,
+    _end_names,
+    by_change,
+    compare_sentences,
+)
 from attncli.features.run.compute import run
 from attncli.inputs.regions import Region
+from attncli.inputs.tokenize import ByteTokenizer
 from attncli.measure.rest import rest_keys
 from attncli.mechanism.mask import Everywhere
 
@@ -153,6 +161,25 @@ def test_no_link_is_named_where_none_that_counts_differs() -> None:
 
 
 def test_equal_words_of_a_link_have_their_positions() -> None:
-    for places, names in (((5, 2), "5 b → 2 b"), ((5, 1), "b → d"), ((2, 2), "b → b")):
+    tokens = token_rows(ByteTokenizer().encode("cdbeab"))
+    for places, names in (((5, 2), "5 b → 2 b"), ((5, 1), "5 b → d"), ((1, 0), "d → c")):
         link = SignedDifference(value=0.5, query=places[0], key=places[1])
-        assert _end_names(link, "cdbeab", WIDE) == names
+        assert _end_names(link, tokens, WIDE) == names
+
+
+def test_equal_weights_are_said_without_rows_of_zeros() -> None:
+    document = _compared("cdbeaf", "cdbeaf")
+    assert "The weights of A and B are the same" in _said(document)
+    screen = draw_parts(COMPARE_PARTS, document, WIDE).plain
+    assert "0.00  " not in screen
+    assert "maps" not in screen
+    asked = draw_parts(COMPARE_PARTS, document, replace(WIDE, show=frozenset({"heads"}))).plain
+    assert "max diff" in asked
+
+
+def test_heads_without_a_link_that_counts_are_ranked_by_their_mean_change() -> None:
+    document = _compared("bca", "fca")
+    means = [head.mean_difference for head in by_change(document)]
+    assert means == sorted(means, reverse=True)
+    screen = draw_parts(COMPARE_PARTS, document, WIDE).plain
+    assert "the largest mean change first" in screen
