@@ -86,7 +86,10 @@ def texts(
             _offer_whitespace(environment, text)
         if text.origin == "sample":
             environment.note(message("no text given; using the sample: {text}", text=text.text))
-        yield text if options.pair is None else text.with_pair(options.pair)
+        if options.pair is None:
+            yield text
+        else:
+            yield _with_pair(environment, text, options.pair)
 
 
 def _refuse_pair(options: TextOptions, pair: str) -> None:
@@ -105,6 +108,34 @@ def _refuse_pair(options: TextOptions, pair: str) -> None:
             expected="a text of at least one word",
             kind=message("it holds no text"),
         )
+
+
+def _with_pair(environment: Environment, text: Text, pair: str) -> Text:
+    """The text with its second segment, and a note where the model that was loaded last has no
+    types of segments, by which it would tell the two apart."""
+    both = text.with_pair(pair)
+    second = both.second or 0
+    for model in environment.models[-1:]:
+        if model.spec.embedding.types > 1:
+            continue
+        tokens = encode_text(model.tokenizer, both)
+        last = max((token.index for token in tokens if token.end and token.end < second), default=0)
+        first = min(
+            (token.index for token in tokens if token.start and token.start >= second), default=last
+        )
+        between = [repr(token.text) for token in tokens[last + 1 : first]]
+        if between:
+            note = message(
+                "this model has no types of segments: it tells the two texts apart by {tokens}"
+                " between them alone",
+                tokens=listing(between, " "),
+            )
+        else:
+            note = message(
+                "this model has no segments: it reads both texts as one, with nothing between them"
+            )
+        environment.note(note)
+    return both
 
 
 def refuse_without_chat(environment: Environment, options: TextOptions | ChatOptions) -> None:

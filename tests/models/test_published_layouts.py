@@ -256,3 +256,8 @@ def test_a_pointer_of_git_lfs_is_called_that(plain: Path, tmp_path: Path) -> Non
     assert "Git LFS" in ask("models", "show", str(tmp_path / "m.gguf")).err
     (tmp_path / "t.json").write_text(POINTER)
     assert "Git LFS" in ask("tokens", "x", "--tokenizer", str(tmp_path / "t.json")).err
+    for name in ("tokenizer.model", "vocab.txt", "tekken.json", "spiece.model"):
+        alone = tmp_path / f"only {name}"
+        alone.mkdir()
+        (alone / name).write_text(POINTER)
+        assert "Git LFS" in ask("tokens", "x", "--tokenizer", str(alone)).err

@@ -66,6 +66,16 @@ def test_words_of_either_segment_are_named(folder):
     assert any("--pair TEXT gives it a second" in warning for warning in typed["warnings"])
 
 
+def test_a_model_without_types_of_segments_says_so(folder, tmp_path):
+    told = ask("run", FIRST, "--pair", SECOND, "--brief").err
+    assert "this model has no segments: it reads both texts as one" in " ".join(told.split())
+    assert "no segments" not in ask("run", FIRST, "--pair", SECOND, "--model", str(folder)).err
+    between = make(CASES["roberta"], tmp_path / "between")
+    (between / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
+    told = ask("run", FIRST, "--pair", SECOND, "--model", str(between), "--brief").err
+    assert "tells the two texts apart by '[SEP]' between them alone" in " ".join(told.split())
+
+
 @pytest.mark.parametrize("more", [("--ids", "4 5", "--pair", "a"), ("a cat", "--pair", " ")])
 def test_a_pair_of_no_text_is_refused(more, folder):
     assert ask("run", *more, "--model", str(folder)).code in (2, 3)

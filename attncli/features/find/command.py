@@ -145,9 +145,12 @@ def find(
     layers, heads = layers_and_heads(loaded_model, setup.model)
 
     verdicts: list[VerdictError] = []
+    # those of the text that was computed last, which its page names as well
+    latest_regions: list[Region] = []
 
     def compute(run: TextRun) -> FindDocument:
         """The document of one text: the heads in which the link is strong."""
+        latest_regions[:] = request.regions_of(quiet_overlaps, regions, run.source, run.tokens)
         document = compute_find(
             loaded_model,
             run.text,
@@ -161,7 +164,7 @@ def find(
             target=target,
             versus=versus,
             verify=verify,
-            regions=request.regions_of(quiet_overlaps, regions, run.source, run.tokens),
+            regions=latest_regions,
             memory=request.memory_left(setup.compute, loaded_model),
             tokens=run.tokens,
             note=environment.note,
@@ -178,21 +181,19 @@ def find(
             verdicts.append(verdict)
         return document
 
-    def regions_of_page(run: TextRun) -> list[Region]:
+    def regions_of_page() -> list[Region]:
         """The regions that the page names: those of tokens, since words are none."""
-        if words:
-            return []
-        return request.regions_of(quiet_overlaps, regions, run.source, run.tokens)
+        return [] if words else latest_regions
 
-    def bands(run: TextRun) -> Bands:
+    def bands(_: TextRun) -> Bands:
         """The regions as the page marks them."""
         from attncli.draw.page import bands_of_regions
 
-        return bands_of_regions(regions_of_page(run))
+        return bands_of_regions(regions_of_page())
 
-    def opens_at(run: TextRun, record: RunRecord) -> Mapping[str, str]:
+    def opens_at(_: TextRun, record: RunRecord) -> Mapping[str, str]:
         """The search for the link."""
-        return _search_start(environment, record, (start, ends[0]), regions_of_page(run))
+        return _search_start(environment, record, (start, ends[0]), regions_of_page())
 
     search_page = RunPage(layers=layers, heads=heads, words=words, opens_at=opens_at, bands=bands)
     answer_texts(

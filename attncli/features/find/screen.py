@@ -252,7 +252,7 @@ def _other_columns(document: FindDocument, view: View) -> Iterator[Column[FoundH
             return write(head.others[place].weight)
 
         arrow = spell("→", ascii=view.ascii)
-        name = f"{arrow} {short_token(document.tokens[key], NAME, view)}"
+        name = f"{arrow} {placed_token(document.tokens, key, NAME, view)}"
         return Column(name, text, leave_out=1)
 
     for place, key in enumerate(document.other_keys or ()):

@@ -50,6 +50,7 @@ from attncli.draw.token_names import (
     not_counted,
     placed_token,
     quoted_ends,
+    quoted_row,
     quoted_token,
     rest_names,
     short,
@@ -969,7 +970,7 @@ def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
             " half of their weight.",
             count=count,
             heads=len(means),
-            key=quoted_token(document.tokens, key, view),
+            key=quoted_row(document.tokens[key], view),
         )
     yield say(view, template)
     if rest[key] and together > count:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from asking import ask
@@ -11,6 +13,8 @@ from validity import validate
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.errors import UsageError
 from attncli.features.find import compute as finding
+from attncli.inputs import regions
+from attncli.inputs.regions import find_regions
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal
 from attncli.models.one_layer import Settings, seeded_model
@@ -148,3 +152,20 @@ def test_pairs_find_one_link() -> None:
     )
     assert answer.code == 2
     assert "--to once" in answer.err
+
+
+def test_regions_are_found_once_for_the_answer_and_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: list[str] = []
+
+    def counted(rules, text, *more):
+        texts.append(text.text)
+        return find_regions(rules, text, *more)
+
+    monkeypatch.setattr(regions, "find_regions", counted)
+    page = tmp_path / "page.html"
+    line = ("find", TEXT, "--from", "it", "--to", "what", "--region", "what=/animal/")
+    assert ask(*line, "--html", str(page)).code == 0
+    assert texts == [TEXT]
+    assert "what" in page.read_text("utf-8")
