@@ -61,6 +61,8 @@ CONVERT = (
     " M.from_pretrained('FOLDER').save_pretrained('NEW FOLDER')\""
 )
 OTHER_FORMATS = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf", "*.onnx", "*.ckpt")
+BESIDE_WEIGHTS = ("openvino", "optimizer", "rng_state", "scaler", "scheduler", "training_args")
+"""How files begin that have such an ending and hold no weights: a trainer's, and an export's."""
 EXPECTED = f"{SINGLE} or {INDEX}"
 PICKLED_SINGLE = "pytorch_model.bin"
 PICKLED_INDEX = "pytorch_model.bin.index.json"
@@ -260,6 +262,12 @@ def _no_config(folder: Path) -> InputError:
     expected = message("a folder with config.json and model.safetensors")
     if is_there(folder / ADAPTER_CONFIG):
         return _an_adapter(folder, expected)
+    if is_there(folder / MAKERS_CONFIG):
+        what = message(
+            "this folder holds {file}, which its maker's own program reads, and no config.json",
+            file=MAKERS_CONFIG,
+        )
+        expected = message("the same model as transformers has it: config.json, model.safetensors")
     near = next(_models_near(folder), None)
     hint = ""
     if near is not None:
@@ -268,6 +276,7 @@ def _no_config(folder: Path) -> InputError:
 
 
 ADAPTER_CONFIG = "adapter_config.json"
+MAKERS_CONFIG = "params.json"
 
 
 def _an_adapter(folder: Path, expected: str) -> InputError:
@@ -303,7 +312,12 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
     """
     if is_there(folder / ADAPTER_CONFIG):
         return _an_adapter(folder, EXPECTED)
-    others = sorted(path.name for pattern in OTHER_FORMATS for path in folder.glob(pattern))
+    others = sorted(
+        path.name
+        for pattern in OTHER_FORMATS
+        for path in folder.glob(pattern)
+        if not path.name.startswith(BESIDE_WEIGHTS)
+    )
     if others:
         what = message(
             "the weights are in {second}, which is not safetensors", second=repr(others[0])
@@ -317,13 +331,53 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
             hint="merge it into its base model and save that",
         )
     if tensors:
+        hint = ""
+        if len(tensors) == 1 and not tensors[0].startswith(MAKERS_WEIGHTS):
+            # weights of another precision, or a single one of one file
+            hint = f"mv {quote(str(folder / tensors[0]))} {quote(str(folder / SINGLE))}"
         return InputError(
             "found {tensors}",
             where=str(folder),
             expected=EXPECTED,
+            hint=hint,
             tensors=listing(map(repr, tensors[:3])),
         )
-    return InputError("this folder holds no weights", where=str(folder), expected=EXPECTED)
+    return _unusable_weights(folder) or InputError(
+        "this folder holds no weights", where=str(folder), expected=EXPECTED
+    )
+
+
+MAKERS_WEIGHTS = "consolidated"
+"""How files of weights begin that the maker's own program reads, whose tensors have other names."""
+UNFINISHED = ("*.crdownload", "*.incomplete", "*.part", "*.partial", "*.download", "*.aria2")
+PACKED_WEIGHTS = ("*.safetensors.*", "*.bin.*", "*.gguf.*")
+EXPORTED = ("onnx/*.onnx", "openvino*.xml", "openvino/*.xml", "*.tflite", "*.mlmodel", "*.engine")
+
+
+def _unusable_weights(folder: Path) -> InputError | UnsupportedError | None:
+    """The error, returned and not raised, of a folder whose weights cannot be read for what they
+    are: not whole, exported for another program, or packed; None where it has none."""
+
+    def first_of(patterns: tuple[str, ...]) -> str:
+        """The first file of one of these patterns, by its path in the folder; "" for none."""
+        paths = [
+            path
+            for pattern in patterns
+            for path in sorted(islice(folder.glob(pattern), MOST_ENTRIES))
+            if path.suffix != ".json"
+        ]
+        return str(paths[0].relative_to(folder)) if paths else ""
+
+    if unfinished := first_of(UNFINISHED):
+        what = message("{file} is a download that did not end", file=repr(unfinished))
+        return InputError(what, where=str(folder), expected=EXPECTED)
+    if exported := first_of(EXPORTED):
+        what = message("{file} is a model exported for another program", file=repr(exported))
+        return UnsupportedError(what, where=str(folder), expected=EXPECTED)
+    if packed := first_of(PACKED_WEIGHTS):
+        what = message("{file} is packed, or is no file of weights", file=repr(packed))
+        return InputError(what, where=str(folder), expected=EXPECTED)
+    return None
 
 
 def has_weights(folder: Path) -> bool:

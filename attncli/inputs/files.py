@@ -4,6 +4,7 @@ whole or not at all.
 
 from __future__ import annotations
 
+import codecs
 import errno
 import json
 import math
@@ -17,6 +18,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import Any, BinaryIO
 from unicodedata import normalize
 
@@ -494,6 +496,46 @@ def _refuse_lfs_pointer(handle: int, file_size: int, path: Path) -> None:
     )
 
 
+PACKED = (
+    (b"\x1f\x8b", "gzip", "gunzip"),
+    (b"\x28\xb5\x2f\xfd", "Zstandard", "unzstd"),
+    (b"\xfd7zXZ\0", "xz", "unxz"),
+    (b"BZh", "bzip2", "bunzip2"),
+    (b"PK\x03\x04", "zip", "funzip"),
+)
+"""The first bytes of packed files, what packs them, and the command that unpacks them."""
+WEB_PAGE = re.compile(rb"\s*<(?:!doctype html|html)\b", re.I)
+
+
+def foreign_file(start: bytes, where: str, what: str) -> InputError | None:
+    """The error, returned and not raised, of a file that is something else than its name says:
+    packed, a web page, a text of another encoding; None for any other.
+
+    Args:
+        start: Its first bytes, some dozens.
+        where: Its path.
+        what: What it should be.
+    """
+    for magic, program, command in PACKED:
+        if start.startswith(magic):
+            return InputError(
+                "this file is packed with {program}",
+                where=where,
+                expected=what,
+                hint=f"{command} < {quote(where)} > NEW" if Path(where).is_file() else "",
+                program=program,
+            )
+    if WEB_PAGE.match(start):
+        return InputError(
+            "this is a web page, such as a server sends in place of a file",
+            where=where,
+            expected=what,
+        )
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return InputError("this text is in UTF-16, not in UTF-8", where=where, expected=what)
+    return None
+
+
 def read_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> bytes:
     """All bytes of a file; raises as `open_regular`, and InputError if reading fails."""
     stream, size = open_regular(path, what=what, limit=limit)
@@ -803,7 +845,7 @@ def parse_object(
         parse_float = None
     try:
         value = json.loads(
-            raw.decode("utf-8"),
+            raw.decode("utf-8-sig"),
             object_pairs_hook=unique_keys,
             parse_constant=parse_constant,
             parse_float=parse_float,
@@ -811,7 +853,7 @@ def parse_object(
     except RecursionError as error:
         raise nesting_error(where, what) from error
     except ValueError as error:
-        raise InputError(
+        raise foreign_file(raw[:64], where, what) or InputError(
             "this is not valid JSON: {error}", where=where, expected=what, error=error
         ) from error
     if not isinstance(value, dict):

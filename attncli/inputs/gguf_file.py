@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.errors import InputError, UnsupportedError
-from attncli.inputs.files import LARGEST_FILE, open_regular
+from attncli.inputs.files import LARGEST_FILE, foreign_file, open_regular
 from attncli.inputs.ggml_blocks import BLOCKS, BlockKind
 from attncli.inputs.string_table import Array, StringTable, text_starts
 from attncli.language import message
@@ -92,6 +92,8 @@ class _Header:
     def read(self) -> GgufHeader:
         """The whole header. Raises as `read_gguf`."""
         if self.take(4) != MAGIC:
+            if foreign := foreign_file(bytes(self.buffer[:64]), self.where, EXPECTED):
+                raise foreign
             raise InputError(
                 "this file begins with {start}",
                 where=self.where,
@@ -101,6 +103,8 @@ class _Header:
         version = self.number("<I")
         if version not in VERSIONS:
             what = message("this is version {version} of GGUF", version=version)
+            if version >= 2**24 and version % 2**24 == 0:
+                what = message("this GGUF file is big-endian, for machines such as IBM's")
             raise UnsupportedError(what, where=self.where, expected="2 or 3, little-endian")
         # a tensor has a length, a name, axes, a type and an offset; an entry a length, a name, a
         # type and a value

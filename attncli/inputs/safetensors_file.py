@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.errors import InputError, LimitError, UnsupportedError
-from attncli.inputs.files import parse_object, read_exactly
+from attncli.inputs.files import foreign_file, parse_object, read_exactly
 from attncli.language import message
 
 DTYPES = {
@@ -241,8 +241,12 @@ def read_header(stream: BinaryIO, size: int, where: str) -> SafetensorsHeader:
             expected=EXPECTED,
             size=size,
         )
-    (length,) = struct.unpack("<Q", read_exactly(stream, 8, where))
+    start = read_exactly(stream, 8, where)
+    (length,) = struct.unpack("<Q", start)
     if length > HEADER_LIMIT or length > size - 8:
+        more = read_exactly(stream, min(size - 8, 64), where)
+        if foreign := foreign_file(start + more, where, EXPECTED):
+            raise foreign
         what = message(
             "the header claims {length:,} bytes of a file of {size:,}", length=length, size=size
         )

@@ -18,7 +18,7 @@ from msgspec import Struct
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from attncli.errors import InputError
-from attncli.inputs.files import guarded_path, read_object
+from attncli.inputs.files import foreign_file, guarded_path, read_object
 from attncli.inputs.gguf_file import Metadata
 from attncli.inputs.gguf_tokenizer import GPT2, QWEN2, gguf_tokenizer, pairs_tokenizer
 from attncli.inputs.sentencepiece_file import PAIRS, UNIGRAM, read_pieces
@@ -134,7 +134,7 @@ def _words(files: VocabularyFolder) -> PieceTokenizer | None:
     try:
         lines = files.raw(WORDS).decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise InputError(
+        raise foreign_file(files.raw(WORDS)[:64], name, "vocab.txt") or InputError(
             message("this vocabulary is not UTF-8"), where=name, expected="one token a line"
         ) from error
     vocabulary = {token: number for number, token in enumerate(lines)}
@@ -251,9 +251,10 @@ def _byte_pairs(files: VocabularyFolder) -> PieceTokenizer | None:
 def _merges(files: VocabularyFolder) -> list[Merge]:
     """The pairs of a merges.txt, in its order. Raises InputError for a line that is none."""
     try:
-        lines = files.raw(MERGES).decode("utf-8").splitlines()
+        lines = files.raw(MERGES).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise InputError(
+        start = files.raw(MERGES)[:64]
+        raise foreign_file(start, files.where(MERGES), "merges.txt") or InputError(
             message("these merges are not UTF-8"),
             where=files.where(MERGES),
             expected=message("two tokens a line"),

@@ -5,6 +5,7 @@ time and size.
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
+from itertools import groupby
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, TypeVar
@@ -20,7 +22,7 @@ import tokenizers
 from msgspec.structs import replace
 
 from attncli.errors import InputError, LimitError
-from attncli.inputs.files import is_folder, read_regular
+from attncli.inputs.files import foreign_file, is_folder, read_regular
 from attncli.inputs.piece_spans import PieceSpan, place_pieces
 from attncli.inputs.text_vocabulary import TextVocabulary
 from attncli.inputs.token import Token
@@ -66,6 +68,26 @@ def bytes_text(raw: bytes) -> str:
     return text.lstrip(" ") or text
 
 
+def _offsets_of_bytes(text: str, pieces: Sequence[tuple[int, int, str]]) -> list[tuple[int, int]]:
+    """The characters [start, end) that each piece comes of, where several characters are spelled in
+    bytes those of its own: the library gives all bytes of a run the whole run.
+
+    text: the text. pieces: start, end and spelling of each piece, in order.
+    """
+    offsets: list[tuple[int, int]] = []
+    for (start, end), run in groupby(pieces, lambda piece: piece[:2]):
+        spellings = [spelling for *_, spelling in run]
+        characters = text[start:end]
+        found = [BYTE_PIECE.fullmatch(spelling) for spelling in spellings]
+        raw = bytes(int(match[1], 16) for match in found if match)
+        if len(raw) != len(spellings) or raw != characters.encode("utf-8", "surrogatepass"):
+            offsets += [(start, end)] * len(spellings)
+            continue
+        for place, character in enumerate(characters, start):
+            offsets += [(place, place + 1)] * len(character.encode("utf-8", "surrogatepass"))
+    return offsets
+
+
 Result = TypeVar("Result")
 FILE_LIMIT = 256 * 2**20
 SECONDS = 20.0
@@ -82,7 +104,10 @@ def read_tokenizer(path: Path) -> PieceTokenizer:
     """
     if is_folder(path):
         path = path / "tokenizer.json"
-    raw = read_regular(path, what="a tokenizer.json", limit=FILE_LIMIT)
+    what = message("a tokenizer.json")
+    raw = read_regular(path, what=what, limit=FILE_LIMIT).removeprefix(codecs.BOM_UTF8)
+    if foreign := foreign_file(raw[:64], str(path), what):
+        raise foreign
     check_charsmap(raw, str(path))
     with _silent_panics():
         hf = guarded(
@@ -245,7 +270,7 @@ class PieceTokenizer:
             ]
             placed = place_pieces(
                 text,
-                [offsets[index] for index in inside],
+                _offsets_of_bytes(text, [(*offsets[index], pieces[index]) for index in inside]),
                 [self._is_blank(pieces[index]) for index in inside],
             )
             spans.update(zip(inside, placed, strict=True))

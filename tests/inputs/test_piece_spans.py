@@ -262,3 +262,12 @@ def test_a_token_of_a_pair_has_its_text_and_its_type_of_segment():
     assert both == [
         ("the", 0, 0, 0), ("</s>", 0, 0, None), ("a", 1, 1, 0), ("</s>", 1, 1, None), ("<s>", 1, 2, None),
     ]  # fmt: skip
+
+
+def test_bytes_of_a_run_cover_their_own_characters() -> None:
+    """A vocabulary that falls back on bytes gives all of a run's the whole run."""
+    pieces = [("<unk>", 0.0), *((f"<0x{byte:02X}>", -9.0) for byte in range(256)), ("cat", -1.0)]
+    hf = tokenizers.Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=True))
+    tokens = from_tokenizers(hf, "bytes").encode("cat她🙂cat")
+    spans = [(token.start, token.end) for token in tokens]
+    assert spans == [(0, 3), *[(3, 4)] * 3, *[(4, 5)] * 4, (5, 8)]

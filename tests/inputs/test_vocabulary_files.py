@@ -4,6 +4,8 @@ told with a command that works."""
 from __future__ import annotations
 
 import base64
+import codecs
+import gzip
 import io
 import json
 import shlex
@@ -18,6 +20,7 @@ import pytest
 import regex
 import sentencepiece
 import tokenizers
+from asking import ask
 
 from attncli.errors import InputError
 from attncli.inputs.checkpoint import Checkpoint
@@ -325,3 +328,24 @@ def test_a_vocabulary_in_the_hubs_cache_is_read_through_its_links(tmp_path: Path
     assert checkpoint.vocabulary_name == "vocab.txt"
     first, *_ = tokenizer_of(checkpoint).encode("the street")
     assert first.text == "[CLS]"
+
+
+def test_marks_of_an_encoding_are_no_part_of_a_vocabulary(tmp_path: Path) -> None:
+    """Editors of Windows put them in front; packed files are called that."""
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    alphabet = {letter: code for code, letter in enumerate(letters)}
+    vocabulary = json.dumps({**alphabet, "he": 256}).encode()
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    (tmp_path / "vocab.json").write_bytes(codecs.BOM_UTF8 + vocabulary)
+    (tmp_path / "merges.txt").write_bytes(codecs.BOM_UTF8 + b"#version: 0.2\r\nh e\r\n")
+    told = ask("tokens", "he", "--tokenizer", str(tmp_path), "--json").json
+    assert [token["id"] for token in told["tokens"]] == [256]
+    (tmp_path / "merges.txt").write_bytes(gzip.compress(b"h e\n"))
+    assert "packed with gzip" in ask("tokens", "he", "--tokenizer", str(tmp_path)).err
+    whole = tmp_path / "marked.json"
+    words = tokenizers.models.WordLevel({"<unk>": 0, "he": 1}, unk_token="<unk>")
+    tokenizers.Tokenizer(words).save(str(whole))
+    whole.write_bytes(codecs.BOM_UTF8 + whole.read_bytes())
+    assert ask("tokens", "he", "--tokenizer", str(whole), "--json").json["tokens"][0]["id"] == 1
+    whole.write_bytes(gzip.compress(whole.read_bytes()))
+    assert "packed with gzip" in ask("tokens", "he", "--tokenizer", str(whole)).err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -261,3 +262,62 @@ def test_a_pointer_of_git_lfs_is_called_that(plain: Path, tmp_path: Path) -> Non
         alone.mkdir()
         (alone / name).write_text(POINTER)
         assert "Git LFS" in ask("tokens", "x", "--tokenizer", str(alone)).err
+
+
+HTML = b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("model.safetensors", gzip.compress(b"x" * 99), "packed with gzip"),
+        ("model.safetensors", b"\x28\xb5\x2f\xfd" + b"x" * 99, "packed with Zstandard"),
+        ("model.safetensors", b"PK\x03\x04" + b"x" * 99, "packed with zip"),
+        ("model.safetensors", HTML, "a web page, such as a server sends"),
+        ("config.json", HTML, "a web page, such as a server sends"),
+        ("config.json", gzip.compress(b"{}"), "packed with gzip"),
+        ("config.json", "{}".encode("utf-16"), "in UTF-16, not in UTF-8"),
+    ],
+)
+def test_a_file_that_is_something_else_is_called_that(
+    name: str, content: bytes, told: str, plain: Path, tmp_path: Path
+) -> None:
+    folder = changed(plain, tmp_path / "other")
+    (folder / name).write_bytes(content)
+    found = ask("run", "--ids", "5 6", "--model", str(folder))
+    assert found.code == 3
+    assert told in found.err
+    if name == "model.safetensors":
+        (tmp_path / "m.gguf").write_bytes(content)
+        assert told in ask("models", "show", str(tmp_path / "m.gguf")).err
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "told"),
+    [
+        ("model.safetensors.crdownload", 3, "is a download that did not end"),
+        ("model.safetensors.gz", 3, "is packed, or is no file of weights"),
+        ("onnx/model.onnx", 4, "is a model exported for another program"),
+        ("openvino_model.xml", 4, "is a model exported for another program"),
+        ("training_args.bin", 3, "this folder holds no weights"),
+        ("model.fp16.safetensors", 3, "try: mv "),
+        ("consolidated.safetensors", 3, "found 'consolidated.safetensors'"),
+    ],
+)
+def test_weights_that_are_not_read_are_called_what_they_are(
+    name: str, code: int, told: str, plain: Path, tmp_path: Path
+) -> None:
+    folder = changed(plain, tmp_path / "other")
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / "model.safetensors").rename(folder / name)
+    found = ask("run", "--ids", "5 6", "--model", str(folder))
+    assert found.code == code
+    assert told in found.err
+    assert ("try: mv" in found.err) == ("fp16" in name)
+
+
+def test_a_config_with_a_mark_of_its_encoding_is_read(plain: Path, tmp_path: Path) -> None:
+    folder = changed(plain, tmp_path / "marked")
+    config = folder / "config.json"
+    config.write_bytes(b"\xef\xbb\xbf" + config.read_bytes())
+    assert ask("run", "--ids", "5 6", "--model", str(folder), "--brief").code == 0
