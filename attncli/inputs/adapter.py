@@ -96,6 +96,8 @@ PARTS = {
 """The ends of tensors' names, and what they are."""
 NAME = re.compile(r"\^?[\w.-]{1,200}\$?")
 """A module's name, or its end, as patterns of a config have it."""
+LAYER_NUMBER = re.compile(r"\.(\d+)\.")
+"""The number of a layer in a module's name."""
 OUTPUT_TABLE = "lm_head.weight"
 """How the name of the output's table ends, which a tied model does not store."""
 SPECIFICATION = re.compile(r"(.+):(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)", re.DOTALL)
@@ -599,6 +601,7 @@ def _read_adapter(merge: _Merge, request: AdapterRequest) -> None:
                 module=repr(module),
                 part=repr(first if first not in parts else second),
             )
+        _check_change(config, module, parts, parts[first].shape[0], where)
         scale = _change_scale(config, alphas[module], parts[first].shape[0], where) * request.weight
         shift = parts.pop("shift", None)
         if "magnitude" in parts:
@@ -621,6 +624,11 @@ def _read_adapter(merge: _Merge, request: AdapterRequest) -> None:
 def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str) -> None:
     """Raise for an adapter of a kind that cannot be merged here, judged by its adapter_config.json."""
     kind = config.get("peft_type")
+    if kind is None:
+        what = message("{file} does not say of which kind this adapter is", file=CONFIG)
+        if "fine_tune_type" in config:
+            what = message("this adapter is in the format of mlx-lm")
+        raise UnsupportedError(what, where=where, expected="a peft_type, as PEFT writes it")
     if kind != "LORA":
         raise UnsupportedError(
             "this adapter is of the kind {kind}", where=where, expected="LORA", kind=repr(kind)[:80]
@@ -638,6 +646,46 @@ def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str
         )
         raise UnsupportedError(
             what, where=str(request.folder), expected="the whole adapter, without a weight"
+        )
+
+
+def _check_change(
+    config: Mapping[str, Any], module: str, parts: Mapping[str, Array], rank: int, where: str
+) -> None:
+    """Raise InputError for a change of a module that adapter_config.json contradicts: PEFT would
+    load another adapter, or none.
+
+    Args:
+        config: What the file says.
+        module: The name of the module.
+        parts: The tensors that change it, by what they are.
+        rank: The rows of A.
+        where: The path of the file.
+    """
+    stated = config.get("r")
+    patterns = config.get("rank_pattern")
+    ranks = [stated, *(patterns.values() if isinstance(patterns, dict) else ())]
+    if "r" in config and rank not in ranks:
+        raise InputError(
+            _config_setting("r", stated),
+            where=where,
+            expected=message("{rank}, the rank of {module}", rank=rank, module=repr(module)),
+        )
+    if config.get("use_dora") and "magnitude" not in parts:
+        raise InputError(
+            _config_setting("use_dora", config["use_dora"]),
+            where=where,
+            expected=message("the magnitudes of {module}", module=repr(module)),
+        )
+    layers = config.get("layers_to_transform")
+    if isinstance(layers, int):
+        layers = [layers]
+    layer = LAYER_NUMBER.search(module)
+    if layers and layer and int(layer[1]) not in layers:
+        raise InputError(
+            _config_setting("layers_to_transform", layers),
+            where=where,
+            expected=message("the layer of {module} among them", module=repr(module)),
         )
 
 

@@ -239,6 +239,11 @@ def test_what_does_not_belong_is_refused(
         (changed("endless", {"alpha_pattern": {r"([\w.]|[\w.]{2})+!": 3}}), "alpha_pattern"),
         (changed("other", {"use_qalora": True}), "use_qalora"),
         (changed("share", {"use_dora": True}) + ":0.5", "share of 0.5"),
+        (changed("dora", {"use_dora": True}), "use_dora to True"),
+        (changed("rank", {"r": 8}), "sets r to 8"),
+        (changed("left out", {"layers_to_transform": [1]}), "layers_to_transform"),
+        (changed("mlx", {"peft_type": None, "fine_tune_type": "lora"}), "format of mlx-lm"),
+        (changed("nameless", {"peft_type": None}), "does not say of which kind"),
         (
             changed("shape", tensors={**arrays, first: arrays[first][:, :7]}),
             "the adapter changes it by",
