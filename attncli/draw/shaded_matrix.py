@@ -430,6 +430,14 @@ def matrix(
     if array.size == 0:
         return stack(top, remark("(empty)", view))
     scale, (low, high) = "signed" if signed else view.scale_colors, limits or (None, None)
+    write = writer(array, view.precision)
+    if bare:
+        write = without_zero(write)
+    peaks = [_peak(row, by_size=by_size) if mark_max else None for row in array]
+    # of numbers that all read as 0 none is the largest
+    for number, place in enumerate(peaks):
+        if place is not None and _is_written_as_zero(write(float(array[number, place]))):
+            peaks[number] = None
     grid = Grid(
         values=array,
         rows=_labels(rows, array.shape[0], view),
@@ -439,16 +447,17 @@ def matrix(
         fractions=normalise(array, scale, low=low, high=high) if shade and view.color else None,
         palette=palette_of(view, signed=signed),
         by_size=by_size,
-        peaks=(
-            [_peak(row, by_size=by_size) for row in array] if mark_max else [None] * array.shape[0]
-        ),
+        peaks=peaks,
         empty="." if view.ascii else empty,
-        write=(
-            without_zero(writer(array, view.precision)) if bare else writer(array, view.precision)
-        ),
+        write=write,
         view=view,
     )
     return fit_to_view(stack(top, grid.draw()), view)
+
+
+def _is_written_as_zero(number: str) -> bool:
+    """Whether a number that is written reads as 0, such as `-0.00`."""
+    return not number.strip("+-0.")
 
 
 def _labels(texts: Sequence[str] | None, count: int, view: View) -> list[str]:

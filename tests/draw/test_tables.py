@@ -379,3 +379,9 @@ def test_a_row_whose_columns_have_no_names_names_its_largest_by_number_alone() -
     for width in range(20, 60):
         narrow = matrix(values[:, :9], None, None, View(width=width)).plain
         assert narrow.count("larg") == narrow.count("largest")
+
+
+def test_of_numbers_that_all_read_as_0_none_is_marked() -> None:
+    drawn = matrix([[0.001, -0.004], [0.5, 0.1]], ["a", "b"], ["c", "d"], View(width=60)).plain
+    assert drawn.count("*") == 1
+    assert "0.50*" in drawn

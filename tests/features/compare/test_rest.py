@@ -183,3 +183,13 @@ def test_heads_without_a_link_that_counts_are_ranked_by_their_mean_change() -> N
     assert means == sorted(means, reverse=True)
     screen = draw_parts(COMPARE_PARTS, document, WIDE).plain
     assert "the largest mean change first" in screen
+
+
+def test_rounding_of_rows_before_the_difference_is_no_change() -> None:
+    """float32 rounds rows of a text of another length by more where scores are large."""
+    document = _compared("cdbeac", "cdbeaf", query="e")
+    rounded = replace(document.summary, max_difference=3e-5)
+    said = _said(replace(document, summary=rounded))
+    assert "begin with the same 5 tokens" in said
+    changed = replace(document.summary, max_difference=3e-3)
+    assert "begin with the same" not in _said(replace(document, summary=changed))
