@@ -78,8 +78,8 @@ def _offsets_of_bytes(text: str, pieces: Sequence[tuple[int, int, str]]) -> list
     for (start, end), run in groupby(pieces, lambda piece: piece[:2]):
         spellings = [spelling for *_, spelling in run]
         characters = text[start:end]
-        found = [BYTE_PIECE.fullmatch(spelling) for spelling in spellings]
-        raw = bytes(int(match[1], 16) for match in found if match)
+        matches = [BYTE_PIECE.fullmatch(spelling) for spelling in spellings]
+        raw = bytes(int(match[1], 16) for match in matches if match)
         if len(raw) != len(spellings) or raw != characters.encode("utf-8", "surrogatepass"):
             offsets += [(start, end)] * len(spellings)
             continue
