@@ -80,7 +80,6 @@ def link_sentences(document: FindDocument, view: View) -> list[str]:
         answer_sentences = list(_resting_sentences(document, visible, view))
     else:
         answer_sentences = list(_weight_sentences(document, visible, view))
-    answer_sentences += _other_key_sentences(document, view)
     answer_sentences += _verified_sentences(document, view)
     return [*answer_sentences, not_learned_note(document.model, view)]
 
@@ -256,7 +255,7 @@ def _count_sentence(document: FindDocument, visible: list[FoundHead], view: View
     return say(view, template, rest=rest_names(document.tokens), **places)
 
 
-def _other_key_sentences(document: FindDocument, view: View) -> Iterator[str]:
+def other_key_sentences(document: FindDocument, view: View) -> Iterator[str]:
     """With several keys, for each but the first: where the query gives it most, and in how many
     heads it gets more than the first."""
     query, first = _ends(document, view)
@@ -290,6 +289,8 @@ def _other_key_sentences(document: FindDocument, view: View) -> Iterator[str]:
             head=best.head,
             share=percent(most.weight),
         )
+        if not _heads_by_weight(document):  # beside a hidden key any other has more
+            continue
         more = sum(counted_weight(head) > link.weight for head, link in visible_links)
         less = sum(counted_weight(head) < link.weight for head, link in visible_links)
         yield say(

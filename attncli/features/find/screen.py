@@ -19,6 +19,7 @@ from attncli.features.find.document import FindDocument, FoundHead, Reverse, cou
 from attncli.features.find.link_screen import (
     holds_rest,
     link_sentences,
+    other_key_sentences,
     rests_on_key,
     shaded_answer,
 )
@@ -217,26 +218,31 @@ def _columns(
         rank, visible, _ = _ranked_link(head.reverse, document)
         return _rank_text(rank, visible, view)
 
+    # further keys were asked for: they are left out last, one by one
+    others = len(document.other_keys or ())
     columns: list[Column[FoundHead]] = [
         Column("layer", lambda head: str(head.layer)),
         Column("head", lambda head: str(head.head)),
         Column("weight", weight_text),
         Column(share=lambda head: counted_weight(link_of(head)), align="left"),
-        *([] if is_hidden and not is_one_way else _other_columns(document, view)),
+        *_other_columns(document, view, is_turned=is_hidden and not is_one_way),
         *_effect_columns_of(document, heads),
         Column(message("rank of key"), rank_text),
-        Column(LOOKS, top_text, align="left", leave_out=3),
+        Column(LOOKS, top_text, align="left", leave_out=others + 2),
     ]
     if not is_hidden and not is_one_way:
         columns += [
-            Column(REVERSE, lambda head: write(counted_weight(head.reverse)), leave_out=2),
-            Column("rank", reverse_rank_text, leave_out=2),
+            Column(REVERSE, lambda head: write(counted_weight(head.reverse)), leave_out=others + 1),
+            Column("rank", reverse_rank_text, leave_out=others + 1),
         ]
     return columns
 
 
-def _other_columns(document: FindDocument, view: View) -> Iterator[Column[FoundHead]]:
-    """Yield a column for each further key: what the query gives it in the same head."""
+def _other_columns(
+    document: FindDocument, view: View, *, is_turned: bool
+) -> Iterator[Column[FoundHead]]:
+    """Yield a column for each further key: what the query gives it in the same head. is_turned:
+    whether the first column is of the reverse link, so that these name their query."""
     heads = document.heads
     weights = [link.weight for head in heads for link in head.others or ()]
     write = writer(weights, view.precision)
@@ -253,7 +259,9 @@ def _other_columns(document: FindDocument, view: View) -> Iterator[Column[FoundH
 
         arrow = spell("→", ascii=view.ascii)
         name = f"{arrow} {placed_token(document.tokens, key, NAME, view)}"
-        return Column(name, text, leave_out=1)
+        if is_turned:
+            name = f"{placed_token(document.tokens, document.query, NAME, view)} {name}"
+        return Column(name, text, leave_out=place + 1)
 
     for place, key in enumerate(document.other_keys or ()):
         yield column(place, key)
@@ -331,6 +339,7 @@ def find_sentences(document: FindDocument, view: View) -> list[str]:
         *link_sentences(document, view),
         *cut_link_sentences(document, view),
         *lost_sentences(document, view),
+        *other_key_sentences(document, view),
     ]
 
 

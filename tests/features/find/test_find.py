@@ -124,6 +124,28 @@ def test_several_keys_stand_beside_the_first() -> None:
     assert "others" not in ask(*line, *ends[:4], "--json").json["heads"][0]
 
 
+def test_a_key_beside_a_hidden_one_is_not_compared_with_it() -> None:
+    line = ("find", TEXT, *("--num-heads", "5", "--d-model", "30", "--mask", "causal"))
+    shown = ask(*line, "--from", "it", "--to", "tired", "--to", "animal").out
+    assert "gets more than" not in shown
+    assert '"it" gives "animal" most' in " ".join(shown.split())
+    assert "it → animal" in shown
+
+
+def test_what_is_cut_is_told_before_further_keys() -> None:
+    line = ("find", TEXT, *("--num-heads", "5", "--d-model", "30"))
+    ends = ("--from", "it", "--to", "animal", "--to", "street", "--effect")
+    shown = " ".join(ask(*line, *ends).out.split())
+    assert shown.index("Cutting this link") < shown.index('gives "street" most')
+
+
+def test_further_keys_leave_a_narrow_table_one_by_one() -> None:
+    ends = ("--from", "it", "--to", "animal", "--to", "street", "--to", "cross", "--to", "tired")
+    shown = ask("find", TEXT, *ends, width=56).out
+    assert "→ street" in shown.split("a wider terminal also shows")[0]
+    assert "→ tired" in shown.split("a wider terminal also shows")[1]
+
+
 @pytest.mark.parametrize(
     ("ends", "says"),
     [
