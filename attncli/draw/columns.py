@@ -135,7 +135,7 @@ def plain_rows(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> Iterator[
     """The rows for `--plain` and CSV, all of them and in full precision: first the columns' keys.
 
     Args:
-        columns: In their order; those without a key are left out.
+        columns: In their order; those without a `value` are left out.
         rows: What they are columns of.
 
     Yields:

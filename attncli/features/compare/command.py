@@ -51,7 +51,12 @@ from attncli.cli.output import (
 from attncli.cli.output_conflicts import refuse_beside
 from attncli.cli.request import layers_and_heads
 from attncli.errors import InputError, UsageError, VerdictError, refused_value
-from attncli.features.compare.model_sides import NamedModel, is_model_file, named_models
+from attncli.features.compare.model_sides import (
+    NamedModel,
+    hub_names_read_as_texts,
+    is_model_file,
+    named_models,
+)
 from attncli.language import Message, listing, message
 
 if TYPE_CHECKING:
@@ -573,12 +578,14 @@ def _read_run(path: Path) -> RunDocument:
 
 class Plan(Struct, frozen=True, eq=False):
     """What is compared. sides: each with its text. pair: both models, where they are two forms of
-    one and all of their heads are compared; None otherwise. texts: those of `--lines`."""
+    one and all of their heads are compared; None otherwise. texts: those of `--lines`.
+    is_one_model: whether two models are named, by one name."""
 
     sides: list[Side]
     tokenizer: str | None
     pair: tuple[Model, Model] | None
     texts: list[Text]
+    is_one_model: bool
 
     @property
     def names(self) -> tuple[str, str]:
@@ -599,12 +606,28 @@ def _plan(
 ) -> Plan:
     """The sides that the arguments and options make. Raises UsageError where they make none, and
     InputError for two models of which no head of one stands for a head of the other."""
-    has_text = sources.lines or sources.file is not None or bool(chats.chat)
-    models, others = named_models(arguments or (), has_text=has_text)
-    if models and (model.values["model"] or with_adapter is not None):
+    models, others = named_models(
+        arguments or (),
+        has_text=sources.lines or sources.file is not None,
+        has_chat=bool(chats.chat),
+    )
+    if models and model.values["model"]:
         raise UsageError(
             "models are named as arguments, and by options as well", expected="one or the other"
         )
+    if models and with_adapter is not None:
+        raise UsageError(
+            "--with-adapter compares one model with itself changed, and two models are given",
+            expected="--model NAME --with-adapter DIR, or the models alone: A B+DIR",
+        )
+    if not models:
+        for name in hub_names_read_as_texts(arguments or ()):
+            environment.note(
+                message(
+                    "{name} is read as a text; for the model on the hub: --model {name}",
+                    name=name,
+                )
+            )
     model = model.with_values("model", [named_model.base for named_model in models])
     text_arguments, model = split_texts_and_files(others, model)
     if (
@@ -625,7 +648,9 @@ def _plan(
     pair = None
     if _are_two_models(chosen):
         pair = _load_pair(environment, chosen, tokenizer)
-    return Plan(chosen, tokenizer, pair, lines)
+    checkpoints = [(side.setup.model.model, side.setup.model.adapter) for side in chosen]
+    is_one_model = len(model.values["model"]) == 2 and checkpoints[0] == checkpoints[1]
+    return Plan(chosen, tokenizer, pair, lines, is_one_model)
 
 
 def _side_texts(
@@ -634,11 +659,15 @@ def _side_texts(
     """The one or two texts that sides have, and the texts of `--lines`, of which the first stands
     for all; none without it. Raises UsageError for more than two."""
     count = len(arguments) + len(chats.chat or ())
-    if count > 2 or (count and sources.file is not None):
+    if count and sources.file is not None:
+        raise UsageError(
+            "texts are given, and a file of them as well", expected="texts, or --file FILE"
+        )
+    if count > 2:
         raise UsageError(
             "{text_arguments} texts are given",
             expected="one or two; a file holds one, or one a line with --lines",
-            text_arguments=count + (sources.file is not None),
+            text_arguments=count,
         )
     if not sources.lines:
         both = request.texts_and_chats(environment, arguments, chats)
@@ -719,6 +748,11 @@ def _compare_over_lines(
 ) -> None:
     """Write what the other form of a model changes over many texts. Raises VerdictError where that
     is more than `--fail-above` lets it be."""
+    if plan.is_one_model:
+        raise UsageError(
+            "--lines compares two models, and both are the same",
+            expected="another model, or an adapter: A B, or A A+DIR",
+        )
     if plan.pair is None:
         raise UsageError(
             "--lines compares two models over texts, and here are not two",
@@ -837,8 +871,6 @@ def _run_side(
 
         if recordable(loaded_model, words=words is not None):
             recording = Recording(loaded_model, tokens, heads)
-        else:
-            recording = None
 
     def refuse(expected: CostEstimate, count: int) -> None:
         """Refuse a run that needs too much memory, or whose JSON is too long. Raises LimitError."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
-from attncli.errors import InputError
+from attncli.errors import AttnError, InputError, UsageError
 from attncli.language import message
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?(:[\w.-]+)?")
@@ -26,16 +27,30 @@ class NamedModel(Struct, frozen=True):
     adapters: tuple[str, ...]
 
 
-def named_models(arguments: Sequence[str], *, has_text: bool) -> tuple[list[NamedModel], list[str]]:
+def named_models(
+    arguments: Sequence[str], *, has_text: bool, has_chat: bool = False
+) -> tuple[list[NamedModel], list[str]]:
     """The two models that the arguments name, and the other arguments, which are texts; no models
     and all arguments where they do not name two.
 
-    has_text: whether the text comes from elsewhere. Files and folders that are there are models
-    wherever they stand. An alias or a hub name, which may be a text as well, is one in front of a
-    text, beside a file, or where the text comes from elsewhere; two aliases alone are models, too.
+    Files and folders that are there are models wherever they stand. An alias, which may be a text
+    as well, is one in front of a text, beside a file, or where the text comes from elsewhere; two
+    aliases alone are models, too. A hub name is one only where the arguments cannot be texts: beside
+    a file or folder two others are two texts in it.
 
-    Raises InputError for a first or second argument of three that names no model beside one that
-    does, unless that is on disk: then the others are two texts.
+    Args:
+        arguments: As they were given.
+        has_text: Whether the one text comes from a file or is read line by line.
+        has_chat: Whether a text comes from a chat.
+
+    Returns:
+        Two models or none, and the texts.
+
+    Raises:
+        UsageError: For a third model.
+        InputError: For an argument beside a model that is a misspelt one, and for a first or second
+            of three that names no model beside one that does, unless that is on disk: then the
+            others are two texts.
     """
     by_argument = [_named_model(argument) for argument in arguments]
     on_disk = [
@@ -43,20 +58,29 @@ def named_models(arguments: Sequence[str], *, has_text: bool) -> tuple[list[Name
         for place, model in enumerate(by_argument)
         if model is not None and is_model_file(model.base)
     ]
-    front = by_argument[:2]
-    has_two = len(front) == 2 and None not in front
-    if len(on_disk) == 2:
-        places = on_disk
-    elif has_two and (len(arguments) == 3 or has_text or on_disk or _are_aliases(front)):
-        places = [0, 1]
-    elif len(arguments) == 3 and any(front) and not on_disk:
-        _refuse_unknown(arguments, front)
-        places = []
-    else:
-        places = []
+    is_whole = has_text and len(arguments) == 2
+    places = _places_of_two(by_argument, on_disk, has_text=has_text or has_chat, is_whole=is_whole)
+    if not places and len(on_disk) == 1:
+        _refuse_misspelt(arguments, must_be_model=is_whole)
+    if not places and len(arguments) == 3 and not on_disk:
+        _refuse_unknown(arguments, by_argument[:2])
+    if places and set(on_disk) - set(places):
+        raise UsageError(
+            "three models are given, and two are compared",
+            expected="two models and a text",
+            hint='attn compare "TEXT" --model A --model B --model C',
+        )
     models = [model for place in places if (model := by_argument[place]) is not None]
     texts = [text for place, text in enumerate(arguments) if place not in places]
     return models, texts
+
+
+def hub_names_read_as_texts(arguments: Sequence[str]) -> list[str]:
+    """Those of the first two of three arguments beside a model on disk that a model on the hub could
+    be called as well; `named_models` takes them for texts."""
+    if len(arguments) != 3 or not any(map(is_model_file, arguments)):
+        return []
+    return [text for text in arguments[:2] if HUB_NAME.fullmatch(text) and not is_model_file(text)]
 
 
 def is_model_file(name: str) -> bool:
@@ -97,17 +121,119 @@ def _is_adapter(name: str) -> bool:
     )
 
 
-def _are_aliases(models: Sequence[NamedModel | None]) -> bool:
-    """Whether all of these are called by aliases, which nobody means as texts together."""
-    return all(model is not None and _is_alias(model.base) for model in models)
+def _places_of_two(
+    by_argument: Sequence[NamedModel | None],
+    on_disk: Sequence[int],
+    *,
+    has_text: bool,
+    is_whole: bool,
+) -> list[int]:
+    """Which two arguments are the models; none where they do not name two.
+
+    by_argument: what each could name. on_disk: which are there. has_text: whether a text comes from
+    elsewhere. is_whole: whether no argument can be a text.
+    """
+    if len(on_disk) == 2:
+        return list(on_disk)
+    front = [model for model in by_argument[:2] if model is not None]
+    if len(front) < 2:
+        return []
+    if on_disk:
+        # a hub name may be a text of the model on disk, and is not asked for
+        is_named = is_whole or all(map(_is_certain, front))
+    else:
+        is_named = len(by_argument) == 3 or has_text or all(_is_alias(m.base) for m in front)
+    if is_named:
+        return [0, 1]
+    return []
 
 
-def _refuse_unknown(arguments: Sequence[str], models: Sequence[NamedModel | None]) -> None:
-    """Raise InputError for the argument beside a model that names none: of three one is the text."""
+def _is_certain(model: NamedModel) -> bool:
+    """Whether a name is that of a model for sure: on disk, an alias, or with an adapter on disk."""
+    return is_model_file(model.base) or _is_alias(model.base) or bool(model.adapters)
+
+
+def _refuse_misspelt(arguments: Sequence[str], *, must_be_model: bool) -> None:
+    """Raise InputError for an argument beside a model on disk that is a misspelt model: it has a
+    plus sign behind a model, stands in a folder that is there, or is nearly an alias.
+
+    must_be_model: whether it can be no text.
+    """
+    for place, argument in enumerate(arguments):
+        if is_model_file(argument) or any(map(str.isspace, argument)):
+            continue
+        base, plus, adapter = argument.partition("+")
+        if plus and _is_model(base):
+            _refuse_adapter(argument, base, adapter)
+        folder = os.path.dirname(argument)  # noqa: PTH120 - of a text
+        if folder and os.path.isdir(folder) and not os.path.isfile(argument):  # noqa: PTH112, PTH113
+            _refuse_place(argument, folder)
+        close = _close_aliases(argument, ALIKE)
+        if (close and place < 2) or must_be_model:
+            raise InputError(
+                "{unknown} names no model",
+                expected="a model, or with --model FOLDER two texts",
+                hint=_did_you_mean(close),
+                unknown=repr(argument),
+            )
+
+
+ALIKE = 0.8
+"""How alike a word must be to an alias to be that misspelt: "best" and "bert" are 0.75."""
+
+
+def _close_aliases(word: str, alike: float = 0.6) -> list[str]:
+    """The alias that a word is close to; nothing where none is."""
     from difflib import get_close_matches
 
     from attncli.models.aliases import ALIASES
 
+    return get_close_matches(word.lower(), ALIASES, 1, alike)
+
+
+def _did_you_mean(close: Sequence[str]) -> str:
+    """A hint of what a misspelt name was to be."""
+    if close:
+        return message("did you mean {close}?", close=close[0])
+    return "attn models list"
+
+
+def _refuse_adapter(argument: str, base: str, adapter: str) -> None:
+    """Raise InputError for a model with an adapter that is not there."""
+    raise InputError(
+        "there is no adapter in {folder}",
+        expected="a folder with adapter_config.json",
+        where=argument,
+        hint=_did_you_mean([base]),
+        folder=adapter,
+    )
+
+
+def _refuse_place(argument: str, folder: str) -> None:
+    """Raise InputError for a name in a folder that is there, with what it holds of a like name."""
+    from difflib import get_close_matches
+
+    from attncli.inputs.files import folder_entries
+
+    try:
+        entries = [path.name for path in folder_entries(Path(folder))]
+    except (AttnError, OSError):
+        entries = []
+    names = [name for name in entries if is_model_file(f"{folder}/{name}")]
+    close = get_close_matches(os.path.basename(argument), names, 1)  # noqa: PTH119 - of a text
+    raise InputError(
+        "there is no such model",
+        expected="a folder with config.json, or a .gguf file",
+        where=argument,
+        hint=_did_you_mean([f"{folder}/{name}" for name in close]),
+    )
+
+
+def _refuse_unknown(arguments: Sequence[str], models: Sequence[NamedModel | None]) -> None:
+    """Raise InputError for the argument beside a model that names none: of three one is the text.
+    Where none is named all may be texts."""
+    if not any(models) or None not in models:
+        return
     unknown = arguments[models.index(None)]
     if unknown.endswith(".gguf"):
         raise InputError(
@@ -117,19 +243,10 @@ def _refuse_unknown(arguments: Sequence[str], models: Sequence[NamedModel | None
         )
     base, plus, adapter = unknown.partition("+")
     if plus and _is_model(base):
-        raise InputError(
-            "there is no adapter in {folder}",
-            expected="a folder with adapter_config.json",
-            where=unknown,
-            folder=adapter,
-        )
-    close = get_close_matches(unknown.lower(), ALIASES, 1)
-    hint: str = "attn models list"
-    if close:
-        hint = message("did you mean {close}?", close=close[0])
+        _refuse_adapter(unknown, base, adapter)
     raise InputError(
         "{unknown} names no model, and of three arguments two are models",
         expected="a folder, a .gguf file, an alias, owner/name, or one of them with +ADAPTER",
-        hint=hint,
+        hint=_did_you_mean(_close_aliases(unknown)),
         unknown=repr(unknown),
     )

@@ -283,6 +283,12 @@ def test_arguments_name_models(tmp_path: Path, folders: tuple[Path, Path]) -> No
     assert bases("and/or", "either/or") == ([], ["and/or", "either/or"])
     assert bases("bert", TEXT) == ([], ["bert", TEXT])
     assert bases(first, TEXT, "another text") == ([], [first, TEXT, "another text"])
+    # a hub name is never asked for where it may be a text
+    for texts in (("km/h", "he ran"), ("he ran", "km/h"), ("km/h", "he/she")):
+        assert bases(first, *texts) == ([], [first, *texts])
+    assert bases("km/h", first, "best") == ([], ["km/h", first, "best"])
+    assert bases(first, "owner/name", has_text=True) == ([first, "owner/name"], [])
+    assert bases("minilm", first, TEXT) == (["minilm", first], [TEXT])
     models, texts = named_models(("minilm", f"minilm+{adapter}:0.5", TEXT), has_text=False)
     assert [(model.base, model.adapters) for model in models] == [
         ("minilm", ()),
@@ -292,6 +298,45 @@ def test_arguments_name_models(tmp_path: Path, folders: tuple[Path, Path]) -> No
     for wrong in ("minlm", "none.gguf", f"minilm+{tmp_path}"):
         with pytest.raises(InputError):
             named_models(("minilm", wrong, TEXT), has_text=False)
+
+
+def test_a_misspelt_model_is_no_text(tmp_path: Path, folders: tuple[Path, Path]) -> None:
+    first, second = map(str, folders)
+    for arguments, close in (
+        (("smolm2", first, TEXT), "did you mean smollm2?"),
+        ((first, "minlm", "the"), "did you mean minilm?"),
+        ((f"{first}+nope", second, "the"), f"did you mean {first}?"),
+        (("minilm+nope", second, "the"), "did you mean minilm?"),
+        ((str(folders[0].parent / "frist"), second, "the"), f"did you mean {first}?"),
+        ((second, "the", f"{tmp_path}/nothing"), "attn models list"),
+    ):
+        with pytest.raises(InputError) as refused:
+            named_models(arguments, has_text=False)
+        assert refused.value.hint == close, arguments
+    with pytest.raises(InputError, match="'thing' names no model"):
+        named_models((first, "thing"), has_text=True)
+
+
+def test_what_is_too_much_is_refused_with_what_to_do(
+    tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    first, second = map(str, folders)
+    for third in (first, second):
+        three = ask("compare", first, second, third)
+        assert three.code == 2
+        assert "three models are given" in three.err
+    assert ask("compare", "minilm", "gpt2", first).code == 2
+    (tmp_path / "lines").write_text("the cat")
+    file = ("--file", str(tmp_path / "lines"))
+    for more in ((), ("--lines",)):
+        twice = ask("compare", first, second, TEXT, *file, *more)
+        assert (twice.code, "texts are given, and a file of them" in twice.err) == (2, True)
+    changed = ask("compare", first, second, TEXT, "--with-adapter", "x")
+    assert (changed.code, "--with-adapter compares one model" in changed.err) == (2, True)
+    read = ask("compare", first, "km/h", "he/h", "--brief")
+    assert "km/h is read as a text; for the model on the hub: --model km/h" in read.err
+    same = ask("compare", first, first, *file, "--lines")
+    assert (same.code, "both are the same" in same.err) == (2, True)
 
 
 def test_small_changes_are_not_drawn_as_if_they_were_large(tmp_path: Path) -> None:
