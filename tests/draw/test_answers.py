@@ -14,7 +14,7 @@ from asking import ask
 from scanning import inside
 from small_gpt2 import small_gpt2
 
-from attncli.features.answer.compute import LEAST
+from attncli.features.answer.answer_words import LITTLE
 
 
 def test_masks_together_are_told_beside_each() -> None:
@@ -587,7 +587,7 @@ def test_every_number_of_an_answer_is_in_its_document(name: str, lang: str, fold
     if document["schema"] == "attn.heads/1":
         numbers += [fact.number for fact in neighbours(document)]
     if document["schema"] == "attn.answer/1":
-        numbers.append(LEAST)
+        numbers.append(LITTLE)
         doses = document.get("doses", {}).get("doses", [])
         numbers += [np.exp(row["logprob"]) for row in (*doses, *document["effects"])]
         numbers.append(np.exp(document["answer"]["logprob"]))

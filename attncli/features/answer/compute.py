@@ -15,6 +15,7 @@ from attncli.arrays.backend import SCORE_ITEM
 from attncli.documents import RegionRow
 from attncli.documents.header import header, notes
 from attncli.errors import InputError, LimitError
+from attncli.features.answer.answer_words import LITTLE
 from attncli.features.answer.cut_runs import Cut, CutRun, CutRuns, HeadLinks, OwnKeys
 from attncli.features.answer.document import (
     AnswerDocument,
@@ -64,9 +65,6 @@ from attncli.models.run import LONG, no_output_head, rows_for
 Floats = np.ndarray[Any, np.dtype[Any]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
-LEAST = 0.05
-"""Nats a token; a region whose loss is smaller does not matter: the probability of a token falls by
-less than a twentieth."""
 TIMES = 2.0
 """How many times the largest change of a random span a region must lose to matter."""
 MOST_COMPARED = 4
@@ -361,7 +359,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         compared = 0
         for place in self.ranked(done.results):
             loss = -self.changes(done.results, f"region {place}").mean()
-            if self.leaves[place].name not in self.sources or loss < LEAST:
+            if self.leaves[place].name not in self.sources or loss < LITTLE:
                 continue
             spans = self.random_spans(place, accepted)
             cuts = [Cut(f"random {place} {number}", (span,)) for number, span in enumerate(spans)]
@@ -403,7 +401,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         if self.leaves[place].name not in self.sources:
             return None
         loss = -float(self.changes(results, f"region {place}").mean())
-        if loss < LEAST:
+        if loss < LITTLE:
             return False
         random = self.random_changes(results, place)
         if random:
@@ -430,7 +428,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         if fitted_model is None:
             return []
         weights = fitted_model[0].weights
-        least = max(LEAST, float(weights.max()) / 4)
+        least = max(LITTLE, float(weights.max()) / 4)
         places = []
         for place, weight in zip(self.source_places(), weights, strict=True):
             loss = max(-float(self.changes(results, f"region {place}").mean()), 0.0)
@@ -569,7 +567,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             change = float(self.changes(results, HIDDEN).mean())
             alone = sum(float(self.changes(results, f"region {place}").mean()) for place in places)
             # they hide each other where the answer loses more without all of them than one by one
-            if change <= -LEAST and change < alone:
+            if change <= -LITTLE and change < alone:
                 hidden = HiddenRegions(regions=places, change=change)
         weights = [
             SubsetWeight(region=place, weight=float(weight))
@@ -632,7 +630,8 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         spec = self.runs.model.spec
         attending = len(spec.attending())
         warnings: list[str] = []
-        if self.each_head and self.rested_on(results) is None:
+        all_known = len(self.ranked(results)) == len(self.leaves)
+        if self.each_head and all_known and self.rested_on(results) is None:
             warnings.append(
                 message("the answer rests on no region: --each-head has none whose heads to tell")
             )

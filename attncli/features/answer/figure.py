@@ -50,14 +50,14 @@ def answer_figure(document: AnswerDocument, drawing: Drawing, view: View, scale:
         way = say(
             view,
             "what this answer loses without the links to a region, in all heads; with all regions"
-            " its tokens have probability {own}",
+            " a token of it has probability {own} (geometric mean)",
             own=own,
         )
     else:
         way = say(
             view,
-            "what this answer loses without the text of a region; with all regions its tokens have"
-            " probability {own}",
+            "what this answer loses without the text of a region; with all regions a token of it has"
+            " probability {own} (geometric mean)",
             own=own,
         )
     top = draw_title(drawing, title, f"{way}; {model_note(document, view, mapped=False)}")
@@ -148,11 +148,11 @@ def _draw_changes(
     _write_head(drawing, say(view, "change without it"), say(view, "nats a token"), left, top)
     labels = [format_signed(effect.change, 2).replace("-", "−") for effect in effects]
     beside = max(width(text, 9) for text in labels) + 6
-    losses = [max(-effect.change, 0.0) for effect in effects]
-    gains = [max(effect.change, 0.0) for effect in effects]
-    step = _axis_step(max(*losses, *gains, 0.01))
-    low = math.ceil(max(losses) / step) * step
-    high = math.ceil(max(gains) / step - 0.1) * step
+    marks = [_random_mark(effect) for effect in effects]
+    drawn = [0.0, *(effect.change for effect in effects), *marks]
+    step = _axis_step(max(-min(drawn), max(drawn), 0.01))
+    low = math.ceil(-min(drawn) / step) * step
+    high = math.ceil(max(drawn) / step - 0.1) * step
     per_nat = (wide - 2 * beside) / (low + high or 1.0)
     zero = left + beside + low * per_nat
     bottom = top + HEAD + len(effects) * LINE
@@ -162,20 +162,25 @@ def _draw_changes(
         [(zero + place * step * per_nat, f"{place * step:g}".replace("-", "−")) for place in steps],
         (top + HEAD, bottom),
     )
-    for index, (effect, text) in enumerate(zip(effects, labels, strict=True)):
+    for index, (effect, text, mark) in enumerate(zip(effects, labels, marks, strict=True)):
         y = top + HEAD + index * LINE
         size = abs(effect.change) * per_nat
+        place = zero + mark * per_nat
         if effect.change < 0:
             drawing.rectangle(zero - size, y + 2, size, 8, drawing.theme.series[1])
-            drawing.text(zero - size - 4, y + 9, text, anchor="end", quiet=True)
+            drawing.text(min(zero - size, place) - 4, y + 9, text, anchor="end", quiet=True)
         else:
             drawing.rectangle(zero, y + 2, size, 8, drawing.theme.series[0])
-            drawing.text(zero + size + 4, y + 9, text, quiet=True)
+            drawing.text(max(zero + size, place) + 4, y + 9, text, quiet=True)
         if effect.random:
-            most = min(max(map(abs, effect.random)), low)
-            drawing.rectangle(zero - most * per_nat - 0.6, y, 1.2, 12, drawing.theme.ink)
+            drawing.rectangle(place - 0.6, y, 1.2, 12, drawing.theme.ink)
     drawing.rectangle(zero - 0.4, top + HEAD - 2, 0.8, bottom - top - HEAD + 4, drawing.theme.quiet)
     return bottom + 14
+
+
+def _random_mark(effect: AnswerEffect) -> float:
+    """The largest change without a random span, up or down; 0 without any."""
+    return max(effect.random or [0.0], key=abs)
 
 
 def _draw_attention(

@@ -3,18 +3,18 @@ dose of attention on one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 
 from msgspec import UNSET
 
-from attncli.draw.columns import Column, column_table
+from attncli.draw.columns import Column, column_table, columns_that_fit
 from attncli.draw.lines import Lines
 from attncli.draw.numbers import format_fixed, format_signed, percent
 from attncli.draw.safe import spell
 from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import View
-from attncli.features.answer.answer_words import quoted_leaf, share_text
+from attncli.features.answer.answer_words import LITTLE, quoted_leaf, share_text
 from attncli.features.answer.document import (
     AnswerDocument,
     AnswerDose,
@@ -26,8 +26,8 @@ from attncli.features.answer.document import (
 from attncli.language import Message, message, plural, say
 from attncli.mechanism.spec import spoken_head
 
-LITTLE = 0.05
-"""A change in nats below which an answer changes hardly anything."""
+LEAST_STEP = 0.01
+"""A change in nats from dose to dose that two decimals always show."""
 LONGEST = 20
 """Cells of the longest bar."""
 
@@ -72,6 +72,18 @@ def carrier_table(document: AnswerDocument, view: View) -> Lines:
         Column[CarryingHead](share=part, longest=LONGEST, align="left"),
     ]
     effect = _effect_of(document, carriers.region)
+    note = message(
+        "change of the mean log probability a token, in nats, by a run of its own; the estimate by"
+        " its slope chose these of {count} heads; attention on the region",
+        count=carriers.count,
+    )
+    names = {column.name for column in columns_that_fit(columns, carriers.heads, view)}
+    if "attention" not in names:
+        note = message(
+            "change of the mean log probability a token, in nats, by a run of its own; the estimate"
+            " by its slope chose these of {count} heads",
+            count=carriers.count,
+        )
     return column_table(
         columns,
         carriers.heads,
@@ -80,11 +92,7 @@ def carrier_table(document: AnswerDocument, view: View) -> Lines:
             "the answer's queries cut off from {region} in one head",
             region=quoted_leaf(document, effect, view),
         ),
-        note=message(
-            "change of the mean log probability a token, in nats, by a run of its own; the estimate"
-            " by its slope chose these of {count} heads; attention on the region",
-            count=carriers.count,
-        ),
+        note=note,
     )
 
 
@@ -94,61 +102,72 @@ def carrier_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
     if carriers is UNSET:
         return
     effect = _effect_of(document, carriers.region)
+    yield say(view, _together_sentence(document, carriers, effect, view))
+    missing = carriers.every - effect.change
+    if document.cut == "links" and carriers.every < 0 and missing >= LITTLE:
+        yield say(view, "What is missing to that is not by these links alone.")
+    yield from _single_head_sentences(carriers, view)
+
+
+def _together_sentence(
+    document: AnswerDocument, carriers: CarryingHeads, effect: AnswerEffect, view: View
+) -> Message:
+    """The sentence on the heads cut at once, beside all heads, and the region taken away where that
+    cuts its links, too."""
+    is_compared = document.cut == "links"
     places: dict[str, object] = {
         "region": quoted_leaf(document, effect, view),
         "together": format_signed(carriers.together, 2),
-        "change": format_signed(effect.change, 2),
         "every": format_signed(carriers.every, 2),
         "all": carriers.count,
     }
-    yield say(
-        view,
-        plural(
-            "With the answer's own queries cut off from {region} in this {count} head, its mean log"
+    if is_compared:
+        places["change"] = format_signed(effect.change, 2)
+    if len(carriers.heads) > 1:
+        places["count"] = len(carriers.heads)
+    if is_compared and len(carriers.heads) == 1:
+        return message(
+            "With the answer's own queries cut off from {region} in this head, its mean log"
             " probability changes by {together}, in all {all} heads by {every}, and by {change}"
             " without the region.",
+            **places,
+        )
+    if len(carriers.heads) == 1:
+        return message(
+            "With the answer's own queries cut off from {region} in this head, its mean log"
+            " probability changes by {together}, in all {all} heads by {every}.",
+            **places,
+        )
+    if is_compared:
+        return message(
             "With the answer's own queries cut off from {region} in these {count} heads at once, its"
             " mean log probability changes by {together}, in all {all} heads by {every}, and by"
             " {change} without the region.",
-            count=len(carriers.heads),
             **places,
-        ),
+        )
+    return message(
+        "With the answer's own queries cut off from {region} in these {count} heads at once, its"
+        " mean log probability changes by {together}, in all {all} heads by {every}.",
+        **places,
     )
-    yield from _single_head_sentences(carriers, effect, view)
 
 
-def _single_head_sentences(
-    carriers: CarryingHeads, effect: AnswerEffect, view: View
-) -> Iterator[str]:
-    """Yield whether one of the heads carries half of the effect alone, or that none of them does."""
+def _single_head_sentences(carriers: CarryingHeads, view: View) -> Iterator[str]:
+    """Yield what the answer loses without the links in the first head alone, or that it loses little
+    without those in any of them."""
     first = carriers.heads[0]
-    head = say(view, spoken_head(first.layer, first.head))
-    if first.change <= effect.change / 2:
-        yield say(
-            view,
-            "Of the effect {head} alone makes {change}, half or more.",
-            head=head,
-            change=format_signed(first.change, 2),
-        )
-    elif first.change <= -LITTLE:
-        yield say(
-            view,
-            "None of these heads alone carries half of the effect; {head} has the largest part,"
-            " {change}.",
-            head=head,
-            change=format_signed(first.change, 2),
-        )
-    else:
+    if first.change > -LITTLE:
         yield say(
             view,
             "None of these heads alone lowers it by as much as {least} nats.",
             least=format_fixed(LITTLE, 2),
         )
-    if carriers.every > effect.change / 2:
+    elif len(carriers.heads) > 1:
         yield say(
             view,
-            "More than half of the effect reaches the answer by way of other tokens, which read the"
-            " region before.",
+            "Cut alone, {head} changes it by {change}.",
+            head=say(view, spoken_head(first.layer, first.head)),
+            change=format_signed(first.change, 2),
         )
 
 
@@ -179,15 +198,27 @@ def dose_table(document: AnswerDocument, view: View) -> Lines:
 
 
 def _dose_template(doses: AnswerDoses) -> Message:
-    """The sentence on the dose that was asked for, beside attention as it is and none."""
-    if doses.weighed.factor == 0.0:
+    """The sentence on the dose that was asked for, beside attention as it is and none; on none where
+    no other was asked for."""
+    is_all = doses.weighed.heads is None
+    if doses.weighed.factor in (0.0, 1.0) and is_all:
         return message(
-            "With no attention on {name} (×0) the probability of a token of the answer is {share} on"
+            "With no attention on {name} (×0) the probability of a token of the answer is {none} on"
             " average, as it is (×1) {own}."
         )
+    if doses.weighed.factor in (0.0, 1.0):
+        return message(
+            "With no attention on {name} in the chosen heads (×0) the probability of a token of the"
+            " answer is {none} on average, as it is (×1) {own}."
+        )
+    if is_all:
+        return message(
+            "With attention on {name} weighed ×{factor} the probability of a token of the answer is"
+            " {share} on average, as it is (×1) {own}, with none (×0) {none}."
+        )
     return message(
-        "With attention on {name} weighed ×{factor} the probability of a token of the answer is"
-        " {share} on average, as it is (×1) {own}, with none (×0) {none}."
+        "With attention on {name} weighed ×{factor} in the chosen heads the probability of a token of"
+        " the answer is {share} on average, as it is (×1) {own}, with none there (×0) {none}."
     )
 
 
@@ -221,14 +252,33 @@ def dose_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
                 change=format_signed(dose.change, 2),
             ),
         )
-    yield say(view, _course([row.logprob for row in doses.doses]))
+    yield say(view, _course(doses))
 
 
-def _course(values: Sequence[float]) -> Message:
-    """Whether values rise from dose to dose."""
-    steps = [after - before for before, after in pairwise(values)]
-    if all(step > 0 for step in steps):
-        return message("The probability rises with each of the {count} doses.", count=len(values))
-    if all(step < 0 for step in steps):
-        return message("The probability falls with each of the {count} doses.", count=len(values))
-    return message("The probability does not rise with every dose.")
+def _course(doses: AnswerDoses) -> Message:
+    """Whether the probability of the answer rises from dose to dose by more than rounding, and more
+    than the random spans change it."""
+    changes = [row.change for row in doses.doses]
+    if max(changes) - min(changes) < LITTLE:
+        return message(
+            "The probability hardly changes with the dose: by less than {least} nats.",
+            least=format_fixed(LITTLE, 2),
+        )
+    steps = [after - before for before, after in pairwise(changes)]
+    if not (min(steps) >= LEAST_STEP or max(steps) <= -LEAST_STEP):
+        return message("The probability neither rises nor falls clearly with every dose.")
+    rises = min(steps) > 0
+    asked = next(row for row in doses.doses if row.factor == doses.weighed.factor)
+    if doses.random is not UNSET and max(map(abs, doses.random)) >= abs(asked.change):
+        if rises:
+            return message(
+                "The probability rises from dose to dose, but the same dose on a random span changes"
+                " it as much."
+            )
+        return message(
+            "The probability falls from dose to dose, but the same dose on a random span changes"
+            " it as much."
+        )
+    if rises:
+        return message("The probability rises from dose to dose.")
+    return message("The probability falls from dose to dose.")

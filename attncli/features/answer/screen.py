@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
+from attncli.draw.command_lines import shell_text
 from attncli.draw.lines import Lines, sentences
 from attncli.draw.numbers import bar, format_fixed, format_signed, percent
 from attncli.draw.safe import cells, spell
@@ -14,7 +16,7 @@ from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, rest_names_among, short
 from attncli.draw.view import Parts, ScreenPart, View, never
-from attncli.features.answer.answer_words import leaf_name, quoted_leaf, share_text
+from attncli.features.answer.answer_words import LITTLE, leaf_name, quoted_leaf, share_text
 from attncli.features.answer.document import AnswerDocument, AnswerEffect
 from attncli.features.answer.proof_screen import (
     carrier_sentences,
@@ -30,8 +32,6 @@ from attncli.measure.rest import is_learned
 
 SHORTEST, LONGEST = 4, 20
 """Cells of the bar of the largest loss."""
-LITTLE = 0.05
-"""A change in nats below which a region changes hardly anything."""
 MOST_NAMED = 4
 """Regions that the answer names."""
 BAR = ""
@@ -251,13 +251,27 @@ def answer_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
     yield from dose_sentences(document, view)
     yield from carrier_sentences(document, view)
     if used and document.doses is UNSET and document.carriers is UNSET:
-        yield say(
-            view,
-            "A dose on it is the counter-proof: the same with --weigh {dose}; --each-head tells which"
-            " heads carry it.",
-            dose=spell("×0.5", ascii=view.ascii),
-        )
+        yield _next_step(document, used, view)
     yield not_learned_note(document.model, view)
+
+
+def _next_step(document: AnswerDocument, used: Sequence[AnswerEffect], view: View) -> str:
+    """The options that prove what was found: a dose on the first region that has a name of its own,
+    and heads."""
+    named = [effect for effect in used if not effect.without]
+    names = [document.regions[effect.region].name for effect in named]
+    if not names or names[0] == REST:
+        return say(view, "--each-head tells which heads carry it.")
+    dose = names[0] + spell("=×0.5", ascii=view.ascii)
+    if not re.fullmatch(r"[\w.-]+", names[0]):
+        dose = shell_text(dose)
+    return say(
+        view,
+        "A dose on {region} is the counter-proof: the same with --weigh {dose}; --each-head tells"
+        " which heads carry it.",
+        region=quoted_leaf(document, named[0], view),
+        dose=dose,
+    )
 
 
 def _rests_on_hidden(document: AnswerDocument) -> bool:
@@ -361,6 +375,14 @@ def _idle_sentences(
     least = format_fixed(LITTLE, 2)
     if not idle:
         return
+    if len(idle) == 1:
+        yield say(
+            view,
+            "Without {name} it changes by less than {least} nats.",
+            name=quoted_leaf(document, idle[0], view),
+            least=least,
+        )
+        return
     if len(idle) > MOST_NAMED:
         yield say(
             view,
@@ -375,13 +397,9 @@ def _idle_sentences(
     names = listing([quoted_leaf(document, effect, view) for effect in idle])
     yield say(
         view,
-        plural(
-            "Without {names} it changes by less than {least} nats.",
-            "Without any one of {names} it changes by less than {least} nats.",
-            count=len(idle),
-            names=names,
-            least=least,
-        ),
+        "Without any one of {names} it changes by less than {least} nats.",
+        names=names,
+        least=least,
     )
 
 

@@ -72,11 +72,42 @@ def test_bars_are_as_long_as_their_numbers(theme: object) -> None:
     assert len({round(float(x) + float(wide), 1) for x, _, wide, _ in losses}) == 1
 
 
+MARK = re.compile(r'<rect x="([-\d.]+)" y="([-\d.]+)" width="1.20" height="12.00"')
+
+
+@pytest.mark.parametrize(
+    ("random", "gains"), [([0.4, -1.77], False), ([0.4, 0.1], False), ([-0.3, 0.9], True)]
+)
+def test_the_mark_of_random_spans_stands_at_its_change(random: list[float], gains: bool) -> None:
+    """Its place against the line of 0, in the scale of the bars, on the side of its sign."""
+    made = documents.answer(regions=5, sentences=1)
+    if gains:
+        changes = sorted(abs(effect["change"]) for effect in made["effects"])
+        for effect, change in zip(made["effects"], changes, strict=True):
+            effect["change"] = change
+    made["effects"][0]["random"] = random
+    document = document_of(made, "test")
+    assert isinstance(document, AnswerDocument)
+    drawing = drawn(document)
+    bars = [found.groups() for found in map(RECTANGLE.match, drawing.pieces) if found]
+    marks = [found.groups() for found in map(MARK.match, drawing.pieces) if found]
+    row = max(range(5), key=lambda place: abs(document.effects[place].change))
+    unit = float(bars[row][2]) / abs(document.effects[row].change)
+    zero = float(bars[row][0])
+    if not gains:
+        zero += float(bars[row][2])
+    most = max(random, key=abs)
+    assert float(marks[0][0]) + 0.6 == pytest.approx(zero + most * unit, abs=0.05)
+    labels = [box for box in drawing.boxes if re.fullmatch(r"[−+]\d\.\d\d", box.text)]
+    assert all(not box.left < float(marks[0][0]) < box.right for box in labels[:1])
+
+
 def test_it_says_what_it_shows() -> None:
     document = answer_document(regions=5, sentences=2)
     texts = " ".join(box.text for box in drawn(document).boxes)
     for words in (
         "Sentence 1.",
+        "(geometric mean)",
         "change without it",
         "nats a token",
         "attention on it",

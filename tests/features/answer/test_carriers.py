@@ -16,7 +16,7 @@ from tiny_checkpoints import CASES, make
 import attncli
 import attncli.features.answer.cut_runs as cut_runs_module
 from attncli.features.answer.compute import _AnswerWork, largest_losses
-from attncli.features.answer.cut_runs import Cut, CutRuns, HeadLinks
+from attncli.features.answer.cut_runs import Cut, CutRun, CutRuns, HeadLinks
 from attncli.features.answer.head_estimates import HeadEstimate, head_estimates
 from attncli.features.effects.weighing import Weighing
 from attncli.mechanism.context import KnockOut, Replace
@@ -238,6 +238,26 @@ def test_no_heads_are_told_where_no_region_matters(
     document = ask("answer", TEXT, "--model", gpt2, *LINE, "--each-head", "--json").json
     assert "carriers" not in document
     assert any("rests on no region" in warning for warning in document["warnings"])
+
+
+def test_an_interruption_does_not_say_that_no_region_matters(
+    gpt2: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the regions that are measured do not matter, others still may."""
+    monkeypatch.setattr(_AnswerWork, "matters", lambda self, results, place: False)
+    keep = _AnswerWork._keep
+
+    def interrupted(self: _AnswerWork, run: CutRun, done: Any) -> None:
+        keep(self, run, done)
+        if len(done.results.logprobs) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(_AnswerWork, "_keep", interrupted)
+    told = ask("answer", TEXT, "--model", gpt2, *LINE, "--each-head")
+    assert told.code == 130
+    words = " ".join(f"{told.out} {told.err}".split())
+    assert "interrupted" in words
+    assert "--each-head has none" not in words
 
 
 def test_heads_are_told_of_a_region_without_random_spans(

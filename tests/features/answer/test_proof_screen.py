@@ -1,0 +1,163 @@
+"""What the screen of an answer says of doses, heads and the next step: no more than its numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from draw import documents
+
+from attncli.documents.reading import document_of
+from attncli.draw.view import View
+from attncli.features.answer.document import AnswerDocument
+from attncli.features.answer.proof_screen import (
+    carrier_sentences,
+    carrier_table,
+    dose_sentences,
+)
+from attncli.features.answer.screen import answer_sentences
+
+OWN = -0.5
+WIDE = View(lang="en", width=400)
+
+
+def answered(**parts: Any) -> AnswerDocument:
+    """A document of an answer with these parts in place of its own."""
+    document = document_of({**documents.answer(), **parts}, "test")
+    assert isinstance(document, AnswerDocument)
+    return document
+
+
+def dosed(
+    changes: list[float], factor: float = 4.0, heads: Any = None, **parts: Any
+) -> AnswerDocument:
+    """One with a dose on doc1. changes: at the factors 0, ½, 1, 2 and 4."""
+    doses = [
+        {"factor": each, "logprob": OWN + change, "change": change}
+        for each, change in zip((0.0, 0.5, 1.0, 2.0, 4.0), changes, strict=True)
+    ]
+    weighed = {"name": "doc1", "keys": [0, 1, 2], "factor": factor, "heads": heads}
+    return answered(doses={"weighed": weighed, "doses": doses, **parts})
+
+
+def carried(changes: list[float], every: float, **parts: Any) -> AnswerDocument:
+    """One whose first region is cut in heads with these changes, and in all with `every`."""
+    heads = [
+        {"layer": 20 + place, "head": 4, "attention": 0.2, "estimate": change, "change": change}
+        for place, change in enumerate(changes)
+    ]
+    document = documents.answer()
+    document["model"] |= {"layers": 30, "heads": 9}
+    effects = document["effects"]
+    effects[0] |= {"change": -1.5, "logprob": OWN - 1.5}
+    return answered(
+        model=document["model"],
+        effects=effects,
+        carriers={"region": 0, "count": 270, "heads": heads, "together": -0.8, "every": every},
+        **parts,
+    )
+
+
+def said(sentences: Any) -> str:
+    return " ".join(sentences)
+
+
+FALL = [0.4, 0.2, 0.0, -0.2, -0.4]
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.0, 4.0])
+@pytest.mark.parametrize(("lang", "words"), [("en", "in the chosen heads"), ("zh", "在选定的头中")])
+def test_a_dose_in_some_heads_says_so(factor: float, lang: str, words: str) -> None:
+    view = View(lang=lang, width=400)
+    some = dosed(FALL, factor, [{"layer": 0, "head": 1}])
+    assert words in next(dose_sentences(some, view))
+    assert words not in next(dose_sentences(dosed(FALL, factor), view))
+
+
+def test_once_as_it_is_is_told_beside_none() -> None:
+    first = next(dose_sentences(dosed(FALL, 1.0), WIDE))
+    assert first.startswith('With no attention on "doc1" (×0) the probability')
+    assert "is 90% on average, as it is (×1) 61%" in first
+
+
+@pytest.mark.parametrize(
+    ("changes", "random", "course"),
+    [
+        (FALL, None, "falls from dose to dose."),
+        (FALL[::-1], [0.1, -0.2], "rises from dose to dose."),
+        (FALL[::-1], [0.1, -0.5], "rises from dose to dose, but the same dose on a random span"),
+        (FALL, [0.4], "falls from dose to dose, but the same dose on a random span"),
+        # what two decimals show as +0.00 is no course
+        ([-2e-6, -1e-6, 0.0, 1e-6, 2e-6], None, "hardly changes with the dose"),
+        ([-0.02, -0.01, 0.0, 0.01, 0.029], None, "hardly changes with the dose"),
+        ([-0.1, -0.001, 0.0, 0.1, 0.2], None, "neither rises nor falls clearly"),
+        ([0.1, 0.0, 0.0, 0.1, 0.2], None, "neither rises nor falls clearly"),
+    ],
+)
+def test_the_course_of_doses_is_more_than_rounding(
+    changes: list[float], random: list[float] | None, course: str
+) -> None:
+    parts = {}
+    if random:
+        parts["random"] = random
+    assert course in list(dose_sentences(dosed(changes, **parts), WIDE))[-1]
+
+
+def test_heads_are_told_by_what_was_cut() -> None:
+    told = said(carrier_sentences(carried([-1.53, -0.4], -0.9), WIDE))
+    assert "in these 2 heads at once" in told
+    assert "in all 270 heads by -0.90, and by -1.50 without the region." in told
+    assert "What is missing to that is not by these links alone." in told
+    assert "Cut alone, layer 20 head 4 changes it by -1.53." in told
+    for claim in ("half", "other tokens", "part"):
+        assert claim not in told
+    alone = said(carrier_sentences(carried([-0.8], -0.9), WIDE))
+    assert "in this head, its" in alone
+    assert "Cut alone" not in alone  # said already
+    assert "as much as 0.05 nats" in said(carrier_sentences(carried([-0.04], -0.9), WIDE))
+
+
+@pytest.mark.parametrize(("every", "cut"), [(0.3, "links"), (-1.48, "links"), (-0.9, "text")])
+def test_nothing_is_missing_where_that_cannot_be_told(every: float, cut: str) -> None:
+    told = said(carrier_sentences(carried([-1.0, -0.5], every, cut=cut), WIDE))
+    assert "missing" not in told
+    assert ("without the region" in told) == (cut == "links")
+
+
+def test_one_head_in_chinese_is_not_at_once() -> None:
+    chinese = View(lang="zh", width=400)
+    assert "在这个头中切断" in said(carrier_sentences(carried([-0.8], -0.9), chinese))
+    assert "在这 2个头中同时" in said(carrier_sentences(carried([-0.8, -0.1], -0.9), chinese))
+
+
+@pytest.mark.parametrize("width", [44, 100])
+def test_the_note_of_heads_speaks_of_columns_that_are_shown(width: int) -> None:
+    lines = carrier_table(carried([-0.8, -0.1], -0.9), View(lang="en", width=width)).plain
+    words = " ".join(lines.split())
+    table, _, below = words.partition("a wider terminal")
+    assert ("20.0%" in table) == ("attention on the region" in table) == (not below)
+    assert ("20.0%" in table) == (width == 100)
+
+
+def test_the_next_step_names_what_it_weighs() -> None:
+    document = documents.answer(regions=4)
+    # the largest loss did not matter: what the sentence is about is the next one
+    document["effects"][0]["matters"] = False
+    document["effects"][1]["matters"] = True
+    told = said(answer_sentences(answered(**document), WIDE))
+    assert 'A dose on "doc2" is the counter-proof: the same with --weigh doc2=×0.5;' in told
+    document["regions"][1]["name"] = "my notes"
+    told = said(answer_sentences(answered(**document), WIDE))
+    assert '--weigh "my notes=×0.5"; --each-head' in told
+    document["effects"][1]["without"] = ["doc1"]
+    told = said(answer_sentences(answered(**document), WIDE))
+    assert "--weigh" not in told
+    assert "--each-head tells which heads carry it." in told
+
+
+def test_one_idle_region_is_not_any_of_several() -> None:
+    document = documents.answer()
+    document["effects"][1] |= {"change": -0.01, "logprob": OWN - 0.01, "matters": False}
+    chinese = said(answer_sentences(answered(**document), View(lang="zh", width=400)))
+    assert "没有“doc2”，变化小于 0.05 奈特。" in chinese
+    assert "任何一个" not in chinese
