@@ -45,7 +45,7 @@ from attncli.features.run.document import RunDocument
 from attncli.features.run.run_answer import run_answer
 from attncli.features.run.run_answer import run_sentences as word_sentences
 from attncli.features.run.stage_tables import stage_part
-from attncli.language import Message, contextual, listing, message, plural, say, term
+from attncli.language import Message, choice, contextual, listing, message, plural, say, term
 from attncli.mechanism.spec import spoken_head
 
 if TYPE_CHECKING:
@@ -260,15 +260,21 @@ def _next_sentences(document: RunDocument, view: View) -> Iterator[str]:
     """Yield what a decoder would say after the text, and the command that says more."""
     if document.next_tokens is UNSET:
         return
-    first, *others = document.next_tokens
+    names = [
+        message(
+            "{token} ({share})",
+            token=quote_text(row.token.text, view),
+            share=percent(row.probability),
+        )
+        for row in document.next_tokens
+    ]
+    if len(names) == 1:
+        yield say(view, "The likeliest next token is {token}. More: attn next.", token=names[0])
+        return
     yield say(
         view,
-        "The likeliest next token is {token} ({share}); after it {tokens}. More: attn next.",
-        token=quote_text(first.token.text, view),
-        share=percent(first.probability),
-        tokens=listing(
-            f"{quote_text(row.token.text, view)} {percent(row.probability)}" for row in others
-        ),
+        "The likeliest next tokens are {tokens}. More: attn next.",
+        tokens=choice(names, last=" and "),
     )
 
 
