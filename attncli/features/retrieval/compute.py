@@ -229,6 +229,11 @@ def retrieval(
                 count=len(results),
                 texts=len(probes),
             )
+            if len(results) == len(probes):
+                interrupted = message(
+                    "interrupted: all {texts} texts are told of, but not what recall needs",
+                    texts=len(probes),
+                )
             on_interruption(document_so_far([*drawn, interrupted]))
         raise
     return document_so_far(drawn)

@@ -336,6 +336,26 @@ def test_an_interruption_tells_what_is_known(folder: Path, monkeypatch: pytest.M
     assert answer(folder, *LINE, "--json").out == ""
 
 
+def test_an_interrupted_check_is_not_all_texts(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compute, "_check_heads", interrupted)
+    told: list[Any] = []
+    with pytest.raises(KeyboardInterrupt):
+        retrieval(
+            model,
+            needles=NEEDLES,
+            passages=PASSAGES,
+            lengths=[10],
+            depths=DEPTHS,
+            verify=True,
+            on_interruption=told.append,
+        )
+    (document,) = told
+    assert any("texts are told of, but not what recall needs" in row for row in document.warnings)
+
+
 def test_one_run_tells_every_step(model: Any) -> None:
     """What heads write to several logits by one run is what each run by itself tells."""
     facts = [compute.Needle("a", "b c")]
