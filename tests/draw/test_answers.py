@@ -14,7 +14,7 @@ from asking import ask
 from scanning import inside
 from small_gpt2 import small_gpt2
 
-from attncli.features.answer.answer_words import LITTLE
+from attncli.features.answer.document import LITTLE
 
 
 def test_masks_together_are_told_beside_each() -> None:

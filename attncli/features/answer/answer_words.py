@@ -10,10 +10,6 @@ from attncli.features.answer.document import AnswerDocument, AnswerEffect
 from attncli.features.effects.targets import probability_text
 from attncli.language import say
 
-LITTLE = 0.05
-"""A change in nats a token from which on it is told: below it the probability of a token changes by
-less than a twentieth."""
-
 
 def leaf_name(document: AnswerDocument, effect: AnswerEffect, view: View) -> str:
     """What a leaf region is called: its name, and where regions inside it are told by themselves,

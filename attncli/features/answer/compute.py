@@ -15,9 +15,9 @@ from attncli.arrays.backend import SCORE_ITEM
 from attncli.documents import RegionRow
 from attncli.documents.header import header, notes
 from attncli.errors import InputError, LimitError
-from attncli.features.answer.answer_words import LITTLE
 from attncli.features.answer.cut_runs import Cut, CutRun, CutRuns, HeadLinks, OwnKeys
 from attncli.features.answer.document import (
+    LITTLE,
     AnswerDocument,
     AnswerDose,
     AnswerDoses,

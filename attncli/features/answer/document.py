@@ -23,6 +23,10 @@ from attncli.documents import (
 from attncli.documents.parts import TargetToken, Weighed
 from attncli.language import message
 
+LITTLE = 0.05
+"""A change in nats a token from which on it is told: below it the probability of a token changes by
+less than a twentieth."""
+
 
 class AnswerToken(Part, frozen=True, kw_only=True):
     """A token of the answer."""

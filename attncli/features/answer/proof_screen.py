@@ -14,8 +14,9 @@ from attncli.draw.numbers import format_fixed, format_signed, percent
 from attncli.draw.safe import spell
 from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import View
-from attncli.features.answer.answer_words import LITTLE, quoted_leaf, share_text
+from attncli.features.answer.answer_words import quoted_leaf, share_text
 from attncli.features.answer.document import (
+    LITTLE,
     AnswerDocument,
     AnswerDose,
     AnswerDoses,
@@ -268,8 +269,8 @@ def _course(doses: AnswerDoses) -> Message:
     if not (min(steps) >= LEAST_STEP or max(steps) <= -LEAST_STEP):
         return message("The probability neither rises nor falls clearly with every dose.")
     rises = min(steps) > 0
-    asked = next(row for row in doses.doses if row.factor == doses.weighed.factor)
-    if doses.random is not UNSET and max(map(abs, doses.random)) >= abs(asked.change):
+    dose = next(row for row in doses.doses if row.factor == doses.weighed.factor)
+    if doses.random is not UNSET and max(map(abs, doses.random)) >= abs(dose.change):
         if rises:
             return message(
                 "The probability rises from dose to dose, but the same dose on a random span changes"

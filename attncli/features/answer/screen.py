@@ -16,8 +16,8 @@ from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, rest_names_among, short
 from attncli.draw.view import Parts, ScreenPart, View, never
-from attncli.features.answer.answer_words import LITTLE, leaf_name, quoted_leaf, share_text
-from attncli.features.answer.document import AnswerDocument, AnswerEffect
+from attncli.features.answer.answer_words import leaf_name, quoted_leaf, share_text
+from attncli.features.answer.document import LITTLE, AnswerDocument, AnswerEffect
 from attncli.features.answer.proof_screen import (
     carrier_sentences,
     carrier_table,
@@ -258,8 +258,8 @@ def answer_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
 def _next_step(document: AnswerDocument, used: Sequence[AnswerEffect], view: View) -> str:
     """The options that prove what was found: a dose on the first region that has a name of its own,
     and heads."""
-    named = [effect for effect in used if not effect.without]
-    names = [document.regions[effect.region].name for effect in named]
+    whole = [effect for effect in used if not effect.without]
+    names = [document.regions[effect.region].name for effect in whole]
     if not names or names[0] == REST:
         return say(view, "--each-head tells which heads carry it.")
     dose = names[0] + spell("=×0.5", ascii=view.ascii)
@@ -269,7 +269,7 @@ def _next_step(document: AnswerDocument, used: Sequence[AnswerEffect], view: Vie
         view,
         "A dose on {region} is the counter-proof: the same with --weigh {dose}; --each-head tells"
         " which heads carry it.",
-        region=quoted_leaf(document, named[0], view),
+        region=quoted_leaf(document, whole[0], view),
         dose=dose,
     )
 
