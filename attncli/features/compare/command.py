@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from attncli.cli import declarations, request
@@ -53,6 +53,7 @@ from attncli.cli.request import layers_and_heads
 from attncli.errors import InputError, UsageError, VerdictError, refused_value
 from attncli.features.compare.model_sides import (
     NamedModel,
+    have_other_weights,
     hub_names_read_as_texts,
     is_model_file,
     named_models,
@@ -347,7 +348,7 @@ def compare(
         from attncli.features.compare.compute import compare as compute_compare
 
         name, first, text = next(runs)
-        for second_name, second, second_text in runs:
+        for number, (second_name, second, second_text) in enumerate(runs, 1):
             document = compute_compare(
                 first,
                 second,
@@ -359,6 +360,7 @@ def compare(
                 note=environment.note,
             )
             if plan is not None:
+                document = _with_other_weights(document, plan, number)
                 document = _with_model_change(environment, document, plan, text, bound)
             worst.append(bound.largest_of(document))
             if page.html is not None:
@@ -716,6 +718,19 @@ def _load_pair(
     return None
 
 
+def _with_other_weights(document: CompareDocument, plan: Plan, number: int) -> CompareDocument:
+    """The document, which says that the weights differ also where the files of the first side's
+    model and of side `number` tell it."""
+    first, second = (plan.sides[side].setup.model.model for side in (0, number))
+    if "weights" in document.differs or first is None or second is None or first == second:
+        return document
+    if not have_other_weights(first, second):
+        return document
+    place = len({"text", "tokens"}.intersection(document.differs))
+    differs = [*document.differs[:place], "weights", *document.differs[place:]]
+    return replace(document, differs=differs)
+
+
 def _with_model_change(
     environment: Environment, document: CompareDocument, plan: Plan, text: Text, bound: Bound
 ) -> CompareDocument:
@@ -732,7 +747,14 @@ def _with_model_change(
     except InputError as error:
         environment.note(error.what)
         return document
-    change, _ = model_change(first, second, [tokens], beyond=bound.beyond, names=plan.names)
+    change, _ = model_change(
+        first,
+        second,
+        [tokens],
+        beyond=bound.beyond,
+        names=plan.names,
+        queries=None if document.queries is UNSET else document.queries,
+    )
     return replace(document, models=change)
 
 
@@ -764,14 +786,18 @@ def _compare_over_lines(
         raise UsageError("--html shows one text", expected="--json, or no --lines")
     view = validate_options(output, environment)
     from attncli.cli.progress import progress
-    from attncli.features.compare_models.compute import compare_models
+    from attncli.features.compare_models.compute import compare_tokens
 
     first, second = plan.pair
+    pairs = []
+    for text in plan.texts:
+        with request.errors_located_in(text):
+            pairs.append((request.tokens_of(first, text), request.tokens_of(second, text)))
     with progress(environment, "comparing models") as on_progress:
-        document = compare_models(
+        document = compare_tokens(
             first,
             second,
-            [text.text for text in plan.texts],
+            pairs,
             beyond=bound.beyond,
             names=plan.names,
             progress=on_progress,

@@ -456,17 +456,22 @@ def _differs(
         names.append("tokens")
     identity = (
         "source",
-        "name",
         "seed",
-        "digest",
         "d_model",
         "layers",
         "heads",
+        "kv_heads",
         "d_k",
         "d_v",
+        "quantization",
         "adapters",
     )
-    if any(getattr(a.model, name) != getattr(b.model, name) for name in identity):
+    digests = {side.model.digest for side in (a, b)}
+    has_other_digest = len(digests) == 2 and None not in digests
+    # names tell nothing: one file may have two
+    if has_other_digest or any(
+        getattr(a.model, name) != getattr(b.model, name) for name in identity
+    ):
         names.append("weights")
     if any(x[0] != y[0] for x, y in zip(heads_a, heads_b, strict=True)):
         names.append("layer")

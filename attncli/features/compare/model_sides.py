@@ -8,11 +8,15 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.language import message
+
+if TYPE_CHECKING:
+    from attncli.inputs.checkpoint import TensorInfo
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?(:[\w.-]+)?")
 """A name on the hub with its owner, perhaps with a revision or a file: a bare one may be a text."""
@@ -81,6 +85,54 @@ def hub_names_read_as_texts(arguments: Sequence[str]) -> list[str]:
     if len(arguments) != 3 or not any(map(is_model_file, arguments)):
         return []
     return [text for text in arguments[:2] if HUB_NAME.fullmatch(text) and not is_model_file(text)]
+
+
+def have_other_weights(first: str, second: str) -> bool:
+    """Whether two models are known to hold other weights: tensors of the same names in other files,
+    with other bytes. Nothing is fetched; False where one of them is not on this machine."""
+    from attncli.models.aliases import local_folder
+    from attncli.models.load import open_checkpoint
+
+    places = [
+        Path(name) if is_model_file(name) or _is_there(name) else local_folder(name)
+        for name in (first, second)
+    ]
+    if None in places:
+        return False
+    a, b = (open_checkpoint(place) for place in places if place is not None)
+    tensors = [checkpoint.names() for checkpoint in (a, b)]
+    if a.folder.samefile(b.folder) or tensors[0].keys() != tensors[1].keys():
+        return False
+    return any(_have_other_bytes(info, tensors[1][name]) for name, info in tensors[0].items())
+
+
+def _is_there(name: str) -> bool:
+    """Whether this is a file or folder, perhaps of a model that is named by its folder alone."""
+    return os.path.exists(name)  # noqa: PTH110 - which never fails
+
+
+AT_ONCE = 2**20
+"""Bytes of either file that are compared at once."""
+
+
+def _have_other_bytes(first: TensorInfo, second: TensorInfo) -> bool:
+    """Whether two stored tensors differ, by their types, shapes or bytes."""
+    from attncli.inputs.files import LARGEST_FILE, open_regular
+
+    if (first.dtype, first.shape, first.bytes) != (second.dtype, second.shape, second.bytes):
+        return True
+    streams = [
+        open_regular(info.file, what=message("a weight file"), limit=LARGEST_FILE)[0]
+        for info in (first, second)
+    ]
+    with streams[0] as left, streams[1] as right:
+        left.seek(first.start)
+        right.seek(second.start)
+        for start in range(0, first.bytes, AT_ONCE):
+            count = min(AT_ONCE, first.bytes - start)
+            if left.read(count) != right.read(count):
+                return True
+    return False
 
 
 def is_model_file(name: str) -> bool:

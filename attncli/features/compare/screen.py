@@ -724,7 +724,9 @@ def compare_sentences(document: CompareDocument, view: View) -> list[str]:
     does to the output and to the cost; for two forms of one model, how many heads moved."""
     if document.models is UNSET:
         return _link_sentences(document, view)
-    return [*_link_sentences(document, view), *change_sentences(document.models, 1, view)]
+    is_part = document.queries is not UNSET
+    changes = change_sentences(document.models, 1, view, is_part=is_part)
+    return [*_link_sentences(document, view), *changes]
 
 
 def _link_sentences(document: CompareDocument, view: View) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
 from attncli.arrays.backend import EVERY
-from attncli.documents.header import model_part, warnings_of_sides
+from attncli.documents.header import attention_part, model_part, warnings_of_sides
 from attncli.errors import InputError, UsageError
 from attncli.features.compare_models.document import (
     ChangedHead,
@@ -94,18 +94,34 @@ def compare_models(
         raise InputError("there is no text to compare on", expected="one or more")
     if names is None:
         names = (a.identity.name or a.identity.source, b.identity.name or b.identity.source)
-    change, tokens = model_change(
-        a,
-        b,
-        [(a.encode(part), b.encode(part)) for part in texts],
-        beyond=beyond,
-        names=names,
-        progress=progress,
-    )
+    pairs = [(a.encode(part), b.encode(part)) for part in texts]
+    return compare_tokens(a, b, pairs, beyond=beyond, names=names, progress=progress)
+
+
+def compare_tokens(
+    a: Model,
+    b: Model,
+    texts: Sequence[tuple[Sequence[Token], Sequence[Token]]],
+    *,
+    beyond: float,
+    names: tuple[str, str],
+    progress: Callable[[float], None] = ignore,
+) -> CompareModelsDocument:
+    """As `compare_models`, of texts each as either model splits it."""
+    change, tokens = model_change(a, b, texts, beyond=beyond, names=names, progress=progress)
+    longest = max(len(tokens_a) for tokens_a, _ in texts)
+    sides = [
+        ComparedModel(
+            name=name,
+            model=model_part(model),
+            attention=attention_part(model, model.compute_backend(longest)),
+        )
+        for name, model in zip(names, (a, b), strict=True)
+    ]
     return CompareModelsDocument(
         version=__version__,
-        a=ComparedModel(name=names[0], model=model_part(a)),
-        b=ComparedModel(name=names[1], model=model_part(b)),
+        a=sides[0],
+        b=sides[1],
         texts=len(texts),
         tokens=tokens,
         change=change,
@@ -120,10 +136,12 @@ def model_change(
     *,
     beyond: float,
     names: tuple[str, str],
+    queries: Sequence[int] | None = None,
     progress: Callable[[float], None] = ignore,
 ) -> tuple[ModelChange, int]:
     """The change of texts, each as either model splits it, and the number of their tokens; other
-    arguments as of `compare_models`. Raises InputError, UsageError."""
+    arguments as of `compare_models`. queries: the tokens whose rows are compared; None for all.
+    Raises InputError, UsageError."""
     if not 0 <= beyond <= np.log(2):
         raise UsageError(
             "the divergence is to be above {beyond:g}",
@@ -135,7 +153,7 @@ def model_change(
         refuse_other_tokens(pair, names)
     changed_texts = []
     for number, (tokens, _) in enumerate(texts):
-        changed_texts.append(_changed_text(a, b, tokens, is_single=len(texts) == 1))
+        changed_texts.append(_changed_text(a, b, tokens, queries, is_single=len(texts) == 1))
         progress((number + 1) / len(texts))
     places = list(_places(a))
     js = np.stack([changed.js for changed in changed_texts])
@@ -178,11 +196,14 @@ def refuse_other_heads(a: Model, b: Model, names: tuple[str, str]) -> None:
     first, second = (list(_places(model)) for model in (a, b))
     if first == second:
         return
+    hint: str = ""
+    if a.spec.d_model == b.spec.d_model:
+        hint = message("--layer and --head, once for each, choose heads to compare")
     raise InputError(
         "{a} has {a_layers} layers with {a_heads} heads in all, {b} has {b_layers} with {b_heads}:"
         " no head of one stands for a head of the other",
         expected="two forms of one model: quantised, fine-tuned, with an adapter",
-        hint="--layer and --head, once for each, choose heads to compare",
+        hint=hint,
         a=names[0],
         b=names[1],
         a_layers=len(a.spec.blocks),
@@ -227,8 +248,19 @@ def _token_text(tokens: Sequence[tuple[str, int | None]], place: int) -> str:
     return f"{text!r} ({number})"
 
 
-def _changed_text(a: Model, b: Model, tokens: Sequence[Token], *, is_single: bool) -> _ChangedText:
-    """Run a text in both models side by side. is_single: whether its next words are told."""
+def _changed_text(
+    a: Model,
+    b: Model,
+    tokens: Sequence[Token],
+    queries: Sequence[int] | None,
+    *,
+    is_single: bool,
+) -> _ChangedText:
+    """Run a text in both models side by side. queries: the tokens whose rows are compared; None for
+    all. is_single: whether its next words are told."""
+    compared: slice | list[int] = slice(None)
+    if queries is not None:
+        compared = list(queries)
     js: list[float] = []
     largest: list[float] = []
     last: tuple[Any, Any] | None = None
@@ -246,7 +278,7 @@ def _changed_text(a: Model, b: Model, tokens: Sequence[Token], *, is_single: boo
             np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
             for model, trace in ((a, first), (b, second))
         ]
-        for head_a, head_b in zip(*weights, strict=True):
+        for head_a, head_b in zip(*(rows[:, compared] for rows in weights), strict=True):
             rows = (head_a.sum(-1) > 0) & (head_b.sum(-1) > 0)
             divergences = row_divergences(head_a[rows], head_b[rows])
             mean = 0.0

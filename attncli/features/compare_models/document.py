@@ -7,7 +7,16 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from attncli.documents import Count, Document, ModelPart, Part, PlacedHead, Size, describe
+from attncli.documents import (
+    AttentionPart,
+    Count,
+    Document,
+    ModelPart,
+    Part,
+    PlacedHead,
+    Size,
+    describe,
+)
 from attncli.documents.parts import NextToken
 from attncli.language import message
 
@@ -31,7 +40,9 @@ class ChangedHead(PlacedHead, frozen=True, kw_only=True):
 
     js: Annotated[
         ChangedNumber,
-        describe("Jensen-Shannon divergence in nats, 0 to 0.6931, the mean over a text's rows."),
+        describe(
+            "Jensen-Shannon divergence in nats, 0 to 0.6931, the mean over the rows compared of a text."
+        ),
     ]
     max_difference: Annotated[float, describe("The weight that differs most in any text, B - A.")]
 
@@ -85,6 +96,7 @@ class ComparedModel(Part, frozen=True, kw_only=True):
 
     name: Annotated[str, describe("As it was given.")]
     model: ModelPart
+    attention: AttentionPart
 
 
 class CompareModelsDocument(Document, tag="attn.compare_models/1", frozen=True, kw_only=True):

@@ -4,7 +4,8 @@ moved, what comes next, and the answer in words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 
 from msgspec import UNSET
@@ -13,7 +14,7 @@ from attncli.documents.parts import NextToken
 from attncli.draw.lines import Lines, fit_to_view, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar, format_small_signed, percent
 from attncli.draw.safe import label
-from attncli.draw.screen_header import warning
+from attncli.draw.screen_header import facts, mask_and_position, warning
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text
 from attncli.draw.view import View
@@ -71,7 +72,20 @@ def _both_models(document: CompareModelsDocument, view: View) -> Lines:
         tokens=document.tokens,
     )
     columns = ["", message("model"), message("quantised")]
-    return stack(table(columns, rows, view), remark(read, view))
+    return stack(table(columns, rows, view), *_attention_lines(document, view), remark(read, view))
+
+
+def _attention_lines(document: CompareModelsDocument, view: View) -> Iterator[Lines]:
+    """The mask and the positions that ran; of either model where they differ."""
+    both = [
+        mask_and_position(side.attention.mask, side.attention.position, view)
+        for side in (document.a, document.b)
+    ]
+    if both[0] == both[1]:
+        yield facts(both[0], view)
+        return
+    for letter, parts in zip("AB", both, strict=True):
+        yield facts([letter, *parts], view)
 
 
 def layer_table(change: ModelChange, view: View) -> Lines:
@@ -151,19 +165,29 @@ def _next_text(token: NextToken | None, view: View) -> str:
 
 def _js_text(number: ChangedNumber) -> str:
     """A divergence with its interval, to two digits, such as `0.12 [0.1, 0.15]`."""
-    mean = _two_digits(number.mean)
+    return _with_interval(number, lambda value: _two_digits(max(value, 0.0)))
+
+
+def _with_interval(number: ChangedNumber, write: Callable[[float], str]) -> str:
+    """A number with its interval behind it, if it has one: `0.12 [0.1, 0.15]`."""
+    mean = write(number.mean)
     if number.low is None or number.high is None:
         return mean
-    return f"{mean} [{_two_digits(max(number.low, 0.0))}, {_two_digits(number.high)}]"
+    return f"{mean} [{write(number.low)}, {write(number.high)}]"
 
 
 def _two_digits(value: float) -> str:
-    """A divergence to two digits; 0 for what rounding alone makes."""
+    """A divergence to two digits."""
+    return _rounded(value, 2)
+
+
+def _rounded(value: float, digits: int) -> str:
+    """A divergence to so many digits; 0 for what rounding alone makes."""
     if value <= SAME:
         return "0"
     if value < SMALLEST:
         return f"<{SMALLEST}"
-    return f"{value:.2g}"
+    return f"{value:.{digits}g}"
 
 
 def compare_models_sentences(document: CompareModelsDocument, view: View) -> list[str]:
@@ -171,12 +195,14 @@ def compare_models_sentences(document: CompareModelsDocument, view: View) -> lis
     return [*change_sentences(document.change, document.texts, view)]
 
 
-def change_sentences(change: ModelChange, texts: int, view: View) -> Iterator[str]:
+def change_sentences(
+    change: ModelChange, texts: int, view: View, *, is_part: bool = False
+) -> Iterator[str]:
     """How many heads moved and which one most, how likely the texts are, and what comes next.
 
-    texts: over how many the numbers are means.
+    texts: over how many the numbers are means. is_part: whether only some rows were compared.
     """
-    yield _moved_sentence(change, texts, view)
+    yield _moved_sentence(change, texts, view, is_part=is_part)
     if change.logprob is not None:
         yield _likelihood_sentence(change.logprob, texts, view)
     if change.agreement is not None:
@@ -190,12 +216,21 @@ def change_sentences(change: ModelChange, texts: int, view: View) -> Iterator[st
         yield say(view, "Below 20 texts there is no interval.")
 
 
-def _moved_sentence(change: ModelChange, texts: int, view: View) -> str:
-    """How many heads moved, and the one that moved most."""
+def _moved_sentence(change: ModelChange, texts: int, view: View, *, is_part: bool) -> str:
+    """How many heads moved, and the one that moved most. is_part: as of `change_sentences`."""
     most = change.heads[0]
+    if most.js.mean <= SAME and is_part:
+        return say(
+            view, "In the rows compared none of the {heads} heads moved.", heads=len(change.heads)
+        )
     if most.js.mean <= SAME:
         return say(view, "None of the {heads} heads moved.", heads=len(change.heads))
-    if texts > 1:
+    if is_part:
+        template = message(
+            "In the rows compared {moved} of {heads} heads moved by more than {beyond}"
+            " (Jensen–Shannon, nats); the largest: layer {layer} head {head}, {js}."
+        )
+    elif texts > 1:
         template = message(
             "{moved} of {heads} heads moved by more than {beyond} on average (Jensen–Shannon,"
             " nats); the largest: layer {layer} head {head}, {js}."
@@ -213,35 +248,45 @@ def _moved_sentence(change: ModelChange, texts: int, view: View) -> str:
         beyond=f"{change.beyond:g}",
         layer=most.layer,
         head=most.head,
-        js=_js_text(most.js),
+        js=_js_beside(most.js, change.beyond),
     )
+
+
+def _js_beside(number: ChangedNumber, beyond: float) -> str:
+    """A divergence with its interval, to as many digits as tell it from the bound: it must not read
+    as if 0.01 were more than 0.01."""
+    digits = 2
+    while digits < 9 and f"{number.mean:.{digits}g}" == f"{beyond:.{digits}g}":
+        digits += 1
+    return _with_interval(number, lambda value: _rounded(max(value, 0.0), digits))
 
 
 def _likelihood_sentence(logprob: LogProbability, texts: int, view: View) -> str:
     """How likely the models find the texts."""
     if texts > 1:
         template = message(
-            "Log probability of the texts per token: {a} in A, {b} in B ({difference})."
+            "Probability of the texts, the geometric mean per token: {a_share} in A, {b_share} in B;"
+            " its logarithm: {a} and {b} nats ({difference})."
         )
     else:
         template = message(
-            "Log probability of the text per token: {a} in A, {b} in B ({difference})."
+            "Probability of the text, the geometric mean per token: {a_share} in A, {b_share} in B;"
+            " its logarithm: {a} and {b} nats ({difference})."
         )
-    change = logprob.difference
-    difference = format_small_signed(change.mean, 2)
-    if change.low is not None and change.high is not None:
-        ends = (format_small_signed(end, 2) for end in (change.low, change.high))
-        difference = f"{difference} [{', '.join(ends)}]"
-    return say(view, template, a=f"{logprob.a:.2f}", b=f"{logprob.b:.2f}", difference=difference)
+    return say(
+        view,
+        template,
+        a_share=percent(math.exp(logprob.a)),
+        b_share=percent(math.exp(logprob.b)),
+        a=f"{logprob.a:.2f}",
+        b=f"{logprob.b:.2f}",
+        difference=_with_interval(logprob.difference, lambda value: format_small_signed(value, 2)),
+    )
 
 
 def _share_text(number: ChangedNumber) -> str:
     """A share in percents with its interval."""
-    share = percent(number.mean)
-    if number.low is None or number.high is None:
-        return share
-    low, high = (percent(min(max(end, 0.0), 1.0)) for end in (number.low, number.high))
-    return f"{share} [{low}, {high}]"
+    return _with_interval(number, lambda share: percent(min(max(share, 0.0), 1.0)))
 
 
 def _next_sentence(first: NextToken, second: NextToken, view: View) -> str:

@@ -17,6 +17,8 @@ from validity import validate
 import attncli
 from attncli.errors import InputError
 from attncli.features.compare.model_sides import named_models
+from attncli.features.compare_models.document import ChangedNumber
+from attncli.features.compare_models.screen import _js_beside
 from attncli.inputs.tensors import read_tensors, write_tensors
 
 TEXT = "the cat sat on the mat"
@@ -236,12 +238,18 @@ def test_a_bound_is_a_verdict(folders: tuple[Path, Path], tmp_path: Path) -> Non
         assert ask(*command, "--fail-above", wrong).code == 2, wrong
 
 
-def test_what_cannot_be_compared_says_why(folders: tuple[Path, Path], tmp_path: Path) -> None:
+def test_what_cannot_be_compared_says_why(
+    folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     longer = small_gpt2(tmp_path / "longer", layers=3)
     refused = ask("compare", str(folders[0]), str(longer), TEXT)
     assert refused.code == 3
     assert "has 2 layers with 6 heads in all" in refused.err
     assert "has 3 with 9" in refused.err
+    assert "--layer and --head" in refused.err
+    monkeypatch.setattr("small_gpt2.WIDTH", 12)
+    wider = small_gpt2(tmp_path / "wider", layers=3)
+    assert "--layer and --head" not in ask("compare", str(folders[0]), str(wider), TEXT).err
     other = tmp_path / "other"
     shutil.copytree(folders[0], other)
     tokenizer = json.loads((other / "tokenizer.json").read_text())
@@ -337,6 +345,56 @@ def test_what_is_too_much_is_refused_with_what_to_do(
     assert "km/h is read as a text; for the model on the hub: --model km/h" in read.err
     same = ask("compare", first, first, *file, "--lines")
     assert (same.code, "both are the same" in same.err) == (2, True)
+
+
+def test_one_file_by_two_names_has_the_same_weights(
+    tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    first, second = map(str, folders)
+    copy = shutil.copytree(first, tmp_path / "copy")
+    link = tmp_path / "link"
+    link.symlink_to(first)
+    for other, differs in ((copy, []), (link, []), (second, ["weights"])):
+        assert ask("compare", first, str(other), TEXT, "--json").json["differs"] == differs
+    for number, folder in enumerate((first, copy)):
+        saved = ask("run", TEXT, "--model", str(folder), "--json").out
+        (tmp_path / f"{number}.json").write_text(saved)
+    runs = [str(tmp_path / f"{number}.json") for number in (0, 1)]
+    assert ask("compare", *runs, "--json").json["differs"] == []
+
+
+def test_the_mask_is_told_and_the_line_of_an_error(
+    tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("\n".join(LINES))
+    command = ("compare", *map(str, folders), "--file", str(lines), "--lines")
+    masked = ask(*command, "--mask", "window:2", "--json").json
+    assert "window:2" in masked["a"]["attention"]["mask"]
+    assert "window:2" in ask(*command, "--mask", "window:2").out
+    assert "nats (" in " ".join(ask(*command, "--brief").out.split())
+    lines.write_text(f"{TEXT}\n{'the cat ' * 300}")
+    long = ask(*command)
+    assert long.code
+    assert f"{lines}:2" in "".join(long.err.split())
+
+
+def test_a_query_and_the_bound_are_about_the_same_rows(folders: tuple[Path, Path]) -> None:
+    command = ("compare", *map(str, folders), TEXT, "--query", "cat")
+    document = ask(*command, "--json").json
+    rows = [head["js"] for head in document["heads"]]
+    assert document["models"]["heads"][0]["js"]["mean"] == pytest.approx(max(rows), abs=1e-6)
+    failed = ask(*command, "--fail-above", "js=1e-6", "--brief")
+    assert f"{max(rows):.2g}" in failed.out.split("In the rows compared")[1]
+    assert f"{max(rows):.6g}"[:6] in failed.err
+    whole = ask(*command[:-2], "--json").json["models"]["heads"][0]["js"]["mean"]
+    assert whole != pytest.approx(max(rows), abs=1e-4)
+
+
+def test_a_divergence_beside_its_bound_has_enough_digits() -> None:
+    near = ChangedNumber(mean=0.010049, low=None, high=None)
+    assert _js_beside(near, 0.01) == "0.01005"
+    assert _js_beside(near, 0.02) == "0.01"
 
 
 def test_small_changes_are_not_drawn_as_if_they_were_large(tmp_path: Path) -> None:
