@@ -215,6 +215,29 @@ def tokenizer() -> bytes:
     return made.to_str().encode()
 
 
+DOCUMENTS = (
+    "The museum of glass is closed on Mondays.",
+    "The ferry to the island leaves at nine and at four.",
+    "The password of the guest network is bluefish.",
+    "The lighthouse was built by Anna Berg in 1871.",
+    "The bakery opens at six and sells rye bread.",
+)
+"""What the prompt of `documents.json` holds, of which the third decides its answer."""
+
+
+def documents() -> str:
+    """A chat of one message: documents between marks, and a question."""
+    marked = [f"[[doc{n}]] {text} [[/doc{n}]]" for n, text in enumerate(DOCUMENTS, 1)]
+    content = "\n".join([*marked, "What is the password of the guest network?"])
+    return f"[\n  {json.dumps({'role': 'user', 'content': content})}\n]\n"
+
+
+def document_regions() -> str:
+    """The regions of `documents.json`: a document each."""
+    regions = {f"doc{n}": f"[[doc{n}]]…[[/doc{n}]]" for n in range(1, len(DOCUMENTS) + 1)}
+    return json.dumps(regions, indent=2, ensure_ascii=False) + "\n"
+
+
 FILES: dict[str, Callable[[], bytes]] = {
     "sentences.txt": lambda: SENTENCES.encode(),
     "corpus.txt": lambda: CORPUS.encode(),
@@ -223,6 +246,8 @@ FILES: dict[str, Callable[[], bytes]] = {
     "chinese.txt": lambda: CHINESE.encode(),
     "edge_cases.txt": lambda: ("\r\n".join(EDGES) + "\r\n").encode(),
     "chat.json": lambda: CHAT.encode(),
+    "documents.json": lambda: documents().encode(),
+    "documents.regions.json": lambda: document_regions().encode(),
     "pairs.jsonl": lambda: "".join(f"{json.dumps(pair)}\n" for pair in PAIRS).encode(),
     "chatml.jinja": lambda: CHATML.encode(),
     "mask.json": lambda: json.dumps(VISIBLE).encode() + b"\n",

@@ -290,7 +290,9 @@ def test_compare_shows_what_an_adapter_changes(bases: Callable[[str], Path], tmp
     )
     assert "adapters" not in plain["model"]
     assert changed["model"]["adapters"] == [str(adapter)]
-    compared = json.loads(ask("compare", *how, "--with-adapter", str(adapter), "--json").out)
+    answered = ask("compare", *how, "--with-adapter", str(adapter), "--json")
+    assert answered.code == 0, answered.err
+    compared = answered.json
     assert compared["differs"] == ["weights"]
     assert compared["b"]["model"]["adapters"] == [str(adapter)]
     largest = max(

@@ -487,7 +487,7 @@ def test_a_narrow_comparison_leaves_columns_out_and_says_which(folder, scanned):
     wide, narrow, least = (ask(*asked, width=width).out for width in (90, 64, 46))
     assert "Cohen's d" in wide
     assert "also shows" not in wide
-    assert "a wider window, --plain or --json also shows: Cohen's d" in narrow
+    assert "a wider terminal also shows: Cohen's d" in narrow
     assert "also shows: a, b, Cohen's d" in " ".join(least.split())
     assert "…" not in wide + narrow
     assert "3 of 162 shown; --top 162 shows all" in wide

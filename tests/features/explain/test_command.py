@@ -11,6 +11,7 @@ import pytest
 from asking import ask
 from validity import validate
 
+from attncli.draw.numbers import percent
 from attncli.draw.safe import cells
 
 TEXT = "humpty dumpty sat on"
@@ -350,7 +351,7 @@ def test_a_head_that_rests_is_not_said_to_look_there() -> None:
     asked = ("--model", "minilm", "--head", f"L{layer}H{head}", "--query", f"#{query}")
     said = " ".join(ask("explain", text, *asked).out.split())
     rest = tokens[row.index(max(row))]
-    assert f"{100 * max(row):.0f}% of the weight of {_named(tokens, query)} is on" in said
+    assert f"{percent(max(row))} of the weight of {_named(tokens, query)} is on" in said
     assert f'"{rest}" is a special token: heads rest there whatever the text.' in said
     word = max(words, key=row.__getitem__)
     assert f"Of the others it looks most at {_named(tokens, word)}" in said
