@@ -25,7 +25,8 @@ from attncli.features.compare_models.document import (
     NextWords,
 )
 from attncli.features.effects.measures import log_softmax
-from attncli.features.effects.targets import likeliest_tokens
+from attncli.features.effects.places import reads_on
+from attncli.features.effects.targets import likeliest_tokens, predicts_next
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.labels import row_divergences
@@ -264,13 +265,10 @@ def _changed_text(
     js: list[float] = []
     largest: list[float] = []
     last: tuple[Any, Any] | None = None
+    predicts = all(reads_on(model.spec) and predicts_next(model) for model in (a, b))
     runs = [iter(model.trace(list(tokens), keep=("weights",), idle=True)) for model in (a, b)]
     for first, second in zip(*runs, strict=True):
-        if (
-            first.layer == len(a.spec.blocks) - 1
-            and a.spec.head is not None
-            and b.spec.head is not None
-        ):
+        if predicts and first.layer == len(a.spec.blocks) - 1:
             last = (first.after, second.after)
         if "weights" not in first.stages or "weights" not in second.stages:
             continue
