@@ -86,8 +86,6 @@ class AnswerResults(Struct, frozen=True):
 
 
 OWN = Cut("own")
-HIDDEN = "hidden"
-"""The name of the run without regions that hide each other."""
 HIDES = 3.0
 """How many times its loss alone the weight of a region is that others hide."""
 FEWEST_SUBSETS = 8
@@ -438,11 +436,43 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             return []
         return places
 
+    def hidden_group(self, results: AnswerResults) -> tuple[list[int], list[Cut]]:
+        """Those of the regions that may hide each other of which each adds to what the answer loses
+        without all of them: the one that adds least is let go until all add `LITTLE`. With them, the
+        cuts that are still to be run to tell; then there is no group yet."""
+        group = self.hidden_places(results)
+        while len(group) > 1:
+            cuts = [_group_cut(self.leaves, group)]
+            cuts += [
+                _group_cut(self.leaves, [place for place in group if place != number])
+                for number in group
+            ]
+            missing = [cut for cut in cuts if cut.key not in results.logprobs]
+            if missing:
+                return [], missing
+            whole, *others = [float(self.changes(results, cut.key).mean()) for cut in cuts]
+            least = int(np.argmin(others))
+            if others[least] - whole >= LITTLE:
+                return group, []
+            del group[least]
+        return [], []
+
     def cut_hidden(self, done: _Progress) -> None:
-        """Run without all regions that hide each other."""
-        if places := self.hidden_places(done.results):
-            regions = tuple(self.leaves[place].tokens for place in places)
-            self.measure([Cut(HIDDEN, regions)], done)
+        """Run without all regions that hide each other, and without all but each."""
+        while cuts := self.hidden_group(done.results)[1]:
+            self.measure(cuts, done)
+
+    def hidden_part(self, results: AnswerResults) -> HiddenRegions | UnsetType:
+        """The regions that hide each other: without all of them the answer loses clearly more than
+        the sum of what it loses without each."""
+        group, _ = self.hidden_group(results)
+        if not group:
+            return UNSET
+        change = float(self.changes(results, _group_cut(self.leaves, group).key).mean())
+        losses = [float(self.changes(results, f"region {place}").mean()) for place in group]
+        if change > sum(min(loss, 0.0) for loss in losses) - LITTLE:
+            return UNSET
+        return HiddenRegions(regions=group, change=change)
 
     def weighed(self, results: AnswerResults) -> Weighing | None:
         """What is weighed; of a factor alone the region that the answer loses most without."""
@@ -561,14 +591,6 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         fit, values = fitted_model
         predicted = fit.predict(self.masks[self.fitted :])
         score = rank_score(predicted, values[self.fitted :])
-        hidden: HiddenRegions | UnsetType = UNSET
-        if HIDDEN in results.logprobs:
-            places = self.hidden_places(results)
-            change = float(self.changes(results, HIDDEN).mean())
-            alone = sum(float(self.changes(results, f"region {place}").mean()) for place in places)
-            # they hide each other where the answer loses more without all of them than one by one
-            if change <= -LITTLE and change < alone:
-                hidden = HiddenRegions(regions=places, change=change)
         weights = [
             SubsetWeight(region=place, weight=float(weight))
             for place, weight in zip(self.source_places(), fit.weights, strict=True)
@@ -582,7 +604,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             lds=None if score is None else score[0],
             low=None if score is None else score[1],
             high=None if score is None else score[2],
-            hidden=hidden,
+            hidden=self.hidden_part(results),
         )
 
     def document(self, results: AnswerResults, more: Sequence[str] = ()) -> AnswerDocument:
@@ -697,6 +719,15 @@ def _sentences(text: str, spans: Sequence[tuple[int, int]]) -> list[AnswerSenten
 def _single_cuts(leaves: Sequence[LeafRegion]) -> list[Cut]:
     """The own run, and one without each region."""
     return [OWN, *(Cut(f"region {place}", (leaf.tokens,)) for place, leaf in enumerate(leaves))]
+
+
+def _group_cut(leaves: Sequence[LeafRegion], places: Sequence[int]) -> Cut:
+    """The cut of some regions at once; of one the same as in `_single_cuts`."""
+    name = "regions"
+    if len(places) == 1:
+        name = "region"
+    numbers = " ".join(map(str, places))
+    return Cut(f"{name} {numbers}", tuple(leaves[place].tokens for place in places))
 
 
 def _subset_key(mask: Bools) -> str:

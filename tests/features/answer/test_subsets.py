@@ -113,6 +113,28 @@ def test_twins_are_found(gpt2: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "rests on none" not in screen
 
 
+@pytest.mark.parametrize(("twins", "hidden"), [(2.0, [1, 3]), (0.04, None)])
+def test_an_innocent_region_is_in_no_group(
+    twins: float, hidden: list[int] | None, gpt2: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model of subsets suspects the first region, too, which adds nothing; and twins whose loss
+    together is below 0.05 nats are not named."""
+
+    def run(self: CutRuns, cuts: Any, on_tokens: Any = None) -> Any:
+        for cut in cuts:
+            away = {region[0] for region in cut.regions}
+            logprob = -0.1 - twins * ({2, 6} <= away)
+            shares = None if cut.regions else np.full((len(self.answer), len(self.tokens)), 0.01)
+            yield CutRun(cut, np.full(len(self.answer), logprob), shares)
+
+    monkeypatch.setattr(CutRuns, "run", run)
+    monkeypatch.setattr(CutRuns, "goes_on", False)
+    monkeypatch.setattr(compute._AnswerWork, "hidden_places", lambda self, results: [0, 1, 3])
+    line = ("answer", TEXT, "--model", gpt2, *LINE, "--target", "the", "--subsets", "8")
+    subsets = ask(*line, "--json").json["subsets"]
+    assert subsets.get("hidden", {}).get("regions") == hidden
+
+
 def test_too_few_regions_are_an_error(gpt2: str) -> None:
     answer = ask(*("answer", TEXT, "--model", gpt2, *LINE[:4], "--target", "the", "--subsets", "8"))
     assert (answer.code, "4 regions or more" in answer.err) == (3, True), answer.err
