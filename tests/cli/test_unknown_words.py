@@ -299,6 +299,7 @@ def test_pages_and_figures_mark_them(folder: Path) -> None:
     assert b"".join(page_bytes(Page(TEXT, [record]))).startswith(b"<!doctype")
 
 
+@pytest.mark.thorough
 def test_several_texts_are_counted(tmp_path: Path) -> None:
     (tmp_path / "texts").write_text(f"{TEXT}\n香，香\n她吃\n", "utf-8")
     line = ("ablate", *MODEL, *ONE, "--lines", "--file", str(tmp_path / "texts"))
@@ -380,6 +381,7 @@ def test_a_comparison_leaves_links_of_unknown_words_out() -> None:
     assert "words that the model does not know" in left_out
 
 
+@pytest.mark.thorough
 def test_texts_with_different_counts_are_named() -> None:
     line = ("compare", TEXT, "她吃苹果，他喝香水", *MODEL, "--brief")
     assert f'In "{TEXT}": 7 of 9 words are unknown' in ask(*line, width=200).out

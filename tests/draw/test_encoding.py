@@ -140,7 +140,7 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(st.dictionaries(st.text(max_size=4), JSON, max_size=4))
 def test_both_forms_are_strict_and_agree(document) -> None:
     assert strict(json_bytes(document)) == strict(ndjson_line(document))

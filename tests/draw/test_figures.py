@@ -446,6 +446,7 @@ def test_a_document_without_weights_is_refused() -> None:
         figure(made_of({**documents.run(), "layers": []}))
 
 
+@pytest.mark.thorough
 def test_every_command_with_a_shape_writes_it(tmp_path: Path) -> None:
     for name, asked in ASKED.items():
         file = tmp_path / f"{name}.svg"

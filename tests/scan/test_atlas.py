@@ -420,6 +420,7 @@ def test_a_folder_of_another_version_is_refused(
     )
 
 
+@pytest.mark.thorough
 def test_columns_that_few_texts_say_nothing_in_are_not_drawn(
     encoder: Path, corpus: Path, tmp_path: Path
 ) -> None:

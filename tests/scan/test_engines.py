@@ -200,6 +200,7 @@ def test_a_signal_leaves_neither_workers_nor_half_written_files(
     assert digests[0] == digests[1]
 
 
+@pytest.mark.thorough
 def test_a_writer_without_rename_would_leave_broken_files(tmp_path):
     """The negative control: a process that dies while it writes in place leaves an unreadable file;
     ours leaves none."""

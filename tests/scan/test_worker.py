@@ -105,7 +105,7 @@ OF_LABELS = {
 def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path, monkeypatch):
     words = how == "words"
     lines = lines[
-        : 40 if how == "batches" else 10
+        : 40 if how == "batches" else 5
     ]  # where each text goes alone, a few show as much as many
     corpus.write_text("".join(f"{line}\n" for line in lines))
     if how == "rows":  # as texts that are too long for a batch

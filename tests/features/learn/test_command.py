@@ -294,6 +294,7 @@ def test_seeds_may_solve_it_while_looking_elsewhere() -> None:
     assert min(looks) < 0.1
 
 
+@pytest.mark.thorough
 def test_without_positions_the_order_is_not_known() -> None:
     learned, blind = (
         ask("learn", "order", "--steps", "120", "--position", name, "--json").json
@@ -465,6 +466,7 @@ def test_a_text_shorter_than_its_window_is_refused(tmp_path: Path) -> None:
     assert "9 characters" in answer.err
 
 
+@pytest.mark.thorough
 def test_a_text_is_learned_against_counting(tmp_path: Path) -> None:
     (tmp_path / "verse.txt").write_text("the cat sat on the mat. " * 60)
     document = ask("learn", "text", str(tmp_path / "verse.txt"), "--steps", "60", "--json").json
