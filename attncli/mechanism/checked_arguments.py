@@ -97,6 +97,10 @@ class Recordings:
     """Stands for what takes the heads of a run: it has a class `Recording` among its own."""
 
 
+class Regions:
+    """Stands for a named set of tokens: its class `Region` is imported where there is one."""
+
+
 NAMES: dict[Any, str] = {
     str: message("a text"),
     int: message("a whole number"),
@@ -105,6 +109,7 @@ NAMES: dict[Any, str] = {
     Path: message("a path"),
     Arrays: message("an array of numbers"),
     Recordings: message("a recording of a run"),
+    Regions: message("a region"),
     NoneType: message("None"),
     typing.BinaryIO: message("an open file"),
 }
@@ -114,6 +119,7 @@ OF_NAME: dict[str, Any] = {
     "Library": Arrays,
     "Bools": Arrays,
     "Recording": Recordings,
+    "Region": Regions,
 }
 """Kinds that annotations name and this module cannot import."""
 
@@ -263,6 +269,7 @@ CLASSES: dict[Any, Callable[[Any], bool]] = {
     Path: lambda value: isinstance(value, str | PathLike) and bool(fspath(value)),
     Arrays: lambda value: _is_array(value),
     Recordings: lambda value: any(base.__name__ == "Recording" for base in type(value).__mro__),
+    Regions: lambda value: any(base.__name__ == "Region" for base in type(value).__mro__),
     typing.BinaryIO: lambda value: hasattr(value, "read"),
 }
 """Whether a value is of a kind, by kind."""

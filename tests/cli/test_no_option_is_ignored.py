@@ -253,6 +253,7 @@ FORMS = {"json": About.JSON, "ndjson": About.JSON, "plain": About.PLAIN}
 """What is no screen, by the option that asks for it."""
 
 VALUES = {
+    "ends": "the", "sample": "2",
     "file": "{tmp}/text", "ids": "1 2", "pair": "a dog ran",
     "tokenizer": "char", "model": "no-such-model", "weights": WEIGHTS,
     "embeddings": "{tmp}/x.npy",
