@@ -281,6 +281,7 @@ def test_a_text_of_known_words_says_nothing() -> None:
     assert "unknown" not in ask(*line).out
 
 
+@pytest.mark.thorough
 def test_pages_and_figures_mark_them(folder: Path) -> None:
     page, figure = folder / "page.html", folder / "figure.svg"
     assert ask("run", TEXT, *MODEL, "--html", str(page)).code == 0
@@ -367,6 +368,7 @@ def test_an_explanation_without_a_query_is_of_a_word_that_the_model_knows() -> N
     )  # the last word, where none is known
 
 
+@pytest.mark.thorough
 def test_a_comparison_leaves_links_of_unknown_words_out() -> None:
     line = ("compare", TEXT, "她吃苹果，他喝香水", *MODEL)
     document = ask(*line, "--json").json

@@ -142,6 +142,7 @@ def test_long_texts_in_blocks_of_rows_have_the_same_numbers(file: Path) -> None:
         assert results[name].value[0] == pytest.approx(value, rel=1e-9)
 
 
+@pytest.mark.thorough
 def test_a_scan_knows_the_file_by_its_bytes(model: Path, file: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text(f"{TEXT}\nw1 w2 w3\n")
     out = str(tmp_path / "out")

@@ -310,6 +310,7 @@ def test_examples_and_links_may_be_left_out(encoder: Path, corpus: Path, tmp_pat
     assert [document.heads[0].links, document.heads[0].sample, document.link_rows] == [UNSET] * 3
 
 
+@pytest.mark.thorough
 def test_what_is_borderline_is_true_or_false_and_no_text(
     encoder: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

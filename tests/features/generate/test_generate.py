@@ -157,6 +157,7 @@ def test_a_continuation_has_the_numbers_of_the_whole_text(name: str, tmp_path: P
             assert np.allclose(weights[-1], rows[trace.layer, head], atol=1e-7), (trace.layer, head)
 
 
+@pytest.mark.thorough
 def test_draws_depend_on_the_seed_alone(folder: Path) -> None:
     model = attncli.load(folder)
     prompt = model.tokenizer.ids_to_tokens(IDS)
