@@ -37,8 +37,8 @@ class Column(Struct, Generic[Row], frozen=True):
     align: "left" or "right".
     leave_out: 0 for a column that is always shown. Where a screen is too narrow, the columns with
         the highest number are left out first, those of one number together.
-    share: for a column of bars, in place of `write`, a row's part of the longest bar, 0 to 1; bars
-        take what room the other columns leave, at most `longest` cells.
+    share: for a column of bars, in place of `write`, a row's part of the longest bar, 0 to 1, None
+        for a row without one; bars take what room the other columns leave, at most `longest` cells.
     key: its name in `--plain` and CSV; "" for a column that they do not have. value: what they hold
         of a row.
     """
@@ -47,10 +47,38 @@ class Column(Struct, Generic[Row], frozen=True):
     write: Callable[[Row], str] | None = None
     align: str = "right"
     leave_out: int = 0
-    share: Callable[[Row], float] | None = None
+    share: Callable[[Row], float | None] | None = None
     longest: int = LONGEST
     key: str = ""
     value: Callable[[Row], object] | None = None
+
+
+def text_column(name: str, texts: Sequence[str], *, align: str = "right") -> Column[int]:
+    """A column of texts that are written already, for rows that are numbers from 0; the rows behind
+    the last text are empty."""
+
+    def text(row: int) -> str:
+        """The text of a row."""
+        return texts[row] if row < len(texts) else ""
+
+    return Column(name, text, align=align)
+
+
+def bar_column(values: Sequence[float], longest: int = LONGEST) -> Column[int]:
+    """A column of bars of the sizes of these values, for rows that are numbers from 0; the rows
+    behind the last value have none.
+
+    longest: cells of the largest value's bar, where there is room.
+    """
+    largest = max(map(abs, values), default=0.0)
+
+    def share(row: int) -> float | None:
+        """A row's part of the largest value."""
+        if row >= len(values):
+            return None
+        return abs(values[row]) / largest if largest else 0.0
+
+    return Column(share=share, longest=longest, align="left")
 
 
 def columns_that_fit(
@@ -159,7 +187,8 @@ def _cells_of(column: Column[Row], rows: Sequence[Row], room: int, view: View) -
     """The texts of a column, from the first row to the last. room: cells for bars."""
     if column.share is not None:
         length = min(max(room, SHORTEST), column.longest)
-        return [bar(column.share(row), length, ascii=view.ascii) for row in rows]
+        shares = map(column.share, rows)
+        return ["" if part is None else bar(part, length, ascii=view.ascii) for part in shares]
     if column.write is None:
         return []
     return [column.write(row) for row in rows]

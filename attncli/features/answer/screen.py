@@ -7,17 +7,18 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
+from attncli.draw.columns import Column, column_table
 from attncli.draw.command_lines import shell_text
 from attncli.draw.lines import Lines, sentences
-from attncli.draw.numbers import bar, format_fixed, format_signed, percent
-from attncli.draw.safe import cells, spell
+from attncli.draw.numbers import format_fixed, format_signed, percent
+from attncli.draw.safe import spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note
-from attncli.draw.tables import GAP, table
+from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, rest_names_among, short
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.answer.answer_words import leaf_name, quoted_leaf, share_text
-from attncli.features.answer.document import LITTLE, AnswerDocument, AnswerEffect
+from attncli.features.answer.document import LITTLE, AnswerDocument, AnswerEffect, SubsetWeight
 from attncli.features.answer.proof_screen import (
     carrier_sentences,
     carrier_table,
@@ -30,11 +31,10 @@ from attncli.inputs.regions import REST
 from attncli.language import listing, message, plural, say
 from attncli.measure.rest import is_learned
 
-SHORTEST, LONGEST = 4, 20
-"""Cells of the bar of the largest loss."""
+LONGEST = 20
+"""Cells of the longest bar."""
 MOST_NAMED = 4
 """Regions that the answer names."""
-BAR = ""
 
 
 def answer_rows(document: AnswerDocument) -> Iterator[Sequence[object]]:
@@ -99,20 +99,20 @@ def _effect_table(document: AnswerDocument, view: View) -> Lines:
     """A row for each region: attention on it, even attention's share, the probability of a token of
     the answer without it, and its change."""
     effects = document.effects
-    losses = [max(-effect.change, 0.0) for effect in effects]
-    greatest = max(losses, default=0.0)
-    columns = {
-        message("region"): [leaf_name(document, effect, view) for effect in effects],
-        "tokens": [f"{len(document.regions[effect.region].tokens):,}" for effect in effects],
-        message("attention"): [percent(effect.attention, 1) for effect in effects],
-        message("even"): [percent(effect.even, 1) for effect in effects],
-        message("a token"): [share_text(effect.logprob) for effect in effects],
-        "change": [format_signed(effect.change, 2) for effect in effects],
-    }
-    width = sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items())
-    room = min(max(view.width - width, SHORTEST), LONGEST)
-    columns[BAR] = [
-        bar(loss / greatest if greatest else 0.0, room, ascii=view.ascii) for loss in losses
+    greatest = max((-effect.change for effect in effects), default=0.0)
+
+    def loss(effect: AnswerEffect) -> float:
+        """What the answer loses without the region, as a part of the greatest loss."""
+        return max(-effect.change, 0.0) / greatest if greatest > 0 else 0.0
+
+    columns: list[Column[AnswerEffect]] = [
+        Column(message("region"), lambda row: leaf_name(document, row, view), align="left"),
+        Column("tokens", lambda row: f"{len(document.regions[row.region].tokens):,}"),
+        Column(message("attention"), lambda row: percent(row.attention, 1)),
+        Column(message("even"), lambda row: percent(row.even, 1)),
+        Column(message("a token"), lambda row: share_text(row.logprob)),
+        Column("change", lambda row: format_signed(row.change, 2)),
+        Column(share=loss, longest=LONGEST, align="left"),
     ]
     if document.cut == "links":
         title = message("without the links to a region, in all heads")
@@ -124,15 +124,7 @@ def _effect_table(document: AnswerDocument, view: View) -> Lines:
         " of its logarithm in nats; attention of the answer on a region, and even attention's",
         own=own,
     )
-    return table(
-        list(columns),
-        [list(row) for row in zip(*columns.values(), strict=True)],
-        view,
-        align=["left", *["right"] * (len(columns) - 2), "left"],
-        title=title,
-        note=note,
-        bars=len(columns) - 1,
-    )
+    return column_table(columns, effects, view, title=title, note=note)
 
 
 def _has_sentences(document: AnswerDocument, view: View) -> bool:
@@ -177,26 +169,30 @@ def _subset_table(document: AnswerDocument, view: View) -> Lines:
     effects = {effect.region: effect for effect in document.effects}
     rows = document.subsets.weights
     greatest = max((abs(row.weight) for row in rows), default=0.0)
-    cells_of_rows = [
-        [
-            leaf_name(document, effects[row.region], view),
-            format_signed(effects[row.region].change, 2),
-            format_signed(row.weight, 2),
-            bar(max(row.weight, 0.0) / greatest if greatest else 0.0, LONGEST, ascii=view.ascii),
-        ]
-        for row in rows
+
+    def share(row: SubsetWeight) -> float:
+        """What a region adds, as a part of the greatest weight."""
+        return max(row.weight, 0.0) / greatest if greatest else 0.0
+
+    columns: list[Column[SubsetWeight]] = [
+        Column(
+            message("region"),
+            lambda row: leaf_name(document, effects[row.region], view),
+            align="left",
+        ),
+        Column(message("alone"), lambda row: format_signed(effects[row.region].change, 2)),
+        Column(message("over subsets"), lambda row: format_signed(row.weight, 2)),
+        Column(share=share, longest=LONGEST, align="left"),
     ]
-    return table(
-        [message("region"), message("alone"), message("over subsets"), BAR],
-        cells_of_rows,
+    return column_table(
+        columns,
+        rows,
         view,
-        align=["left", "right", "right", "left"],
         title=message("what a region adds over random subsets"),
         note=message(
             "nats a token of the logit of the whole answer's probability (Lasso); alone: the change"
             " without it"
         ),
-        bars=3,
     )
 
 

@@ -11,13 +11,13 @@ import numpy as np
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from attncli.draw.columns import Column, column_table
+from attncli.draw.columns import bar_column, column_table, text_column
 from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import bar, times_words, writer
+from attncli.draw.numbers import times_words, writer
 from attncli.draw.safe import cells
 from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
 from attncli.draw.shaded_matrix import draw_grid, head_grid
-from attncli.draw.tables import GAP, table
+from attncli.draw.tables import table
 from attncli.draw.token_names import (
     capitalize_sentences,
     quote_text,
@@ -545,23 +545,8 @@ def by_attention(
     return numbers
 
 
-SHORTEST = 4
-"""Cells of the shortest bar."""
-WORDS = ("", message("95% interval"), message("looks most at"))
-"""The columns of heads that hold words, or bars."""
-
-
-def bars(
-    sizes: Sequence[float], columns: Iterable[Sequence[str]], view: View, longest: int
-) -> list[str]:
-    """One bar of text for each size; the largest has `longest` cells, or as many as the other
-    columns of the table leave free."""
-    room = view.width - sum(max(map(cells, column), default=0) + GAP for column in columns)
-    length = min(max(room, SHORTEST), longest)
-    largest = max(sizes, default=0.0)
-    return [
-        bar(one_size / largest if largest else 0.0, length, ascii=view.ascii) for one_size in sizes
-    ]
+WORDS = (message("95% interval"), message("looks most at"))
+"""The columns of heads that hold words."""
 
 
 def heads_table(
@@ -577,25 +562,14 @@ def heads_table(
     """A table of the heads shown, with a line that tells how many of `count` are not. columns: by
     English title, the cells behind the head's name; "" puts in bars of `sizes`, the largest
     `longest` cells long."""
-    largest = max(sizes, default=0.0)
-
-    def share(place: int) -> float:
-        """A head's part of the longest bar."""
-        if not largest:
-            return 0.0
-        return sizes[place] / largest
-
-    table_columns: list[Column[int]] = [
-        Column(message("head"), lambda place: short_name(heads[place]), align="left")
-    ]
+    table_columns = [text_column(message("head"), [*map(short_name, heads)], align="left")]
     for name, texts in columns.items():
-        align = "right"
-        if name in WORDS:
-            align = "left"
-        if name:
-            table_columns.append(Column(name, texts.__getitem__, align=align))
+        if not name:
+            table_columns.append(bar_column(sizes, longest))
+        elif name in WORDS:
+            table_columns.append(text_column(name, texts, align="left"))
         else:
-            table_columns.append(Column(share=share, longest=longest, align=align))
+            table_columns.append(text_column(name, texts))
     body = column_table(table_columns, range(len(heads)), view, title=title)
     more = say(view, "{count} more heads; --top N or --full shows them", count=count - len(heads))
     return stack(body, remark(more if count > len(heads) else "", view))

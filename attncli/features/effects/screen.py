@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
 
 import numpy as np
 from msgspec import UNSET, UnsetType
 
 from attncli.documents import TokenRow
+from attncli.draw.columns import bar_column, column_table, text_column
 from attncli.draw.lines import Lines, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import format_signed, percent, writer
 from attncli.draw.safe import label, spell
@@ -63,7 +63,6 @@ from attncli.features.effects.effect_answer import (
     LINK_SENTENCES,
     MEASURE_COLUMNS,
     ablate_answer,
-    bars,
     by_attention,
     effect_columns,
     effect_size,
@@ -645,23 +644,19 @@ def _logit_table(document: LogitsDocument, view: View) -> Lines:
     names = [name for name, _ in rows] + [say(view, "sum")]
     numbers = [write(value) for _, value in rows] + [write(document.sum)]
     origins = [_origin(part, document, view) for part in parts_shown]
-    beside = {say(view, name): cells for name, cells in interval_columns(parts_shown).items()}
-    align = ["left", "right", "left", *["right"] * len(beside)]
+    columns = [
+        text_column(message("part"), names, align="left"),
+        text_column(message("adds"), numbers),
+        bar_column([part.value for part in parts_shown], LONGEST_LOGITS),
+        *(text_column(title, cells) for title, cells in interval_columns(parts_shown).items()),
+    ]
     if any(origins):
-        beside[say(view, "most from")] = origins
-        align.append("left")
-    widths = [(title, *cells) for title, cells in beside.items()]
-    added = bars(
-        [abs(part.value) for part in parts_shown], (names, numbers, *widths), view, LONGEST_LOGITS
-    )
-    columns = [names, numbers, added, *beside.values()]
-    return table(
-        [say(view, "part"), say(view, "adds"), "", *beside],
-        [list(row) for row in zip_longest(*columns, fillvalue="")],
+        columns.append(text_column(message("most from"), origins, align="left"))
+    return column_table(
+        columns,
+        range(len(names)),
         view,
-        align=align,
         title=_logit_title(document, view),
-        bars=2,
         strong=len(rows),
     )
 
@@ -714,18 +709,20 @@ def _word_table(document: LogitsDocument, view: View) -> Lines:
     write = writer([value for _, value in rows], max(view.precision, 2))
     names = [name for name, _ in rows] + [say(view, "sum")]
     numbers = [write(value) for _, value in rows] + [write(part.sum)]
-    added = bars([abs(value) for _, value in rows], (names, numbers), view, LONGEST_LOGITS)
-    body = table(
-        [say(view, "word"), say(view, "adds"), ""],
-        [list(row) for row in zip_longest(names, numbers, added, fillvalue="")],
+    columns = [
+        text_column(message("word"), names, align="left"),
+        text_column(message("adds"), numbers),
+        bar_column([value for _, value in rows], LONGEST_LOGITS),
+    ]
+    body = column_table(
+        columns,
+        range(len(names)),
         view,
-        align=["left", "right", "left"],
         title=say(
             view,
             "what each word adds to {target}, with attention held",
             target=_measure_name(document, view),
         ),
-        bars=2,
         strong=len(rows),
     )
     curve = table(

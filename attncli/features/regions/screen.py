@@ -7,12 +7,11 @@ from math import exp
 
 from msgspec import UNSET, UnsetType
 
+from attncli.draw.columns import Column, column_table
 from attncli.draw.lines import Lines, sentences
-from attncli.draw.numbers import bar, format_fixed, format_signed, percent
-from attncli.draw.safe import cells
+from attncli.draw.numbers import format_fixed, format_signed, percent
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note
-from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, region_name, rest_names_among
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.difference_answer import token_shares
@@ -21,9 +20,6 @@ from attncli.inputs.token import joined_text
 from attncli.language import message, plural, say
 from attncli.measure.rest import is_learned
 
-BAR = ""
-SHORTEST, LONGEST = 4, 24
-"""Cells of the bar of the largest loss."""
 LITTLE = 0.01
 """A change in nats below which nothing is said to be lost."""
 
@@ -42,38 +38,30 @@ def _effect_table(document: RegionsDocument, view: View) -> Lines:
     """A row for each region: the log probability of the answer without the links to it, and its
     change.
     """
-    losses = [max(-(effect.change or 0.0), 0.0) for effect in document.effects]
-    greatest = max(losses, default=0.0)
-    columns = {
-        message("region"): [_region_text(document, effect, view) for effect in document.effects],
-        "tokens": [
-            f"{len(document.regions[effect.region].tokens):,}" for effect in document.effects
-        ],
-        message("log probability"): [
-            _number_or_dash(effect.logprob, plus=False) for effect in document.effects
-        ],
-        "change": [_number_or_dash(effect.change) for effect in document.effects],
-    }
-    if any(effect.writes is not UNSET for effect in document.effects):
-        columns[message("held")] = [
-            _number_or_dash(_measured(effect.writes)) for effect in document.effects
-        ]
-        columns[message("moved")] = [
-            _number_or_dash(_measured(effect.moved)) for effect in document.effects
-        ]
-    width = sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items())
-    room = min(max(view.width - width, SHORTEST), LONGEST)
-    columns[BAR] = [
-        bar(loss / greatest if greatest else 0.0, room, ascii=view.ascii) for loss in losses
+    greatest = max((-(effect.change or 0.0) for effect in document.effects), default=0.0)
+
+    def loss(effect: RegionEffect) -> float:
+        """What the answer loses without the region, as a part of the greatest loss."""
+        return max(-(effect.change or 0.0), 0.0) / greatest if greatest > 0 else 0.0
+
+    columns: list[Column[RegionEffect]] = [
+        Column(message("region"), lambda row: _region_text(document, row, view), align="left"),
+        Column("tokens", lambda row: f"{len(document.regions[row.region].tokens):,}"),
+        Column(message("log probability"), lambda row: _number_or_dash(row.logprob, plus=False)),
+        Column("change", lambda row: _number_or_dash(row.change)),
     ]
-    return table(
-        list(columns),
-        [list(row) for row in zip(*columns.values(), strict=True)],
+    if any(effect.writes is not UNSET for effect in document.effects):
+        columns += [
+            Column(message("held"), lambda row: _number_or_dash(_measured(row.writes))),
+            Column(message("moved"), lambda row: _number_or_dash(_measured(row.moved))),
+        ]
+    columns.append(Column(share=loss, align="left"))
+    return column_table(
+        columns,
+        document.effects,
         view,
-        align=["left", *["right"] * (len(columns) - 2), "left"],
         title=message("without the links to a region"),
         note=message("the log probability of the answer, in nats; all heads, one region at a time"),
-        bars=len(columns) - 1,
     )
 
 

@@ -9,6 +9,7 @@ from statistics import fmean
 
 from msgspec import UNSET
 
+from attncli.draw.columns import Column, column_table, columns_that_fit
 from attncli.draw.lines import Lines, line, remark, sentences, stack
 from attncli.draw.numbers import format_fixed, format_signed, percent
 from attncli.draw.safe import label, spell
@@ -16,7 +17,7 @@ from attncli.draw.screen_header import warning
 from attncli.draw.tables import table
 from attncli.draw.token_names import capitalize_sentences
 from attncli.draw.view import Parts, ScreenPart, View
-from attncli.features.retrieval.document import FetchScore, RetrievalDocument
+from attncli.features.retrieval.document import FetchingHead, FetchScore, RetrievalDocument
 from attncli.language import listing, message, plural, say
 from attncli.mechanism.spec import head_name, spoken_head
 
@@ -59,24 +60,34 @@ def _head_table(document: RetrievalDocument, view: View) -> Lines:
         heads = document.heads
     else:
         heads = document.heads[: view.top]
-    columns = {
-        "layer": [str(row.layer) for row in heads],
-        "head": [str(row.head) for row in heads],
-        message("literal"): [f"{row.literal.mean:.2f}" for row in heads],
-        message("95% interval"): [_interval_text(row.literal, 2, view) for row in heads],
-        message("chance"): [f"{row.literal.chance:.2f}" for row in heads],
-        message("writes"): [format_signed(row.writes.mean, 3) for row in heads],
-        message("its interval"): [_interval_text(row.writes, 2, view) for row in heads],
-        message("by chance"): [format_signed(row.writes.chance, 3) for row in heads],
-    }
-    for less in (
-        (message("by chance"),),
-        (message("its interval"),),
-        (message("95% interval"), message("chance")),
-    ):
-        if _table_width(columns) > view.width:
-            for name in less:
-                del columns[name]
+    interval = Column[FetchingHead](
+        message("95% interval"),
+        lambda row: _interval_text(row.literal, 2, view),
+        align="left",
+        leave_out=1,
+    )
+    columns: list[Column[FetchingHead]] = [
+        Column("layer", lambda row: str(row.layer), align="left"),
+        Column("head", lambda row: str(row.head), align="left"),
+        Column(message("literal"), lambda row: f"{row.literal.mean:.2f}", align="left"),
+        interval,
+        Column(
+            message("chance"), lambda row: f"{row.literal.chance:.2f}", align="left", leave_out=1
+        ),
+        Column(message("writes"), lambda row: format_signed(row.writes.mean, 3), align="left"),
+        Column(
+            message("its interval"),
+            lambda row: _interval_text(row.writes, 2, view),
+            align="left",
+            leave_out=2,
+        ),
+        Column(
+            message("by chance"),
+            lambda row: format_signed(row.writes.chance, 3),
+            align="left",
+            leave_out=3,
+        ),
+    ]
     more = ""
     if len(heads) < len(document.heads):
         more = message(
@@ -88,26 +99,15 @@ def _head_table(document: RetrievalDocument, view: View) -> Lines:
         "literal: looks most at the answer in the needle; writes: adds to its logit from there,"
         " less what it adds from elsewhere"
     )
-    if message("95% interval") in columns:
+    if interval in columns_that_fit(columns, heads, view):
         note = message(
             "literal: looks most at the answer in the needle; writes: adds to its logit from there,"
             " less what it adds from elsewhere; interval: of means over needles drawn again,"
             " how far these {count} differ, not others",
             count=len(document.needles),
         )
-    body = table(
-        list(columns),
-        [list(row) for row in zip(*columns.values(), strict=True)],
-        view,
-        title=message("heads that fetch"),
-        note=note,
-    )
+    body = column_table(columns, heads, view, title=message("heads that fetch"), note=note)
     return stack(body, remark(more, view))
-
-
-def _table_width(columns: dict[str, list[str]]) -> int:
-    """Cells of a line of a table of these columns."""
-    return sum(max(map(len, (name, *column))) + 2 for name, column in columns.items()) - 2
 
 
 def _interval_text(score: FetchScore, digits: int, view: View) -> str:

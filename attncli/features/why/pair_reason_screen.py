@@ -33,11 +33,9 @@ def spread_cells(part: WhyPart) -> list[float | None]:
     return cells
 
 
-def spread_columns(
-    parts: Sequence[WhyPart], side: Literal["query", "key"], count: int
-) -> list[list[str]]:
-    """Two columns of `count` cells: the intervals of what parts add on one side, and the share of
-    the pairs of the same sign."""
+def spread_columns(parts: Sequence[WhyPart], side: Literal["query", "key"]) -> list[list[str]]:
+    """Two columns: the intervals of what parts add on one side, and the share of the pairs of the
+    same sign."""
     spreads = [part.query_spread if side == "query" else part.key_spread for part in parts]
     known = [spread if isinstance(spread, PairMean) else None for spread in spreads]
     lows, highs = effect_columns(
@@ -45,8 +43,7 @@ def spread_columns(
         [None if spread is None else spread.high for spread in known],
     )
     shares = ["-" if spread is None else percent(spread.sign_share) for spread in known]
-    blank = [""] * (count - len(parts))
-    return [[*map(range_text, lows, highs), *blank], [*shares, *blank]]
+    return [[*map(range_text, lows, highs)], shares]
 
 
 def pair_reason_sentences(reasons: PairReasons | UnsetType, view: View) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET
 
+from attncli.draw.columns import bar_column, column_table, text_column
 from attncli.draw.command_lines import command_about, command_lines
 from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import (
@@ -31,7 +32,7 @@ from attncli.draw.token_names import (
     token_reference,
 )
 from attncli.draw.view import Parts, ScreenPart, View, never
-from attncli.features.effects.effect_answer import bars, grids
+from attncli.features.effects.effect_answer import grids
 from attncli.features.why.document import (
     HALF,
     earlier_heads,
@@ -231,10 +232,7 @@ def _side_table(document: WhyDocument, view: View, side: Literal["query", "key"]
     columns = [
         names,
         [write(value) for value in (*numbers, total)],
-        [
-            *("-" if value is None else f"{value:.{max(view.precision, 2)}f}" for value in without),
-            *[""] * (len(names) - len(shown)),
-        ],
+        ["-" if value is None else f"{value:.{max(view.precision, 2)}f}" for value in without],
     ]
     titles = [
         "",
@@ -245,28 +243,28 @@ def _side_table(document: WhyDocument, view: View, side: Literal["query", "key"]
         titles[2] = say(view, contextual("column", "weight interchanged"))
         titles.append(say(view, "95% interval"))
         titles.append(say(view, "same sign"))
-        columns += spread_columns([part for part, _ in shown], side, len(names))
-    rows = _with_bars(titles, columns, [value for _, value in shown], view)
-    return table(
-        [*titles, ""],
-        rows,
-        view,
-        align=["left", *["right"] * (len(titles) - 1), "left"],
-        title=title,
-        bars=len(titles),
-        strong=len(rows) - 1,
-    )
+        columns += spread_columns([part for part, _ in shown], side)
+    return _sum_table(titles, columns, [value for _, value in shown], view, title=title)
 
 
-def _with_bars(
-    titles: Sequence[str], columns: Sequence[Sequence[str]], values: Sequence[float], view: View
-) -> list[list[str]]:
-    """Table rows from columns, with a column of bars for `values` added; rows beyond those of the
-    values get an empty bar."""
-    texts = [(title, *column) for title, column in zip(titles, columns, strict=True)]
-    lengths = bars(list(map(abs, values)), texts, view, LONGEST)
-    blank = [""] * (len(columns[0]) - len(lengths))
-    return [list(row) for row in zip(*columns, [*lengths, *blank], strict=True)]
+def _sum_table(
+    titles: Sequence[str],
+    columns: Sequence[Sequence[str]],
+    values: Sequence[float],
+    view: View,
+    *,
+    title: str,
+) -> Lines:
+    """A table whose last row is the sum of those above, in bold: columns of texts, the first of them
+    names, then a bar for each of `values`."""
+    first, *others = zip(titles, columns, strict=True)
+    table_columns = [
+        text_column(*first, align="left"),
+        *(text_column(name, texts) for name, texts in others),
+        bar_column(values, LONGEST),
+    ]
+    rows = range(len(columns[0]))
+    return column_table(table_columns, rows, view, title=title, strong=rows[-1])
 
 
 def _pairs_table(document: WhyDocument, view: View) -> Lines:
@@ -320,12 +318,11 @@ def _dimensions_table(document: WhyDocument, view: View) -> Lines:
     write = writer(numbers, _digits(document, view))
     periods = ["-" if row.period is None else format_period(row.period) for row in shown]
     without = [f"{row.weight_without:.{max(view.precision, 2)}f}" for row in shown]
-    blank = [""] * (len(names) - len(shown))
     columns = [
         names,
-        [*periods, *blank],
+        periods,
         [write(value) for value in (*numbers, document.total)],
-        [*without, *blank],
+        without,
     ]
     titles = [
         say(view, contextual("column", "entries")),
@@ -339,15 +336,8 @@ def _dimensions_table(document: WhyDocument, view: View) -> Lines:
         title = say(view, "by pairs of entries that are rotated together, the fastest first")
     else:
         title = say(view, "by entries of q and k")
-    return table(
-        [*titles, ""],
-        _with_bars(titles, columns, [row.contribution for row in shown], view),
-        view,
-        align=["left", *["right"] * (len(columns) - 1), "left"],
-        title=title,
-        bars=len(columns),
-        strong=len(names) - 1,
-    )
+    contributions = [row.contribution for row in shown]
+    return _sum_table(titles, columns, contributions, view, title=title)
 
 
 def _dimension_name(entries: Sequence[int], view: View) -> str:
