@@ -11,6 +11,8 @@ attncli.topics.mask(model, text, tokens, layer=0, head=0, query=2)    what a mas
 attncli.topics.multihead(model, text, tokens, layer=0, query=2)    what each head adds to the output
 attncli.topics.residual(model, text, tokens, layer=0, query=2)    the residual connection and the
 norm
+attncli.topics.qkv(model, text, tokens, layer=0, head=0, query=2)    why queries, keys and values have
+a matrix each
 attncli.topics.metric("entropy")    what a metric means
 attncli.topics.rule("after-same")    where a rule of heads looks
 """
@@ -19,6 +21,7 @@ from attncli.features.explain.compute import mask_topic_document as mask
 from attncli.features.explain.compute import multihead_document as multihead
 from attncli.features.explain.compute import position_document as position
 from attncli.features.explain.compute import residual_document as residual
+from attncli.features.explain.qkv_topic import qkv_document as qkv
 from attncli.features.explain.rule_topic import rule_document as rule
 from attncli.features.explain.softmax_topics import matrix_softmax_document as matrix_softmax
 from attncli.features.explain.softmax_topics import metric_document as metric
@@ -34,6 +37,7 @@ __all__ = [
     "multihead",
     "order",
     "position",
+    "qkv",
     "residual",
     "rule",
     "scaling",

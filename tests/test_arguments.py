@@ -92,6 +92,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
         "topics.residual": (topics.residual, {**learned, "layer": 0, "query": 1}),
         "topics.multihead": (topics.multihead, {**of_topic, "layer": 0, "query": 1}),
         "topics.mask": (topics.mask, {**of_topic, **place}),
+        "topics.qkv": (topics.qkv, {**of_topic, **place}),
         "topics.matrix_softmax": (topics.matrix_softmax, {**of_topic, "layer": 0, "head": 0}),
         "metrics.measure": (measure, {"weights": np.full((1, 2, 2), 0.5)}),
         "attention": (attncli.attention, {"q": q, "k": q, "v": q}),
@@ -114,8 +115,8 @@ NAMES = (
     "ablate", "ablate_pairs", "answer", "attention", "cache", "circuit", "compare", "compare_models", "cost",
     "cross", "each_region", "explain", "find", "generate", "heads", "learn", "load", "logits", "mask",
     "metrics.measure", "next_word", "pairs", "patch", "retrieval", "rules", "run", "tensors", "tokens",
-    "topics.mask", "topics.matrix_softmax", "topics.metric", "topics.multihead", "topics.residual", "topics.rule",
-    "topics.scaling", "topics.softmax", "why",
+    "topics.mask", "topics.matrix_softmax", "topics.metric", "topics.multihead", "topics.qkv", "topics.residual",
+    "topics.rule", "topics.scaling", "topics.softmax", "why",
 )  # fmt: skip
 
 

@@ -177,6 +177,7 @@ FIRST_CALLS = {
     "topics.position": (
         f"attncli.topics.position([(of := {OF_TOPIC})[0]], *of[1:], layer=0, head=0, query=1)"
     ),
+    "topics.qkv": f"attncli.topics.qkv(*{OF_TOPIC}, layer=0, head=0, query=1)",
     "topics.residual": (
         f"attncli.topics.residual(m := {LEARNED}, 'the cat', m.encode('the cat'), layer=0, query=1)"
     ),

@@ -56,6 +56,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "explain position": ("explain", "position", TEXT),
     "explain mask": ("explain", "mask", TEXT),
     "explain multihead": ("explain", "multihead", TEXT),
+    "explain qkv": ("explain", "qkv", TEXT),
     "explain residual": ("explain", "residual", TEXT),
     "compare": ("compare", TEXT, f"{TEXT} x"),
     "cross": ("cross", TEXT, "a dog"),

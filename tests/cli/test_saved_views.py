@@ -56,6 +56,7 @@ SAVED: dict[str, tuple[str, ...]] = {
     "explain mask": ("explain", "mask"),
     "explain multihead": ("explain", "multihead"),
     "explain residual": ("explain", "residual"),
+    "explain qkv": ("explain", "qkv"),
     "explain metric": ("explain", "metric", "entropy"),
     "explain rule": ("explain", "rule", "bracket"),
     "mask": ("mask", "causal", "window:3"),

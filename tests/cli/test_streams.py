@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "mask topic": ("explain", "mask", "a b"),
     "multihead": ("explain", "multihead", "a b"),
     "residual": ("explain", "residual", "a b"),
+    "qkv": ("explain", "qkv", "a b"),
     "find": ("find", "a b", "--from", "a", "--to", "b"),
     "compare": ("compare", "a b", "a c"),
     "cross": ("cross", "a b", "c d"),

@@ -33,6 +33,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "explain mask": ("explain", "mask", TEXT, *MODEL),
     "explain multihead": ("explain", "multihead", TEXT, *MODEL),
     "explain residual": ("explain", "residual", TEXT, *MODEL),
+    "explain qkv": ("explain", "qkv", TEXT, *MODEL),
     "find": ("find", TEXT, *MODEL, "--from", "香", "--to", "，"),
     "ablate": ("ablate", TEXT, *MODEL, *ONE),
     "patch": ("patch", TEXT, "她吃香蕉，他吃苹果", *MODEL, *ONE),

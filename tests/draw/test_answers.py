@@ -313,6 +313,7 @@ ASKED = {
     "explain mask": ("explain", "mask", SAID),
     "explain multihead": ("explain", "multihead", SAID),
     "explain residual": ("explain", "residual", SAID),
+    "explain qkv": ("explain", "qkv", SAID),
     "explain metric": ("explain", "metric", "entropy"),
     "explain rule": ("explain", "rule", "bracket"),
 }

@@ -36,7 +36,7 @@ KINDS_OF_FILES = {
     "difference_answer": "draw", "head_phrase": "draw", "circuit_words": "draw", "answer_words": "draw",
     "effect_answer": "draw", "link_screen": "draw", "pair_link_screen": "draw",
     "pair_reason_screen": "draw", "derivation_screen": "draw", "softmax_screens": "draw",
-    "rule_screen": "draw", "proof_screen": "draw",
+    "rule_screen": "draw", "proof_screen": "draw", "qkv_screen": "draw",
     "layer_screens": "draw", "across_screens": "draw", "head_screen": "draw", "live_screen": "cli",
     "corpus_page": "draw", "run_answer": "draw", "stage_tables": "draw", "site": "draw",
 }  # fmt: skip

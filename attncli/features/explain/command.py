@@ -360,6 +360,31 @@ def residual(
     give_topic(ctx, document, output)
 
 
+def qkv(
+    ctx: typer.Context,
+    text: TextOptions,
+    setup: RunSetup,
+    output: TopicOutput,
+    query: Annotated[str | None, declarations.QUERY] = None,
+) -> None:
+    """Why three matrices: a search over the words, and what is lost where K is Q, or V is K.
+
+    attn explain qkv "humpty dumpty sat on" --query on
+    """
+    from attncli.features.explain.qkv_topic import qkv_document
+
+    place = topic_place(ctx.obj, text, setup, query)
+    document = qkv_document(
+        place.model,
+        place.text,
+        place.tokens,
+        layer=place.layer,
+        head=place.head,
+        query=place.query,
+    )
+    give_topic(ctx, document, output)
+
+
 def topic_place(
     environment: Environment,
     text: TextOptions,
@@ -686,6 +711,7 @@ TOPICS: dict[str, Callable[..., None]] = {
         softmax,
         matrix_softmax,
         scaling,
+        qkv,
         order,
         position,
         mask,
@@ -718,8 +744,8 @@ def text(
     attn explain --model minilm "The animal was too tired, so it slept" --query it --layer 5 --head 11
 
     Topics, each with its own --help: attn explain softmax 2.0 1.0 0.1, attn explain scaling --d-k
-    512, and matrix-softmax, order, position, mask, multihead, residual, metric NAME, rule NAME. A text that is
-    itself a topic's name is read with --file or from a pipe.
+    512, and matrix-softmax, qkv, order, position, mask, multihead, residual, metric NAME, rule NAME. A text
+    that is itself a topic's name is read with --file or from a pipe.
     """
     environment: Environment = ctx.obj
     check_steps(output, environment)

@@ -358,6 +358,75 @@ class ResidualTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     warnings: list[str]
 
 
+# The topic `qkv` of `attn.explain/1`: why queries, keys and values have a matrix each.
+
+ViewName = Literal["x", "q", "k", "v"]
+"""Of a word: its input, query, key or value."""
+
+
+class WordView(Part, frozen=True, kw_only=True):
+    """One word seen through one matrix: which other word is nearest to it there."""
+
+    view: Annotated[ViewName, describe("The input, or its query, key or value.")]
+    nearest: Annotated[Count, index_of("token")]
+    cosine: Annotated[float, describe("Between the vectors of both words in this view.")]
+
+
+class SharedQueryKey(Part, frozen=True, kw_only=True):
+    """What the scores are where the queries are the keys: one matrix for both."""
+
+    key: Annotated[Count, index_of("token")]
+    forward: Annotated[float, describe("q·k × scale of the query with this key, as the model is.")]
+    backward: Annotated[float, describe("The same of this key's word with the query's key.")]
+    shared: Annotated[float, describe("Either with one matrix: k·k × scale.")]
+    weights: Annotated[Numbers, axes("key", meaning="the query's weights with one matrix.")]
+    words: Annotated[Count, describe("How many words see more than themselves.")]
+    self_first: Annotated[Count, describe("How many of them look most at themselves.")]
+    shared_self_first: Annotated[Count, describe("How many would with one matrix.")]
+
+
+class SharedKeyValue(Part, frozen=True, kw_only=True):
+    """What the output is where the values are the keys: one matrix for both."""
+
+    output: Annotated[Numbers, axes("v_dim", meaning="Σ w_j·v_j, as the model is.")]
+    shared: Annotated[Numbers, axes("v_dim", meaning="Σ w_j·k_j.")]
+    cosine: Annotated[float, describe("Between the two outputs.")]
+    query_cosine: Annotated[float, describe("Between q and the output.")]
+    shared_query_cosine: Annotated[float, describe("Between q and the output made of keys.")]
+
+
+class QkvTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """Attention as a search, and what is lost where two of its three matrices are one."""
+
+    topic: Literal["qkv"]
+    layer: Count
+    head: Count
+    query: Annotated[Count, index_of("token")]
+    extra_keys: Annotated[Count, describe("Learned keys after those of the tokens.")]
+    rotated: Annotated[bool, describe("Whether q and k are those after rotation by position.")]
+    q: Annotated[Numbers, axes("dim", meaning="the word's query.")]
+    k: Annotated[Numbers, axes("dim", meaning="the word's key.")]
+    v: Annotated[Numbers, axes("v_dim", meaning="the word's value.")]
+    views: list[WordView]
+    scores: Annotated[Values, axes("key", meaning="what enters the softmax; null where hidden.")]
+    weights: Annotated[Numbers, axes("key")]
+    value_lengths: Annotated[Numbers, axes("key", meaning="|v_j|.")]
+    brought: Annotated[Numbers, axes("key", meaning="|w_j·v_j|: what each word hands over.")]
+    shared_query_key: Annotated[
+        SharedQueryKey | UnsetType, describe("Absent where the query sees no other word.")
+    ] = UNSET
+    shared_key_value: Annotated[
+        SharedKeyValue | UnsetType, describe("Absent where keys and values differ in width.")
+    ] = UNSET
+    warnings: list[str]
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """Lengths of the axes of the arrays: the tokens, and "key", the tokens and the learned keys
+        after them.
+        """
+        return {**super().lengths(), "key": len(self.tokens) + self.extra_keys}
+
+
 Order = Annotated[
     list[Annotated[Count, index_of("token")]],
     axes("token", meaning="for each new place the position of the token that moves there."),
@@ -550,6 +619,7 @@ TaughtTopic = (
     | MaskTopic
     | MultiheadTopic
     | ResidualTopic
+    | QkvTopic
 )
 ExplainDocument = AttentionTopic | TaughtTopic
 TOPICS: tuple[type[Document], ...] = get_args(ExplainDocument)

@@ -41,12 +41,14 @@ from attncli.features.explain.document import (
     PaddedText,
     PositionTopic,
     PositionWay,
+    QkvTopic,
     ResidualTopic,
     RuleTopic,
     ScalingTopic,
     SingleHead,
     SoftmaxTopic,
 )
+from attncli.features.explain.qkv_screen import qkv_blocks, qkv_rows
 from attncli.features.explain.rule_screen import rule_blocks, rule_rows_table
 from attncli.features.explain.softmax_screens import (
     lead,
@@ -869,6 +871,7 @@ TOPIC_SCREENS: dict[
     MaskTopic: (mask_topic_blocks, mask_topic_rows),
     MultiheadTopic: (multihead_blocks, multihead_rows),
     ResidualTopic: (residual_blocks, residual_rows),
+    QkvTopic: (qkv_blocks, qkv_rows),
 }
 """Of each topic the parts of its screen, in order, and its numbers as a table with a header line,
 for `--plain`.

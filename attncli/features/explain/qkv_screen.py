@@ -1,0 +1,342 @@
+"""The screen of topic "qkv" of `attn.explain/1`: a search over the words of a text, and what is lost
+where two of the three matrices are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from msgspec import UNSET
+
+from attncli.draw.lines import Lines, remark, stack, stack_spaced
+from attncli.draw.numbers import bar, format_fixed, percent
+from attncli.draw.safe import label
+from attncli.draw.screen_header import header
+from attncli.draw.sentence import not_learned_note
+from attncli.draw.tables import table, vectors
+from attncli.draw.token_names import position_and_text, quoted_token, rest_names_among
+from attncli.draw.view import View, arrow
+from attncli.features.explain.derivation_screen import others_text, weights_as_tints
+from attncli.features.explain.document import QkvTopic, SharedKeyValue, SharedQueryKey
+from attncli.features.explain.softmax_screens import lead, tinted_answer
+from attncli.language import Message, message, plural, say, say_each
+from attncli.measure.rest import resting_keys
+
+RESULTS = 10
+"""Words of the search that have a line of their own."""
+NAME = 14
+"""Cells of a word in a table."""
+BAR = 18
+"""Cells of a weight's bar at most."""
+NEARER = 0.1
+"""By how much a cosine with the query must be larger to be told as nearer to it."""
+VIEWS = {
+    "x": message("as it comes in: x"),
+    "q": message("as it asks: q = x·W_Q"),
+    "k": message("as it is found: k = x·W_K"),
+    "v": message("as it is handed over: v = x·W_V"),
+}
+"""What each matrix makes of a word."""
+
+
+def qkv_blocks(document: QkvTopic, view: View) -> Sequence[Lines]:
+    """The screen of topic "qkv" as blocks: why three matrices, one word in its views, the search,
+    and what becomes of it with two."""
+    what = lead(
+        "why three matrices: query, key, value",
+        "Attention is a search. The query is what a word asks, the key is what other words are "
+        "found by, the value is what they hand over once they are found. One matrix each lets "
+        "the three differ.",
+        view,
+    )
+    names = [name for name in ("q", "k", "v") if name != "v" or len(document.v) == len(document.q)]
+    word = label(document.tokens[document.query].text, ascii=view.ascii)
+    three = vectors(
+        [getattr(document, name) for name in names],
+        names,
+        view,
+        title=say(view, "one word, three vectors: {query}", query=word),
+        note="q = x·W_Q   k = x·W_K   v = x·W_V",
+    )
+    rotated = ""
+    if document.rotated:
+        rotated = say(view, "q and k are shown after rotation by position.")
+    return (
+        header(document, view),
+        what,
+        stack(three, remark(rotated, view)),
+        _nearest_words(document, view),
+        _search(document, view),
+        _with_one_matrix(document, view),
+        _qkv_answer(document, view),
+    )
+
+
+def _nearest_words(document: QkvTopic, view: View) -> Lines:
+    """A table of the word that is nearest to the query's in each view; none where it is alone."""
+    if not document.views:
+        return Lines()
+    rows = [
+        [
+            say(view, VIEWS[row.view]),
+            position_and_text(row.nearest, document.tokens[row.nearest].text, NAME, view),
+            format_fixed(row.cosine, 2),
+        ]
+        for row in document.views
+    ]
+    note = message("which word is nearest depends on what is looked at")
+    if len({row.nearest for row in document.views}) == 1:
+        note = message("here the same word is nearest in each, nearer in some")
+    return table(
+        say_each(view, "the word", "nearest other word", "cosine"),
+        rows,
+        view,
+        align=["left", "left", "right"],
+        title="each matrix is another view of the same words",
+        note=note,
+    )
+
+
+def _search(document: QkvTopic, view: View) -> Lines:
+    """The words as results of a search, the best first: score, weight, and what each hands over."""
+    weights = np.asarray(document.weights)
+    places = [place for place, score in enumerate(document.scores) if score is not None]
+    places.sort(key=lambda place: -weights[place])
+    shown = places
+    if not view.full:
+        shown = places[:RESULTS]
+    room = max(min(view.width - 60, BAR), 0)
+    rows = []
+    for rank, place in enumerate(shown, 1):
+        numbers = [
+            format_fixed(float(values[place] or 0.0), view.precision)
+            for values in (
+                document.scores,
+                document.weights,
+                document.value_lengths,
+                document.brought,
+            )
+        ]
+        strip = bar(float(weights[place]), room, ascii=view.ascii)
+        name = position_and_text(place, _name_of(document, place), NAME, view)
+        rows.append([str(rank), name, numbers[0], numbers[1], strip, numbers[2], numbers[3]])
+    word = label(document.tokens[document.query].text, ascii=view.ascii)
+    columns = ["", *say_each(view, "found by its key", "score", "weight"), "", "|v|", "|w·v|"]
+    results = table(
+        columns,
+        rows,
+        view,
+        align=["right", "left", "right", "right", "left", "right", "right"],
+        bars=4,
+        title=say(view, "results of the search that {query} asks", query=word),
+        note="score: q·k after scaling · |v|: length of the value · |w·v|: what is handed over",
+    )
+    notes = []
+    if len(shown) < len(places):
+        others = others_text(len(places) - len(shown), view)
+        notes.append(say(view, "{others}; --full shows all", others=others))
+    hidden = len(document.scores) - len(places)
+    if hidden:
+        notes.append(
+            say(
+                view,
+                plural(
+                    "{count} word is hidden by the mask: no search finds it.",
+                    "{count} words are hidden by the mask: no search finds them.",
+                    count=hidden,
+                ),
+            )
+        )
+    return stack(results, *(remark(note, view) for note in notes))
+
+
+def _name_of(document: QkvTopic, place: int) -> str:
+    """The text of the key at a place; learned keys, past the tokens, have a name of their own."""
+    if place < len(document.tokens):
+        return document.tokens[place].text
+    return "bias_k"
+
+
+def _with_one_matrix(document: QkvTopic, view: View) -> Lines:
+    """Tables of what becomes of the scores with W_Q = W_K, and of the output with W_V = W_K."""
+    parts = []
+    if document.shared_query_key is not UNSET:
+        parts.append(_shared_scores(document, document.shared_query_key, view))
+    if document.shared_key_value is not UNSET:
+        parts.append(_shared_outputs(document.shared_key_value, view))
+    else:
+        none = message(
+            "Keys are {d_k} wide and values {d_v}: the one cannot stand in for the other.",
+            d_k=len(document.q),
+            d_v=len(document.v),
+        )
+        parts.append(remark(say(view, none), view))
+    return stack_spaced(*parts)
+
+
+def _shared_scores(document: QkvTopic, shared: SharedQueryKey, view: View) -> Lines:
+    """A table of one pair's scores there and back, with two matrices and with one."""
+    ends = [
+        position_and_text(place, document.tokens[place].text, NAME, view)
+        for place in (document.query, shared.key)
+    ]
+    link = arrow(view)
+    columns = [
+        "",
+        f"{ends[0]}{link}{ends[1]}",
+        f"{ends[1]}{link}{ends[0]}",
+        say(view, "look most at themselves"),
+    ]
+    rows = []
+    for name, scores, count in (
+        ("W_Q, W_K", (shared.forward, shared.backward), shared.self_first),
+        ("W_Q = W_K", (shared.shared, shared.shared), shared.shared_self_first),
+    ):
+        numbers = [format_fixed(score, view.precision) for score in scores]
+        of_words = say(view, "{count} of {words}", count=count, words=shared.words)
+        rows.append([name, *numbers, of_words])
+    return table(
+        columns,
+        rows,
+        view,
+        align=["left", "right", "right", "right"],
+        title="with one matrix for queries and keys",
+        note="q·k × scale, before bias and mask",
+    )
+
+
+def _shared_outputs(shared: SharedKeyValue, view: View) -> Lines:
+    """The output with values of their own and with keys in their place, entry by entry."""
+    body = vectors(
+        [shared.output, shared.shared],
+        ["o = A·V", "A·K"],
+        view,
+        title="with one matrix for keys and values (K = V)",
+        note="the weights stay, the output changes",
+    )
+    cosines = say(
+        view,
+        "cosine between the two {cosine} · with q: {own} of values, {shared} of keys",
+        cosine=format_fixed(shared.cosine, 2),
+        own=format_fixed(shared.query_cosine, 2),
+        shared=format_fixed(shared.shared_query_cosine, 2),
+    )
+    return stack(body, remark(cosines, view))
+
+
+def _qkv_answer(document: QkvTopic, view: View) -> Lines:
+    """The text tinted by the weights, and sentences on what is found and what each matrix is for."""
+    texts = [
+        *_search_sentences(document, view),
+        *_matrix_sentences(document, view),
+        not_learned_note(document.model, view),
+    ]
+    shares, tint = weights_as_tints(document, document.weights)
+    return tinted_answer(document, shares, texts, view, query=document.query, tint=tint)
+
+
+def _search_sentences(document: QkvTopic, view: View) -> Iterator[str]:
+    """Yield sentences on the best result that says something, what rests elsewhere, and which word
+    hands over most where that is another."""
+    query = quoted_token(document.tokens, document.query, view)
+    weights = np.asarray(document.weights)[: len(document.tokens)]
+    rest = resting_keys(document.tokens, document.model.source)
+    free = np.where(rest, 0.0, weights)
+    if not free.any():
+        return
+    best = int(free.argmax())
+    template = message("What {query} asks is answered best by {key}: {share} of its weight.")
+    if best == document.query:
+        template = message("What {query} asks is answered best by itself: {share} of its weight.")
+    yield say(
+        view,
+        template,
+        query=query,
+        key=quoted_token(document.tokens, best, view),
+        share=percent(float(weights[best])),
+    )
+    resting = float(weights[rest].sum())
+    if resting > float(weights[best]):
+        yield say(
+            view,
+            "More of it, {share}, rests on keys where heads rest whatever they are: {names}.",
+            share=percent(resting),
+            names=rest_names_among(document.tokens, np.flatnonzero(rest & (weights > 0))),
+        )
+    brought = np.where(rest, 0.0, np.asarray(document.brought)[: len(document.tokens)])
+    most = int(brought.argmax())
+    if most != best:
+        yield say(
+            view,
+            "Found first is not handed over most: with its longer value {other} brings {other_size}, "
+            "{key} {size}.",
+            other=quoted_token(document.tokens, most, view),
+            other_size=format_fixed(float(brought[most]), 2),
+            key=quoted_token(document.tokens, best, view),
+            size=format_fixed(float(brought[best]), 2),
+        )
+
+
+def _matrix_sentences(document: QkvTopic, view: View) -> Iterator[str]:
+    """Yield sentences on what one matrix for two of the three would change on this text."""
+    query = quoted_token(document.tokens, document.query, view)
+    pair = document.shared_query_key
+    if pair is not UNSET:
+        yield say(
+            view,
+            "Why W_Q is not W_K: with one matrix {query} and {key} would ask each other alike, "
+            "{shared} both ways; with two it is {there} there and {back} back.",
+            query=query,
+            key=quoted_token(document.tokens, pair.key, view),
+            shared=format_fixed(pair.shared, 2),
+            there=format_fixed(pair.forward, 2),
+            back=format_fixed(pair.backward, 2),
+        )
+        if pair.shared_self_first != pair.self_first:
+            yield say(
+                view,
+                "With one, {shared} of {words} words would look most at themselves; with two, "
+                "{own}.",
+                shared=pair.shared_self_first,
+                words=pair.words,
+                own=pair.self_first,
+            )
+    values = document.shared_key_value
+    if values is not UNSET:
+        yield say(view, _value_sentence(values, query))
+
+
+def _value_sentence(values: SharedKeyValue, query: str) -> Message:
+    """What handing over keys in place of values makes of the output of a query, named in quotes."""
+    cosines = {
+        "cosine": format_fixed(values.cosine, 2),
+        "own": format_fixed(values.query_cosine, 2),
+        "shared": format_fixed(values.shared_query_cosine, 2),
+        "query": query,
+    }
+    if values.shared_query_cosine >= values.query_cosine + NEARER:
+        return message(
+            "Why K is not V: handing over keys gives another output (cosine {cosine}), and one "
+            "nearer to what {query} asked itself: cosine {shared} with q, not {own}.",
+            **cosines,
+        )
+    return message(
+        "Why K is not V: handing over keys gives {query} another output from the same weights: "
+        "cosine {cosine} between the two.",
+        **cosines,
+    )
+
+
+def qkv_rows(document: QkvTopic) -> Iterable[list[object]]:
+    """The search's results, key by key, for `--plain`."""
+    yield ["key", "text", "score", "weight", "value_length", "brought"]
+    for place, score in enumerate(document.scores):
+        yield [
+            place,
+            _name_of(document, place),
+            score,
+            float(document.weights[place]),
+            float(document.value_lengths[place]),
+            float(document.brought[place]),
+        ]

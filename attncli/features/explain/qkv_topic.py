@@ -1,0 +1,199 @@
+"""Why queries, keys and values have a matrix each: topic "qkv" of `attn.explain/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from attncli.documents.header import header, refuse_lost_rows
+from attncli.errors import UnsupportedError
+from attncli.features.explain.document import (
+    QkvTopic,
+    SharedKeyValue,
+    SharedQueryKey,
+    ViewName,
+    WordView,
+)
+from attncli.features.explain.softmax_topics import float64_of, softmax_steps
+from attncli.inputs.token import Token
+from attncli.inputs.word_groups import token_notes
+from attncli.language import message
+from attncli.measure.rest import resting_keys
+from attncli.measure.row_facts import Bools, Floats
+from attncli.mechanism.checked_arguments import checked
+from attncli.mechanism.spec import Attention, Rope
+from attncli.mechanism.trace import SQUARE
+from attncli.models.model import Model
+
+
+@checked
+def qkv_document(
+    model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int, query: int
+) -> QkvTopic:
+    """Build the document of topic "qkv": one query's attention as a search, and what two shared
+    matrices would make of it on the same text.
+
+    Args:
+        model: As `attncli.load` returns it.
+        text: The text.
+        tokens: Its tokens.
+        layer: The layer's number.
+        head: The head's number in its layer.
+        query: The position of the token that looks, from 0.
+
+    Returns:
+        What `attn explain qkv --json` writes, in float64. Queries and keys are those that are
+        compared, after rotation where positions rotate them; values that stand in for keys are the
+        same vectors.
+
+    Raises:
+        UnsupportedError: For hash attention, attention that reads more than its layer's vectors,
+            and global tokens with projections of their own.
+        InputError: For a layer, head or token that is not there, or numbers that left the range of
+            their type.
+    """
+    spec = model.spec.blocks[layer].attention
+    trace = refuse_lost_rows(
+        model.backend, next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=SQUARE)))
+    )
+    if spec.hashing is not None or spec.own_global or "hidden" not in trace.stages:
+        what = message("layer {layer} has no one query, key and value of each word", layer=layer)
+        raise UnsupportedError(
+            what,
+            expected="dense attention whose queries, keys and values come from its own layer",
+            hint="attn explain qkv TEXT",
+        )
+    stages = {name: float64_of(model, array) for name, array in trace.stages.items()}
+    q = stages["q"][0]
+    k = stages["k"][0]
+    v = stages["v"][0]
+    weights = stages["weights"][0, query]
+    scores = stages["masked"][0, query]
+    lengths = np.linalg.norm(v, axis=1)
+    sink = None
+    if spec.sinks:
+        learned = model.store.layer(model.backend, layer)("attn.sinks")
+        if learned is not None:
+            sink = float(model.backend.numpy(learned)[head])
+    rest = resting_keys(tokens, model.identity.source)
+    vectors: dict[ViewName, Floats] = {
+        "x": stages["hidden"],
+        "q": q,
+        "k": k[: len(tokens)],
+        "v": v[: len(tokens)],
+    }
+    return QkvTopic(
+        **header(model, text, tokens),
+        topic="qkv",
+        layer=layer,
+        head=head,
+        query=query,
+        extra_keys=len(k) - len(tokens),
+        rotated=isinstance(spec.position, Rope),
+        q=q[query],
+        k=k[query],
+        v=v[query],
+        views=word_views(vectors, tokens, query),
+        scores=[float(score) if np.isfinite(score) else None for score in scores],
+        weights=weights,
+        value_lengths=lengths,
+        brought=weights * lengths,
+        shared_query_key=_shared_query_key(stages, spec, sink, rest, query),
+        shared_key_value=_shared_key_value(q[query], k, v, weights),
+        warnings=[*model.warnings, *trace.notes, *token_notes(text, tokens)],
+    )
+
+
+def word_views(
+    vectors: Mapping[ViewName, Floats], tokens: Sequence[Token], query: int
+) -> list[WordView]:
+    """In each view of a text's words the word nearest to the query's, by cosine. Special tokens and
+    those of the query's own text are left out; nothing where no other word is left.
+
+    vectors: by the name of the view, [token, dim].
+    """
+    own = tokens[query].text
+    others = [
+        place
+        for place, token in enumerate(tokens)
+        if place != query and not token.special and token.text != own
+    ]
+    if not others:
+        return []
+    views = []
+    for name, rows in vectors.items():
+        cosines = [cosine(rows[query], rows[place]) for place in others]
+        nearest = int(np.argmax(cosines))
+        views.append(WordView(view=name, nearest=others[nearest], cosine=cosines[nearest]))
+    return views
+
+
+def cosine(a: Floats, b: Floats) -> float:
+    """The cosine between two vectors; 0 where one of them is 0."""
+    lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
+    if lengths > 0:
+        return float(a @ b) / lengths
+    return 0.0
+
+
+def _shared_query_key(
+    stages: Mapping[str, Floats], spec: Attention, sink: float | None, rest: Bools, query: int
+) -> SharedQueryKey | UnsetType:
+    """The scores and weights where each word's key is its query too; UNSET where the query sees no
+    other word.
+
+    stages: one head's. sink: the logit of a learned sink. rest: the keys where heads rest, which
+    are not the key that is compared.
+    """
+    q = stages["q"][0]
+    k = stages["k"][0]
+    count = len(q)
+    capped = stages["capped"][0]
+    biased = stages["biased"][0]
+    masked = stages["masked"][0]
+    visible = np.isfinite(masked)
+    others_seen = visible[query, :count] & ~rest & (np.arange(count) != query)
+    if not others_seen.any():
+        return UNSET
+    key = int(np.argmax(np.where(others_seen, masked[query, :count], -np.inf)))
+    products = k[:count] @ k.T * spec.scale
+    shared = products
+    if spec.softcap is not None:
+        shared = np.tanh(products / spec.softcap) * spec.softcap
+    # what positions add to a score stays, and what is hidden stays hidden
+    bias = np.subtract(biased, capped, out=np.zeros(capped.shape), where=np.isfinite(biased))
+    shared = np.where(visible, shared + bias, -np.inf)
+    row = [float(score) if np.isfinite(score) else None for score in shared[query]]
+    sees_others = visible[:, :count].sum(axis=1) > 1
+    words = np.flatnonzero(sees_others & ~rest)
+    return SharedQueryKey(
+        key=key,
+        forward=float(q[query] @ k[key]) * spec.scale,
+        backward=float(q[key] @ k[query]) * spec.scale,
+        shared=float(products[query, key]),
+        weights=np.asarray(softmax_steps(row, sink=sink).weights),
+        words=len(words),
+        self_first=int((masked[words, :count].argmax(axis=1) == words).sum()),
+        shared_self_first=int((shared[words, :count].argmax(axis=1) == words).sum()),
+    )
+
+
+def _shared_key_value(
+    q: Floats, k: Floats, v: Floats, weights: Floats
+) -> SharedKeyValue | UnsetType:
+    """The query's output where each word's key is its value too; UNSET where the two differ in
+    width. q: [dim]. k, v: [key, dim]. weights: [key]."""
+    if k.shape != v.shape:
+        return UNSET
+    nonzero = weights > 0  # a hidden vector may be anything, even NaN
+    output = weights[nonzero] @ v[nonzero]
+    shared = weights[nonzero] @ k[nonzero]
+    return SharedKeyValue(
+        output=output,
+        shared=shared,
+        cosine=cosine(output, shared),
+        query_cosine=cosine(q, output),
+        shared_query_cosine=cosine(q, shared),
+    )

@@ -1,0 +1,108 @@
+"""`attn explain qkv` against loops over the run's own queries, keys and values."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from asking import ask
+
+TEXT = "humpty dumpty sat on"
+ASKED = ("--d-model", "12", "--num-heads", "2", "--head", "1")
+
+
+@cache
+def stages(*words: str) -> dict[str, list[list[float]]]:
+    """Queries, keys and values of the second head, each [token][dim], as the run has them."""
+    run = ask("run", TEXT, *ASKED, *words, "--stages", "all", "--json").json
+    head = next(head for head in run["layers"][0]["heads"] if head["head"] == 1)
+    return head["stages"]
+
+
+def dot(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def cosine(a: list[float], b: list[float]) -> float:
+    return dot(a, b) / math.sqrt(dot(a, a) * dot(b, b))
+
+
+def softmax(scores: list[float]) -> list[float]:
+    raised = [math.exp(score) for score in scores]
+    return [one / sum(raised) for one in raised]
+
+
+@pytest.mark.parametrize("query", [1, 3])
+def test_the_search_is_what_the_query_key_and_value_give(query: int) -> None:
+    found = ask("explain", "qkv", TEXT, *ASKED, "--query", f"#{query}", "--json").json
+    q, k, v = (stages()[name] for name in "qkv")
+    scale = 1 / math.sqrt(len(q[0]))
+    scores = [dot(q[query], key) * scale for key in k]
+    weights = softmax(scores)
+    assert found["scores"] == pytest.approx(scores, abs=1e-5)
+    assert found["weights"] == pytest.approx(weights, abs=1e-6)
+    for key, value in enumerate(v):
+        length = math.sqrt(dot(value, value))
+        assert found["value_lengths"][key] == pytest.approx(length, abs=1e-5)
+        assert found["brought"][key] == pytest.approx(weights[key] * length, abs=1e-5)
+    for view in found["views"][1:]:
+        rows = stages()[view["view"]]
+        near = {key: cosine(rows[query], rows[key]) for key in range(4) if key != query}
+        nearest = max(near, key=lambda key: near[key])
+        assert (view["nearest"], view["cosine"]) == (
+            nearest,
+            pytest.approx(near[nearest], abs=1e-5),
+        )
+
+
+@pytest.mark.parametrize("words", [(), ("--mask", "causal", "--position", "alibi")])
+def test_one_matrix_for_two_is_what_loops_make_of_it(words: tuple[str, ...]) -> None:
+    found = ask("explain", "qkv", TEXT, *ASKED, *words, "--query", "sat", "--json").json
+    q, k, v = (stages(*words)[name] for name in "qkv")
+    causal = bool(words)
+    scale = 1 / math.sqrt(len(q[0]))
+    pair = found["shared_query_key"]
+    key = pair["key"]
+    assert pair["forward"] == pytest.approx(dot(q[2], k[key]) * scale, abs=1e-5)
+    assert pair["backward"] == pytest.approx(dot(q[key], k[2]) * scale, abs=1e-5)
+    assert pair["shared"] == pytest.approx(dot(k[2], k[key]) * scale, abs=1e-5)
+    slope = 2**-8 if causal else 0.0  # of the second of two heads
+    firsts = {}
+    for name, asks in (("self_first", q), ("shared_self_first", k)):
+        firsts[name] = 0
+        for row in range(1 if causal else 0, 4):
+            keys = range(row + 1 if causal else 4)
+            scores = [dot(asks[row], k[j]) * scale - slope * abs(row - j) for j in keys]
+            firsts[name] += max(keys, key=lambda j: scores[j]) == row
+            if name == "shared_self_first" and row == 2:
+                given = pair["weights"][: len(scores)]
+                assert given == pytest.approx(softmax(scores), abs=1e-6)
+    assert {name: pair[name] for name in firsts} == firsts
+    assert pair["words"] == (3 if causal else 4)
+    weights = np.asarray(found["weights"])
+    values = found["shared_key_value"]
+    np.testing.assert_allclose(values["output"], weights @ np.asarray(v), atol=1e-5)
+    np.testing.assert_allclose(values["shared"], weights @ np.asarray(k), atol=1e-5)
+    assert values["cosine"] == pytest.approx(cosine(values["output"], values["shared"]), abs=1e-6)
+    assert values["shared_query_cosine"] == pytest.approx(cosine(q[2], values["shared"]), abs=1e-5)
+
+
+def test_the_answer_says_the_numbers_and_no_more() -> None:
+    found = ask("explain", "qkv", TEXT, "--query", "on", "--json").json
+    said = " ".join(ask("explain", "qkv", TEXT, "--query", "on", "--brief").out.split())
+    pair = found["shared_query_key"]
+    assert f"{pair['shared']:.2f} both ways" in said
+    assert f"{pair['shared_self_first']} of 4 words would look most at themselves" in said
+    alone = " ".join(ask("explain", "qkv", "on").out.split())
+    assert "both ways" not in alone  # there is no other word to ask
+    assert "nearest other word" not in alone
+    wide = ask("explain", "qkv", TEXT, "--d-v", "5").out
+    assert "the one cannot stand in for the other" in " ".join(wide.split())
+    assert "K = V" not in wide
+
+
+def test_what_has_no_one_query_is_refused() -> None:
+    refused = ask("explain", "qkv", TEXT, "--attention", "reformer:2")
+    assert (refused.code, "no one query" in refused.err) == (4, True)
