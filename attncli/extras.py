@@ -23,6 +23,9 @@ REQUIREMENTS = {
     "ray": ("ray>=2.40",),
     "scan": ("pyarrow>=18", "zstandard>=0.22"),
     "remote": ("fsspec",),
+    "pandas": ("pandas>=2.2",),
+    "polars": ("polars>=1.20",),
+    "xarray": ("xarray>=2024.9",),
 }
 """What a part of `attn` needs from an index, as pyproject.toml bounds it, by the name of its extra.
 """

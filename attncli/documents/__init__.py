@@ -249,12 +249,37 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
         """The document's table, as `--plain` and `--csv` write it: a dictionary for each row, by
         the column's name.
 
-        pandas.DataFrame(document.rows()) and polars.DataFrame(document.rows()) take it as it is. A
-        document without rows gives none. What is not known in a row is None.
+        A document without rows gives none. What is not known in a row is None.
         """
         from attncli.mechanism.trace import views
 
         return views().rows(self)
+
+    def to_pandas(self) -> Any:
+        """The document's table as a frame of pandas.
+
+        Returns:
+            A pandas DataFrame with a line for each of `rows()`; without rows, an empty one.
+
+        Raises:
+            UnsupportedError: Where pandas is not installed.
+        """
+        from attncli.arrays.frames import frame
+
+        return frame("pandas", self.rows())
+
+    def to_polars(self) -> Any:
+        """The document's table as a frame of polars.
+
+        Returns:
+            A polars DataFrame with a line for each of `rows()`; without rows, an empty one.
+
+        Raises:
+            UnsupportedError: Where polars is not installed.
+        """
+        from attncli.arrays.frames import frame
+
+        return frame("polars", self.rows())
 
     def figure(self, path: str | Path, *, style: str = "", lang: str = "en") -> None:
         """Draw the document to a file, as `--figure` does.

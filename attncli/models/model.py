@@ -122,6 +122,21 @@ class Model(Struct, frozen=True, eq=False):
         return True
 
     @property
+    def n_layers(self) -> int:
+        """How many layers it has, those without attention included."""
+        return len(self.spec.blocks)
+
+    @property
+    def n_heads(self) -> int:
+        """How many heads a layer has; the most of any where layers differ."""
+        return max((block.attention.heads for block in self.spec.blocks), default=0)
+
+    @property
+    def d_model(self) -> int:
+        """The width of a token's vector between layers."""
+        return self.spec.d_model
+
+    @property
     def weights_in_memory(self) -> int:
         """Bytes that its weights take as long as it is there; 0 where they are read when needed."""
         return self.kept_bytes
@@ -354,26 +369,28 @@ class Model(Struct, frozen=True, eq=False):
             )
             return self._run_text(tokens, numbers, heads, backend, context)
 
-        counts = self._head_counts(numbers, heads)
+        chosen = self._head_numbers(numbers, heads)
         name = self.identity.name or self.identity.source
         once = past is not None
         return TextTrace(
-            tokens, counts, run_text, keep, dtype=self.backend.dtype, name=name, once=once
+            tokens, chosen, run_text, keep, dtype=self.backend.dtype, name=name, once=once
         )
 
-    def _head_counts(self, layers: Sequence[int], heads: Selection) -> list[tuple[int, int]]:
-        """The number of each of these layers, and how many of these heads it has. Raises
+    def _head_numbers(
+        self, layers: Sequence[int], heads: Selection
+    ) -> list[tuple[int, Sequence[int]]]:
+        """The number of each of these layers, and the numbers of these heads in it. Raises
         InputError.
         """
-        counts = []
+        chosen: list[tuple[int, Sequence[int]]] = []
         for layer in layers:
             count = self.spec.blocks[layer].attention.heads
+            numbers: Sequence[int] = range(count)
             if heads is not EVERY and count:
-                numbers = numbers_of(heads, count)
-                run.check_indices("head", sorted(numbers), count)
-                count = len(numbers)
-            counts.append((layer, count))
-        return counts
+                numbers = sorted(numbers_of(heads, count))
+                run.check_indices("head", numbers, count)
+            chosen.append((layer, numbers))
+        return chosen
 
     def _run_text(
         self,
@@ -471,7 +488,7 @@ class Model(Struct, frozen=True, eq=False):
         Raises:
             InputError: For a text without tokens, or with more than the model has positions for.
         """
-        counts = self._head_counts(self.spec.attending(layers), heads)
+        chosen = self._head_numbers(self.spec.attending(layers), heads)
         name = self.identity.name or self.identity.source
         for group in self.batches(texts, layers=layers, heads=heads, keep=keep):
             results: dict[int, TextTrace] = {}
@@ -482,7 +499,7 @@ class Model(Struct, frozen=True, eq=False):
                 ):
                     layers_of_text = partial(_layers_of_text, batch_layers, entry, tokens)
                     results[place] = TextTrace(
-                        tokens, counts, layers_of_text, keep, dtype=self.backend.dtype, name=name
+                        tokens, chosen, layers_of_text, keep, dtype=self.backend.dtype, name=name
                     )
             for place in range(len(results)):
                 yield results.pop(place)
@@ -962,7 +979,7 @@ class TextTrace(NotebookResult):
     def __init__(
         self,
         tokens: Sequence[Token],
-        heads: Sequence[tuple[int, int]],
+        heads: Sequence[tuple[int, Sequence[int]]],
         run: Callable[[Collection[str]], Iterator[LayerTrace]],
         keep: Collection[str],
         *,
@@ -970,13 +987,14 @@ class TextTrace(NotebookResult):
         name: str = "",
         once: bool = False,
     ) -> None:
-        """heads: each layer's number and how many heads it gives. run: runs the text, keeping these
+        """heads: each layer's number and those of the heads that it gives. run: runs the text, keeping these
         n × n stages. keep:
         those that iterating keeps. dtype: of the numbers. name: of the model. once: whether a run
         leaves something behind, so that there is one alone."""
         self.tokens = tuple(tokens)
         self.layers = tuple(layer for layer, _ in heads)
-        self.heads = tuple(count for _, count in heads)
+        self.heads = tuple(len(numbers) for _, numbers in heads)
+        self._head_numbers = tuple(numbers for _, numbers in heads)
         self._run, self._keep, self._dtype, self.name = run, frozenset(keep), dtype, name
         self._runs_left = 1 if once else None
         self._weights: Array | None = None
@@ -1067,6 +1085,33 @@ class TextTrace(NotebookResult):
             whole[place] = array
         assert whole is not None  # there is no model without layers
         return whole
+
+    def to_xarray(self) -> Any:
+        """The attention weights of all layers with the names of their axes and the tokens along
+        them.
+
+        `to_xarray().sel(layer=5, head=11)` is one head; `.to_dataframe()` of it is a frame of
+        pandas with a line for each query and key.
+
+        Returns:
+            An xarray DataArray of the dims layer, head, query and key. The numbers of layers,
+            heads and tokens are coordinates, and the tokens' texts are `query_token` and
+            `key_token`.
+
+        Raises:
+            UnsupportedError: Where xarray is not installed, layers have different heads, or weights
+                were not to be kept.
+            LimitError: Where the weights would take more memory than is free.
+        """
+        from attncli.arrays.frames import labelled_weights
+
+        heads = self._head_numbers[0]
+        if any(list(numbers) != list(heads) for numbers in self._head_numbers):
+            raise UnsupportedError(
+                "the layers have different heads", expected="layers of the same heads"
+            )
+        texts = [token.text for token in self.tokens]
+        return labelled_weights(self.weights, self.layers, heads, texts, self.name)
 
     def __repr__(self) -> str:
         """The text's length, the model, the layers and what to do with them; not the numbers."""

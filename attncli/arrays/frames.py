@@ -1,0 +1,95 @@
+"""Results as frames of pandas or polars, and as labelled arrays of xarray.
+
+None of the three is needed by anything else here: each is imported when a result is asked for in
+its form, and an error says how to install it where it is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Literal
+
+from attncli.arrays.backend import Array, backend_of
+from attncli.errors import UnsupportedError
+from attncli.extras import install_command
+
+DIMENSIONS = ("layer", "head", "query", "key")
+
+
+def library(name: Literal["pandas", "polars", "xarray"]) -> Any:
+    """A library of frames or labelled arrays, imported now.
+
+    Args:
+        name: Its name.
+
+    Returns:
+        The module.
+
+    Raises:
+        UnsupportedError: Where it is not installed, with the command that installs it.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UnsupportedError(
+            "{name} is not installed", name=name, hint=install_command(name)
+        ) from error
+
+
+def frame(name: Literal["pandas", "polars"], rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Rows as a frame.
+
+    Args:
+        name: The library.
+        rows: The rows, each a dictionary by the column's name; a number and None may stand in one
+            column.
+
+    Returns:
+        A DataFrame of the library with a line for each row; without rows, one without columns.
+
+    Raises:
+        UnsupportedError: Where the library is not installed.
+    """
+    make = library(name).DataFrame
+    if name == "polars":
+        # a column whose first hundred rows are None has its type further down
+        return make(list(rows), infer_schema_length=None)
+    return make(list(rows))
+
+
+def labelled_weights(
+    weights: Array, layers: Sequence[int], heads: Sequence[int], tokens: Sequence[str], name: str
+) -> Any:
+    """Attention weights with the names of their axes, and of what stands along them.
+
+    Args:
+        weights: [layer, head, query, key], 0 to 1; learned keys come after those of the tokens.
+        layers: The number of each layer.
+        heads: The number of each head.
+        tokens: The text of each token.
+        name: Of the model; "" for none.
+
+    Returns:
+        An xarray DataArray of the dims layer, head, query and key. Coordinates: numbers along all
+        four, and the tokens' texts as `query_token` and `key_token`, "bias_k" for learned keys.
+
+    Raises:
+        UnsupportedError: Where xarray is not installed.
+    """
+    numbers = backend_of(weights).numpy(weights)
+    keys = [*tokens, *["bias_k"] * (numbers.shape[-1] - len(tokens))]
+    coordinates = {
+        "layer": list(layers),
+        "head": list(heads),
+        "query": list(range(len(tokens))),
+        "key": list(range(len(keys))),
+        "query_token": ("query", list(tokens)),
+        "key_token": ("key", keys),
+    }
+    attributes = {}
+    if name:
+        attributes["model"] = name
+    return library("xarray").DataArray(
+        numbers, coords=coordinates, dims=DIMENSIONS, name="weights", attrs=attributes
+    )

@@ -1,0 +1,70 @@
+"""Results as frames and labelled arrays hold the numbers of the documents and traces themselves."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+import attncli
+from attncli.arrays.frames import labelled_weights
+from attncli.extras import install_command
+from tests.asking import ask
+
+TEXT = "the cat sat"
+
+
+def test_frames_hold_the_numbers_of_the_document():
+    document = attncli.heads(attncli.load(seed=0, heads=2), TEXT, labels=False)
+    entropies = [row.metrics["entropy"].value for row in document.heads]
+    for data in (document.to_pandas(), document.to_polars()):
+        assert list(data["entropy"]) == entropies
+        assert list(data["head"]) == [0, 1]
+
+
+def test_rows_that_begin_with_nothing_known_are_a_column():
+    """polars reads the type of a column from its first rows."""
+    from attncli.arrays.frames import frame
+
+    rows = [{"weight": None}] * 200 + [{"weight": 0.5}]
+    assert frame("polars", rows)["weight"].to_list()[-1] == 0.5
+    assert len(frame("pandas", [])) == 0
+
+
+@pytest.mark.thorough
+def test_labelled_weights_are_those_of_the_trace():
+    model = attncli.load(seed=0, heads=4)
+    trace = model.trace(TEXT, heads=(3, 1))
+    weights = trace.to_xarray()
+    [layer] = attncli.run(model, TEXT).layers
+    for head in (1, 3):
+        expected = np.array(layer.heads[head].weights, np.float32)
+        np.testing.assert_allclose(weights.sel(layer=0, head=head), expected, atol=1e-6)
+    assert weights["head"].values.tolist() == [1, 3]
+    assert weights.key_token.values.tolist() == ["the", "cat", "sat"]
+    learned = labelled_weights(np.ones((1, 1, 2, 3)), [5], [7], ["a", "b"], "")
+    assert learned.key_token.values.tolist() == ["a", "b", "bias_k"]
+    assert not learned.attrs
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("pandas", lambda model: attncli.tokens(TEXT).to_pandas()),
+        ("polars", lambda model: attncli.tokens(TEXT).to_polars()),
+        ("xarray", lambda model: model.trace(TEXT).to_xarray()),
+    ],
+)
+def test_what_is_not_installed_is_named_with_its_command(name, make, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(attncli.AttnError, match=f"{name} is not installed") as caught:
+        make(attncli.load(seed=0))
+    assert caught.value.hint == install_command(name)
+
+
+def test_a_model_tells_its_sizes():
+    model = attncli.load(seed=0, heads=4)
+    header = ask("run", TEXT, "--num-heads", "4", "--json").json["model"]
+    sizes = {"layers": model.n_layers, "heads": model.n_heads, "d_model": model.d_model}
+    assert sizes == {name: header[name] for name in sizes}
