@@ -18,8 +18,8 @@ To add a document, say `attn.ablate/1`:
    `field(name="…")`. Parts that several documents share are in this file. `lengths` tells how long
    the axes are, `validation_errors` what else must hold between members.
 2. `NAMES` below: its name; `FOLDERS`, where another feature's folder holds it.
-3. `features/ablate/compute.py`: `ablate_document(…) -> AblateDocument`, the one place where it is
-  made.
+3. `features/ablate/compute.py`: `ablate(…) -> AblateDocument`, the one place where it is made, and
+  its name in `attncli/__init__.py`, where Python's callers find it.
 4. `features/ablate/screen.py`: `ABLATE_PARTS`, see `draw.view`, and `ablate_rows(document)` for
   `--plain`.
 5. `features/ablate/figure.py`: `ablate_figure(document, drawing, view, scale)`, or its name in

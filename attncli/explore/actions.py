@@ -10,6 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import assert_never
 
+from msgspec import UNSET
+from msgspec.structs import replace as replace_member
+
 from attncli.documents import Document
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.explore.frame import Notice
@@ -59,41 +62,61 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
         case "parts":
             return source.parts(state.layer, state.head, state.query, state.key, lambda share: None)
         case "search":
-            from attncli.features.find.compute import SearchRequest, find_document
-            from attncli.inputs.word_groups import merged_words
+            from attncli.features.find.compute import find
 
-            if source.words:
-                words = merged_words(tokens, text)
-            else:
-                words = None
-            sought = SearchRequest(state.query, state.key, source.layers, source.heads)
-            return find_document(model, text, tokens, sought, words=words)
+            return find(
+                model,
+                text,
+                f"#{state.query}",
+                f"#{state.key}",
+                layers=source.layers,
+                heads=source.heads,
+                words=source.words,
+                unknown=True,
+                tokens=tokens,
+            )
         case "effects" if effects is not None:
             document = effects.every or effects.head or effects.cut_document
             assert document is not None
             return document
         case "difference" if state.subtracted_head is not None:
-            from attncli.features.compare.compute import compare_document
+            from attncli.features.compare.compute import compare
 
             heads = (state.subtracted_head, (state.layer, state.head))
             first_run, second_run = (_run_document(source, *place) for place in heads)
             first, second = (spoken_head(layer, head) for layer, head in heads)
-            return compare_document(first_run, second_run, names=(first, second), top=10)
+            return compare(first_run, second_run, names=(first, second), top=10)
         case _ if state.focus == "heads" and state.sight == "matrix":
-            from attncli.features.heads.compute import HeadsRequest, heads_document
+            from attncli.features.heads.compute import heads as compute_heads
 
-            request = HeadsRequest(layers=source.layers, heads=source.heads, words=source.words)
-            return heads_document(model, text, tokens, request)
+            measured = compute_heads(
+                model,
+                text,
+                layers=source.layers,
+                heads=source.heads,
+                words=source.words,
+                whole=True,
+                tokens=tokens,
+            )
+            return replace_member(measured, resources=UNSET)
         case _:
             return _run_document(source, state.layer, state.head)
 
 
 def _run_document(source: LiveSource, layer: int, head: int) -> RunDocument:
     """The document of one head, as `attn run --layer --head` makes it."""
-    from attncli.features.run.compute import RunRequest, run_document
+    from attncli.features.run.compute import run
 
-    request = RunRequest([layer], [head], words=source.words)
-    return run_document(source.model, source.text, source.tokens, request)
+    document = run(
+        source.model,
+        source.text,
+        layers=[layer],
+        heads=[head],
+        words=source.words,
+        whole=True,
+        tokens=source.tokens,
+    )
+    return replace_member(document, resources=UNSET)
 
 
 def file_to_write(name: str, *, overwrite: bool) -> Path:

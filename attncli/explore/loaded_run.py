@@ -138,7 +138,7 @@ class LiveSource:
 
         place: one head, None for every one. link: cut it instead of the whole head.
         """
-        from attncli.features.effects.ablation import Removal, ablate_document
+        from attncli.features.effects.ablation import Removal, removal_document
         from attncli.features.effects.measures import MeasureRequest
         from attncli.features.effects.sweep import CutLink
         from attncli.mechanism.spec import HeadSelection
@@ -155,21 +155,26 @@ class LiveSource:
         removal = Removal(heads, link=cut_link, baseline="top" if place is None else "all")
         request = MeasureRequest(("vector",), self.pieces(query), len(self.tokens) - 1)
         memory = free_memory().bytes
-        return ablate_document(
+        return removal_document(
             self.model, self.text, self.tokens, removal, request, memory=memory, progress=progress
         )
 
     def parts(self, layer: int, head: int, query: int, key: int, progress: Progress) -> WhyDocument:
         """Why the head has this link: the parts of both words that its score is the sum of. Of
         words, the pieces with the largest weight."""
-        from attncli.features.why.compute import WhyRequest, why_document
-        from attncli.mechanism.spec import HeadSelection
+        from attncli.features.why.compute import why
         from attncli.models.estimate import free_memory
 
-        request = WhyRequest(self.pieces(query), self.pieces(key), HeadSelection((layer,), (head,)))
-        memory = free_memory().bytes
-        return why_document(
-            self.model, self.text, self.tokens, request, memory=memory, progress=progress
+        return why(
+            self.model,
+            self.text,
+            self.pieces(query),
+            self.pieces(key),
+            layers=[layer],
+            heads=[head],
+            memory=free_memory().bytes,
+            tokens=self.tokens,
+            progress=progress,
         )
 
     @property
@@ -181,11 +186,17 @@ class LiveSource:
         """The source with the likeliest next token. Raises UnsupportedError for a model that
         predicts none.
         """
-        from attncli.features.generate.compute import GenerateRequest, generated_document
+        from attncli.features.generate.compute import generate
 
-        request = GenerateRequest(1, layers=[0], heads=[0])
-        document = generated_document(
-            self.model, self.text, self.tokens, request, progress=progress
+        document = generate(
+            self.model,
+            self.text,
+            1,
+            layers=[0],
+            heads=[0],
+            rows=False,
+            tokens=self.tokens,
+            progress=progress,
         )
         new = document.generated[0]
         text = self.text + document.continuation

@@ -56,6 +56,7 @@ def checked(
             kind = kinds.get(name, Any)
             if kind is not CHOICE and name not in by_itself:
                 bound.arguments[name] = _value_of(name, value, kind)
+        _check_request(bound.arguments)
         if CHOICE in kinds.values() and "model" in bound.arguments:
             _choose(function, bound)
         _check_places(bound.arguments)
@@ -156,6 +157,16 @@ def _choose(function: Callable[..., object], bound: inspect.BoundArguments) -> N
     else:
         chosen = list(selection.layers_and_heads())
     arguments.update(zip(names, chosen, strict=True))
+
+
+def _check_request(arguments: Mapping[str, Any]) -> None:
+    """Raise UsageError for a request beside an argument that it holds."""
+    fields = getattr(arguments.get("request"), "__struct_fields__", ())
+    for name in fields:
+        if name in arguments:
+            raise UsageError(
+                "request and {name} both say what is asked for", expected="one of them", name=name
+            )
 
 
 NEVER_EMPTY = ("tokens", "scores", "measures", "repeats")

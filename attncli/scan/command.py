@@ -695,9 +695,9 @@ def _comparison_of(folders: Sequence[Path]) -> ScanCompareDocument | None:
     """The comparison of two scans; None for one."""
     if len(folders) == 1:
         return None
-    from attncli.scan.report import compare_document
+    from attncli.scan.report import scan_compare_document
 
-    return compare_document(*folders)
+    return scan_compare_document(*folders)
 
 
 def _read_scan(folder: Path) -> Scan:
@@ -746,9 +746,9 @@ def compare(ctx: typer.Context, output: CompareOutput, a: Folder, b: Folder) -> 
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
-    from attncli.scan.report import compare_document
+    from attncli.scan.report import scan_compare_document
 
-    document = compare_document(a, b)
+    document = scan_compare_document(a, b)
     write_documents([document], output, environment, view)
 
 

@@ -766,7 +766,7 @@ FEWER = 0.75
 """What replicates of single texts may tell of their number by chance, as a share."""
 
 
-def compare_document(a: Path, b: Path) -> ScanCompareDocument:
+def scan_compare_document(a: Path, b: Path) -> ScanCompareDocument:
     """The `attn.scan_compare/1` document of two scans' folders.
 
     Means are compared within strata of length that both have, as many numbers depend on it. Raises

@@ -38,7 +38,7 @@ def write(tokens: int, file: str) -> None:
     import attncli
     from attncli.arrays.backend import choose
     from attncli.draw.page import Page, page_bytes
-    from attncli.features.run.compute import RunRequest, run_document
+    from attncli.features.run.compute import RunRequest, _measured_run
     from attncli.inputs.tokenize import tokenizer
     from attncli.measure.run_record import Recording, recorded_run
     from attncli.models.one_layer import Settings, seeded_model
@@ -59,13 +59,13 @@ def write(tokens: int, file: str) -> None:
     alone = taken = 1e9
     for _ in range(2 if tokens > 512 else 3):
         start = time.perf_counter()
-        run_document(model, "benchmark", found, RunRequest(matrices=False), rows=rows)
+        _measured_run(model, "benchmark", found, RunRequest(matrices=False), rows=rows)
         alone = min(alone, time.perf_counter() - start)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(2 if tokens > 512 else 3):
         start = time.perf_counter()
         recording = Recording(model, found)
-        run_document(
+        _measured_run(
             model, "benchmark", found, RunRequest(matrices=False), rows=rows, recording=recording
         )
         with open(file, "wb") as out:  # noqa: PTH123

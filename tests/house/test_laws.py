@@ -301,6 +301,22 @@ def test_no_name_is_left_without_a_use():
     assert once - BY_DOCUMENT - BY_COMMAND == FOUND_OTHERWISE
 
 
+def test_a_document_is_made_by_one_public_function():
+    """`attncli.heads(…)` returns the document; no second function `heads_document` does that for
+    those who know it: what the first one needs of it is private.
+    """
+    twins = [
+        f"{name_of(path)}: {node.name}"
+        for path in SOURCES
+        if feature_of(path) is not None and path.stem != "command"
+        for node in tree(path).body
+        if isinstance(node, ast.FunctionDef)
+        and node.name.endswith("_document")
+        and node.name.removesuffix("_document") in attncli.__all__
+    ]
+    assert twins == []
+
+
 def test_errors_import_nothing_heavy():
     assert set(imports(PACKAGE / "errors.py")) <= {"enum.IntEnum", "attncli.language.Message"}
 

@@ -13,13 +13,14 @@ import pytest
 from telling import telling
 
 import attncli
-from attncli.features.heads.compute import HeadsRequest, heads_document
+from attncli.features.heads.compute import HeadsRequest
+from attncli.features.heads.compute import heads as compute_heads
 from attncli.measure.metric import METRICS
 from attncli.models.aliases import locate
 from attncli.models.model import Model
 from attncli.models.verify import reference
 
-heads_document = telling(heads_document)
+compute_heads = telling(compute_heads)
 
 SAMPLE = "The animal didn't cross the street because it was too tired"
 TEXTS = (
@@ -35,11 +36,11 @@ def minilm() -> Model:
 
 
 def document(text: str, **wanted: object) -> list[dict]:
-    found = heads_document(
+    found = compute_heads(
         minilm(),
         text,
-        minilm().encode(text),
-        HeadsRequest(metrics=tuple(METRICS), maps=False, **wanted),
+        request=HeadsRequest(metrics=tuple(METRICS), maps=False, **wanted),
+        tokens=minilm().encode(text),
     )
     return found["heads"]
 

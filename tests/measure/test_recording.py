@@ -14,9 +14,10 @@ from asking import ask
 
 from attncli.arrays.backend import EVERY
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.features.find.compute import SearchRequest, find_document
-from attncli.features.heads.compute import HeadsRequest, heads_document
-from attncli.features.run.compute import RunRequest, run_document
+from attncli.features.find.compute import SearchRequest, _found_heads
+from attncli.features.heads.compute import HeadsRequest
+from attncli.features.heads.compute import heads as compute_heads
+from attncli.features.run.compute import RunRequest, _measured_run
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure.head_record import STEPS, HeadRecord, to_fixed_point
 from attncli.measure.run_record import Recording, recorded_run, run_record
@@ -26,19 +27,19 @@ from attncli.models.one_layer import Settings, seeded_model
 
 TEXT = " ".join(f"w{at}" for at in range(37))
 RUNS = {
-    "run": lambda model, tokens, taken: run_document(
+    "run": lambda model, tokens, taken: _measured_run(
         model, TEXT, tokens, RunRequest(), recording=taken
     ),
-    "run of a head": lambda model, tokens, taken: run_document(
+    "run of a head": lambda model, tokens, taken: _measured_run(
         model, TEXT, tokens, RunRequest(heads=[1], stages=True), recording=taken
     ),
-    "run by rows": lambda model, tokens, taken: run_document(
+    "run by rows": lambda model, tokens, taken: _measured_run(
         model, TEXT, tokens, RunRequest(query=3), rows=5, recording=taken
     ),
-    "heads": lambda model, tokens, taken: heads_document(
-        model, TEXT, tokens, HeadsRequest(), recording=taken
+    "heads": lambda model, tokens, taken: compute_heads(
+        model, TEXT, request=HeadsRequest(), tokens=tokens, recording=taken
     ),
-    "find": lambda model, tokens, taken: find_document(
+    "find": lambda model, tokens, taken: _found_heads(
         model, TEXT, tokens, SearchRequest(3, 2), recording=taken
     ),
 }

@@ -7,8 +7,9 @@ import pytest
 from telling import told
 
 import attncli
-from attncli.features.heads.compute import HeadsRequest, heads_document
-from attncli.features.run.compute import RunRequest, run_document
+from attncli.features.heads.compute import HeadsRequest
+from attncli.features.heads.compute import heads as compute_heads
+from attncli.features.run.compute import RunRequest, _measured_run
 from attncli.measure.row_facts import portions
 from attncli.mechanism.mask import Causal
 from attncli.models.model import Model
@@ -47,7 +48,7 @@ def test_links(
     model: Model, at_once: int, everything: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def found() -> list[object]:
-        document = run_document(
+        document = _measured_run(
             model, TEXT, model.encode(TEXT), RunRequest(top=23, all_links=everything)
         )
         return [told(document.links), told(document.overview)]
@@ -60,7 +61,11 @@ def test_links(
 @pytest.mark.parametrize("at_once", [1, 40, 300])
 def test_metrics(model: Model, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def found() -> dict[str, float]:
-        return flat(told(heads_document(model, TEXT, model.encode(TEXT), HeadsRequest()).heads))
+        return flat(
+            told(
+                compute_heads(model, TEXT, request=HeadsRequest(), tokens=model.encode(TEXT)).heads
+            )
+        )
 
     whole = found()
     monkeypatch.setattr("attncli.measure.row_facts.AT_ONCE", at_once)

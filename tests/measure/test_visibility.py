@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from telling import telling
 
 from attncli.errors import InputError, LimitError
-from attncli.features.mask.compute import gallery_document, mask_document, named_bias
+from attncli.features.mask.compute import _mask_document, gallery_document, named_bias
 from attncli.measure import visibility
 from attncli.measure.visibility import bound, count, mask_part, pairs_of, visible_rows
 from attncli.mechanism.mask import KINDS, AllOf, Causal, Mask, MatrixMask, Window, parse_mask
 
 mask_part = telling(mask_part)
-mask_document = telling(mask_document)
+_mask_document = telling(_mask_document)
 gallery_document = telling(gallery_document)
 
 SEES = {
@@ -104,13 +104,13 @@ def test_hashed_masks_are_seeded_and_show_themselves() -> None:
 
 
 def test_intersections_are_told_apart_and_together() -> None:
-    document = mask_document([parse_mask("causal"), parse_mask("window:2,2")], 7)
+    document = _mask_document([parse_mask("causal"), parse_mask("window:2,2")], 7)
     seen = [
         [oracles.causal(i, j) and oracles.window(2, 2)(i, j) for j in range(7)] for i in range(7)
     ]
     assert document["combined"]["pairs"] == sum(map(sum, seen))
     assert [part["spec"] for part in document["masks"]] == ["causal", "window:2,2"]
-    assert mask_document([parse_mask("causal")], 7)["combined"] is None
+    assert _mask_document([parse_mask("causal")], 7)["combined"] is None
 
 
 def test_a_file_must_fit() -> None:
@@ -145,7 +145,7 @@ def test_alibi_by_distance(name: str, value: object) -> None:
 
 
 def test_a_bias_before_and_after_the_mask() -> None:
-    document = mask_document([parse_mask("causal")], 5, bias=named_bias("alibi", 0, 8, 4))["bias"]
+    document = _mask_document([parse_mask("causal")], 5, bias=named_bias("alibi", 0, 8, 4))["bias"]
     for i in range(5):
         assert document["before"][i] == pytest.approx([0.5 * (j - i) for j in range(5)])
         assert document["weights_after"][i, : i + 1] == pytest.approx(

@@ -20,7 +20,8 @@ from attncli.documents.header import attention_part
 from attncli.errors import InputError, UnsupportedError
 from attncli.features.explain.compute import derivation_document
 from attncli.features.explain.document import Projections, Scores
-from attncli.features.heads.compute import HeadsRequest, heads_document
+from attncli.features.heads.compute import HeadsRequest
+from attncli.features.heads.compute import heads as compute_heads
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.tokenize import IdsOnly
 from attncli.mechanism.mask import Causal, Everywhere, Window
@@ -227,7 +228,7 @@ def test_layers_that_do_not_attend_keep_their_number_and_are_named(
     assert position == (
         "none" if name in ("jamba", "granitemoehybrid", "nemotron_h") else "rope:97"
     )
-    heads = heads_document(model, "", tokens, HeadsRequest())
+    heads = compute_heads(model, "", request=HeadsRequest(), tokens=tokens)
     assert {head.layer for head in heads.heads} == set(attending)
 
 

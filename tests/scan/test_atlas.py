@@ -20,7 +20,8 @@ from scanning import Inside, loaded, planned
 import attncli
 from attncli.draw.safe import cells
 from attncli.draw.view import View
-from attncli.features.heads.compute import HeadsRequest, heads_document
+from attncli.features.heads.compute import HeadsRequest
+from attncli.features.heads.compute import heads as compute_heads
 from attncli.measure.labels import LABELS
 from attncli.measure.rest import rest_keys
 from attncli.scan import frequent_links, report
@@ -87,8 +88,11 @@ def test_samples_and_deciles_are_those_of_loops(
     exact = attncli.load(str(folder), backend="numpy", dtype="float64")
     numbers: dict[tuple[int, int, str], list[float | None]] = defaultdict(list)
     for line in lines:
-        told = heads_document(
-            exact, line, exact.encode(line), HeadsRequest(metrics=("entropy", "sink"), maps=False)
+        told = compute_heads(
+            exact,
+            line,
+            request=HeadsRequest(metrics=("entropy", "sink"), maps=False),
+            tokens=exact.encode(line),
         )
         for head in told.heads:
             for name, value in head.metrics.items():

@@ -14,7 +14,7 @@ from scanning import Inside, planned
 from attncli.draw.safe import cells
 from attncli.scan import report
 from attncli.scan.engines import run
-from attncli.scan.report import compare_document
+from attncli.scan.report import scan_compare_document
 
 HEAD = (1, 2)
 
@@ -36,7 +36,7 @@ def test_differences_are_those_of_the_texts(encoder, lines, tmp_path):
         scanned(encoder, some, tmp_path / name)
         for name, some in (("a", lines[:30]), ("b", [*lines[30:], "w1 " * 30]))
     ]
-    found = compare_document(tmp_path / "a", tmp_path / "b")
+    found = scan_compare_document(tmp_path / "a", tmp_path / "b")
     (row,) = (
         row for row in found.differences if (row.layer, row.head, row.metric) == (*HEAD, "sink")
     )
@@ -114,7 +114,7 @@ def test_documents_widen_an_interval_and_texts_in_common_narrow_it(encoder, line
         scanned_books(name, some, cluster)
 
     def widths(a: str, b: str) -> list[float]:
-        rows = compare_document(tmp_path / a, tmp_path / b).differences
+        rows = scan_compare_document(tmp_path / a, tmp_path / b).differences
         return [
             row.ci95[1] - row.ci95[0]
             for row in sorted(rows, key=lambda row: (row.layer, row.head, row.metric))
@@ -140,7 +140,7 @@ def test_documents_widen_an_interval_and_texts_in_common_narrow_it(encoder, line
 def test_too_few_texts_have_no_interval_and_no_probability(encoder, lines, tmp_path):
     for name, some in (("a", lines[:30]), ("b", lines[:2])):
         scanned(encoder, some, tmp_path / name)
-    for row in compare_document(tmp_path / "a", tmp_path / "b").differences:
+    for row in scan_compare_document(tmp_path / "a", tmp_path / "b").differences:
         assert (row.ci95, row.z, row.p, row.q) == (None, None, None, None)
         assert row.cliffs_delta is not None
 
@@ -148,8 +148,8 @@ def test_too_few_texts_have_no_interval_and_no_probability(encoder, lines, tmp_p
 def test_scans_of_the_same_texts_are_paired_and_a_sample_is_not(encoder, lines, tmp_path):
     for name, wanted in (("a", {}), ("b", {"top": 1}), ("c", {"sample": 20})):
         scanned(encoder, lines, tmp_path / name, **wanted)
-    assert compare_document(tmp_path / "a", tmp_path / "b").paired
-    assert not compare_document(tmp_path / "a", tmp_path / "c").paired
+    assert scan_compare_document(tmp_path / "a", tmp_path / "b").paired
+    assert not scan_compare_document(tmp_path / "a", tmp_path / "c").paired
 
 
 @pytest.mark.thorough

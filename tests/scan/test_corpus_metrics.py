@@ -13,7 +13,7 @@ from scanning import inside
 
 import attncli
 from attncli.draw.safe import cells
-from attncli.features.heads.compute import HeadsRequest, heads_document
+from attncli.features.heads.compute import HeadsRequest, _measured_heads
 from attncli.measure import layer_metrics
 from attncli.scan import report
 
@@ -216,7 +216,7 @@ def test_heads_take_them_of_one_text(
     asked = HeadsRequest(
         metrics=(*NAMES, "word_start", "distance_2_4"), maps=False, sort="moved_norm"
     )
-    document = heads_document(model, lines[0], model.encode(lines[0]), asked, rows=rows)
+    document = _measured_heads(model, lines[0], model.encode(lines[0]), asked, rows=rows)
     rests, moves, massive = of_loops(decoder, lines[0])
     assert len(document.heads) == len(rests)
     for head in document.heads:

@@ -19,7 +19,8 @@ from scanning import loaded
 
 import attncli
 from attncli.errors import InputError
-from attncli.features.heads.compute import HeadsRequest, heads_document
+from attncli.features.heads.compute import HeadsRequest
+from attncli.features.heads.compute import heads as compute_heads
 from attncli.measure.labels import LABELS, LEAST_ROWS, STATES
 from attncli.measure.metric import METRICS
 from attncli.measure.rest import rest_keys
@@ -122,7 +123,9 @@ def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path
     labelled = np.zeros((len(METRIC_LABELS), len(made.heads)), int)
     for line in range(len(lines)):
         wanted = HeadsRequest(metrics=tuple(METRICS), maps=False, words=words, labels=True)
-        document = heads_document(exact, lines[line], exact.encode(lines[line]), wanted)
+        document = compute_heads(
+            exact, lines[line], request=wanted, tokens=exact.encode(lines[line])
+        )
         for number, head in enumerate(document.heads):
             at = place[line, head.layer, head.head]
             for name, told in head.metrics.items():

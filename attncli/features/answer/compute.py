@@ -46,9 +46,8 @@ from attncli.features.effects.ablation import refuse_foreign
 from attncli.features.effects.targets import choose_target, following_tokens, target_tokens
 from attncli.features.effects.weighing import Weighing, find_weighing, read_factor
 from attncli.features.generate.compute import (
-    GenerateRequest,
     continuation_text,
-    generated_document,
+    generate,
 )
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import REST, LeafRegion, Region, leaf_regions
@@ -953,8 +952,9 @@ def _answered(
             limit=limit,
         )
     layer = model.spec.attending()[-1:]
-    request = GenerateRequest(length, layers=layer, heads=[0])
-    continuation = generated_document(model, text, tokens, request, past=past)
+    continuation = generate(
+        model, text, length, layers=layer, heads=[0], rows=False, tokens=tokens, past=past
+    )
     ids = [token.id for token in continuation.generated if token.id is not None]
     if continuation.ended:
         ids = ids[:-1]

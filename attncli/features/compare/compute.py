@@ -134,7 +134,7 @@ def compare(
         rows = None
     else:
         rows = _query_positions(a, b, query, note)
-    document = compare_document(a, b, names=names, top=top, query=rows, all_links=all_links)
+    document = _compared_runs(a, b, names=names, top=top, query=rows, all_links=all_links)
     if not all(regions):  # a chat beside a text has nothing to share
         return document
     return replace(
@@ -320,7 +320,7 @@ def _pairs(a: RunDocument, b: RunDocument) -> Alignment:
     return with_substitutions(pairs, sides)
 
 
-def compare_document(
+def _compared_runs(
     a: RunDocument,
     b: RunDocument,
     *,

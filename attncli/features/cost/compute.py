@@ -353,10 +353,10 @@ def cost(
         d_k = d_v = width // count
     sizes = Sizes(n, width, count, d_k, d_v, dtype, window, chunk, rounds, rows, parsed)
     check_sizes(sizes)
-    return cost_document(sizes, model=model, timings=measure(sizes, note=note) if timed else ())
+    return _cost_document(sizes, model=model, timings=measure(sizes, note=note) if timed else ())
 
 
-def cost_document(
+def _cost_document(
     sizes: Sizes, *, model: Model | None = None, timings: Sequence[Timing] = ()
 ) -> CostDocument:
     """`attn.cost/1`. timings: times from `measure`. Raises UsageError for sizes below 1."""

@@ -397,7 +397,7 @@ def look_beyond_rest(row: Floats, rest: Bools) -> tuple[int, float] | None:
 # The document of `attn ablate`: what taking away each head, or a link, changes.
 
 
-def ablate_document(
+def removal_document(
     model: Model,
     text: str,
     tokens: Sequence[Token],

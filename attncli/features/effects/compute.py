@@ -16,11 +16,11 @@ from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.ablation import (
     Removal,
-    ablate_document,
     choose_backend,
     look_beyond_rest,
     look_part,
     refuse_foreign,
+    removal_document,
     source_token_rows,
     source_tokens,
 )
@@ -224,7 +224,7 @@ def ablate(
             compared=compared,
             passes=1 + (hold is not None),
         )
-    return ablate_document(
+    return removal_document(
         model,
         text,
         tokens,

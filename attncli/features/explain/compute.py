@@ -54,7 +54,7 @@ from attncli.features.run.compute import (
     cost,
     head_projections,
     layer_projections,
-    run_document,
+    run,
 )
 from attncli.inputs.token import Token, choose_last_token, ignore
 from attncli.inputs.word_groups import token_notes, word_starts
@@ -219,8 +219,18 @@ def strongest_head(
     on_cost(cost(model, len(tokens), request, is_saved=False), len(tokens))
     most = len(tokens) * sum(blocks[index].attention.heads for index in layers)
     for every in (False, True):  # a link that says little, where there is no other
-        search = replace(request, all_links=every, top=most if every else 1)
-        document = run_document(model, text, tokens, search)
+        document = run(
+            model,
+            text,
+            query=f"#{query}",
+            layers=layers,
+            heads=heads,
+            matrices=False,
+            top=most if every else 1,
+            all_links=every,
+            whole=True,
+            tokens=tokens,
+        )
         if document.links and (every or not document.every_link_counts):
             link = _first_telling(document.links, resting_keys(tokens, model.identity.source))
             words = (

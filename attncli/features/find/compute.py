@@ -303,7 +303,7 @@ def find(
     sought = SearchRequest(
         places[query], first_key, layers, heads, verify, others=tuple(other_keys)
     )
-    document = find_document(
+    document = _found_heads(
         model,
         text,
         tokens,
@@ -363,7 +363,7 @@ def _check_keys_differ(keys: Sequence[str], spans: Mapping[str, tuple[int, int]]
         names[span] = key
 
 
-def find_document(
+def _found_heads(
     model: Model,
     text: str,
     tokens: Sequence[Token],

@@ -201,6 +201,7 @@ def generate(
     weigh: str | None = None,
     weigh_in: Sequence[tuple[int, int]] | None = None,
     tokens: Sequence[Token] | None = None,
+    past: Past | None = None,
     note: Callable[[str], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> GenerateDocument:
@@ -222,6 +223,7 @@ def generate(
             attention on it is multiplied before rows are scaled.
         weigh_in: The heads, each (layer, head), in which that is done; None for all.
         tokens: Those of the text; None to let the model's tokenizer find them.
+        past: {} to be filled with the keys and values of all tokens, for who goes on with them.
         note: Is told what becomes of ambiguous names.
         progress: Is told the share done, 0 to 1.
 
@@ -241,10 +243,10 @@ def generate(
     request = GenerateRequest(
         count, temperature, seed, layers, heads, rows, tuple(regions), weighing
     )
-    return generated_document(model, text, tokens, request, progress=progress)
+    return _continued(model, text, tokens, request, past=past, progress=progress)
 
 
-def generated_document(
+def _continued(
     model: Model,
     text: str,
     tokens: Sequence[Token],
@@ -253,9 +255,7 @@ def generated_document(
     past: Past | None = None,
     progress: Callable[[float], None] = ignore,
 ) -> GenerateDocument:
-    """Continue a text and return its `attn.generate/1` document.
-
-    past: {} to be filled with the keys and values of all tokens, for who goes on with them.
+    """Continue a text and return its `attn.generate/1` document. past: as of `generate`.
 
     Every new token asks as a query over the prompt and what was generated, itself included. Its
     lookback is context/(context + generated): the share of its attention that lies on the prompt.

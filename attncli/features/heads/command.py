@@ -244,8 +244,6 @@ def heads(
     first = next(texts)  # scoring takes long: a text that cannot be read is told before
     scores = _role_scores(environment, loaded_model, comparison, repeats, heads_options.roles)
 
-    from msgspec.structs import asdict
-
     from attncli.features.heads.compute import heads as compute_heads
     from attncli.measure.head_record import METRICS as PAGE_METRICS
 
@@ -263,14 +261,15 @@ def heads(
 
     def compute(run: TextRun) -> HeadsDocument:
         """The document of one text: the metrics, links and labels of its heads."""
-        options = asdict(comparison)
+        asked = comparison
         # a chat's messages are regions that nobody has to name, unless tokens are merged to words
         if regions.region or regions.regions or (run.source.chat and not comparison.words):
-            options["regions"] = request.regions_of(environment, regions, run.source, run.tokens)
+            named = request.regions_of(environment, regions, run.source, run.tokens)
+            asked = replace(comparison, regions=tuple(named))
         return compute_heads(
             loaded_model,
             run.text,
-            **options,
+            request=asked,
             top=heads_options.top,
             roles=heads_options.roles,
             tokens=run.tokens,

@@ -264,6 +264,8 @@ def heads(
     repeats: RepeatScores | None = None,
     scores: RoleScores | None = None,
     rules: RulesDocument | None = None,
+    whole: bool = False,
+    request: HeadsRequest | None = None,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] | None = None,
     recording: Recording | None = None,
@@ -300,6 +302,8 @@ def heads(
         scores: The scores of roles, which belong to the model; None measures those asked for.
         rules: What `attncli.rules` returned of the model, to be told beside each head; None for
             no rules.
+        whole: Whether every row is computed at once, also of a long text.
+        request: What is measured, in place of the keywords up to `rising` and of `regions`.
         on_cost: Is told what the run will take, and of how many tokens, before it starts.
         progress: Is told the share done, 0 to 1.
         recording: Takes the heads of the run, for a page.
@@ -312,32 +316,33 @@ def heads(
         InputError: For layers or heads that are not there, and for rules of another model.
     """
     mixtures = _mixtures(rules, model)
+    if request is None:
+        request = HeadsRequest(
+            layers,
+            heads,
+            metrics,
+            maps,
+            all_links,
+            exclude,
+            renormalise,
+            words,
+            moved,
+            labels,
+            frozenset(across),
+            tuple(directions),
+            sort,
+            rising,
+            tuple(regions),
+        )
     if roles:
-        metrics = tuple(dict.fromkeys((*metrics, *ROLES.values())))
-    request = HeadsRequest(
-        layers,
-        heads,
-        metrics,
-        maps,
-        all_links,
-        exclude,
-        renormalise,
-        words,
-        moved,
-        labels,
-        frozenset(across),
-        tuple(directions),
-        sort,
-        rising,
-        tuple(regions),
-    )
+        with_roles_too = tuple(dict.fromkeys((*request.metrics, *ROLES.values())))
+        request = replace(request, metrics=with_roles_too)
     if tokens is None:
         tokens = model.encode(text)
-    if len(tokens) > LONG and not request.needs_whole_weights:
+    rows = None
+    if len(tokens) > LONG and not (whole or request.needs_whole_weights):
         rows = rows_for(model.spec, len(tokens))
-    else:
-        rows = None
-    run_request = RunRequest(layers, heads, matrices=maps and rows is None)
+    run_request = RunRequest(request.layers, request.heads, matrices=request.maps and rows is None)
     expected = cost(model, len(tokens), run_request, is_saved=False, rows=rows)
     of_roles = [metric.name for metric in request.metrics_needed if metric.name in ROLE_METRICS]
     if of_roles and scores is None:
@@ -346,13 +351,13 @@ def heads(
         expected = with_flow(expected, len(tokens), len(model.spec.attending(request.layers)))
     on_cost(expected, len(tokens))
     before = model.store.bytes_read()
-    if labels and repeats is None:
+    if request.labels and repeats is None:
         from attncli.measure.labels import repeat_scores  # only labels need them
 
-        repeats = repeat_scores(model, layers)
+        repeats = repeat_scores(model, request.layers)
     if of_roles and scores is None:
-        scores = role_scores(model, of_roles, layers=layers, repeats=repeats)
-    document = heads_document(
+        scores = role_scores(model, of_roles, layers=request.layers, repeats=repeats)
+    document = _measured_heads(
         model,
         text,
         tokens,
@@ -404,7 +409,7 @@ def _first_heads(document: HeadsDocument, count: int) -> list[HeadMetrics]:
     return ranked[:count]
 
 
-def heads_document(
+def _measured_heads(
     model: Model,
     text: str,
     tokens: Sequence[Token],
@@ -536,7 +541,7 @@ class _HeadCollector:
     def add_layer(
         self, trace: LayerTrace, repeats: RepeatScores | None, scores: RoleScores | None
     ) -> None:
-        """Take what a layer says of its heads. repeats, scores: as for `heads_document`."""
+        """Take what a layer says of its heads. repeats, scores: as for `_measured_heads`."""
         heads = _select_heads(self.model, self.request, trace.layer)
         tally = self.tally_of(trace.layer)
         weights: Floats | None = None

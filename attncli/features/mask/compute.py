@@ -92,7 +92,7 @@ def mask(
     check_positions(count)
     if not parsed and bias is None and model is None:
         return gallery_document(count, seed=seed)
-    return mask_document(parsed or [Everywhere()], count, seed=seed, bias=bias, model=model)
+    return _mask_document(parsed or [Everywhere()], count, seed=seed, bias=bias, model=model)
 
 
 def positions_of(masks: Sequence[Mask]) -> int:
@@ -109,7 +109,7 @@ def positions_of(masks: Sequence[Mask]) -> int:
     return next(iter(sizes), POSITIONS)
 
 
-def mask_document(
+def _mask_document(
     masks: Sequence[Mask],
     n: int,
     *,
@@ -151,7 +151,7 @@ def gallery_document(n: int, *, seed: int = 0) -> MaskDocument:
         replace(mask_part(parse_mask(spelling.example, seed=seed), n, n, seed), form=spelling.form)
         for spelling, _ in KINDS.values()
     ]
-    return replace(mask_document([], n, seed=seed), gallery=True, masks=parts)
+    return replace(_mask_document([], n, seed=seed), gallery=True, masks=parts)
 
 
 def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:

@@ -357,7 +357,7 @@ def run(
         expected = _with_implicit_weights(expected, model, recurrences, heads, len(tokens))
     on_cost(expected, len(tokens))
     before = model.store.bytes_read()
-    document = run_document(
+    document = _measured_run(
         model,
         text,
         tokens,
@@ -447,7 +447,7 @@ def _with_implicit_weights(
     return replace(expected, memory=memory, numbers=expected.numbers + square)
 
 
-def run_document(
+def _measured_run(
     model: Model,
     text: str,
     tokens: Sequence[Token],

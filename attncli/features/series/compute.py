@@ -21,7 +21,7 @@ from attncli.arrays.backend import EVERY
 from attncli.documents import TokenRow
 from attncli.documents.header import token_rows, tokens_of
 from attncli.errors import AttnError, InputError, UsageError
-from attncli.features.heads.compute import HeadsRequest, heads_document
+from attncli.features.heads.compute import heads as measured_heads
 from attncli.features.heads.document import HeadMetrics
 from attncli.features.series.document import (
     LabelChange,
@@ -154,61 +154,35 @@ def series(
         What `attn series --json` writes.
 
     Raises:
-        UsageError: Fewer than two checkpoints, one named twice, or no metric of that name.
-        InputError: A checkpoint is not there, or checkpoints are not of one model.
+        UsageError: Fewer than two checkpoints, one named twice, no metric of that name, or a page
+            of more than it can hold.
+        InputError: A checkpoint is not there or damaged, or has other heads than the first.
         UnsupportedError: A family that cannot be read.
     """
-    names = checkpoint_names(list(map(str, checkpoints)))
+    named = checkpoint_names(list(map(str, checkpoints)))
     chosen = tuple(dict.fromkeys(metrics))
     for name in chosen:
         if name not in REPEATS:
             column_metric(name)
+    if variables is None:
+        variables = os.environ
     # a model that is not there is told before a word is said about the text
-    locate(names[0], variables=os.environ if variables is None else variables, fetch=Fetch(note))
+    locate(named[0], variables=variables, fetch=Fetch(note))
     request = SeriesRequest(
-        names,
+        named,
         (text,) if isinstance(text, str) else tuple(text),
         chosen,
         maps=maps,
         backend=backend,
         dtype=dtype,
     )
-    return series_document(
-        request, variables=variables, note=note, progress=progress, remember=remember
-    )
-
-
-def series_document(
-    request: SeriesRequest,
-    *,
-    variables: Mapping[str, str] | None = None,
-    note: Callable[[str], None] | None = None,
-    progress: Callable[[float], None] = lambda share: None,
-    remember: bool = True,
-) -> SeriesDocument:
-    """Measure each checkpoint and return the `attn.series/1` document.
-
-    Args:
-        request: What is measured.
-        variables: Where the caches are looked up; None for the process's.
-        note: Told what is fetched, and what was measured before.
-        progress: Told the share that is done.
-        remember: Whether what was measured is kept in the user's cache folder, and taken from
-            there.
-
-    Raises:
-        InputError: A checkpoint is not there or damaged, or has other heads than the first.
-        UsageError: A metric that is none; a page of more than it can hold.
-    """
-    names = in_order(request.names)
+    names = in_order(named)
     steps = steps_of(names)
     rows: list[SeriesCheckpoint] = []
     tokens: list[TokenRow] = []
     warnings: list[str] = []
     layers = 0
     known: dict[str, str] = {}
-    if variables is None:
-        variables = os.environ
     remembered = 0
     for place, name in enumerate(names):
         fetching = None
@@ -218,14 +192,14 @@ def series_document(
         digest = tensor_digest(folder)
         kept = _kept_results(request, folder, digest, variables, remember=remember)
         measured = None
-        if not request.maps:
+        if not maps:
             measured = kept.read()
         if measured is not None and not _is_whole(measured, request):
             measured = None
-        maps: Floats | None = None
+        weights: Floats | None = None
         if measured is None:
             report = _share_reporter(request, place, len(names), note, progress)
-            measured, maps = _measure(request, name, variables, note, report)
+            measured, weights = _measure(request, name, variables, note, report)
             kept.keep(measured)
         else:
             remembered += 1
@@ -236,7 +210,7 @@ def series_document(
             same_as=known.get(digest),
             loss=measured.loss,
             heads=measured.heads,
-            maps=maps,
+            maps=weights,
         )
         if rows:
             _check_same_heads(rows[0], row)
@@ -443,11 +417,14 @@ def _measure(
         keep_maps = request.maps and place == 0
         if keep_maps:
             _refuse_large_page(len(request.names), model, len(text_tokens))
-        document = heads_document(
+        document = measured_heads(
             model,
             text,
-            text_tokens,
-            HeadsRequest(metrics=names, maps=keep_maps, labels=True),
+            metrics=names,
+            maps=keep_maps,
+            labels=True,
+            whole=True,
+            tokens=text_tokens,
             repeats=repeats,
         )
         for head in document.heads:

@@ -259,12 +259,12 @@ def tensors(
     if trace is not None:
         on_trace(trace)
     chosen = choose_numbers(heads, arrays.q.shape[-3], "head")
-    return tensors_document(
+    return _tensors_document(
         name, arrays, trace, options.mask, heads=chosen, top=top, stages=stages, progress=progress
     )
 
 
-def tensors_document(
+def _tensors_document(
     file: str,
     arrays: CapturedTensors,
     trace: RowBlock | None,

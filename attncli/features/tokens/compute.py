@@ -61,26 +61,26 @@ def tokens(
         from attncli.inputs.tokenize import tokenizer as tokenizer_named
 
         tokenizer = tokenizer_named(tokenizer)
-    return tokens_document(
-        name or tokenizer.name, text, tokenizer.encode(text) if tokens is None else tokens
-    )
-
-
-def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> TokensDocument:
-    """The document of `attn tokens`; `bytes` are a token's own: those of the characters that it
-    covers and of the blank that it begins with, and of a piece of a character those alone that it
-    has of it."""
-    rows = []
-    for token in tokens:
-        utf8 = token.utf8
-        if utf8 is None and token.start is not None:
-            utf8 = text[token.start : token.end].encode("utf-8", "surrogatepass")
-        rows.append(TokenBytes(**token_facts(token), bytes=list(utf8 or b"")))
+    if tokens is None:
+        tokens = tokenizer.encode(text)
     warnings: list[str] = []
     if any(token.unknown or token.typed for token in tokens):
         from attncli.inputs.word_groups import token_notes  # counting words needs NumPy
 
         warnings = token_notes(text, tokens)
     return TokensDocument(
-        version=__version__, text=text, tokenizer=tokenizer, tokens=rows, warnings=warnings
+        version=__version__,
+        text=text,
+        tokenizer=name or tokenizer.name,
+        tokens=[_token_row(token, text) for token in tokens],
+        warnings=warnings,
     )
+
+
+def _token_row(token: Token, text: str) -> TokenBytes:
+    """A token with its own bytes: those of the characters that it covers and of the blank that it
+    begins with, and of a piece of a character those alone that it has of it."""
+    utf8 = token.utf8
+    if utf8 is None and token.start is not None:
+        utf8 = text[token.start : token.end].encode("utf-8", "surrogatepass")
+    return TokenBytes(**token_facts(token), bytes=list(utf8 or b""))

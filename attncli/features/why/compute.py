@@ -85,8 +85,8 @@ class WhyRequest(Struct, frozen=True):
 def why(
     model: Model,
     text: str,
-    query: str,
-    key: str,
+    query: str | Sequence[int],
+    key: str | Sequence[int],
     *,
     than: str | None = None,
     cross: bool = False,
@@ -110,8 +110,9 @@ def why(
     Args:
         model: As `attncli.load` returns it; a decoder that reads a source for a link to that.
         text: What runs.
-        query: The token that looks, such as "it", "the:2" or "#7".
-        key: The token that is looked at.
+        query: The token that looks, such as "it", "the:2" or "#7"; or the positions of several, of
+            which the link with the largest weight is explained.
+        key: The token that is looked at, or the positions of several.
         than: Another key, over which the score's advantage is taken; None for what the row expects.
         cross: Whether `key` and `than` are tokens of the other text, which an encoder-decoder
             reads.
@@ -185,7 +186,7 @@ def why(
     dtype = model.compute_backend(len(tokens)).dtype
     expected = estimate(spec, len(tokens), rows=rows_for(spec, len(tokens)), dtype=dtype)
     on_cost(expected, len(tokens))
-    return why_document(
+    return _explained_link(
         model,
         text,
         tokens,
@@ -200,7 +201,7 @@ def why(
     )
 
 
-def why_document(
+def _explained_link(
     model: Model,
     text: str,
     tokens: Sequence[Token],
@@ -272,15 +273,17 @@ def why_document(
 
 def _pieces(
     tokens: Sequence[Token],
-    reference: str,
+    reference: str | Sequence[int],
     note: Callable[[str], None],
     *,
     unknown: bool,
     rest: Bools | None = None,
 ) -> tuple[int, ...]:
-    """The token positions that `reference` names, those where heads rest left out if it names
+    """The token positions that `reference` is or names, those where heads rest left out if it names
     others; where they are several, a note says that the link with the largest weight among them is
     explained. rest: the keys where heads rest; None for the tokens that look."""
+    if not isinstance(reference, str):
+        return tuple(reference)
     match = find_span(tokens, reference)
     if match.stop - match.first == 1:
         return tuple(range(*choose_span(tokens, reference, note, unknown=unknown)))

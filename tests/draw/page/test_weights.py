@@ -21,9 +21,9 @@ from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.draw.page import Page, page_bytes, words
 from attncli.features.tensors.compute import (
     Options,
+    _tensors_document,
     capture_attention,
     captured_record,
-    tensors_document,
 )
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import tokenizer
@@ -220,7 +220,7 @@ def test_captured_arrays(
     } | extra
     arrays = capture_attention(tensors, "file", NumpyBackend("float64"), Options(softcap=3.0))
     trace = arrays.attend()
-    document = tensors_document(
+    document = _tensors_document(
         "file", arrays, trace, Everywhere(), heads=range(4), top=3, stages=False
     )
     hidden = np.isneginf(trace.stages["masked"])

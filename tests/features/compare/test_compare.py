@@ -13,9 +13,9 @@ from attncli.arrays.backend import choose
 from attncli.documents.reading import document_of
 from attncli.errors import InputError
 from attncli.features.compare.alignment import align
-from attncli.features.compare.compute import _differs, compare_document
+from attncli.features.compare.compute import _compared_runs, _differs
 from attncli.features.compare.document import CompareDocument
-from attncli.features.run.compute import RunRequest, run_document
+from attncli.features.run.compute import RunRequest, _measured_run
 from attncli.features.run.document import RunDocument
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure.labels import row_divergences
@@ -37,11 +37,11 @@ def run(
     model = seeded_model(
         settings, seed, "seeded", tokenizer("word"), choose("numpy", device=None, dtype="float64")
     )
-    return run_document(model, text, model.encode(text), RunRequest())
+    return _measured_run(model, text, model.encode(text), RunRequest())
 
 
 def compared(a: RunDocument, b: RunDocument, top: int = 9) -> CompareDocument:
-    return compare_document(a, b, names=("a", "b"), top=top)
+    return _compared_runs(a, b, names=("a", "b"), top=top)
 
 
 def divergence(p: list[float], q: list[float]) -> float:

@@ -8,7 +8,7 @@ from attncli.arrays.backend import choose, torch_is_installed
 from attncli.errors import LimitError, UsageError
 from attncli.features.cost.compute import (
     Sizes,
-    cost_document,
+    _cost_document,
     growth,
     lengths,
     measure,
@@ -20,7 +20,7 @@ from attncli.mechanism.attend import span
 from attncli.mechanism.mask import parse_mask
 from attncli.models.one_layer import Settings, seeded_model
 
-cost_document = telling(cost_document)
+_cost_document = telling(_cost_document)
 variants = telling(variant_costs)
 growth = telling(growth)
 measure = telling(measure)
@@ -125,14 +125,14 @@ def test_a_models_layers_and_total() -> None:
         tokenizer("word"),
         choose("numpy", device=None, dtype="float32"),
     )
-    document = cost_document(Sizes(11, 24, 4, 6, 6), model=model)
+    document = _cost_document(Sizes(11, 24, 4, 6, 6), model=model)
     (layer,) = document["layers"]
     pairs = sum(oracles.decoder_window(3)(i, j) for i in range(11) for j in range(11))
     assert (layer["pairs"], layer["multiply_adds"]) == (pairs, 4 * pairs * 12)
     assert layer["projections"] == 11 * 24 * 24 * 4 == document["projections"]
     assert layer["cache_bytes"] == 4 * 3 * 12 * 4  # of eleven keys the window keeps three
     assert layer["score_bytes"] == layer["streamed_bytes"] == 4 * 11 * 11 * 4
-    streamed = cost_document(Sizes(11, 24, 4, 6, 6, rows=2), model=model)["layers"][0][
+    streamed = _cost_document(Sizes(11, 24, 4, 6, 6, rows=2), model=model)["layers"][0][
         "streamed_bytes"
     ]
     assert streamed == 4 * 2 * (2 + 2) * 4  # two rows over a window of three keys
@@ -160,6 +160,6 @@ def test_times_come_with_their_computed_ratio() -> None:
 
 def test_impossible_sizes_are_refused() -> None:
     with pytest.raises(UsageError):
-        cost_document(Sizes(0, 8, 1, 8, 8))
+        _cost_document(Sizes(0, 8, 1, 8, 8))
     with pytest.raises(LimitError):
         measure(Sizes(10**6, 512, 8, 64, 64))

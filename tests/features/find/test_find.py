@@ -34,7 +34,7 @@ def test_every_head_is_ranked_by_its_weight(causal: bool, monkeypatch: pytest.Mo
     for rows in (1, 4, 100):
         monkeypatch.setattr(finding, "rows_for", lambda *_, rows=rows: rows)
         shares: list[float] = []
-        document = telling(finding.find_document)(
+        document = telling(finding._found_heads)(
             model, TEXT, tokens, finding.SearchRequest(7, 1), progress=shares.append
         )
         assert shares == sorted(shares)

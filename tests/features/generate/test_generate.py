@@ -28,13 +28,13 @@ from validity import validate
 import attncli
 from attncli.draw.encoding import json_bytes
 from attncli.errors import LimitError, UnsupportedError
-from attncli.features.generate.compute import GenerateRequest, continuation_text, generated_document
+from attncli.features.generate.compute import continuation_text, generate
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import ByteTokenizer
 from attncli.mechanism.attend import span
 
-generated_document = telling(generated_document)
+generate = telling(generate)
 
 IDS = [7, 3, 50, 11, 28]
 PHI = {
@@ -87,7 +87,7 @@ def test_greedy_tokens_are_those_of_transformers(folder: Path) -> None:
         torch.tensor([IDS]), max_new_tokens=7, do_sample=False, eos_token_id=None, pad_token_id=0
     )
     model = attncli.load(folder, dtype="float64")
-    document = generated_document(model, "", model.tokenizer.ids_to_tokens(IDS), GenerateRequest(7))
+    document = generate(model, "", 7, rows=False, tokens=model.tokenizer.ids_to_tokens(IDS))
     assert [token["id"] for token in document["generated"]] == expected[0, len(IDS) :].tolist()
 
 
@@ -98,7 +98,7 @@ def test_rows_are_those_of_one_dense_run_and_shares_add_up(folder: Path) -> None
         Region("some", (0, 2)),
         Region("rest", tuple(place for place in range(len(IDS)) if place not in (0, 2))),
     )
-    document = generated_document(model, "", prompt, GenerateRequest(4, rows=True, regions=regions))
+    document = generate(model, "", 4, rows=True, regions=regions, tokens=prompt)
     validate(json.loads(json_bytes(document)), "attn.generate/1")
     ids = [*IDS, *(token["id"] for token in document["generated"])]
     dense = {
@@ -163,9 +163,7 @@ def test_draws_depend_on_the_seed_alone(folder: Path) -> None:
     prompt = model.tokenizer.ids_to_tokens(IDS)
 
     def drawn(seed: int) -> list[int]:
-        document = generated_document(
-            model, "", prompt, GenerateRequest(9, temperature=3.0, seed=seed)
-        )
+        document = generate(model, "", 9, temperature=3.0, seed=seed, rows=False, tokens=prompt)
         return [token["id"] for token in document["generated"]]
 
     assert drawn(1) == drawn(1)
@@ -176,7 +174,7 @@ def test_draws_depend_on_the_seed_alone(folder: Path) -> None:
 def test_probabilities_are_those_of_the_logits(temperature: float, folder: Path) -> None:
     model = attncli.load(folder, dtype="float64")
     prompt = model.tokenizer.ids_to_tokens(IDS)
-    document = generated_document(model, "", prompt, GenerateRequest(1, temperature=temperature))
+    document = generate(model, "", 1, temperature=temperature, rows=False, tokens=prompt)
     *_, last = model.trace(prompt, keep=())
     scaled = [float(logit) / (temperature or 1.0) for logit in model.logits(last.after[-1:])[0]]
     shares = oracles.softmax(scaled, [True] * len(scaled))
@@ -192,9 +190,7 @@ def test_a_draw_past_what_rounding_left_of_the_shares_takes_the_last_token(
 
     def drawn(number: int) -> int:
         monkeypatch.setattr("attncli.features.generate.compute.integers", lambda *asked: [number])
-        (token,) = generated_document(model, "", prompt, GenerateRequest(1, temperature=1.0))[
-            "generated"
-        ]
+        (token,) = generate(model, "", 1, temperature=1.0, rows=False, tokens=prompt)["generated"]
         return int(token["id"])
 
     vocabulary = model.logits(np.zeros((1, model.spec.d_model), np.float32)).shape[-1]
@@ -205,10 +201,10 @@ def test_what_cannot_be_continued_is_refused(folder: Path) -> None:
     model = attncli.load(folder)
     if model.spec.max_positions is not None:  # rotary positions have no end
         with pytest.raises(LimitError, match="positions"):
-            generated_document(model, "", model.tokenizer.ids_to_tokens(IDS), GenerateRequest(100))
+            generate(model, "", 100, rows=False, tokens=model.tokenizer.ids_to_tokens(IDS))
     minilm = attncli.load("minilm")
     with pytest.raises(UnsupportedError, match="later"):
-        generated_document(minilm, "it", minilm.encode("it"), GenerateRequest(1))
+        generate(minilm, "it", 1, rows=False, tokens=minilm.encode("it"))
 
 
 def test_from_the_command_line(folder: Path) -> None:
@@ -310,10 +306,7 @@ def test_the_text_ends_where_the_checkpoint_says(
     write("config.json", eos_token_id=None)
     free = attncli.load(tmp_path, dtype="float64")
     prompt = free.tokenizer.ids_to_tokens(IDS)
-    ids = [
-        token["id"]
-        for token in generated_document(free, "", prompt, GenerateRequest(7))["generated"]
-    ]
+    ids = [token["id"] for token in generate(free, "", 7, rows=False, tokens=prompt)["generated"]]
     assert len(ids) == 7
     named = {"second": ids[1], "third": ids[2], "several": [60, ids[2]]}
     first = {token: place for place, token in reversed(list(enumerate(ids, 1)))}
@@ -325,9 +318,7 @@ def test_the_text_ends_where_the_checkpoint_says(
     if generation is not None:
         told = {"eos_token_id": named[generation]} if isinstance(generation, str) else generation
         write("generation_config.json", **told)
-    document = generated_document(
-        attncli.load(tmp_path, dtype="float64"), "", prompt, GenerateRequest(7)
-    )
+    document = generate(attncli.load(tmp_path, dtype="float64"), "", 7, rows=False, tokens=prompt)
     length = 7 if expected == 7 else first[ids[expected - 1]]
     assert [token["id"] for token in document["generated"]] == ids[:length]
     assert document["ended"] == (expected != 7)
@@ -363,9 +354,7 @@ def test_models_whose_head_is_reached_another_way(name: str, tmp_path: Path) -> 
     with torch.no_grad():
         for _ in range(5):
             expected.append(step(expected))
-    document = generated_document(
-        model, "", model.tokenizer.ids_to_tokens(prompt), GenerateRequest(5)
-    )
+    document = generate(model, "", 5, rows=False, tokens=model.tokenizer.ids_to_tokens(prompt))
     assert [token["id"] for token in document["generated"]] == expected[3:]
 
 

@@ -13,7 +13,8 @@ from validity import validate
 
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.errors import UsageError
-from attncli.features.heads.compute import HeadsRequest, heads_document, value_sizes
+from attncli.features.heads.compute import HeadsRequest, _measured_heads, value_sizes
+from attncli.features.heads.compute import heads as compute_heads
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure.metric import METRICS, measure
@@ -21,7 +22,8 @@ from attncli.measure.row_facts import exclusion, is_punctuation, parse_exclusion
 from attncli.mechanism.mask import Causal, Everywhere
 from attncli.models.one_layer import Settings, seeded_model
 
-heads_document = telling(heads_document)
+compute_heads = telling(compute_heads)
+heads_document = telling(_measured_heads)
 
 TEXT = "The animal, tired, didn't cross the street, because it was the animal."
 
@@ -76,11 +78,11 @@ def test_excluded_weight_is_in_no_number(renormalise: bool) -> None:
     made = model(mask=Causal())
     tokens = made.encode(TEXT)
     names = ("first", "self", "punctuation")
-    document = heads_document(
+    document = compute_heads(
         made,
         TEXT,
-        tokens,
-        HeadsRequest(metrics=tuple(METRICS), exclude=names, renormalise=renormalise),
+        request=HeadsRequest(metrics=tuple(METRICS), exclude=names, renormalise=renormalise),
+        tokens=tokens,
     )
     out = exclusion(names, tokens).rows(np.arange(len(tokens)))
     visible = np.tril(np.ones((len(tokens),) * 2, bool)) & ~out
@@ -112,7 +114,7 @@ def test_blocks_of_rows_give_the_same_document(mask) -> None:
     made = model(mask=mask)
     tokens = made.encode(TEXT)
     wanted = HeadsRequest(metrics=tuple(METRICS), labels=True, sort="distance", exclude=("first",))
-    whole = heads_document(made, TEXT, tokens, wanted)
+    whole = compute_heads(made, TEXT, request=wanted, tokens=tokens)
     for rows in (1, 3, 100):
         shares: list[float] = []
         blocks = heads_document(made, TEXT, tokens, wanted, rows=rows, progress=shares.append)
@@ -143,8 +145,11 @@ def test_what_is_moved_is_weight_times_the_size_of_the_transformed_value() -> No
                     v[head, key] if w_o is None else w_o[:, head * 6 : head * 6 + 6] @ v[head, key]
                 )
                 assert value_sizes(made, trace)[head, key] == pytest.approx(np.linalg.norm(moved))
-        document = heads_document(
-            made, TEXT, made.encode(TEXT), HeadsRequest(metrics=("sink",), moved=True)
+        document = compute_heads(
+            made,
+            TEXT,
+            request=HeadsRequest(metrics=("sink",), moved=True),
+            tokens=made.encode(TEXT),
         )
         shares = weights * value_sizes(made, trace)[:, None, :]
         shares /= shares.sum(-1, keepdims=True)

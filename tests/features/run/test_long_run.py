@@ -11,7 +11,7 @@ from telling import told
 
 import attncli
 from attncli.arrays.backend import EVERY
-from attncli.features.run.compute import RunRequest, run_document
+from attncli.features.run.compute import RunRequest, _measured_run
 from attncli.measure import row_stream
 from attncli.mechanism.mask import Causal, Mask, Window
 from attncli.models.model import Model
@@ -37,8 +37,8 @@ def test_a_query_of_a_long_text(
     tokens = model.encode(TEXT)
     wanted = RunRequest(top=9, query=5, heads=heads, all_links=True)
     shares: list[float] = []
-    parts = run_document(model, TEXT, tokens, wanted, rows=1, progress=shares.append)
-    whole = run_document(model, TEXT, tokens, wanted)
+    parts = _measured_run(model, TEXT, tokens, wanted, rows=1, progress=shares.append)
+    whole = _measured_run(model, TEXT, tokens, wanted)
     assert len(shares) >= 10  # two or more blocks of each head
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
@@ -51,9 +51,9 @@ def test_a_query_of_a_long_text(
         np.testing.assert_allclose(head.weights, same.weights, atol=1e-7)
         np.testing.assert_allclose(head.scores, same.scores, atol=1e-6)
     np.testing.assert_allclose(parts.average, whole.average, atol=1e-7)
-    full = run_document(model, TEXT, tokens, RunRequest(top=9, heads=heads, all_links=True)).layers[
-        0
-    ]
+    full = _measured_run(
+        model, TEXT, tokens, RunRequest(top=9, heads=heads, all_links=True)
+    ).layers[0]
     assert [place.head for place in parts.maps] == [head.head for head in full.heads]
     for place, head in zip(parts.maps, full.heads, strict=True):
         assert place.pool == 3
@@ -65,7 +65,7 @@ def test_layers_are_told_one_after_another(tmp_path: Path) -> None:
     model = attncli.load(small_gpt2(tmp_path))
     shares: list[float] = []
     wanted = RunRequest(matrices=False)
-    run_document(model, "a b c", model.encode("a b c"), wanted, rows=1, progress=shares.append)
+    _measured_run(model, "a b c", model.encode("a b c"), wanted, rows=1, progress=shares.append)
     assert shares == sorted(shares)
     assert 0.5 in shares  # one of two layers
     assert shares[-1] == 1.0

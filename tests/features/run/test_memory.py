@@ -11,7 +11,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.draw.encoding import json_pieces
-from attncli.features.run.compute import RunRequest, SavedStages, cost, run_document
+from attncli.features.run.compute import RunRequest, SavedStages, _measured_run, cost
 from attncli.mechanism.mask import Causal
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model
@@ -53,7 +53,7 @@ def took(model: Model, text: str, wanted: RunRequest, *, saved: bool = False) ->
     stored = SavedStages(model.backend)
     before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
-    document = run_document(model, text, tokens, wanted, on_trace=stored.add if saved else None)
+    document = _measured_run(model, text, tokens, wanted, on_trace=stored.add if saved else None)
     for _ in json_pieces(document):
         pass
     return expected / (tracemalloc.get_traced_memory()[1] - before)

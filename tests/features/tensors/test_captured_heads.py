@@ -16,9 +16,9 @@ from attncli.features.tensors import compute
 from attncli.features.tensors.compute import (
     CapturedTensors,
     Options,
+    _tensors_document,
     capture_attention,
     captured_record,
-    tensors_document,
 )
 from attncli.mechanism.mask import Causal, Mask, Window
 
@@ -68,10 +68,10 @@ def test_blocks_give_what_whole_weights_give(
     name: str, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held, heads = ready(name, backend), [1, 2, 5]
-    whole = tensors_document(name, held, held.attend(), Causal(), heads=heads, top=9, stages=False)
+    whole = _tensors_document(name, held, held.attend(), Causal(), heads=heads, top=9, stages=False)
     told: list[float] = []
     monkeypatch.setattr("attncli.features.tensors.compute.rows_within", lambda *sizes: 2)
-    parts = tensors_document(
+    parts = _tensors_document(
         name, held, None, Causal(), heads=heads, top=9, stages=False, progress=told.append
     )
     assert told == sorted(told)
@@ -101,7 +101,7 @@ def test_links_are_the_largest_weights_of_all_entries() -> None:
     held = ready("two axes", "numpy")
     trace = held.attend()
     weights = trace.stages["weights"]
-    found = tensors_document(
+    found = _tensors_document(
         "file", held, trace, Causal(), heads=range(HEADS), top=11, stages=False
     ).links
     wanted = sorted((-float(weight), place) for place, weight in np.ndenumerate(weights))[:11]
@@ -114,7 +114,7 @@ def test_records_of_captured_arrays_are_those_of_their_entries() -> None:
     """Every place on the leading axes stands as a layer, whose chosen heads follow each other."""
     held = ready("two axes", "torch")
     trace = held.attend()
-    document = tensors_document("file", held, trace, Causal(), heads=[1, 4], top=3, stages=False)
+    document = _tensors_document("file", held, trace, Causal(), heads=[1, 4], top=3, stages=False)
     heads = list(captured_record(held, trace, document, heads=[1, 4]).heads)
     assert [(head.layer, head.head) for head in heads] == [
         (layer, head) for layer in range(6) for head in (1, 4)
