@@ -4,6 +4,7 @@ run, regions, metrics and labels of heads, masks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType, field
@@ -21,7 +22,7 @@ from attncli.documents import (
     describe,
     index_of,
 )
-from attncli.language import contextual
+from attncli.language import contextual, message
 
 Stages = Annotated[dict[str, Numbers], describe("With --full: every stage by name.")]
 
@@ -30,6 +31,19 @@ Projections = Annotated[
     dict[str, Numbers],
     describe("With --show W_Q and the like: the weights by which rows are multiplied, [in, out]."),
 ]
+
+
+class MeanWithInterval(Part, frozen=True, kw_only=True):
+    """A mean with its 95% interval; no ends where there are too few numbers for one."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Yield a (field, fault) unless the interval has two ends, or none."""
+        if (self.low is None) != (self.high is None):
+            yield "high", message("an interval with one end")
 
 
 class RunHead(Part, frozen=True, kw_only=True):

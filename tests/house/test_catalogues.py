@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from io import BytesIO
 from string import Formatter
+from warnings import warn
 
 import catalogues
 import orjson
@@ -49,18 +50,32 @@ def places(text: str) -> list[str]:
         return []
 
 
+def untranslated(lang: str) -> list[str]:
+    """The sentences of a catalogue that are shown in English yet."""
+    entries = [entry for entry in read(lang) if entry.id and not is_translated(entry.string)]
+    return [entry.id if isinstance(entry.id, str) else entry.id[0] for entry in entries]
+
+
 @pytest.mark.parametrize("lang", languages())
 def test_a_catalogue_has_every_sentence_and_no_other(lang: str) -> None:
+    """A sentence without a translation is shown in English, and a warning here; a release has none."""
+    for sentence in untranslated(lang):
+        warn(f"attncli/language/{lang}.po has no translation of: {sentence}", stacklevel=1)
     catalogue = updated(lang, sentences())
-    assert [entry.id for entry in catalogue if entry.id and not is_translated(entry.string)] == []
     assert (FOLDER / f"{lang}.po").read_bytes() == po_bytes(catalogue), "python tests/catalogues.py"
     assert (FOLDER / f"{lang}.mo").read_bytes() == mo_bytes(catalogue), "python tests/catalogues.py"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("lang", languages())
+def test_a_release_has_every_translation(lang: str) -> None:
+    assert untranslated(lang) == []
 
 
 @pytest.mark.parametrize("lang", languages())
 def test_a_translation_has_the_places_of_its_sentence(lang: str) -> None:
     for entry in read(lang):
-        if entry.id:
+        if entry.id and is_translated(entry.string):
             english = {*places(entry.id if isinstance(entry.id, str) else entry.id[1])}
             for text in [entry.string] if isinstance(entry.string, str) else entry.string:
                 assert {*places(text)} == english, entry.id

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import UNSET, UnsetType
@@ -17,22 +16,12 @@ from attncli.documents import (
     Size,
     describe,
 )
-from attncli.documents.parts import NextToken
-from attncli.language import message
+from attncli.documents.parts import MeanWithInterval, NextToken
 
 
-class ChangedNumber(Part, frozen=True, kw_only=True):
+class ChangedNumber(MeanWithInterval, frozen=True, kw_only=True):
     """A number over texts: its mean with the 95% interval; no ends below 20 texts, and where all
     texts give the same."""
-
-    mean: float
-    low: float | None
-    high: float | None
-
-    def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield a (field, fault) unless the interval has two ends, or none."""
-        if (self.low is None) != (self.high is None):
-            yield "high", message("an interval with one end")
 
 
 class ChangedHead(PlacedHead, frozen=True, kw_only=True):

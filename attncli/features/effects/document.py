@@ -26,7 +26,7 @@ from attncli.documents import (
     members,
     position_errors,
 )
-from attncli.documents.parts import NextToken, TargetToken
+from attncli.documents.parts import MeanWithInterval, NextToken, TargetToken
 from attncli.language import Message, listing, message
 
 AttentionKind = Annotated[
@@ -224,20 +224,12 @@ class LinkPlace(Part, frozen=True, kw_only=True):
     )
 
 
-class Interval(Part, frozen=True, kw_only=True):
+class Interval(MeanWithInterval, frozen=True, kw_only=True):
     """A mean over texts with its 95% interval by Student's t; null ends with one text."""
 
-    mean: float
-    low: float | None
-    high: float | None
     texts: Annotated[
         Size, describe("How many of the texts it is the mean of: those where it is defined.")
     ]
-
-    def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield a (field, fault) unless the interval has two ends, or none."""
-        if (self.low is None) != (self.high is None):
-            yield "high", message("an interval with one end")
 
 
 class MeanMeasures(Part, frozen=True, kw_only=True):

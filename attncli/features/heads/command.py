@@ -261,15 +261,15 @@ def heads(
 
     def compute(run: TextRun) -> HeadsDocument:
         """The document of one text: the metrics, links and labels of its heads."""
-        asked = comparison
+        text_request = comparison
         # a chat's messages are regions that nobody has to name, unless tokens are merged to words
         if regions.region or regions.regions or (run.source.chat and not comparison.words):
-            named = request.regions_of(environment, regions, run.source, run.tokens)
-            asked = replace(comparison, regions=tuple(named))
+            text_regions = request.regions_of(environment, regions, run.source, run.tokens)
+            text_request = replace(comparison, regions=tuple(text_regions))
         return compute_heads(
             loaded_model,
             run.text,
-            request=asked,
+            request=text_request,
             top=heads_options.top,
             roles=heads_options.roles,
             tokens=run.tokens,

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated
 
 from attncli.documents import Count, Document, ModelPart, Part, Share, Size, describe
-from attncli.documents.parts import TargetToken
-from attncli.language import message
+from attncli.documents.parts import MeanWithInterval, TargetToken
 
 
-class PairInterval(Part, frozen=True, kw_only=True):
+class PairInterval(MeanWithInterval, frozen=True, kw_only=True):
     """A mean over pairs with its 95% interval; no ends below 20 pairs, and where all give the same."""
-
-    mean: float
-    low: float | None
-    high: float | None
-
-    def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield a (field, fault) unless the interval has two ends, or none."""
-        if (self.low is None) != (self.high is None):
-            yield "high", message("an interval with one end")
 
 
 class PairRow(Part, frozen=True, kw_only=True):

@@ -159,7 +159,7 @@ def series(
         InputError: A checkpoint is not there or damaged, or has other heads than the first.
         UnsupportedError: A family that cannot be read.
     """
-    named = checkpoint_names(list(map(str, checkpoints)))
+    unordered_names = checkpoint_names(list(map(str, checkpoints)))
     chosen = tuple(dict.fromkeys(metrics))
     for name in chosen:
         if name not in REPEATS:
@@ -167,16 +167,16 @@ def series(
     if variables is None:
         variables = os.environ
     # a model that is not there is told before a word is said about the text
-    locate(named[0], variables=variables, fetch=Fetch(note))
+    locate(unordered_names[0], variables=variables, fetch=Fetch(note))
     request = SeriesRequest(
-        named,
+        unordered_names,
         (text,) if isinstance(text, str) else tuple(text),
         chosen,
         maps=maps,
         backend=backend,
         dtype=dtype,
     )
-    names = in_order(named)
+    names = in_order(unordered_names)
     steps = steps_of(names)
     rows: list[SeriesCheckpoint] = []
     tokens: list[TokenRow] = []
