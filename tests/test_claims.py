@@ -1,0 +1,175 @@
+"""The guide's page of published claims is made from its data, and its verdicts from its numbers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
+
+import claims
+from claim_rows import ENDING, OPENING, ROWS
+from claims import FAILS, HOLDS, IN_PART, OPEN, UNTRIED, Figure, Measured, Row
+
+DATA = claims.read_data()
+BY_NAME = {row.name: row for row in ROWS}
+
+
+@pytest.mark.parametrize("lang", claims.LANGUAGES)
+def test_the_page_is_made_from_its_data(lang: str) -> None:
+    text = (claims.GUIDE / lang / "claims.md").read_text("utf-8")
+    assert claims.page(ROWS, DATA, lang, OPENING, ENDING) == text
+
+
+def test_every_row_has_its_numbers_and_they_are_those_of_the_row_as_it_is() -> None:
+    assert [row.name for row in ROWS] == list(dict.fromkeys(row.name for row in ROWS))
+    assert {*DATA} == {*BY_NAME}
+    for row in ROWS:
+        assert DATA[row.name]["digest"] == row.digest(), f"measure {row.name} again"
+        stored = claims.measured_of(DATA[row.name])
+        assert {*stored} == {figure.name for figure in row.figures}
+        for figure in row.figures:
+            measured = stored[figure.name]
+            assert measured.low <= measured.value <= measured.high, (row.name, figure.name)
+            assert measured.count > 1
+            assert (measured.beside is None) == (figure.beside == ("", ""))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_has_all_its_parts_in_both_languages(row: Row) -> None:
+    for part in (row.title, row.source, row.claim, row.formula, row.change):
+        assert all(part)
+    assert row.commands
+    assert any(figure.side for figure in row.figures)
+    for figure in row.figures:
+        assert all(figure.says)
+        assert all(figure.counted)
+        assert all("{count}" in words for words in figure.counted)
+        assert bool(figure.side) == all(figure.why)
+    for command in row.commands:
+        assert command.startswith(("attn ", "python tests/benchmarks/claims.py "))
+    assert {*row.sentences} <= {*claims.VERDICTS}
+
+
+def test_no_command_names_what_readers_cannot_get() -> None:
+    shown = " ".join(command for row in ROWS for command in row.commands)
+    assert "qwen" not in shown.lower()
+
+
+# The rule of verdicts
+
+
+def row_of(*sides: tuple[str, float]) -> Row:
+    """A row with a figure for each side and bound."""
+    figures = tuple(
+        Figure(f"f{at}", ("x", "x"), ("{count}", "{count}"), "share", side, bound, ("b", "b"))  # type: ignore[arg-type]
+        for at, (side, bound) in enumerate(sides)
+    )
+    return replace(ROWS[0], figures=figures)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        ((0.5, 0.6), (0.1, 0.2), HOLDS),
+        ((0.5, 0.6), (0.35, 0.4), IN_PART),
+        ((0.5, 0.6), (0.2, 0.4), IN_PART),
+        ((0.1, 0.2), (0.35, 0.4), FAILS),
+        ((0.1, 0.4), (0.2, 0.4), OPEN),
+        ((0.1, 0.2), (0.2, 0.4), IN_PART),
+    ],
+)
+def test_a_verdict_follows_from_the_intervals(
+    first: tuple[float, float], second: tuple[float, float], found: str
+) -> None:
+    row = row_of(("above", 0.3), ("below", 0.3))
+    stored = {
+        f"f{at}": Measured((low + high) / 2, low, high, 40)
+        for at, (low, high) in enumerate((first, second))
+    }
+    assert claims.verdict(row, stored) == found
+
+
+def test_a_row_without_numbers_was_not_tried() -> None:
+    assert claims.verdict(replace(ROWS[0], figures=()), {}) == UNTRIED
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_number_on_the_other_side_changes_the_verdict(row: Row) -> None:
+    """Each number counts: with its interval mirrored at the bound the verdict is another one, and
+    the page cannot be made with the old sentence."""
+    stored = claims.measured_of(DATA[row.name])
+    before = claims.verdict(row, stored)
+    assert row.sentences[before]
+    for figure in row.figures:
+        if figure.side and before == HOLDS:
+            bound = claims.bound_of(figure, stored[figure.name])
+            away = bound - 1 if figure.side == "above" else bound + 1
+            broken = replace(stored[figure.name], value=away, low=away, high=away)
+            assert claims.verdict(row, {**stored, figure.name: broken}) != before
+
+
+# Runs that stop
+
+
+def test_a_stopped_run_keeps_what_it_has_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(claims, "DATA", tmp_path / "claims.json")
+    measured: list[str] = []
+
+    def first(desk: claims.Desk) -> dict[str, Measured]:
+        measured.append("first")
+        return {"f0": Measured(0.5, 0.4, 0.6, 40)}
+
+    def second(desk: claims.Desk) -> dict[str, Measured]:
+        measured.append("second")
+        if measured.count("second") == 1:
+            raise KeyboardInterrupt
+        return {"f0": Measured(0.1, 0.0, 0.2, 40)}
+
+    row = replace(row_of(("above", 0.3)), models=())
+    rows = [
+        replace(row, name="first", measure=first),
+        replace(row, name="second", measure=second),
+    ]
+    with pytest.raises(KeyboardInterrupt):
+        claims.run(rows, [], claims.store)
+    assert [*claims.read_data()] == ["first"]
+    claims.run(rows, [], claims.store)
+    assert measured == ["first", "second", "second"]
+    assert [*claims.read_data()] == ["first", "second"]
+    assert not (tmp_path / "claims.part").exists()
+    claims.run(rows, ["second"], claims.store)
+    assert "inside what is stored" in capsys.readouterr().out
+
+
+def test_intervals_are_those_of_the_books() -> None:
+    found = claims.share(7, 59)
+    assert (round(found.low, 3), round(found.high, 3)) == (0.059, 0.225)  # as scipy has it
+    mean = claims.bootstrap([0.0, 1.0] * 200)
+    assert mean.value == 0.5
+    assert abs((mean.high - mean.low) / 2 - 1.96 * 0.5 / 20) < 0.01
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("row", [row for row in ROWS if row.cheap], ids=lambda row: row.name)
+def test_a_row_measured_again_lies_inside_its_intervals(row: Row) -> None:
+    if not claims.can_be_measured(row):
+        pytest.skip("its models are not here")
+    stored = claims.measured_of(DATA[row.name])
+    for name, now in claims.measured_of(claims.measure(row)).items():
+        assert stored[name].low <= now.value <= stored[name].high, (name, now, stored[name])
+
+
+def test_the_data_is_plain_json() -> None:
+    names = {field.name for field in fields(Measured)}
+    text: dict[str, Any] = json.loads(claims.DATA.read_text("utf-8"))
+    for result in text.values():
+        assert {*result} == {"digest", "cpu_seconds", "figures"}
+        assert all({*values} == names for values in result["figures"].values())
