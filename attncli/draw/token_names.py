@@ -20,7 +20,7 @@ from attncli.documents import TokenRow
 from attncli.draw.lines import Lines, sentences
 from attncli.draw.safe import cut, label
 from attncli.draw.view import View
-from attncli.inputs.token import BYTES, bytes_name
+from attncli.inputs.token import BYTES, bytes_name, joined_text
 from attncli.language import Message, listing, message, say
 from attncli.measure.rest import KeyToken, RestKind, is_separator, rest_kinds
 
@@ -182,6 +182,29 @@ def _letters(pieces: Sequence[Token], text: str) -> str:
         return _covered(pieces, text)
 
 
+def spelled_text(tokens: Sequence[Token]) -> str:
+    """The text that tokens cut into pieces, put together from what they spell, with blanks where none
+    of them stands: for a text that is not at hand.
+
+    Returns:
+        As many characters as the tokens cover; "" where they stand in no text, in several, or spell
+        more characters than they cover.
+    """
+    letters = ""
+    for start, run in groupby(tokens, lambda token: token.start):
+        pieces = list(run)
+        if any(piece.part for piece in pieces):
+            return ""
+        if start is None or start < len(letters):
+            continue
+        end = max(piece.end or 0 for piece in pieces)
+        spelling = joined_text(piece.text.strip() for piece in pieces)
+        if len(spelling) > end - start:
+            return ""
+        letters += spelling.rjust(end - len(letters))
+    return letters
+
+
 def named_bytes(tokens: Sequence[Token]) -> list[Token]:
     """Tokens of a text with those that are bytes named by the character that they are parts of."""
     if not any(token.text.startswith("<0x") for token in tokens):
@@ -222,7 +245,7 @@ def name_tokens(document: PartOrDocument) -> PartOrDocument:
                 continue
             entries = [_named_entry(entry) for entry in value]
             if name in TEXT_OF and _is_token(value[0]):
-                entries = _with_pieces(entries, value, getattr(document, TEXT_OF[name], ""))
+                entries = _with_pieces(entries, value, getattr(document, TEXT_OF[name], None))
             elif _is_token(value[0]):
                 entries = _with_bytes_in_rows(entries, value)
             if any(new is not old for new, old in zip(entries, value, strict=True)):
@@ -268,13 +291,16 @@ def _with_bytes_in_rows(entries: list[Any], rows: Sequence[TokenRow]) -> list[An
 
 def _with_pieces(entries: list[Any], rows: Sequence[TokenRow], text: object) -> list[Any]:
     """The rows of a text's tokens with those that are pieces named. entries: the same rows, unknown
-    words marked."""
+    words marked. text: the text; what its tokens spell where the document does not have it."""
     from attncli.documents.header import tokens_of
 
-    if not isinstance(text, str) or not text:
+    tokens = tokens_of(rows)
+    if not isinstance(text, str):
+        text = spelled_text(tokens)
+    if not text:
         return entries
     entries = list(entries)
-    for place, name in piece_names(tokens_of(rows), text).items():
+    for place, name in piece_names(tokens, text).items():
         entry = entries[place]
         if type(entry) is not TokenRow:  # that of attn tokens, with more members
             entries[place] = replace(entry, text=name.text)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError
 from attncli.inputs.pairs import Pair, PairFile, read_pairs
+from attncli.inputs.script_words import is_unspaced
 from attncli.inputs.token import Token, Tokenizer, bytes_name, ignore
 from attncli.language import listing, message
 from attncli.mechanism.context import Weights
@@ -111,29 +112,36 @@ def fit_pair(model: Model, pair: Pair) -> TokenPair:
     different = [place for place, (a, b) in enumerate(places) if a.id != b.id]
     if not different:
         raise InputError("both texts are the same to this model", expected="texts that differ")
-    answer, versus = (
-        answer_id(model.tokenizer, pair.clean, spelling) for spelling in (pair.answer, pair.versus)
-    )
+    answer, versus = answer_ids(model.tokenizer, pair.clean, pair.answer, pair.versus)
     if answer == versus:
         what = message("answer and versus are the same entry of the vocabulary, {id}", id=answer)
         raise InputError(what, expected="two answers that differ")
     return TokenPair(pair, clean, corrupt, answer, versus, different[0])
 
 
+def answer_ids(tokenizer: Tokenizer, text: str, answer: str, versus: str) -> tuple[int, int]:
+    """The vocabulary ids of two answers as they follow a text, both written in the same way where
+    that is possible: with a blank before them, or without.
+
+    Raises InputError as `answer_id`.
+    """
+    for spellings in zip(_spellings(answer), _spellings(versus), strict=False):
+        first, second = (_entry(tokenizer, text, spelling) for spelling in spellings)
+        if first is not None and second is not None:
+            return first, second
+    return answer_id(tokenizer, text, answer), answer_id(tokenizer, text, versus)
+
+
 def answer_id(tokenizer: Tokenizer, text: str, answer: str) -> int:
-    """The vocabulary id of an answer as it follows a text. One that begins without a blank is
-    tried with a blank before it first.
+    """The vocabulary id of an answer as it follows a text: of one that begins without a blank, with
+    a blank before it or without, as its script is written, else the other way.
 
     Raises InputError where it is several tokens, naming them.
     """
-    if answer[:1].isspace():
-        spellings = [answer]
-    else:
-        spellings = [f" {answer}", answer]
+    spellings = _spellings(answer)
     for spelling in spellings:
-        for pieces in (_continuation(tokenizer, text, spelling), _pieces(tokenizer, spelling)):
-            if len(pieces) == 1 and not pieces[0].unknown and pieces[0].id is not None:
-                return pieces[0].id
+        if (entry := _entry(tokenizer, text, spelling)) is not None:
+            return entry
     pieces = _continuation(tokenizer, text, spellings[0]) or _pieces(tokenizer, spellings[0])
     if any(token.unknown for token in pieces):
         what = message("{answer} is unknown to this model", answer=repr(answer))
@@ -145,6 +153,24 @@ def answer_id(tokenizer: Tokenizer, text: str, answer: str) -> int:
             pieces=listing(repr(bytes_name(token.text)) for token in pieces),
         )
     raise InputError(what, expected="an answer of one token")
+
+
+def _spellings(answer: str) -> list[str]:
+    """The ways to write an answer behind a text, the likelier first."""
+    if answer[:1].isspace():
+        return [answer]
+    if answer and is_unspaced(answer[0]):
+        return [answer, f" {answer}"]
+    return [f" {answer}", answer]
+
+
+def _entry(tokenizer: Tokenizer, text: str, spelling: str) -> int | None:
+    """The vocabulary id of an answer spelled so, behind a text or alone; None where it is not one
+    token that the model knows."""
+    for pieces in (_continuation(tokenizer, text, spelling), _pieces(tokenizer, spelling)):
+        if len(pieces) == 1 and not pieces[0].unknown:
+            return pieces[0].id
+    return None
 
 
 def _pieces(tokenizer: Tokenizer, text: str) -> list[Token]:

@@ -24,7 +24,7 @@ from attncli.draw.view import View
 from attncli.features.rules.document import RuledHead
 from attncli.features.rules.screen import baseline_sentence, head_sentence, rule_label
 from attncli.features.why.document import part_name
-from attncli.inputs.token import Token
+from attncli.inputs.token import Token, bytes_name
 from attncli.language import languages, message, say, translate
 from attncli.measure.labels import STATES
 from attncli.scan.document import (
@@ -568,8 +568,8 @@ def _alike_entry(alike: AlikeHeads | None) -> list[Any] | None:
 def _link_entry(link: FrequentLink, document: ScanDocument, shared: _SharedTexts) -> list[Any]:
     """A pair of tokens that a head links often, with its counts."""
     return [
-        shared.token(link.query.text),
-        shared.token(link.key.text),
+        shared.token(bytes_name(link.query.text)),
+        shared.token(bytes_name(link.key.text)),
         link.links,
         link.most,
         _one_digit(link.chance),

@@ -17,7 +17,7 @@ from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, short
 from attncli.draw.view import View, arrow
 from attncli.features.why.document import HALF, Support, part_name, support
-from attncli.inputs.token import Token
+from attncli.inputs.token import Token, bytes_name
 from attncli.language import Message, contextual, message, plural, say, say_each
 from attncli.measure.layer_metrics import KIND_METRICS
 from attncli.measure.row_facts import Floats
@@ -373,7 +373,9 @@ def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     dash = spell("–", ascii=view.ascii)
     rows = [
         [
-            f"{short(link.query.text, NAME, view)}{arrow_text}{short(link.key.text, NAME, view)}",
+            arrow_text.join(
+                short(bytes_name(token.text), NAME, view) for token in (link.query, link.key)
+            ),
             f"{link.links:,}" if link.most == link.links else f"{link.links:,}{dash}{link.most:,}",
             f"{link.chance:,.1f}",
             _lift_text(link, view),
@@ -391,7 +393,7 @@ def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         " times what chance makes, with tokens as frequent as here; texts: share with one",
         count=shown.document.link_rows or 0,
     )
-    return table(
+    shown_table = table(
         [*columns, say(view, "texts")],
         rows,
         view,
@@ -399,6 +401,12 @@ def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         title=message("which tokens {head} links most", head=head_label(head.layer, head.head)),
         note=note,
     )
+    if not any("0x" in row[0] for row in rows):
+        return shown_table
+    bytes_note = message(
+        "0x and two digits: a byte; a token of bytes is a piece of any character that has them"
+    )
+    return stack(shown_table, remark(bytes_note, view))
 
 
 def _lift_text(link: FrequentLink, view: View) -> str:
@@ -505,7 +513,8 @@ def furthest_link(head: ScanHead, view: View) -> list[str]:
         return []
     link = max(above, key=lambda link: link.lift or 0.0)
     query, key = (
-        quote_text(token.text.strip() or token.text, view) for token in (link.query, link.key)
+        quote_text(bytes_name(token.text).strip() or token.text, view)
+        for token in (link.query, link.key)
     )
     places = {
         "most": len(commonest),

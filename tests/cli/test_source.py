@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from asking import ask
+from commands import commands
 from msgspec.structs import replace
 from tiny_checkpoints import CASES, make
 
@@ -149,6 +151,65 @@ def test_a_link_to_the_text_that_is_read_is_cut(folder: Path) -> None:
         ("ablate", text, "--from", "cat", "--to", "sat", "--cross"),
     ):
         assert ask(*wrong).code == 2
+
+
+READING = {
+    "run": ("--query", "cat"),
+    "heads": (),
+    "explain": ("--query", "cat"),
+    "find": ("--from", "sat", "--to", "cat"),
+    "ablate": ("--target", "cat", "--full"),
+    "logits": ("--target", "cat", "--full"),
+    "patch": ("the hat sat", "--target", "cat"),
+    "cross": ("--layer", "1"),
+    "why": ("--from", "sat", "--to", "KEY", "--cross"),
+    "cache": ("--policy", "h2o", "--budget", "4"),
+}
+"""Commands that read a source, with words for a text of eleven tokens. explore has no screen here."""
+
+
+@pytest.mark.thorough
+def test_every_command_that_reads_a_source_is_tried() -> None:
+    reading = {
+        name
+        for name, command in commands()
+        if any("--source" in one.opts for one in command.params) and " " not in name
+    }
+    assert reading == {*READING, "explore"}
+
+
+@pytest.mark.parametrize(
+    "source", ["dog bug dim dog bug", pytest.param("mob", marks=pytest.mark.thorough)]
+)
+@pytest.mark.parametrize("name", READING)
+def test_keys_are_those_of_a_source_longer_or_shorter_than_the_text(
+    folder: Path, name: str, source: str
+) -> None:
+    """The text is eleven tokens: an index of the other side is none of it, or another word."""
+    text = "the cat sat"
+    words = [word.replace("KEY", source[-3:]) for word in READING[name]]
+    told = (name, text, *words, "--model", str(folder), "--source", source)
+    if name == "cross":
+        told = (name, text, source, *words, "--model", str(folder))
+    screen = ask(*told)
+    document = ask(*(word for word in told if word != "--full"), "--json")
+    assert (screen.code, document.code) == (0, 0), screen.err + document.err
+    keys = document.json.get("source_tokens" if name != "cross" else "keys", [])
+    assert bool(keys) == (name in ("ablate", "logits", "cross", "why"))
+    pieces = {f"{letter} ({word})" for word in source.split() for letter in word}
+    pieces |= {"im (dim)", "ob (mob)", "[SEP]", "[CLS]", "␣"}
+    # what heads of cross-attention look at: in a column, in links, or as the key of the whole
+    shown = re.findall(r"L\d H\d x .*  (\S+(?: \(\w+\))?) \d\.\d\d$", screen.out, re.MULTILINE)
+    shown += re.findall(r"L1 H\d  .* → \d+ (\S+(?: \(\w+\))?)  ", screen.out)
+    assert bool(shown) == (name in ("ablate", "cross"))
+    assert set(shown) <= pieces
+    cross = [row for row in document.json.get("effects", []) if row["attention"] == "cross"]
+    looked = [row["looks"]["key"] for row in cross if row.get("looks")]
+    assert all(key < len(keys) for key in looked)
+    if name == "why":
+        key = document.json["link"]["key"]
+        named = f'"{keys[key]["text"]}" (a piece of "{source[-3:]}")'
+        assert named in " ".join(screen.out.split())
 
 
 def test_a_link_to_captured_states_is_cut_by_their_number(folder: Path, tmp_path: Path) -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from asking import ask
 from small_gpt2 import byte_gpt2
 
-from attncli.draw.token_names import claim, split_claims
+from attncli.draw.token_names import claim, spelled_text, split_claims
 from attncli.draw.view import View
+from attncli.inputs.token import Token
+from attncli.scan.document import FrequentLink, FrequentToken
+from attncli.scan.head_screen import frequent_links, furthest_link
 
 TEXT = "她 umpty"
 
@@ -143,3 +148,43 @@ def test_links_of_tables_name_the_word_of_a_piece_and_the_place_of_equal_words()
     told = ask(*residual, width=200)
     assert 'the vector of "cat" (9)' in told.out
     assert "'cat' (9)" in told.err
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        (((" the", 0, 4), ("umpty", 5, 10)), " the umpty"),
+        ((("<0xE6><0x88>", 0, 1), ("<0x91>", 0, 1), ("爱", 1, 2)), "我爱"),
+        ((("<0xE6><0x88>", 0, 1), ("爱", 1, 2)), ""),  # a part of a character spells none
+        ((("[CLS]", None, None), ("did", 0, 3), ("n", 3, 4)), "didn"),
+        ((("s0", None, None),), ""),  # captured states stand in no text
+    ],
+)
+def test_a_text_is_what_its_tokens_spell(
+    tokens: tuple[tuple[str, int | None, int | None], ...], text: str
+) -> None:
+    rows = [Token(place, spelling, place, *span) for place, (spelling, *span) in enumerate(tokens)]
+    assert spelled_text(rows) == text
+
+
+def test_a_scan_names_tokens_of_bytes_by_their_bytes_and_says_so() -> None:
+    """Over a corpus a token of bytes is a piece of many characters: no one of them is its name."""
+    link = FrequentLink(
+        query=FrequentToken(id=7, text="<0xE5><0x9B>"),
+        key=FrequentToken(id=8, text="，"),
+        links=4,
+        most=4,
+        chance=0.1,
+        lift=31.6,
+        lift_ci95=None,
+        texts=2,
+        share_ci95=None,
+    )
+    head: Any = SimpleNamespace(layer=3, head=2, links=[link])
+    shown: Any = SimpleNamespace(
+        document=SimpleNamespace(done=SimpleNamespace(texts=12), link_rows=269)
+    )
+    screen = frequent_links(head, shown, View()).plain
+    assert "0xE5 0x9B → ，" in screen
+    assert "a token of bytes is a piece of any character" in screen
+    assert '"0xE5 0x9B" → "，", is above chance' in furthest_link(head, View())[0]

@@ -10,9 +10,11 @@ from small_gpt2 import small_gpt2
 import attncli
 from attncli.errors import InputError
 from attncli.inputs.pairs import Pair, PairFile
+from attncli.inputs.token import Token
 from attncli.measure.pair_measure import (
     _measured_alone,
     answer_id,
+    answer_ids,
     fit_pair,
     fit_pairs,
     measured_differences,
@@ -50,6 +52,49 @@ def test_an_answer_without_a_blank_is_tried_with_one_first(model: Model) -> None
     assert with_blank == without
     assert with_blank == tokenizer.encode("it it")[2].id
     assert with_blank != tokenizer.encode("it")[1].id
+
+
+class Greedy:
+    """A tokenizer that takes the longest piece of its list, or a letter."""
+
+    pieces = ("北京", " 北京", "伦敦", " 东京", "的", " Paris", "Rome", " Rome", " it", ",")
+
+    def encode(self, text: str) -> list[Token]:
+        """The tokens of a text, without specials."""
+        tokens: list[Token] = []
+        place = 0
+        while place < len(text):
+            fitting = [piece for piece in self.pieces if text.startswith(piece, place)]
+            piece = max(fitting, key=len, default=text[place])
+            number = self.pieces.index(piece) if piece in self.pieces else 100 + ord(piece)
+            tokens.append(Token(len(tokens), piece, number, place, place + len(piece)))
+            place += len(piece)
+        return tokens
+
+
+@pytest.mark.parametrize(
+    ("answers", "entries"),
+    [
+        (("北京", "伦敦"), ("北京", "伦敦")),  # a script without blanks
+        (("北京", "东京"), (" 北京", " 东京")),  # both with one, where one of them needs it
+        (("伦敦", "东京"), ("伦敦", " 东京")),  # no common way: each as it can be had
+        (("Paris", "Rome"), (" Paris", " Rome")),
+        (("Rome", ","), ("Rome", ",")),  # both without a blank rather than one with it
+        ((" Rome", ","), (" Rome", ",")),  # as it was written
+    ],
+)
+def test_both_answers_of_a_pair_are_written_in_the_same_way(
+    answers: tuple[str, str], entries: tuple[str, str]
+) -> None:
+    tokenizer = Greedy()
+    found = answer_ids(tokenizer, "中国的首都是", *answers)  # type: ignore[arg-type]
+    assert tuple(tokenizer.pieces[entry] for entry in found) == entries
+
+
+def test_an_answer_of_several_tokens_is_told_as_its_script_is_written() -> None:
+    with pytest.raises(InputError) as told:
+        answer_id(Greedy(), "中国的首都是", "巴黎")  # type: ignore[arg-type]
+    assert str(told.value) == "'巴黎' is 2 tokens to this model: '巴', '黎'"
 
 
 @pytest.mark.parametrize(

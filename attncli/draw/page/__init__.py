@@ -42,6 +42,7 @@ from attncli.draw.token_names import (
     named_bytes,
     piece_names,
     region_name,
+    spelled_text,
     split_claims,
     unknown_word_sentences,
 )
@@ -440,7 +441,7 @@ def _run_entry(run: RunRecord) -> dict[str, Any]:
     return {
         "name": {lang: safe(run_name(run.name).translation(lang)) for lang in languages()},
         "q": words(sides.queries, run.text),
-        "k": None if sides.is_one_text else words(sides.keys),
+        "k": None if sides.is_one_text else words(sides.keys, spelled_text(sides.keys)),
         "line": {lang: _run_line(run, View(lang=lang)) for lang in languages()},
         "rests": _resting_keys(run),
         "metrics": list(METRICS),
@@ -522,7 +523,7 @@ def word_columns(page: Page) -> list[list[int | list[str | int] | None]]:
     texts = page.texts or [(run.sides.queries, range(len(run.sides.queries))) for run in page.runs]
     rows = []
     for tokens, places in texts:
-        row: list[int | list[str | int]] = list(words(tokens))
+        row: list[int | list[str | int]] = list(words(tokens, spelled_text(tokens)))
         for place, index in enumerate(places):
             row[index] = place
         rows.append(row)

@@ -1,6 +1,7 @@
 import { meta } from "./data.js";
 import { colour, html, make, sized, write } from "./dom.js";
 import { ceil, max, min } from "./numbers.js";
+import { full } from "./words.js";
 
 /** Pixels of a cell from which its words are written, and from which they may lean. */
 const LETTERED = 13;
@@ -18,7 +19,7 @@ const APART = 44;
 const BAND = meta.bands.length ? 18 : 0;
 
 /** The width of the longest word, within bounds; of many with a number before it. @param {CanvasRenderingContext2D} pen @param {import("./types.js").Word[]} words */
-const longest = (pen, words) => min(110, max(24, ...words.slice(0, 2000).map(([text]) => pen.measureText(text).width))) + (words.length > 40 ? 26 : 0);
+const longest = (pen, words) => min(110, max(24, ...words.slice(0, 2000).map((word) => pen.measureText(full(word)).width))) + (words.length > 40 ? 26 : 0);
 
 /**
  * The place of a map whose words stand at its sides.
@@ -51,7 +52,7 @@ export function prepared(canvas, frame, asking, words, width) {
   }
   const step = cell < LETTERED ? ([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000].find((count) => count * cell >= APART) ?? 10000) : 1;
   /** A word, with its number where others are left out. @param {import("./types.js").Word[]} words @param {number} at */
-  const named = (words, at) => (step > 1 ? `${at} ` : "") + words[at][0];
+  const named = (words, at) => (step > 1 ? `${at} ` : "") + full(words[at]);
   for (let i = ceil(y / step) * step; i + 0.5 < min(y + tall, asking.length); i += step)
     write(pen, named(asking, i), left - 8, top + (i - y + 0.5) * cell, left - 10 - BAND, "right");
   for (let j = ceil(x / step) * step; j + 0.5 < min(x + wide, words.length); j += step)

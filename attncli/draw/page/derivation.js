@@ -47,7 +47,7 @@ export async function derive() {
   const sizes = products.map(abs);
   const sorted = largest(sizes, d);
   fill("view",
-    make("p.pair", make("bdi", queries()[i][0]), make("span.to", " → "), make("bdi", keys()[j][0]), make("b", told(weight))),
+    make("p.pair", make("bdi", nameOf(i, queries())), make("span.to", " → "), make("bdi", nameOf(j, keys())), make("b", told(weight))),
     make("ol.steps", ...steps.map(([what, value, why, step = ""]) => make("li", { class: now(step) }, make("code", what), make("b", value), make("span", why)))),
     note(say("derivation.note")),
     ...(passed && weights ? [sum(passed, weights.row(i))] : now("output") ? [note(say("values.none"))] : []),

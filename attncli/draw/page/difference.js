@@ -47,7 +47,8 @@ export async function showDifference() {
   maps = made;
   const [, , moved, sizes] = made;
   const places = meta.pairs[state.run];
-  const words = places.map((index) => meta.runs[state.run].q[index]);
+  const asking = meta.runs[state.run].q;
+  const words = places.map((index) => asking[index]);
   const count = words.length;
   const names = [0, 1].map(runName);
   await show({
@@ -75,7 +76,7 @@ export async function showDifference() {
     ranking(cells.map((cell) => {
       const [i, j, value] = [floor(cell / count), cell % count, moved[cell]];
       return {
-        name: linkName(words[i], words[j]), share: abs(value) / high, kind: value < 0 ? "in" : "", number: (value > 0 ? "+" : "") + signed(value),
+        name: linkName(places[i], asking, places[j], asking), share: abs(value) / high, kind: value < 0 ? "in" : "", number: (value > 0 ? "+" : "") + signed(value),
         rank: `${told(maps[0][cell])} → ${told(maps[1][cell])}`, act: () => choose({ query: places[i], key: places[j] }),
       };
     })));
@@ -94,7 +95,7 @@ export function followDifference() {
   const known = i >= 0 && j >= 0;
   besideBox.querySelectorAll(".cell").forEach((mark) =>
     Object.assign(/** @type {HTMLElement} */ (mark).style, { left: `${(100 * j) / count}%`, top: `${(100 * i) / count}%`, width: `${100 / count}%`, height: `${100 / count}%`, display: known ? "" : "none" }));
-  said.replaceChildren(linkName(words[state.query], words[state.key]), make("b", known && !isNaN(moved) ? `${told(one)} → ${told(two)} (${moved > 0 ? "+" : ""}${signed(moved)})` : "–"));
+  said.replaceChildren(linkName(state.query, words, state.key, words), make("b", known && !isNaN(moved) ? `${told(one)} → ${told(two)} (${moved > 0 ? "+" : ""}${signed(moved)})` : "–"));
 }
 
 /** Lay over every tile how much its head moved most. */

@@ -3,7 +3,7 @@ import { ceil, floor, largest, max, min } from "./numbers.js";
 import { most, place } from "./shades.js";
 import { keys, leave, open, peek, pick, pin, pinned, queries, run, shortName, shown, state } from "./state.js";
 import { weightsOf } from "./weights.js";
-import { headName, say } from "./words.js";
+import { full, headName, say } from "./words.js";
 
 /** Pixels from one word to the next. */
 const PITCH = 24;
@@ -112,7 +112,7 @@ function paintLinks() {
       const own = asks === state.out;
       const share = own ? Number(index === (asks ? state.query : state.key)) : shares[index];
       pen.font = `${share > 0.2 ? 600 : 400} 14px ${colour("serif")}`;
-      write(pen, list[index][0], asks ? left - 10 : right + 10, y(index), width * 0.3, asks ? "right" : "left", share > FAINT ? "ink" : "quiet");
+      write(pen, full(list[index]), asks ? left - 10 : right + 10, y(index), width * 0.3, asks ? "right" : "left", share > FAINT ? "ink" : "quiet");
     }
   // what is linked above or below what is in sight stands at its edge
   for (const [list, asks] of /** @type {[import("./types.js").Word[], boolean][]} */ ([[asking, true], [words, false]])) {
@@ -126,7 +126,7 @@ function paintLinks() {
       pen.font = `600 13px ${colour("sans")}`;
       pen.fillStyle = colour("paper");
       pen.fillRect(asks ? 0 : right, at - 9, width * 0.34, 18);
-      write(pen, `${above ? "↑" : "↓"} ${list[gone[0]][0]}${gone.length > 1 ? ` +${gone.length - 1}` : ""}`, asks ? left - 10 : right + 10, at, width * 0.3, asks ? "right" : "left", "accent");
+      write(pen, `${above ? "↑" : "↓"} ${full(list[gone[0]])}${gone.length > 1 ? ` +${gone.length - 1}` : ""}`, asks ? left - 10 : right + 10, at, width * 0.3, asks ? "right" : "left", "accent");
     }
   }
   set(linkCanvas, { "aria-label": [say("links.says"), ...pins.map(({ name }) => name)].join("; ") });

@@ -3,7 +3,7 @@ import { button, fill, frameOf, make, set } from "./dom.js";
 import { abs, ceil, clamp, floor, max, min } from "./numbers.js";
 import { farthest, inkOn, legend, most, picture, place, shade, signedPicture, signedShade } from "./shades.js";
 import { choose, head, keys, leave, open, peek, pick, queries, state } from "./state.js";
-import { headName, say, signed, told } from "./words.js";
+import { full, headName, say, signed, told } from "./words.js";
 
 /** Pixels of a cell from which its number is written. */
 const NUMBERS = 34;
@@ -125,8 +125,8 @@ function markCell() {
   const places = [[left, y, wide * cell, cell], [x, top, cell, tall * cell], [x, y, cell, cell], [0, level, left - 7, cell], [near + cell / 2, top - 16, 110, 16]];
   places.forEach(([left, top, width, height], which) =>
     Object.assign(marks[which].style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` }));
-  marks[3].replaceChildren(make("b", rowWords()[row][0]));
-  marks[4].replaceChildren(make("b", columnWords()[column][0]));
+  marks[3].replaceChildren(make("b", full(rowWords()[row])));
+  marks[4].replaceChildren(make("b", full(columnWords()[column])));
   marks[4].style.transform = `rotate(${turn}rad)`;
 }
 

@@ -70,7 +70,7 @@ export async function rollout() {
   fill("view",
     lead(say("rollout.lead", { query: nameOf(query, queries()) })),
     ranking(order.map((key) => ({
-      name: keys()[key][0], share: row[key] / row[order[0]], number: told(row[key]), rank: say("rollout.even", { share: told(chance[key]) }), act: () => choose({ key }),
+      name: nameOf(key, keys()), share: row[key] / row[order[0]], number: told(row[key]), rank: say("rollout.even", { share: told(chance[key]) }), act: () => choose({ key }),
     }))),
     note(say("rollout.note")));
   return row;

@@ -15,11 +15,11 @@ const strongest = (title, weights, words, axis, kind) =>
  * @param {import("./types.js").Weights|null} weights */
 export function showRows(weights) {
   const [asking, words] = [queries(), keys()];
-  const [query, key] = [asking[state.query][0], words[state.key][0]];
+  const [query, key] = [nameOf(state.query, asking), nameOf(state.key, words)];
   if (!weights && !head().k.length) return fill("rows");
   if (!weights)
     return fill("rows", make("section", make("h3", say("rows.label")), ranking(head().k.map(([query, key, weight]) =>
-      ({ name: linkName(asking[query], words[key]), share: max(weight, 0), number: weight < 0 ? say("weight.hidden") : told(weight), act: () => choose({ query, key }) })))));
+      ({ name: linkName(query, asking, key, words), share: max(weight, 0), number: weight < 0 ? say("weight.hidden") : told(weight), act: () => choose({ query, key }) })))));
   const row = weights.row(state.query);
   fill("rows",
     strongest(say("looks", { query: nameOf(state.query, asking) }), row, words, "key", ""),

@@ -49,7 +49,7 @@ async function find() {
   }))));
   const unknown = found.filter(({ unheld }) => unheld).length;
   const says = ranked.length
-    ? say("search.says", { query: queries()[query][0], key: keys()[key][0], head: headName(ranked[0].one), weight: told(ranked[0].weight) })
+    ? say("search.says", { query: nameOf(query, queries()), key: nameOf(key, keys()), head: headName(ranked[0].one), weight: told(ranked[0].weight) })
     : unknown < found.length ? say("search.hidden") : "";
   answer.textContent = [says, unknown ? say("search.unheld", { unknown, heads: found.length }) : ""].filter(Boolean).join(" ");
 }

@@ -3,7 +3,7 @@ import { commaSeparated, save } from "./files.js";
 import { abs, max, min } from "./numbers.js";
 import { address, keys, queries, state } from "./state.js";
 import { weightsOf } from "./weights.js";
-import { say } from "./words.js";
+import { full, say } from "./words.js";
 
 /**
  * What a picture is made of, in pixels from its upper left corner: a rectangle, a map, a curve or a run of text.
@@ -152,10 +152,10 @@ async function rows() {
   const table = all("#view table tr");
   if (table.length) return table.map((row) => [...row.children].filter((cell) => !cell.matches(".both, thead td")).map(({ textContent }) => textContent ?? ""));
   const weights = await weightsOf(state.run, state.head);
-  const names = weights ? keys().map(([text]) => text) : [];
+  const names = weights ? keys().map(full) : [];
   /** @type {(string|number)[][]} */
   const found = [["", ...names]];
-  for (let i = 0; weights && i < weights.n; i++) found.push([queries()[i][0], ...Array.from(weights.row(i), (weight) => (weight < 0 ? "" : Number(weight.toPrecision(6))))]);
+  for (let i = 0; weights && i < weights.n; i++) found.push([full(queries()[i]), ...Array.from(weights.row(i), (weight) => (weight < 0 ? "" : Number(weight.toPrecision(6))))]);
   return found;
 }
 

@@ -32,7 +32,7 @@ export function showWhy() {
     lay(null);
     const own = meta.why.filter(({ l, h }) => l === head().l && h === head().h);
     fill("view", lead(say("why.other")), ranking((own.length ? own : meta.why).map(({ l, h, q, k, w }) => ({
-      name: `${headName({ l, h })} · ${linkName(queries()[q], keys()[k])}`, share: w, number: told(w),
+      name: `${headName({ l, h })} · ${linkName(q, queries(), k, keys())}`, share: w, number: told(w),
       act: () => choose({ head: max(0, placeOf(l, h)), query: q, key: k }),
     }))));
     return;

@@ -53,13 +53,14 @@ export function named(reference, words) {
 }
 
 /** A word by its text, a piece with the word that it is of. @param {import("./types.js").Word} [word] */
-const full = ([text, , , of] = ["", 0, 0]) => (of ? `${text} (${of})` : text);
-
-/** A link by its two words. @param {import("./types.js").Word[]} ends */
-export const linkName = (...ends) => ends.map(full).map(apartFrom).join(" → ");
+export const full = ([text, , , of] = ["", 0, 0]) => (of ? `${text} (${of})` : text);
 
 /** How a word is named so that it is found again. @param {number} at @param {import("./types.js").Word[]} words */
 export function nameOf(at, words) {
   const before = words.slice(0, at).filter(([text]) => text === words[at]?.[0]).length;
   return full(words[at]) + (before ? `:${before + 1}` : "");
 }
+
+/** A link by its two words, each named so that it is found again.
+ * @param {number} query @param {import("./types.js").Word[]} asking @param {number} key @param {import("./types.js").Word[]} words */
+export const linkName = (query, asking, key, words) => [nameOf(query, asking), nameOf(key, words)].map(apartFrom).join(" → ");

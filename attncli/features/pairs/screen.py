@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attncli.draw.lines import Lines, fit_to_view, heading, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import (
+    Lines,
+    fit_to_view,
+    heading,
+    localize,
+    remark,
+    sentences,
+    stack,
+    stack_spaced,
+)
 from attncli.draw.numbers import format_signed, missed_by_intervals, percent
 from attncli.draw.safe import label
 from attncli.draw.screen_header import warning
@@ -86,7 +95,7 @@ def _fault_table(document: PairsDocument, view: View) -> Lines:
         shown = document.faults[:SHOWN]
     if not shown:
         return Lines()
-    rows = [[fault.where, fault.fault] for fault in shown]
+    rows = [[fault.where, localize(fault.fault, view)] for fault in shown]
     title = message("pairs that do not fit this model")
     body = table([message("place"), message("fault")], rows, view, title=title)
     return stack(body, _more(len(document.faults) - len(shown), view))

@@ -24,6 +24,8 @@ from attncli.measure.labels import LABELS
 from attncli.measure.run_record import run_record
 from attncli.models.one_layer import Settings, seeded_model
 
+SAMPLES = Path(__file__).parents[3] / "sample_inputs"
+
 
 def written(folder: Path, page: Page) -> Path:
     file = folder / "page.html"
@@ -282,6 +284,49 @@ def test_every_label_has_a_meaning(chromium: Any, tmp_path: Path) -> None:
             str(label.threshold) in text
             for label, text in zip(LABELS.values(), meanings, strict=True)
         )
+    window.page.context.close()
+
+
+def test_links_axes_and_lines_name_pieces_with_their_word_and_equal_words_by_number(
+    chromium: Any, tmp_path: Path
+) -> None:
+    """The names of a link and of the chosen row and column, of a comparison of two seeded runs."""
+    pieces = tokenizer(str(SAMPLES / "tokenizer.json"))
+    text = "cat by cat"
+    runs = [
+        run_record(model, text, model.encode(text), name=name)
+        for seed, name in ((0, "A"), (1, "B"))
+        for model in [
+            seeded_model(
+                Settings(d_model=16, heads=1), seed, "seeded", pieces, NumpyBackend("float32")
+            )
+        ]
+    ]
+    places = list(range(len(runs[0].sides.queries)))
+    window = opened(chromium, written(tmp_path, Page(text, runs, pairs=(places, places))))
+    words = [word[0] for word in window.value("attn.meta.runs[0].q")]
+    assert words == ["[CLS]", "c", "a", "t", "␣", "b", "y", "␣", "c", "a", "t", "[SEP]"]
+    window.value("() => attn.choose({ query: 10, key: 3, view: 'difference' })")
+    at_axes = (
+        "[...document.querySelectorAll('.plot .asks, .plot .asked')].map((one) => one.textContent)"
+    )
+    assert window.until(f"() => {at_axes}.join(' | ') === 't (cat) | t (cat)'")
+    pair = window.until("() => document.querySelector('#view p.pair')?.firstChild.textContent")
+    assert pair == "t (cat):2 → t (cat)"
+    listed = window.until("() => document.querySelectorAll('#view .found button').length") and (
+        window.value(
+            "[...document.querySelectorAll('#view .found button')].map((one) => one.firstChild.textContent)"
+        )
+    )
+    ends = {end for name in listed for end in name.split(" → ")}
+    assert ends <= {
+        *("c (cat)", "a (cat)", "t (cat)", "b (by)", "y (by)", "[CLS]", "[SEP]", "␣"),
+        *("c (cat):2", "a (cat):2", "t (cat):2", "␣:2"),
+    }
+    assert len(set(listed)) == len(listed) > 3
+    said = window.value("() => document.querySelector('#said').textContent")
+    assert '"t (cat):2" looks at "t (cat)"' in said
+    window.clean()
     window.page.context.close()
 
 
