@@ -70,13 +70,14 @@ if TYPE_CHECKING:
     from attncli.mechanism.context import Replace as Replace
     from attncli.mechanism.context import Weigh as Weigh
     from attncli.mechanism.context import Zero as Zero
+    from attncli.mechanism.edit import Edit as Edit
     from attncli.mechanism.spec import Spec as Spec
     from attncli.mechanism.trace import AttentionTrace as AttentionTrace
     from attncli.models.load import load as load
     from attncli.scan.corpus_scan import scan_corpus as scan_corpus
 
 __all__ = [
-    "AttentionTrace", "AttnError", "KnockOut", "Region", "Replace", "Spec", "Weigh", "Zero", "__version__",
+    "AttentionTrace", "AttnError", "Edit", "KnockOut", "Region", "Replace", "Spec", "Weigh", "Zero", "__version__",
     "ablate", "ablate_pairs", "answer", "attention", "cache", "circuit", "compare", "compare_models", "cost",
     "cross", "each_region", "explain", "find", "find_pairs", "generate", "heads", "learn", "load", "logits",
     "logits_pairs", "mask", "metrics", "next_word", "pairs", "patch", "patch_pairs", "retrieval", "rules", "run",
@@ -86,6 +87,7 @@ __all__ = [
 _HOMES = {
     "AttentionTrace": "attncli.mechanism.trace",
     "AttnError": "attncli.errors",
+    "Edit": "attncli.mechanism.edit",
     "KnockOut": "attncli.mechanism.context",
     "Region": "attncli.inputs.regions",
     "Replace": "attncli.mechanism.context",

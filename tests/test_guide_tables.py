@@ -16,6 +16,7 @@ import attncli
 import attncli.language.guide
 from attncli.cli.app import COMMANDS
 from attncli.errors import ExitCode
+from attncli.mechanism.edit import SITES
 
 GUIDE = Path(attncli.language.guide.__path__[0])
 LANGUAGES = sorted(folder.name for folder in GUIDE.iterdir() if (folder / "masks.md").exists())
@@ -63,7 +64,7 @@ def test_every_call_in_the_table_of_functions_runs(lang: str, tmp_path: Path) ->
         "regions": [attncli.Region("r", (0, 1))], "name": "minilm", "files": corpus,
         "folder": tmp_path / "scan", "folders": folders,
     }  # fmt: skip
-    calls = [piece for row in tables(GUIDE / lang / "python.md")[0] for piece in code(row[0])]
+    calls = [piece for row in tables(GUIDE / lang / "python.md")[1] for piece in code(row[0])]
     assert len(calls) >= 18
     for call in calls:
         if call in attncli.__all__:
@@ -79,6 +80,13 @@ def test_every_call_in_the_table_of_functions_runs(lang: str, tmp_path: Path) ->
             continue
         assert eval(expression, dict(names)).rows() is not None, call
         names["model"] = model
+
+
+@IN_LANGUAGES
+def test_the_table_of_addresses_has_every_site_that_can_be_edited(lang: str) -> None:
+    rows = tables(GUIDE / lang / "python.md")[0]
+    addresses = [piece for row in rows for piece in code(row[0])]
+    assert sorted(addresses) == sorted(f"{site}.10" for site in SITES)
 
 
 @IN_LANGUAGES

@@ -124,6 +124,7 @@ OF_TOPIC = "(m := attncli.load(seed=0, d_model=8), 'the cat', m.encode('the cat'
 FIRST_CALLS = {
     "AttentionTrace": "attncli.AttentionTrace.__name__",
     "AttnError": "str(attncli.AttnError('no such thing'))",
+    "Edit": "attncli.Edit(0, 'z', abs)",
     "KnockOut": "attncli.KnockOut",
     "Region": "attncli.Region('r', (0,))",
     "Replace": "attncli.Replace",
@@ -240,7 +241,7 @@ def test_every_public_name_works_as_the_first_call_of_a_process(tmp_path):
     printed = first_calls(FIRST_CALLS, tmp_path)
     without_rows = {name for name, line in printed.items() if "text/html" not in line}
     assert without_rows == {
-        "AttentionTrace", "AttnError", "KnockOut", "Region", "Replace", "Spec", "Weigh", "Zero", "__version__",
+        "AttentionTrace", "AttnError", "Edit", "KnockOut", "Region", "Replace", "Spec", "Weigh", "Zero", "__version__",
         "attention", "load", "metrics", "metrics.measure_texts",
     }  # fmt: skip
 

@@ -139,6 +139,15 @@ def softmax(
     )
 
 
+def weigh_scores(backend: Backend, scores: Array, rule: Rule) -> Array:
+    """The attention weights of given scores, [..., head, query, key], −∞ where a key is hidden.
+
+    A row that sees nothing has weights 0. rule: with the learned logits that take a share, if any.
+    """
+    visibility = scores > -float("inf")
+    return softmax(backend, scores, visibility, rule.sinks, free=False).weights
+
+
 def weights_of_scores(scores: Floats, visible: Floats, sink: float | None) -> Floats:
     """Softmax over the keys of given scores, [..., key]: the attention weights that these would
     give, float64, outside of a run.

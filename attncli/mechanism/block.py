@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
-from attncli.mechanism.attend import compute_attention, ignore_block, mix_held
+from attncli.mechanism.attend import (
+    Rule,
+    compute_attention,
+    ignore_block,
+    mix_held,
+    weigh_scores,
+)
 from attncli.mechanism.context import (
     Context,
+    Intervention,
     KnockOut,
     Weigh,
     Weights,
@@ -19,6 +27,7 @@ from attncli.mechanism.context import (
     put_projections,
     put_weights,
 )
+from attncli.mechanism.edit import NO_EDITS, Edits, apply_edits, stages_to_edit
 from attncli.mechanism.feed_forward import (
     LayerPart,
     activate,
@@ -26,9 +35,9 @@ from attncli.mechanism.feed_forward import (
     linear_if_any,
     normalise,
 )
-from attncli.mechanism.projection import LayerAttention, project
-from attncli.mechanism.reformer import hash_attention
-from attncli.mechanism.spec import Block, Convolution, Mixer, Place
+from attncli.mechanism.projection import LayerAttention, Projection, project
+from attncli.mechanism.reformer import HashTrace, hash_attention
+from attncli.mechanism.spec import Attention, Block, Convolution, Mixer, Place
 from attncli.mechanism.trace import Later, LayerTrace, head_outputs
 
 
@@ -44,6 +53,8 @@ def run_block(
 
     A block without residual gives its last branch's output, whose width may differ.
     """
+    edit = partial(apply_edits, backend, context.edits, layer)
+    hidden = edit("resid_pre", hidden)
     block_input = hidden
     attention = LayerAttention(backend, weights, "attn", block.attention)
 
@@ -69,6 +80,14 @@ def run_block(
         if block.branch_scale == 1.0:
             return branch
         return branch * block.branch_scale
+
+    def attention_branch(branch: Array) -> Array:
+        """What the attention part adds, edited."""
+        return edit("attn_out", scale_branch(branch))
+
+    def feed_forward_branch(branch: Array) -> Array:
+        """What the feed-forward part adds, edited."""
+        return edit("mlp_out", scale_branch(branch))
 
     entering = apply_norm("attn.in", hidden)
     if block.normed:
@@ -102,13 +121,13 @@ def run_block(
             else:
                 mlp_input = entering
             beside = watch("mlp", feed_forward(backend, mlp, weights, mlp_input))
-            return hidden + scale_branch(out) + scale_branch(beside)
+            return hidden + attention_branch(out) + feed_forward_branch(beside)
 
     else:
         if block.residual:
-            state = hidden + scale_branch(out)
+            state = hidden + attention_branch(out)
         else:
-            state = out
+            state = edit("attn_out", out)
         if block.residual:
             stages["sum"] = state
         state = apply_norm("attn.sum", state)
@@ -125,6 +144,7 @@ def run_block(
             )
             cross = LayerTrace(layer, inner, inner_empty, state, Later(lambda: after))
             state = after
+        state = edit("resid_mid", state)
 
         def run_mlp() -> Array:
             if block.mlp is None:
@@ -132,7 +152,7 @@ def run_block(
             output = watch(
                 "mlp", feed_forward(backend, block.mlp, weights, apply_norm("mlp.in", state))
             )
-            return apply_norm("mlp.sum", state + scale_branch(apply_norm("mlp.out", output)))
+            return apply_norm("mlp.sum", state + feed_forward_branch(apply_norm("mlp.out", output)))
 
     @np.errstate(over="ignore", invalid="ignore")
     def compute_output() -> Array:
@@ -150,8 +170,8 @@ def run_block(
             )
         # NumPy's bfloat16 is wider after a product with a plain number
         if backend.dtype in LOW_PRECISION:
-            return backend.cast(output, backend.dtype)
-        return output
+            output = backend.cast(output, backend.dtype)
+        return edit("resid_post", output)
 
     leaving = Later(compute_output)
     if context.on_activation is not None:
@@ -176,6 +196,9 @@ def mix_heads(
     else:
         kind = "cross"
     interventions = context.interventions.get((layer, "self" if memory is None else "cross"), ())
+    edits = context.edits
+    if memory is not None:
+        edits = NO_EDITS
     parts = project(attention, x, memory, context, layer)
     rule = parts.rule
     apart = parts.rule.apart
@@ -192,20 +215,7 @@ def mix_heads(
         empty = ~backend.any(weights > 0, -1)[..., 0]
         stages |= {"weights": weights} if "weights" in context.keep else {}
     elif spec.hashing is not None:
-        has_knock_out = any(isinstance(change, KnockOut | Weigh) for change in interventions)
-        if (
-            context.rows is not None
-            or parts.q.ndim > 3
-            or context.past is not None
-            or has_knock_out
-        ):
-            raise UnsupportedError(
-                "hash attention runs a text whole",
-                expected="run, heads or compare, on one short text at a time",
-            )
-        hash_trace = hash_attention(
-            backend, parts.q, parts.v, spec.hashing, mask=spec.mask, dense=bool(context.keep)
-        )
+        hash_trace = _hash_heads(backend, spec, parts, context, interventions)
         mixed = hash_trace.mixed
         empty = hash_trace.empty_rows
         stages |= {"k": hash_trace.keys} | {
@@ -219,6 +229,7 @@ def mix_heads(
         else:
             on_block = partial(context.on_block, layer, kind)
         q, k, v = put_projections(backend, interventions, parts.q, parts.k, parts.v)
+        edited = stages_to_edit(edits, layer)
         square_stages, mixed, empty = compute_attention(
             backend,
             q,
@@ -226,18 +237,61 @@ def mix_heads(
             v,
             rule,
             rows=context.rows,
-            keep=context.keep,
+            keep=context.keep | edited,
             on_block=on_block,
             last_queries=context.last_queries,
         )
+        if edited:
+            mixed = _edit_weights(backend, edits, layer, square_stages, v, rule)
+            for name in edited - context.keep:
+                square_stages.pop(name)
         stages |= square_stages
     mixed = put_weights(backend, interventions, stages, parts.v, mixed)
-    stages["mixed"] = apply_interventions(backend, interventions, mixed)
+    mixed = apply_interventions(backend, interventions, mixed)
+    stages["mixed"] = apply_edits(backend, edits, layer, "z", mixed)
     if spec.gated:
         gate = attention.split_heads(attention.linear("gate", context.queries_of(x)), spec.heads)
         stages["gate"] = (backend.tanh(gate * 0.5) + 1.0) * 0.5
         stages["gated"] = stages["mixed"] * stages["gate"]
     return stages, empty
+
+
+def _hash_heads(
+    backend: Backend,
+    spec: Attention,
+    parts: Projection,
+    context: Context,
+    interventions: Sequence[Intervention],
+) -> HashTrace:
+    """What hash attention makes of queries and values. Raises UnsupportedError over rows, batches,
+    kept keys or a link that is cut.
+    """
+    assert spec.hashing is not None, "an attention that hashes says how"
+    has_knock_out = any(isinstance(change, KnockOut | Weigh) for change in interventions)
+    if context.rows is not None or parts.q.ndim > 3 or context.past is not None or has_knock_out:
+        raise UnsupportedError(
+            "hash attention runs a text whole",
+            expected="run, heads or compare, on one short text at a time",
+        )
+    return hash_attention(
+        backend, parts.q, parts.v, spec.hashing, mask=spec.mask, dense=bool(context.keep)
+    )
+
+
+def _edit_weights(
+    backend: Backend, edits: Edits, layer: int, stages: dict[str, Array], v: Array, rule: Rule
+) -> Array:
+    """What heads mix, [..., head, query, v_dim], with their scores and attention weights edited;
+    both stand in the stages from then on.
+
+    stages: with "masked" and "weights", [..., head, query, key]. v: [..., kv, key, v_dim].
+    """
+    scores = stages["masked"]
+    if (layer, "scores") in edits:
+        scores = apply_edits(backend, edits, layer, "scores", scores)
+        stages |= {"masked": scores, "weights": weigh_scores(backend, scores, rule)}
+    stages["weights"] = apply_edits(backend, edits, layer, "pattern", stages["weights"])
+    return mix_held(backend, stages["weights"], v, rule)
 
 
 def _add_output(attention: LayerAttention, stages: dict[str, Array]) -> None:

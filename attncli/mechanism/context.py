@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock, mix
+from attncli.mechanism.edit import Edits
 
 Kind: TypeAlias = Literal["self", "cross"]
 """Which attention of a layer: over the text itself, or over another one."""
@@ -357,9 +358,9 @@ class Context(Struct, frozen=True, eq=False):
     keep: which n × n stages to keep. rows: None for dense attention; else how many query rows
     to compute at a time, each block handed to `on_block(layer, kind, block)` with kind "self" or
     "cross".
-    interventions: what is changed on the way. asking: positions within the text, start to stop,
-    that are computed as queries and leave the layer, None where none are singled out; the others
-    only lend their keys and values.
+    interventions: what is changed on the way. edits: functions that change it.
+    asking: positions within the text, start to stop, that are computed as queries and leave the
+    layer, None where none are singled out; the others only lend their keys and values.
     last_queries: with `rows`, the queries that are looked at in the last layer: blocks without any
     of them are not computed there, and their mixed values are 0. None for all.
     on_activation: handed the layer, a norm's place with what enters it, or "mixer", "mlp" or "conv"
@@ -376,6 +377,7 @@ class Context(Struct, frozen=True, eq=False):
     rows: int | None = None
     on_block: Callable[[int, str, RowBlock], None] | None = None
     interventions: Interventions = field(default_factory=dict)
+    edits: Edits = field(default_factory=dict)
     asking: slice | None = None
     last_queries: Collection[int] | None = None
     on_activation: Callable[[int, str, Array], None] | None = None

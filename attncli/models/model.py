@@ -30,6 +30,7 @@ from attncli.inputs.tokenize import ShiftedTokenizer
 from attncli.language import listing, message
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
 from attncli.mechanism.context import NO_INTERVENTIONS, Context, Interventions, Past
+from attncli.mechanism.edit import Edit, Edits, edits_by_place
 from attncli.mechanism.head_choice import choose_heads_of
 from attncli.mechanism.spec import Attention, Spec
 from attncli.mechanism.trace import SQUARE, STAGES, Later, LayerTrace, NotebookResult
@@ -292,6 +293,7 @@ class Model(Struct, frozen=True, eq=False):
         on_block: Callable[[int, str, RowBlock], None] | None = None,
         past: Past | None = None,
         interventions: Interventions = NO_INTERVENTIONS,
+        edits: Sequence[Edit] = (),
         idle: bool = False,
         last_queries: Collection[int] | None = None,
     ) -> TextTrace:
@@ -313,6 +315,8 @@ class Model(Struct, frozen=True, eq=False):
                 first tokens were computed in.
             interventions: What is changed in which layer's attention: `attncli.Zero`, `Replace`,
                 `KnockOut` by (layer, "self" or "cross"); the traces hold what came of it.
+            edits: Functions that are called with what a layer computes at a place, and change it
+                (`attncli.Edit`); the traces hold what came of it.
             idle: Whether layers that do not attend are yielded, too: their traces have vectors, and
                 stages of no heads.
             last_queries: With `rows`: the queries that are looked at in the last layer. Blocks
@@ -327,8 +331,10 @@ class Model(Struct, frozen=True, eq=False):
         Raises:
             InputError: For a text without tokens or with too many, and for a layer or head that is
                 not there.
-            UsageError: For the decoder of a model of two sides that reads nothing, and for a `past`
-                whose keys a text of this length turns otherwise (LongRoPE, dynamic NTK).
+            UsageError: For the decoder of a model of two sides that reads nothing, for a `past`
+                whose keys a text of this length turns otherwise (LongRoPE, dynamic NTK), and for
+                an edit of no known site or of a layer that does not run.
+            UnsupportedError: For an edit of a site that the layer does not have.
         """
         self._check_memory()
         tokens = self.encode(text)
@@ -345,6 +351,8 @@ class Model(Struct, frozen=True, eq=False):
         else:
             numbers = self.spec.attending(layers)
         run.check_indices("layer", numbers, layer_count)
+        by_place = edits_by_place(edits, self.spec.blocks, max(numbers, default=-1))
+        self._check_edits(by_place, rows)
 
         def run_text(stage_names: Collection[str]) -> Iterator[LayerTrace]:
             """The traces of the text with these stages kept, layer by layer."""
@@ -365,6 +373,7 @@ class Model(Struct, frozen=True, eq=False):
                 past=past,
                 on_block=blocks,
                 interventions=interventions,
+                edits=by_place,
                 last_queries=last_queries,
             )
             return self._run_text(tokens, numbers, heads, backend, context)
@@ -375,6 +384,23 @@ class Model(Struct, frozen=True, eq=False):
         return TextTrace(
             tokens, chosen, run_text, keep, dtype=self.backend.dtype, name=name, once=once
         )
+
+    def _check_edits(self, edits: Edits, rows: int | None) -> None:
+        """Raise UnsupportedError for edits that a run does not carry out: of layers that are not
+        run here one by one, and of scores that are not there as a whole.
+
+        rows: query rows at a time; None for all.
+        """
+        if edits and not self.own_layers:
+            raise UnsupportedError(
+                "edits are for layers that attn computes itself",
+                expected="a model that does not run through transformers",
+            )
+        if rows is not None and any(site in ("scores", "pattern") for _, site in edits):
+            raise UnsupportedError(
+                "scores that are computed some rows at a time are not edited",
+                expected="rows=None, and a text short enough for it",
+            )
 
     def _head_numbers(
         self, layers: Sequence[int], heads: Selection

@@ -1,0 +1,181 @@
+"""Edits change what a layer computes as hooks in transformers do, and as interventions of the same
+meaning do.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import attncli
+from attncli import Edit, KnockOut, Zero
+from attncli.mechanism.edit import SITES
+from tests.small_gpt2 import small_gpt2
+
+TEXT = "the cat sat on the mat"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return small_gpt2(tmp_path_factory.mktemp("edit") / "model")
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return attncli.load(folder)
+
+
+def logits(model, edits=(), interventions=None):
+    """The logits of every token, [token, vocabulary], with edits or interventions."""
+    changed = interventions or {}
+    *_, last = model.trace(TEXT, edits=edits, interventions=changed)
+    return np.asarray(model.logits(last.after))
+
+
+def without_head(array):
+    """What heads mix, [head, token, v_dim], without that of head 1."""
+    array = array.copy()
+    array[1] = 0
+    return array
+
+
+def without_link(fill):
+    """A function of [head, query, key] that gives the link from query 4 to key 2 this value."""
+
+    def cut(array):
+        array = array.copy()
+        array[..., 4, 2] = fill
+        return array
+
+    return cut
+
+
+def test_an_edit_of_what_heads_mix_is_the_intervention_zero(model):
+    edited = logits(model, [Edit(0, "z", without_head)])
+    np.testing.assert_array_equal(edited, logits(model, (), {(0, "self"): (Zero((1,)),)}))
+    assert abs(edited - logits(model)).max() > 0.01
+
+
+def test_an_edit_of_scores_is_the_intervention_that_cuts_a_link(model):
+    cut = KnockOut(heads=(0, 1, 2), queries=(4,), keys=(2,))
+    edits = [Edit(1, "scores", without_link(-np.inf))]
+    expected = logits(model, (), {(1, "self"): (cut,)})
+    np.testing.assert_allclose(logits(model, edits), expected, atol=2e-6)
+    [layer] = model.trace(TEXT, layers=1, edits=edits)
+    assert (layer.stages["weights"][:, 4, 2] == 0).all()
+    np.testing.assert_allclose(layer.stages["weights"].sum(-1), 1, atol=1e-6)
+
+
+def test_an_edit_of_the_pattern_leaves_the_rest_of_its_row(model):
+    edits = [Edit(1, "pattern", without_link(0.0))]
+    [before] = model.trace(TEXT, layers=1)
+    [after] = model.trace(TEXT, layers=1, edits=edits)
+    expected = without_link(0.0)(before.stages["weights"])
+    np.testing.assert_array_equal(after.stages["weights"], expected)
+    np.testing.assert_allclose(
+        after.stages["mixed"], expected @ before.stages["v"], rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_array_equal(after.stages["masked"], before.stages["masked"])
+
+
+def test_a_function_that_only_looks_changes_nothing(model):
+    looked = {}
+
+    def look(site):
+        """A function that keeps the array it is given."""
+
+        def keep(array):
+            looked[site] = array.shape
+            return array
+
+        return keep
+
+    edited = logits(model, [Edit(1, site, look(site)) for site in SITES])
+    # weights that are edited are mixed in one product in place of several
+    np.testing.assert_allclose(edited, logits(model), atol=2e-6)
+    assert {site: looked[site] for site in SITES} == {
+        "resid_pre": (19, 24), "resid_mid": (19, 24), "resid_post": (19, 24), "attn_out": (19, 24),
+        "mlp_out": (19, 24), "z": (3, 19, 8), "scores": (3, 19, 19), "pattern": (3, 19, 19),
+    }  # fmt: skip
+
+
+def test_edits_of_one_place_are_done_in_order(model):
+    edits = [Edit(0, "resid_post", lambda x: x + 1), Edit(0, "resid_post", lambda x: x * 0)]
+    nothing = logits(model, [Edit(0, "resid_post", lambda x: x * 0)])
+    np.testing.assert_array_equal(logits(model, edits), nothing)
+    np.testing.assert_allclose(nothing[1:], nothing[:1].repeat(18, 0), atol=1e-4)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("site", ["resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out"])
+def test_edits_equal_hooks_in_transformers(model, folder, site):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    reference = transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float64).eval()
+    block = reference.transformer.h[1]
+    scale = np.linspace(-1, 2, 24)
+    factors = torch.tensor(scale)
+
+    def before(module, arguments):
+        """The vectors that enter, each entry times its factor."""
+        return (arguments[0] * factors, *arguments[1:])
+
+    def after(module, arguments, output):
+        """The vectors that leave, each entry times its factor."""
+        if isinstance(output, tuple):
+            return (output[0] * factors, *output[1:])
+        return output * factors
+
+    hooks = {
+        "resid_pre": lambda: block.register_forward_pre_hook(before),
+        "resid_post": lambda: block.register_forward_hook(after),
+        "attn_out": lambda: block.attn.register_forward_hook(after),
+        "mlp_out": lambda: block.mlp.register_forward_hook(after),
+    }
+    if site == "resid_mid":
+        # no module of GPT-2 gives it: the residual stream is scaled where attention adds to it
+        entered = {}
+        block.register_forward_pre_hook(lambda module, given: entered.update(x=given[0]))
+        block.attn.register_forward_hook(
+            lambda module, given, output: (
+                (entered["x"] + output[0]) * factors - entered["x"],
+                *output[1:],
+            )
+        )
+    else:
+        hooks[site]()
+    tokens = model.encode(TEXT)
+    with torch.no_grad():
+        expected = reference(torch.tensor([[token.id for token in tokens]])).logits[0].numpy()
+    edited = logits(model, [Edit(1, site, lambda x: x * scale)])
+    np.testing.assert_allclose(edited, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (Edit(0, "resid_past", abs), "there is no site 'resid_past'"),
+        (Edit(2, "z", abs), "there is no layer 2"),
+        (Edit(-1, "z", abs), "there is no layer -1"),
+        (abs, "<built-in function abs> is no edit"),
+        (Edit(1, "z", lambda x: x[0]), "the edit of z.1 returned [19, 8]"),
+        (Edit(1, "z", lambda x: None), "the edit of z.1 returned NoneType"),
+    ],
+)
+def test_edits_that_cannot_be_done_are_refused(model, edit, message):
+    with pytest.raises(attncli.AttnError) as caught:
+        logits(model, [edit])
+    assert str(caught.value).startswith(message)
+
+
+def test_edits_of_layers_that_do_not_run_are_refused(model):
+    with pytest.raises(attncli.AttnError, match="layer 1 is edited, and does not run"):
+        model.trace(TEXT, layers=0, edits=[Edit(1, "z", abs)])
+
+
+def test_edits_of_places_that_a_model_lacks_are_refused():
+    alone = attncli.load(seed=0)
+    with pytest.raises(attncli.AttnError, match=r"this model has no mlp_out\.0"):
+        alone.trace(TEXT, edits=[Edit(0, "mlp_out", abs)])
+    with pytest.raises(attncli.AttnError, match="some rows at a time"):
+        alone.trace(TEXT, rows=2, edits=[Edit(0, "pattern", abs)])
