@@ -415,7 +415,7 @@ def group_of(hint: Any) -> Any:
 
 
 def without_none(hint: Any) -> Any:
-    """The type of a value that is given: without the None that stands for none."""
+    """The type of an option's value: `str` of `str | None`, any other type as it is."""
     if NoneType in get_args(hint):
         return next((part for part in get_args(hint) if part is not NoneType), hint)
     return hint

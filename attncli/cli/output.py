@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -316,13 +316,20 @@ def _table_pieces(
     encode_rows: Callable[[Iterable[Sequence[object]]], str],
 ) -> Iterator[bytes]:
     """A document's table in pieces; the first line names the columns, once for all documents.
-    place: which document it is, from 0. encode_rows: rows as lines."""
+
+    place: which document it is, from 0. several: whether a first column tells documents apart.
+    encode_rows: writes rows as lines.
+    """
     from attncli.draw.screen_header import screen_of
 
-    rows = enumerate(screen_of(document.schema).rows(document))
-    table = (("text" if index == 0 else place, *row) if several else row for index, row in rows)
-    remaining_rows = islice(table, 0 if place == 0 else 1, None)
-    while lines := encode_rows(islice(remaining_rows, LINES)):
+    rows = iter(screen_of(document.schema).rows(document))
+    names = next(rows)
+    if several:
+        names = ("text", *names)
+        rows = ((place, *row) for row in rows)
+    if place == 0:
+        rows = chain([names], rows)
+    while lines := encode_rows(islice(rows, LINES)):
         yield lines.encode()
 
 
@@ -482,10 +489,11 @@ def validate_page(
     page: PageOptions, *, lines: bool = False, why: Sequence[str] | None = None, words: bool = False
 ) -> None:
     """Raise UsageError for options of a page that contradict each other or stand without `--html`,
-    before any work.
-    lines: whether every line is a text of its own. why: the heads that the page explains, if any;
-    words: whether tokens are merged. Whether the file can be written is checked by
-        `validate_options`."""
+    before any work. Whether the file can be written is checked by `validate_options`.
+
+    lines: whether every line is a text of its own. why: the heads that the page explains, if any.
+    words: whether tokens are merged.
+    """
     if why and page.html is None:
         raise UsageError(
             "--why is about a page, and none is asked for", expected="--html FILE as well"

@@ -62,10 +62,9 @@ def heatmap(
     lines).
 
     scale: as `normalise` takes it, the view's if "". limits: the values of the weakest and the
-        strongest colour, so
-    that several maps can share them. rows: names to print beside, if every row has its own line.
-    Masked cells are blank. Cells that do not fit are pooled by their maximum ("signed": by largest
-    magnitude), which the last line says.
+    strongest colour, so that several maps can share them. rows: names to print beside, if every row
+    has its own line. Masked cells are blank. Cells that do not fit are pooled by their maximum
+    ("signed": by largest magnitude), which the last line says.
     """
     matrix = as_matrix(values)
     if matrix.size == 0:
@@ -225,8 +224,8 @@ def side_by_side(
     scale, such as 0 and 1 for weights; those of the values if None. names: token texts beside the
     first map of each row and their numbers below every map, where every token has a line of its
     own. in_a_row: at most so many maps in a row, such as a layer's heads; None for as many as fit.
-    Maps that are too large are pooled, which is said once. No maps, or nothing
-    visible in any: "(empty)".
+    Maps that are too large are pooled, which is said once. No maps, or nothing visible in any:
+    "(empty)".
     """
     matrices = [as_matrix(weight_map.values) for weight_map in maps]
     visible_matrices = [values for values in matrices if np.isfinite(values).any()]

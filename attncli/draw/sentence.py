@@ -266,8 +266,7 @@ def shaded_sentence(
 ) -> Lines:
     """The text's words, tinted by their shares, the queries in brackets, and what the tint says.
     tint: its sentence. Shares past the tokens (learned keys) are left out; words without a share
-        stay as
-    they are. shares: None where nothing tells any; then no tint is explained either."""
+    stay as they are. shares: None where nothing tells any; then no tint is explained either."""
     known_shares = [
         float(share) for share in np.nan_to_num([] if shares is None else list(shares))
     ][: len(tokens)]

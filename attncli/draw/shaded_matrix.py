@@ -67,8 +67,7 @@ class Palette(Struct, frozen=True):
 
     def style(self, fraction: float) -> str:
         """A Rich style: the colour behind, and black or white in front, whichever reads better
-        (contrast at least
-        4.5)."""
+        (contrast at least 4.5)."""
         return f"{ink(self.rgb(fraction))} on {self.colour(fraction)}"
 
 

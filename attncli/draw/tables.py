@@ -69,8 +69,8 @@ def table(
     """Rows of cells under column names; where they do not fit, Rich cuts the widest columns.
 
     rows: texts, made safe here. align: "left" or "right" per column, left where not given. total: a
-        last
-    row in bold, below a rule. faint: numbers of columns that are set back. strong: a row in bold.
+    last row in bold, below a rule. faint: numbers of columns that are set back. strong: a row in
+    bold.
     bars: the column that holds bars. No columns: only the heading.
     """
     top = heading(title, note, view)
@@ -319,8 +319,7 @@ def vectors(
     row_numbers: Sequence[int] | None = None,
 ) -> Lines:
     """Vectors [row, dim] with their rows' names: as many first and last dimensions as fit, and the
-    Euclidean length
-    |x|.
+    Euclidean length |x|.
 
     rows: the rows' names; none for rows that have only numbers. A full view prints every dimension
         and row, in panels.

@@ -68,14 +68,17 @@ def shares(scene: Scene) -> list[float | None]:
     return [float(value) for value in np.nan_to_num(weights)]
 
 
-def _looks(scene: Scene) -> list[float | None]:
-    """The same as `shares`, but 0 for keys where heads rest, whatever the query."""
+def _shares_beyond_rest(scene: Scene) -> list[float | None]:
+    """The chosen head's weights as `shares` has them, with 0 for the keys where heads rest."""
+    all_shares = shares(scene)
     if scene.state.is_turned:
-        return shares(scene)
-    return [
-        0.0 if rests and share is not None else share
-        for share, rests in zip(shares(scene), scene.loaded_run.rest.tolist(), strict=True)
-    ]
+        return all_shares
+    beyond_rest = []
+    for share, is_resting in zip(all_shares, scene.loaded_run.rest.tolist(), strict=True):
+        if is_resting and share is not None:
+            share = 0.0
+        beyond_rest.append(share)
+    return beyond_rest
 
 
 def sentence(scene: Scene) -> Pane:
@@ -99,7 +102,7 @@ def sentence(scene: Scene) -> Pane:
     near = slice(
         max(state.word - NEAR, 0), state.word + NEAR
     )  # of a long text, no more than can be seen
-    sentence_words = words(text, tokens[near], _looks(scene)[near], chosen_words)
+    sentence_words = words(text, tokens[near], _shares_beyond_rest(scene)[near], chosen_words)
     if state.is_turned:
         pair_end = state.query
     else:
@@ -160,8 +163,7 @@ def _word_pieces(word: Word, view: View, width: int, *, is_pair_end: bool) -> li
 
 def answer(scene: Scene) -> Pane:
     """What the chosen word looks at in the chosen head, or who looks at it; the chosen weight;
-    whether it is
-    learned: as many of these sentences as there is room for."""
+    whether it is learned: as many of these sentences as there is room for."""
     loaded_run = scene.loaded_run
     view = scene.view
     sentences = _look_sentences(scene)
@@ -254,7 +256,7 @@ def _look_sentences(scene: Scene) -> list[str]:
     state = scene.state
     loaded_run = scene.loaded_run
     view = scene.view
-    weights = np.array([share or 0.0 for share in _looks(scene)])
+    weights = np.array([share or 0.0 for share in _shares_beyond_rest(scene)])
     if not weights.size or (state.layer, state.head) not in loaded_run.heads:
         return []
     words_here = loaded_run.queries

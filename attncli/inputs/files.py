@@ -168,8 +168,8 @@ def check_writable(path: Path) -> None:
 @contextmanager
 def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
     """A binary stream whose content becomes the file `path` when the block ends well, and in a
-    block of `together`
-    when that ends well. alone: at once, also there: it is none of the command's outputs.
+    block of `together` when that ends well. alone: at once, also there: it is none of the command's
+    outputs.
 
     The bytes go to a temporary file beside it, which takes its place in one step: a reader sees the
     old file or the new one. An error or Ctrl-C in the block leaves everything as it was. A file

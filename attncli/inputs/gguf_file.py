@@ -412,8 +412,7 @@ class Metadata:
 
     def _of_kind(self, key: str, kind: Callable[..., Any], what: str, default: Any) -> Any:
         """The value of a key, or the default where there is none. Raises InputError for one of
-        another type than
-        `kind`. what: what was expected, for the error."""
+        another type than `kind`. what: what was expected, for the error."""
         value = self.get(key)
         if value is None:
             value = default

@@ -290,8 +290,7 @@ class _PackedMatrices:
 
     def _block(self, scales: tuple[int, ...], shape: tuple[int, ...], name: str) -> tuple[int, int]:
         """How many rows and columns share a scale: what the config says, else what divides the
-        matrix evenly. scales,
-        shape: the shapes of the scales and the matrix."""
+        matrix evenly. scales, shape: the shapes of the scales and the matrix."""
         stated = self.settings.get("weight_block_size")
         if isinstance(stated, list) and len(stated) == 2:
             block = tuple(stated)

@@ -309,17 +309,20 @@ def _refuse_ranks(raw: bytes, where: str) -> None:
         )
 
 
+T5_SENTINELS = 100
+"""Sentinels `<extra_id_0>` … of a T5 tokenizer whose settings do not say how many."""
+
+
 def _extra_pieces(files: VocabularyFolder, count: int) -> list[str]:
     """The tokens that come after the `count` pieces of the file itself."""
     extra = [token.content for number, token in _added(files).items() if number >= count]
-    if files.kind == "T5Tokenizer" and not extra:
-        stated = files.settings.get("extra_ids", 100)
-        if isinstance(stated, int) and 0 <= stated <= 1000:
-            many = stated
-        else:
-            many = 100
-        extra = [f"<extra_id_{number}>" for number in reversed(range(many))]
-    return extra
+    if files.kind != "T5Tokenizer" or extra:
+        return extra
+    # T5 names its sentinels by their number alone, the last first
+    sentinels = files.settings.get("extra_ids", T5_SENTINELS)
+    if not isinstance(sentinels, int) or not 0 <= sentinels <= 1000:
+        sentinels = T5_SENTINELS
+    return [f"<extra_id_{number}>" for number in reversed(range(sentinels))]
 
 
 def _sentence_pieces(files: VocabularyFolder, name: str) -> PieceTokenizer | None:

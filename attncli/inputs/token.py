@@ -40,9 +40,8 @@ class RenderedChat(Struct, frozen=True):
     """A chat as one text.
 
     parts: what the messages say, in the order of the text. unplaced: names of messages whose text
-        the template changed,
-    so that their place is not known. quoted: characters [start, end) that a user wrote and that
-    spell a control token.
+    the template changed, so that their place is not known. quoted: characters [start, end) that a
+    user wrote and that spell a control token.
     """
 
     text: str
@@ -561,8 +560,8 @@ def _spelling_runs(
     tokens: Sequence[Token], target: bytes, bare: Callable[[str], str], *, may_part: bool
 ) -> list[tuple[int, int]]:
     """Every run of tokens [first, stop) that spells these bytes. bare: removes markers of word
-    pieces (such as `##`)
-    from a text. may_part: whether blanks may stand between the tokens of a run."""
+    pieces (such as `##`) from a text. may_part: whether blanks may stand between the tokens of a
+    run."""
     spellings = [_spelled_bytes(token.text, bare) for token in tokens]
     runs: list[tuple[int, int]] = []
     for first in range(len(tokens)):

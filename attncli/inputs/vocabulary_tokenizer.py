@@ -69,22 +69,25 @@ def bytes_text(raw: bytes) -> str:
 
 
 def _offsets_of_bytes(text: str, pieces: Sequence[tuple[int, int, str]]) -> list[tuple[int, int]]:
-    """The characters [start, end) that each piece comes of, where several characters are spelled in
-    bytes those of its own: the library gives all bytes of a run the whole run.
+    """The characters [start, end) of the text that each piece stands for. Characters that the
+    vocabulary lacks are spelled in pieces of one byte each, such as `<0xE2>`: the library gives each
+    of them all characters of their run, and here each gets the one character that its byte is of.
 
-    text: the text. pieces: start, end and spelling of each piece, in order.
+    pieces: start, end and spelling of each piece, in order.
     """
     offsets: list[tuple[int, int]] = []
     for (start, end), run in groupby(pieces, lambda piece: piece[:2]):
         spellings = [spelling for *_, spelling in run]
         characters = text[start:end]
         matches = [BYTE_PIECE.fullmatch(spelling) for spelling in spellings]
-        raw = bytes(int(match[1], 16) for match in matches if match)
-        if len(raw) != len(spellings) or raw != characters.encode("utf-8", "surrogatepass"):
+        spelled_bytes = bytes(int(match[1], 16) for match in matches if match)
+        are_all_bytes = len(spelled_bytes) == len(spellings)
+        if are_all_bytes and spelled_bytes == characters.encode("utf-8", "surrogatepass"):
+            for place, character in enumerate(characters, start):
+                count = len(character.encode("utf-8", "surrogatepass"))
+                offsets += [(place, place + 1)] * count
+        else:
             offsets += [(start, end)] * len(spellings)
-            continue
-        for place, character in enumerate(characters, start):
-            offsets += [(place, place + 1)] * len(character.encode("utf-8", "surrogatepass"))
     return offsets
 
 

@@ -37,10 +37,9 @@ class LinearForm:
     coefficients.
 
     constant: float64 [row]. keys: float64 [row, key], None for 0. facts: float64 [row] of what is
-        not linear
-    in the weights, but may be in a metric: entropy, peak, peak_beyond_first.
-    Sums of forms, and forms times or divided by numbers or arrays [row] or [1, row], are forms;
-    anything else is a TypeError.
+    not linear in the weights, but may be in a metric: entropy, peak, peak_beyond_first. Sums of
+    forms, and forms times or divided by numbers or arrays [row] or [1, row], are forms; anything
+    else is a TypeError.
     """
 
     __array_ufunc__ = None  # array + form is asked of the form
@@ -257,8 +256,8 @@ class Sums(Struct, frozen=True, eq=False):
     """The sums of metrics over the query rows of one layer's heads, for each text of a batch.
 
     value, norm: float64 [text, head, metric]; a metric is value / norm, NaN where norm is 0. rows:
-        query rows used,
-    integers [metric]. baseline: value / norm of uniform attention, float64 [text, metric].
+    query rows used, integers [metric]. baseline: value / norm of uniform attention, float64 [text,
+    metric].
     """
 
     value: Floats
@@ -305,10 +304,15 @@ class LengthTally:
             name: np.stack([part.facts.get(name, zero) for part in parts], -1)
             for name in names_of_facts
         }
+        self.baseline, self.rows = self._baselines()
+
+    def _baselines(self) -> tuple[Floats, np.ndarray[Any, np.dtype[np.int64]]]:
+        """What uniform attention gives each metric, NaN for those that need tokens; and how many
+        rows each is a mean of. Both [metric]."""
         even = uniform_rows(self.i, self.sight, TokenFacts())
-        self.baseline = np.full(len(names), np.nan)
-        self.rows = np.zeros(len(names), np.int64)
-        for index, metric in enumerate(map(metric_of, names)):
+        baseline = np.full(len(self.names), np.nan)
+        rows = np.zeros(len(self.names), np.int64)
+        for index, metric in enumerate(map(metric_of, self.names)):
             if metric.needs:
                 continue
             # only the rows that count are added up: zeros between them would pair the terms in
@@ -316,13 +320,14 @@ class LengthTally:
             per_row = metric.of(even)
             used = np.broadcast_to(per_row.used_rows, np.shape(per_row.value))[0]
             if per_row.weight is None:
-                row_weights = np.ones(count)
+                row_weights = np.ones(self.count)
             else:
-                row_weights = np.broadcast_to(per_row.weight, (1, count))[0]
+                row_weights = np.broadcast_to(per_row.weight, (1, self.count))[0]
             norm = row_weights[used].sum()
-            value = np.broadcast_to(per_row.value, (1, count))[0][used].sum()
-            self.baseline[index] = value / norm if norm > 0 else np.nan
-            self.rows[index] = used.sum()
+            value = np.broadcast_to(per_row.value, (1, self.count))[0][used].sum()
+            baseline[index] = value / norm if norm > 0 else np.nan
+            rows[index] = used.sum()
+        return baseline, rows
 
     @staticmethod
     def fits(names: Sequence[str | Metric], count: int) -> bool:
@@ -524,8 +529,8 @@ class _BatchFacts:
             self._values = {"entropy": _as_float64(backend, entropy)}
 
     def of(self, name: str) -> Floats:
-        """The fact of this name, such as "entropy" or "peak", of each row, float64
-        [text, head, query].
+        """The fact of this name, such as "entropy" or "peak", of each row, float64 [text, head,
+        query].
         """
         if name not in self._values:
             backend = self._backend

@@ -185,8 +185,8 @@ class GatheredRows:
         weights: [head, row, key] of the heads first, first + 1, …, all of them for the same rows
             before the next rows.
         lse: [head, row]. visibility: booleans that broadcast to the weights, None where nothing is
-            hidden; without a
-        head axis they hold for all heads. bias: what was added to the scores, [head, row, key].
+        hidden; without a head axis they hold for all heads. bias: what was added to the scores,
+        [head, row, key].
         """
         rows = slice(start, start + weights.shape[1])
         high = low + weights.shape[2]
@@ -358,9 +358,8 @@ class LayerRecords:
     each chosen head.
 
     head_numbers: the chosen heads. is_learned: whether the weights are trained, so that some links
-        do not count (see
-    `kinds_left_out`). exact: whether queries and keys are kept as they are, for a viewer that need
-    not be small.
+    do not count (see `kinds_left_out`). exact: whether queries and keys are kept as they are, for a
+    viewer that need not be small.
     """
 
     def __init__(

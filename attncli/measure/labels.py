@@ -200,8 +200,7 @@ rest: how that little is spread earns no label."""
 class Label(Struct, frozen=True):
     """A kind of head, such as induction. score: the number that decides, a metric's name or a score
     on repeated random tokens. threshold: its least value. meaning: what a head must do to have the
-    label, with a place
-    {least}.
+    label, with a place {least}.
     """
 
     name: str

@@ -105,8 +105,8 @@ def no_interval(count: int) -> str:
 
 
 def rarest_seen(count: int) -> float:
-    """The share of all pairs from which on a kind of them is among `count` drawn ones in 95 of 100
-    cases.
+    """How common a kind of pairs must be, as a share of all, for at least one of `count` drawn pairs
+    to be of that kind in 95 of 100 cases.
 
     Source: Hanley and Lippman-Hand, If nothing goes wrong, is everything all right?, 1983.
     """

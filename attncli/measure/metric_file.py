@@ -95,9 +95,8 @@ class RowsOfBlock:
     """A block of query rows as the functions of a user's metric file get it.
 
     weights: float64 [head, row, key], keys from 0; 0 where a row does not see the key. visible:
-        booleans [head or 1,
-    row, key]. i: each row's position [row]; j: each key's [key]. special, punctuation: booleans
-    [key], None where they are not known.
+    booleans [head or 1, row, key]. i: each row's position [row]; j: each key's [key]. special,
+    punctuation: booleans [key], None where they are not known.
     """
 
     def __init__(self, rows: AttentionRows) -> None:

@@ -180,8 +180,8 @@ class Rule(Struct, frozen=True, eq=False):
     """What turns queries and keys into attention weights: scale, soft cap, mask, biases and sinks.
 
     scale: multiplies q·k. softcap: bound of the soft cap, None for none.
-    mask: what each position sees; visibility: the same as booleans that broadcast to
-    [..., head, query, key]. bias: floats that broadcast likewise, −inf hides.
+    mask: what each position sees; visibility: the same as booleans that broadcast to [..., head,
+    query, key]. bias: floats that broadcast likewise, −inf hides.
     position_bias: a function of (i [..., rows, 1], j [1, columns]) and a choice of heads giving
         [head, rows, columns].
     offset: absolute position of query 0, an int or integers [batch..., 1, 1, 1].
@@ -283,10 +283,9 @@ def attend_rows(
     keep: names of the stages to return, and what is cheap here of each row, [..., head, rows]:
     "entropy" in nats, and "peak", the largest weight, which is not told where there are sinks.
     whole: whether to compute over all keys even where a range of them is known to be hidden.
-        finite: whether v is known to hold only finite numbers, which spares
-    looking. buffer: memory for scores and weights, which the next block in it overwrites; None for
-    new memory. A row that sees nothing has weights 0 and mixed 0. Hidden keys and values may hold
-    NaN.
+    finite: whether v is known to hold only finite numbers, which spares looking. buffer: memory for
+    scores and weights, which the next block in it overwrites; None for new memory. A row that sees
+    nothing has weights 0 and mixed 0. Hidden keys and values may hold NaN.
     """
     keys = k.shape[-2]
     low, high = (0, keys) if whole else _key_range(rule, start, stop, keys)

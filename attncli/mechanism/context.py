@@ -42,8 +42,8 @@ class KnockOut(Struct, frozen=True):
     softmax, so that the row's other weights grow.
 
     queries, keys: absolute positions; every pair of them is cut. A row left with nothing is an
-        empty row. Learned sinks
-    stay. Source: Geva et al., Dissecting recall of factual associations, 2023.
+    empty row. Learned sinks stay. Source: Geva et al., Dissecting recall of factual associations,
+    2023.
     """
 
     heads: tuple[int, ...]

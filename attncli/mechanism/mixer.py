@@ -83,8 +83,8 @@ def recur(
     u_t·k_tᵀ.
 
     Each weight of token j in what leaves at t is q_t·k_j·exp(rate·Σ step) over the tokens after j
-    up to t, where the
-    rate is one number for a head: a lower triangle without a softmax, which may be negative.
+    up to t, where the rate is one number for a head: a lower triangle without a softmax, which may
+    be negative.
 
     Args:
         rate: How fast a state fades, at most 0: [head, v_dim or 1, k_dim or 1].

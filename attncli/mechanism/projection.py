@@ -593,8 +593,7 @@ CONTENT_POSITION, POSITION_CONTENT = "content_position", "position_content"
 class PlaceVectors(Struct, frozen=True, eq=False):
     """Vectors of relative positions, used as keys and as queries, [..., bucket, width of all
     heads]; None where the model has none. more: added to queries when they meet these, [..., 1,
-    width of all heads], or
-    None.
+    width of all heads], or None.
     """
 
     keys: Array | None

@@ -161,9 +161,9 @@ class FirstBlockAgain(Struct, frozen=True):
     one.
 
     A key of the first block then stands in the softmax 1 + times times, for queries that are in
-    neither the first block
-    nor the last: ln(1 + times) is added to its score. size: of a block. longest: texts up to there
-    are seen whole, each key once. Source: Zaheer et al., Big Bird, 2020, as transformers runs it.
+    neither the first block nor the last: ln(1 + times) is added to its score. size: of a block.
+    longest: texts up to there are seen whole, each key once. Source: Zaheer et al., Big Bird, 2020,
+    as transformers runs it.
     """
 
     times: int
@@ -311,10 +311,9 @@ class Routing(Struct, frozen=True):
 
     score: a softmax over all experts, or a sigmoid of each. factor: multiplies the shares in the
     end. groups: experts are chosen among those of the best `groups_chosen` of so many groups in a
-    row; a group is as good as its best
-    `group_by`. corrected: whether a learned number for each expert is added where the best are
-    sought, but not to their shares. of_input: whether a share multiplies what an expert reads, not
-    what it gives.
+    row; a group is as good as its best `group_by`. corrected: whether a learned number for each
+    expert is added where the best are sought, but not to their shares. of_input: whether a share
+    multiplies what an expert reads, not what it gives.
     slack: what is added to the sum that shares are divided by.
     """
 

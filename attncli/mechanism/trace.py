@@ -224,8 +224,8 @@ class LayerTrace(NotebookResult, Struct, frozen=True, eq=False):
 
     stages: arrays with the axes that `STAGES` declares, after any leading batch axis.
     empty_rows: as in `AttentionTrace`. leaving: gives the vectors that left. cross: the layer's
-        cross-attention, if it
-    has one. tokens: those of the text that ran, one per query; empty where they are not known.
+    cross-attention, if it has one. tokens: those of the text that ran, one per query; empty where
+    they are not known.
     """
 
     layer: int

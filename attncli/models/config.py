@@ -434,11 +434,11 @@ def rope(
     default_partial: the share where it says nothing; None for a family that rotates whole heads
         whatever the config says.
     scaled: whether `rope_scaling` is meant for these layers. original: the
-        `original_max_position_embeddings` that the
-    config means by silence. by_alpha: whether `alpha` stretches the base once and for all, whatever
-    the length of the text. beside: keys among the parameters that the family reads itself. Raises
-    InputError for a share of heads that cannot be rotated, UnsupportedError for a type of scaling
-    that is not known, and for scaling of a share of heads in a family that rotates whole heads.
+    `original_max_position_embeddings` that the config means by silence. by_alpha: whether `alpha`
+    stretches the base once and for all, whatever the length of the text. beside: keys among the
+    parameters that the family reads itself. Raises InputError for a share of heads that cannot be
+    rotated, UnsupportedError for a type of scaling that is not known, and for scaling of a share of
+    heads in a family that rotates whole heads.
     """
     config.optional("max_position_embeddings", "n_positions")
     outside_theta = config.number(*theta, default=default_theta)

@@ -89,8 +89,8 @@ class CostEstimate(Struct, frozen=True):
     tokens: length of the text. layers: how many are computed. bytes_read: of weights, a token that
     comes again counted again though its vector is read once. multiply_adds: of matrix products.
     memory: bytes at the peak besides the program itself, by what they are for. seconds: rough, by
-        `RULE`. numbers: in
-    the document that comes of it. branches: runs from some layer on, where effects are measured.
+    `RULE`. numbers: in the document that comes of it. branches: runs from some layer on, where
+    effects are measured.
     resident: bytes of the peak that are there as soon as the model is loaded.
     """
 
@@ -165,8 +165,8 @@ def compute_dtype(spec: Spec, tokens: int, dtype: str) -> str:
 
     Sums of hundreds of float32 products, layer after layer, are off by several times what rounding
     the result costs. Where there is little to compute, float64 does it, and what remains is that
-    one rounding. The whole model decides,
-    not the layers asked for: a layer's numbers do not depend on what else is shown.
+    one rounding. The whole model decides, not the layers asked for: a layer's numbers do not depend
+    on what else is shown.
     """
     if dtype != "float32":
         return dtype

@@ -418,8 +418,7 @@ class GgufCheckpoint(DerivedCheckpoint):
 
     def _recurrence_keys(self, width: object) -> dict[str, object]:
         """The sizes of recurrent layers (Mamba, linear attention) as config values, under the keys
-        of all families; {}
-        without any. width: of the model."""
+        of all families; {} without any. width: of the model."""
         own = self.metadata.own
         tensors = self._tensors
         inner = own("ssm.inner_size")

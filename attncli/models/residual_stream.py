@@ -85,8 +85,8 @@ class Reading(Struct, frozen=True, eq=False):
 
     entering: what enters the attention, [token, width], of all tokens. tails: by how many norms of
     the stream came before a part, what it is multiplied with in the end, [norm, token]. room: where
-    the values lie, and some more room
-    after them: who needs no values any more writes there, in place of a second array of that size.
+    the values lie, and some more room after them: who needs no values any more writes there, in
+    place of a second array of that size.
     """
 
     parts: tuple[StreamPart, ...]
@@ -279,10 +279,9 @@ def read_stream(
     """Run a text and read its residual stream, part by part.
 
     receivers: what reads; layers after the last of them are not run unless someone follows. split:
-        which parts heads
-    are. on_heads: is handed each layer's heads. keep: the n × n stages that traces hold. progress:
-    told the share done. The norms on the way have the statistics of this run. Returns a reading for
-    each receiver, in their order.
+    which parts heads are. on_heads: is handed each layer's heads. keep: the n × n stages that
+    traces hold. progress: told the share done. The norms on the way have the statistics of this
+    run. Returns a reading for each receiver, in their order.
     """
     spec = model.spec
     store = model.store

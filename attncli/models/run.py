@@ -583,8 +583,7 @@ def run_branches(
     leave: given a layer's own trace and its weights, the branches that leave there, in parts of at
         most `at_once`.
     joint: of the trunk, given that trace too, what is changed in the one run that has all changes;
-        None for no such
-    run. on_layer: handed each layer's number and the vectors that enter it.
+    None for no such run. on_layer: handed each layer's number and the vectors that enter it.
     """
     spec = trunk.spec
     backend = trunk.backend

@@ -315,11 +315,11 @@ class Passage:
     attention was given and gave.
 
     entering, leaving: [token, width]. streams: how many vectors a token has between layers; of
-        several, both are the
-    mean. rotating: whether it was handed the angles of a rotary embedding. out: what the output
-    projection made of its attention's heads, by call, None where no projection was seen.
-    attention_inputs: what each attention was given,
-    [token, width]. awaited_count: how many numbers the next projection is to take.
+    several, both are the mean. rotating: whether it was handed the angles of a rotary embedding.
+    out: what the output projection made of its attention's heads, by call, None where no projection
+    was seen.
+    attention_inputs: what each attention was given, [token, width]. awaited_count: how many numbers
+    the next projection is to take.
     """
 
     def __init__(

@@ -45,9 +45,8 @@ Floats = np.ndarray[Any, Any]
 
 class ReferenceSide(Struct, frozen=True, eq=False):
     """One stack of layers. hidden: the embeddings, then what leaves each layer, the last after the
-    final norm,
-    [token, width]. weights, cross: [head, query, key] by layer; cross is empty but for decoders
-    that have it.
+    final norm, [token, width]. weights, cross: [head, query, key] by layer; cross is empty but for
+    decoders that have it.
     """
 
     hidden: tuple[Floats, ...]

@@ -303,10 +303,9 @@ class PairCount(NamedTuple):
     """How often a head's query rows with one token have their largest weight on another token.
     query, key: token ids.
     links: how often; most: an upper bound on it, as shards keep only frequent pairs. texts: with
-        one such link at
-    least. squares: sum of the squares of the texts' numbers of links. chance: the links to expect
-    if each row with the query's token drew its key as often as even attention looks at each
-    token."""
+    one such link at least. squares: sum of the squares of the texts' numbers of links. chance: the
+    links to expect if each row with the query's token drew its key as often as even attention looks
+    at each token."""
 
     query: int
     key: int

@@ -524,8 +524,8 @@ def records(
     files: Sequence[File], ranges: Sequence[Range], folder: Path, cluster: str
 ) -> Iterator[Record]:
     """Yield the records of a shard. Raises InputError, naming the file, where one has changed since
-    the plan, of lines
-    only after they were yielded: results are to be kept only once all records have come."""
+    the plan, of lines only after they were yielded: results are to be kept only once all records
+    have come."""
     for file_range in ranges:
         file = files[file_range.file]
         if file.copied:

@@ -314,10 +314,9 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
     same scan is kept, with the corpus's present paths.
 
     The plan that was there is returned with the places that its corpus has now; they take the place
-    of the old ones in the folder, so that whoever reads the plan later finds the files.
-    Raises UsageError where the folder holds another plan, naming the first difference with both
-    values; AttnError where the folder cannot be written; LimitError for a plan too
-    large to be read back.
+    of the old ones in the folder, so that whoever reads the plan later finds the files. Raises
+    UsageError where the folder holds another plan, naming the first difference with both values;
+    AttnError where the folder cannot be written; LimitError for a plan too large to be read back.
     """
     beside = folder / f".plan.json.{temporary_name(PLANNING)}.tmp"
     try:

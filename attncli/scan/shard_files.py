@@ -54,8 +54,8 @@ class ShardOutcome:
 @dataclass(frozen=True)
 class Condition:
     """Which links (weights of a query on a key) `--find` keeps. source, target: texts of the
-    query's and key's token,
-    None for any. least: the smallest weight. heads: (layer, head) of those searched; empty for all.
+    query's and key's token, None for any. least: the smallest weight. heads: (layer, head) of those
+    searched; empty for all.
     """
 
     source: str | None = None
@@ -358,8 +358,7 @@ def import_pyarrow() -> Any:
 @dataclass(frozen=True)
 class TextPlace:
     """How tables of rows and links identify a text. text: `text_hash` with seed 0, whatever the
-    scan's seed. file,
-    line: as of `Record`."""
+    scan's seed. file, line: as of `Record`."""
 
     text: int
     file: int

@@ -156,10 +156,10 @@ FLUSH = 512
 class TextValues:
     """The numbers of one batch of texts of equal length. value, norm: float64 [text, column, head];
     a column's number is value / norm. baseline: its value under uniform attention, [text, column,
-    head]. rows: query rows used, integers
-    [column, head]. tokens: in each text. hashes: of each text; they decide how often it counts in
-    each bootstrap replicate. offsets: the index in `OFFSETS` at which each text's and head's
-    positional score is, [text, head]; empty where heads are not labelled."""
+    head]. rows: query rows used, integers [column, head]. tokens: in each text. hashes: of each
+    text; they decide how often it counts in each bootstrap replicate. offsets: the index in
+    `OFFSETS` at which each text's and head's positional score is, [text, head]; empty where heads
+    are not labelled."""
 
     value: Floats
     norm: Floats
@@ -337,9 +337,8 @@ class Totals:
     those added. counts: of texts, tokens and skipped records. machines: that computed shards.
     texts: the examples' texts by (file, line).
     broken: shards whose file could not be read, with the reason. low, high: the lower and upper 32
-        bits of each array's
-    total, by name. links: counts of pairs of tokens. rules: rows that rules are chosen by and
-        measured on."""
+        bits of each array's total, by name. links: counts of pairs of tokens. rules: rows that
+        rules are chosen by and measured on."""
 
     plan: ScanPlan
     done_shards: list[int] = field(default_factory=list)

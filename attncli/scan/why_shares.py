@@ -117,10 +117,9 @@ WHY_VALUES = frozenset({"why_total", "why_value", "why_replicate_total", "why_re
 
 class WhyTallies:
     """Sums over texts of what each part adds to the score of a head's strongest link. arrays:
-    integers by name, see
-    `why_shapes`: how many texts had a link whose score is above its row's expectation (its
-    advantage), the sum of the advantages, what each part adds on the sides of the query and of the
-    key; the same of bootstrap replicates.
+    integers by name, see `why_shapes`: how many texts had a link whose score is above its row's
+    expectation (its advantage), the sum of the advantages, what each part adds on the sides of the
+    query and of the key; the same of bootstrap replicates.
     """
 
     def __init__(self, plan: WhyPlan) -> None:

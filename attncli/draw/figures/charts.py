@@ -684,9 +684,16 @@ def _left_words_width(figure_map: FigureMap) -> float:
     return min(max((width(word, SIZE) for word in figure_map.rows), default=0.0), 90.0) + 6
 
 
+LONGEST_SLANTED = 90.0
+"""Points of a slanted word that count: longer ones are cut."""
+SLANT = 0.65
+"""Points to the right that a slanted word takes for each point of its length."""
+
+
 def _slant_width(figure_map: FigureMap) -> float:
-    """Points by which the words above a map may lean over its right edge."""
-    return min(max((width(word, SIZE) for word in figure_map.columns), default=0.0), 90.0) * 0.65
+    """Points by which the slanted words above a map may lean over its right edge."""
+    longest = max((width(word, SIZE) for word in figure_map.columns), default=0.0)
+    return min(longest, LONGEST_SLANTED) * SLANT
 
 
 def _worded_cell_size(drawing: Drawing, figure_map: FigureMap) -> float:

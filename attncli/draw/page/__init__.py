@@ -166,9 +166,8 @@ class Page:
     why: explanations of links, as `features.why.page.why_entry` writes them. lens: what each layer
     would say next, as `features.effects.page.lens_entry` writes it.
     left_out: pairs of words that are no links to list of two runs; None where every pair is.
-        answer: what the document
-    says in words, by language. texts: the tokens of either text of a comparison, and which of them
-    the runs are of; nothing where they are of all.
+    answer: what the document says in words, by language. texts: the tokens of either text of a
+    comparison, and which of them the runs are of; nothing where they are of all.
     """
 
     title: str

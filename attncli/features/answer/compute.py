@@ -314,7 +314,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         missing = [cut for cut in cuts if cut.key not in known]
         if not missing:
             return
-        if not self.runs.goes_on:
+        if not self.runs.can_resume:
             done.plan(len(missing), self.runs.planned_tokens(missing))
             for run in self.runs.run(missing, done.add_tokens):
                 self._keep(run, done)
@@ -805,7 +805,7 @@ class _Plan(Struct, frozen=True, eq=False):
     def _whole_runs(self) -> float:
         """About how many runs of the whole prompt these are, without the one that writes."""
         count = len(self.runs.tokens)
-        tokens = self.runs.planned_tokens(self._others(), after_own=self.runs.goes_on)
+        tokens = self.runs.planned_tokens(self._others(), after_own=self.runs.can_resume)
         runs = tokens / count + DRAWS
         if self.weighing is not None:
             runs += len(_factors(self.weighing)) + DRAWS
@@ -815,7 +815,7 @@ class _Plan(Struct, frozen=True, eq=False):
 
     def _others(self) -> list[Cut]:
         """The cuts, without the own run where that is the one that writes the answer."""
-        if not self.runs.goes_on:
+        if not self.runs.can_resume:
             return list(self.cuts)
         return [cut for cut in self.cuts if cut.key != OWN.key]
 
@@ -828,7 +828,7 @@ class _Plan(Struct, frozen=True, eq=False):
             block.attention.kv_heads * (block.attention.head_dim + block.attention.v_dim)
             for block in spec.blocks
         )
-        parts = self.runs.stretches(self._others(), after_own=self.runs.goes_on)
+        parts = self.runs.stretches(self._others(), after_own=self.runs.can_resume)
         # the own run's, and those of every stretch on the way to the one that runs
         copies = 2 + max((part.depth for part in parts), default=0)
         memory: dict[str, int] = {

@@ -114,7 +114,7 @@ class CutRuns(Struct, frozen=True):
         return len(self.tokens) - len(self.answer)
 
     @property
-    def goes_on(self) -> bool:
+    def can_resume(self) -> bool:
         """Whether runs can begin behind the first token, from what is kept of those before it: keys
         and values that a longer text leaves as they are, and no recurrent states."""
         spec = self.model.spec

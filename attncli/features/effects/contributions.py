@@ -65,8 +65,7 @@ class Link(Struct, frozen=True):
 class LinkPart(Struct, frozen=True):
     """One term of an attention score. stream: the part of the residual stream that it comes from;
     None for what the position encoding adds. side: whether that stream is the query's or the key's
-    token's; "both"
-    where the two are tokens of one text."""
+    token's; "both" where the two are tokens of one text."""
 
     kind: LinkPartKind
     stream: StreamPart | None
@@ -77,10 +76,10 @@ class RowScores(Struct, frozen=True, eq=False):
     """One head's scores and weights for one query, over the keys in the mask's range.
 
     keys: their numbers, ascending; learned ones come after those of tokens. scaled: before a soft
-        cap. added: what the
-    position adds after it. weights: of each, 0 where hidden. visible: booleans. All [key]. sink:
-    the head's learned logit; None without one. values: what each key passes on, [key, v_dim]. gate:
-    how much of each entry is let through to the query, [v_dim]; None for all of it.
+    cap. added: what the position adds after it. weights: of each, 0 where hidden. visible:
+    booleans. All [key]. sink: the head's learned logit; None without one. values: what each key
+    passes on, [key, v_dim]. gate: how much of each entry is let through to the query, [v_dim]; None
+    for all of it.
     """
 
     keys: Floats
@@ -154,8 +153,7 @@ class Contributions(Struct, frozen=True, eq=False):
 
     def pairs(self, than: int | None = None) -> Floats:
         """What each pair of a query part and a key part adds to the link's score less that of the
-        key at position
-        `than` (None: less the row's weighted mean), [query part, key part]."""
+        key at position `than` (None: less the row's weighted mean), [query part, key part]."""
         keys = self._centre_vectors(self.keys, than)
         table: Floats = self.scale * (self.queries @ keys.T)
         for index, part in enumerate(self.parts):
@@ -215,8 +213,7 @@ class Contributions(Struct, frozen=True, eq=False):
 
     def _centre_vectors(self, vectors: Floats, than: int | None) -> Floats:
         """Key vectors of each part, [part, key, dim], as the link's key less the row's weighted
-        mean, or less the key
-        at position `than`: [part, dim]."""
+        mean, or less the key at position `than`: [part, dim]."""
         if than is not None:
             return np.asarray(vectors[:, self.place] - vectors[:, self._key_place(than)])
         expected = np.stack([self.row.weights @ part for part in vectors])
@@ -490,60 +487,72 @@ def _combine_readings(
     relative: RelativeVectors | None,
     learned: Floats,
 ) -> Contributions:
-    """Build the `Contributions` of a link from what each part adds to the query and to the keys.
-    readings: (query's, keys')."""
-    frozen = space.query, space.keys
-    sides: tuple[Side, Side] = ("both", "both")
-    first = 0
-    if link.kind == "cross":
-        sides = ("query", "key")
-        first = len(readings[0].parts)
-    parts = [LinkPart(part.kind, part, sides[0]) for part in readings[0].parts]
-    if link.kind == "cross":
-        parts += [LinkPart(part.kind, part, sides[1]) for part in readings[1].parts]
-    has_bias = bool(frozen[0].constant.any() or frozen[1].constant.any() or len(learned))
+    """What each part of the query's stream and of the keys', each bias and the position add to the
+    scores of the link's row.
+
+    readings: the parts of the query's stream, and of the keys'. relative: vectors of distances; None
+    where the position has none. learned: keys of no token, [key, dim].
+    """
+    parts = _parts_of_streams(link, readings)
+    bias = len(parts)
+    has_bias = bool(space.query.constant.any() or space.keys.constant.any() or len(learned))
     has_bias = has_bias or (relative is not None and relative.more is not None)
     if has_bias:
         parts.append(LinkPart("bias", own_bias(link), "both"))
-    bias = len(parts) - 1
-    dim = attention.head_dim
-    columns = len(row.keys)
-    has_relative = relative is not None
-    has_added = bool(row.added.any()) and not has_relative
-    if has_relative:
+    has_added = relative is None and bool(row.added.any())
+    if relative is not None:
         parts.append(LinkPart("relative", None, "both"))
     if has_added:
         parts.append(LinkPart("score_bias", None, "both"))
+
+    dim = attention.head_dim
+    columns = len(row.keys)
     of_tokens = columns - len(learned)
     queries = np.zeros((len(parts), dim))
+    for index, values in enumerate(readings[0].values[: len(readings[0].parts)]):
+        queries[index] = space.query.apply(values)[0]
     keys = _room_for_keys(readings[1], (len(parts), columns, dim), link, learned)
-    for index in range(len(readings[0].parts)):
-        queries[index] = frozen[0].apply(readings[0].values[index])[0]
-    for index in range(len(readings[1].parts)):
-        keys[first + index, :of_tokens] = frozen[1].apply(readings[1].values[index])
+    first_of_keys = bias - len(readings[1].parts)
+    for index, values in enumerate(readings[1].values[: len(readings[1].parts)], first_of_keys):
+        keys[index, :of_tokens] = space.keys.apply(values)
     if has_bias:
-        queries[bias] = frozen[0].constant[0]
-        keys[bias, :of_tokens] = frozen[1].constant
+        queries[bias] = space.query.constant[0]
+        keys[bias, :of_tokens] = space.keys.constant
         keys[bias, of_tokens:] = learned
+
     scale = attention.scale
-    query_total = queries.sum(0)
-    key_total = keys.sum(0, dtype=np.float64)
-    query_sums: Floats = scale * (queries @ key_total.T)
+    whole_query = queries.sum(0)
+    whole_keys = keys.sum(0, dtype=np.float64)
+    query_sums: Floats = scale * (queries @ whole_keys.T)
     # part by part: a product with all of them would first make all of them float64
-    key_sums: Floats = np.stack([scale * (vectors @ query_total) for vectors in keys])
+    key_sums: Floats = np.stack([scale * (vectors @ whole_query) for vectors in keys])
     if relative is not None:
         _add_relative_scores(relative, scale, (queries, keys), (query_sums, key_sums), bias)
     if has_added:
         query_sums[-1] = key_sums[-1] = row.added
-    visible = row.visible.astype(bool)
-    if not np.isfinite(
-        [*row.scaled[visible], *query_sums[:, visible].flat, *key_sums[:, visible].flat]
-    ).all():
-        what = message("the model's own numbers leave the range of {dtype}", dtype="float64")
-        raise InputError(what, expected="a smaller --scale or a wider --dtype")
+    _refuse_infinite_scores(row, query_sums, key_sums)
     return Contributions(
         link, row, tuple(parts), query_sums, key_sums, queries, keys, scale, relative, space
     )
+
+
+def _parts_of_streams(link: Link, readings: tuple[Reading, Reading]) -> list[LinkPart]:
+    """The parts of the streams that query and key were read from: one stream within a text; for a
+    link to another text the parts of the query's stream, then those of the keys'."""
+    if link.kind == "self":
+        return [LinkPart(part.kind, part, "both") for part in readings[0].parts]
+    of_query = [LinkPart(part.kind, part, "query") for part in readings[0].parts]
+    of_keys = [LinkPart(part.kind, part, "key") for part in readings[1].parts]
+    return [*of_query, *of_keys]
+
+
+def _refuse_infinite_scores(row: RowScores, query_sums: Floats, key_sums: Floats) -> None:
+    """Raise InputError where a score of a visible key, or what a part adds to it, is not finite."""
+    visible = row.visible.astype(bool)
+    for scores in (row.scaled, query_sums, key_sums):
+        if not np.isfinite(scores[..., visible]).all():
+            what = message("the model's own numbers leave the range of {dtype}", dtype="float64")
+            raise InputError(what, expected="a smaller --scale or a wider --dtype")
 
 
 def _room_for_keys(
@@ -642,9 +651,8 @@ def source_parts(
 
 class _SourceSide(NamedTuple):
     """What a head adds to the advantage (the link's score above its row's mean, or above another
-    key's) through the
-    query or through the keys: `centred` by source token, [source], and the link's weight without a
-    source, by name, for the sources listed alone."""
+    key's) through the query or through the keys: `centred` by source token, [source], and the
+    link's weight without a source, by name, for the sources listed alone."""
 
     centred: Floats
     weights_without: dict[str, Floats]
@@ -652,9 +660,8 @@ class _SourceSide(NamedTuple):
 
 class _SourceHead(NamedTuple):
     """What one earlier head adds to a link's score above its row's mean, by source token. sides: 0
-    through the query, 1
-    through the keys. brings: whether a source adds anything, [source]; alone: positions of the
-    sources listed one by one, ascending."""
+    through the query, 1 through the keys. brings: whether a source adds anything, [source]; alone:
+    positions of the sources listed one by one, ascending."""
 
     sides: dict[int, _SourceSide]
     brings: Floats
@@ -680,8 +687,8 @@ class _SourceSplit:
     sides: which are split, 0 for the query, 1 for the keys.
 
     What a source adds to the advantage is a product of two vectors, what it does to each score of
-    the row a table of
-    all sources and keys: that is made of those alone that are among the strongest so far.
+    the row a table of all sources and keys: that is made of those alone that are among the
+    strongest so far.
     """
 
     def __init__(
@@ -817,8 +824,8 @@ class _SourceSplit:
 
     def _centre_sources(self, side: int, carried: Sequence[_Carried]) -> Floats:
         """What each source token adds to the advantage (the link's score above its row's mean, or
-        above another key's)
-        through one side, [source]. side: 0 the query's, 1 the keys'. carried: the routes to it."""
+        above another key's) through one side, [source]. side: 0 the query's, 1 the keys'. carried:
+        the routes to it."""
         gains = self._to_advantage[side]
         return np.asarray(
             sum(

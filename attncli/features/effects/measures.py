@@ -82,9 +82,9 @@ class MeasureRequest(Struct, frozen=True):
     """Which measures are taken of a run, and at which tokens.
 
     positions: the tokens whose last vectors' mean is the vector that turns. position: after which
-        token the next one is
-    predicted. target: its id, None for the own run's first choice. every: whether the
-    log-probability is the mean over all positions of that of the token which does follow.
+    token the next one is predicted. target: its id, None for the own run's first choice. every:
+    whether the log-probability is the mean over all positions of that of the token which does
+    follow.
     following: those tokens' ids, then; or those of an answer of several tokens, the sum of whose
     log-probabilities is measured. expectation: the target with how likely the unchanged run finds
     it, None without one. versus: the id whose logit "difference" takes away from the target's.

@@ -99,9 +99,8 @@ class SweepSize(Struct, frozen=True):
     predicts: bool = False
 
     def plan(self, branches: int, memory: int | None) -> BranchPlan:
-        """Plan how `branches` changed runs fit in `memory` bytes, None for any amount. At least one
-        runs at a time even
-        where that takes more: see `least_bytes`."""
+        """How many of the `branches` (changed runs) run at once and wait at once in `memory` bytes;
+        None for any amount. At least one runs, even where that takes more: see `least_bytes`."""
         branch_bytes = self.count * self.spec.d_model * SCORE_ITEM[self.dtype]
         running = self._running_bytes
         base = self._base_bytes
@@ -119,7 +118,7 @@ class SweepSize(Struct, frozen=True):
 
     @property
     def least_bytes(self) -> int:
-        """Bytes that a sweep takes which runs one changed run at a time."""
+        """Memory of a sweep with one branch at a time, in bytes."""
         return self.plan(1, 0).bytes
 
     def refuse_over(self, memory: int | None) -> None:

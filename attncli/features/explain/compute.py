@@ -784,8 +784,7 @@ def _position_way(
     model: Model, tokens: Sequence[Token], layer: int, head: int, query: int, first: Floats | None
 ) -> PositionWay:
     """A model's position encoding and the query's weights under it, with their largest difference
-    from `first`, [key]
-    (None: 0)."""
+    from `first`, [key] (None: 0)."""
     names = ("capped", "biased", "weights")
     trace = layer_trace(model, tokens, layer, (*names, "mixed"), [head])
     capped, biased, weights = (float64_of(model, trace.stages[name])[0] for name in names)

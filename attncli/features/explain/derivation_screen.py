@@ -82,8 +82,8 @@ class Derivation:
     method draws one part.
 
     all_keys: up to so many keys each has its own line. compact: whether parts are short: one key
-        stands for all where
-    a step does the same to each. leads: whether each step says first, in a sentence, what it does.
+    stands for all where a step does the same to each. leads: whether each step says first, in a
+    sentence, what it does.
     code: each step's lines of code.
     """
 
@@ -387,7 +387,7 @@ class Derivation:
         digits = view.precision
         dims = 1
         columns = [self._with_others(term) for term in terms.T]
-        for _ in range(2):
+        for _ in range(2):  # the digits depend on the entries that fit, and those on the digits
             if view.full:
                 dims = len(output)
             else:

@@ -334,9 +334,8 @@ def kernel(first: Floats, second: Floats) -> float | None:
     first, second: orthonormal bases, [width, rank].
 
     Source: Yamagiwa, Takase and Shimodaira, Measuring affinity between attention-head weight
-        subspaces via the
-    projection kernel, 2026: the kernel is ‖UᵀV‖², the sum of the squared cosines; by the smaller
-    rank it is a share.
+    subspaces via the projection kernel, 2026: the kernel is ‖UᵀV‖², the sum of the squared cosines;
+    by the smaller rank it is a share.
     """
     least = min(first.shape[1], second.shape[1])
     if least:
@@ -609,12 +608,10 @@ def head_directions(model: Model, places: Sequence[tuple[int, int]]) -> list[Hea
         model: With weights of its own, an output projection and a vocabulary.
         places: Which heads, layer and number.
 
-    Returns:
-        For each head its strongest directions with the share of the squared norm that each has, and
-        of both ends the
-        tokens that lie nearest either way: a direction has no sign. What is read is told by
-        embeddings, what is written by the output head where there is one, else by embeddings. Norms
-        before the attention and rotations by position are left out.
+    Returns: For each head its strongest directions with the share of the squared norm that each
+    has, and of both ends the tokens that lie nearest either way: a direction has no sign. What is
+    read is told by embeddings, what is written by the output head where there is one, else by
+    embeddings. Norms before the attention and rotations by position are left out.
 
     Raises:
         UnsupportedError: No vocabulary, no output projection, or layers that are not our own.

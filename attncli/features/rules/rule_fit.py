@@ -70,13 +70,17 @@ class RuleSums:
         return starts and self._first_layers[block.kind] == block.layer
 
     def add(self, block: PatternBlock, part: int) -> None:
-        """Take a block of rows of one layer in one text. part: 1 for a text that decides which rules
-        stay, else 0."""
+        """Add the rows of one layer in one text to the sums. Rows that see a single key tell nothing
+        and are left out.
+
+        part: 1 for a text that decides which rules stay, 0 for one that rules are fitted to.
+        """
         keep = block.with_choice
         if not keep.any():
             return
         weights = block.weights[:, keep]
         rules = block.rules[:, keep]
+        # one long axis of (row, key) pairs
         flat = rules.reshape(len(rules), -1)
         flat_weights = weights.reshape(len(weights), -1)
         arrays = self.arrays
@@ -165,12 +169,14 @@ class HalfRecord:
         self._rows = [0] * kinds
 
     def add(self, block: PatternBlock) -> None:
-        """Take a block of rows of one layer in one text of the half."""
-        part = int(block.text in self._choosing)
-        self._sums.add(block, part)
-        if part:
-            turn = (self._first_rows[block.text] + block.queries) % self._stride == 0
-            self._add_sample(block, turn & block.with_choice)
+        """Add the rows of one layer in one text to the sums; of a text that decides which rules stay
+        every so many rows are kept, too."""
+        decides = block.text in self._choosing
+        self._sums.add(block, int(decides))
+        if decides:
+            numbers_of_rows = self._first_rows[block.text] + block.queries
+            is_sampled = numbers_of_rows % self._stride == 0
+            self._add_sample(block, is_sampled & block.with_choice)
 
     def _add_sample(self, block: PatternBlock, rows: Bools) -> None:
         """Keep these rows to choose by."""

@@ -574,8 +574,7 @@ def captured_record(
     arrays: CapturedTensors, trace: RowBlock, document: TensorsDocument, *, heads: Selection = EVERY
 ) -> RunRecord:
     """The record from which the page of `attn tensors` is drawn. trace: all of its stages.
-    document: its
-    `attn.tensors/1`. heads: which, None for all."""
+    document: its `attn.tensors/1`. heads: which, None for all."""
     backend = arrays.backend
     queries = numbered_tokens(int(arrays.q.shape[-2]))
     keys = numbered_tokens(int(arrays.k.shape[-2]))

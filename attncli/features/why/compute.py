@@ -748,8 +748,8 @@ def _dimension_rows(
     text: SweepText, parts: Contributions, by: Split, than: int | None
 ) -> list[WhyDimensions]:
     """Split the advantage (the link's score above its row's mean, or above another key's) by the
-    entries of the query
-    and key vectors: by pairs that RoPE rotates together, or one by one; empty for another split.
+    entries of the query and key vectors: by pairs that RoPE rotates together, or one by one; empty
+    for another split.
 
     Source of pairs as frequencies: Barbero et al., Round and round we go! What makes rotary
     positional encodings useful?, 2024.

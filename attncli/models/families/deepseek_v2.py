@@ -152,9 +152,8 @@ def latent_decoder(
     biases: tuple[str, ...],
 ) -> Spec:
     """A decoder with latent attention (MLA) around these experts. dense, kv_heads: used where the
-    config does not set
-    them: how many first layers have no experts, and how many key heads there are, None for as many
-    as query heads; any other number is refused."""
+    config does not set them: how many first layers have no experts, and how many key heads there
+    are, None for as many as query heads; any other number is refused."""
     heads = config.integer("num_attention_heads", most=2**16)
     if (config.optional("num_key_value_heads", default=kv_heads) or heads) != heads:
         raise config.refuse(

@@ -98,7 +98,7 @@ def test_twins_are_found(gpt2: str, monkeypatch: pytest.MonkeyPatch) -> None:
             yield CutRun(cut, np.full(len(self.answer), logprob), shares)
 
     monkeypatch.setattr(CutRuns, "run", run)
-    monkeypatch.setattr(CutRuns, "goes_on", False)
+    monkeypatch.setattr(CutRuns, "can_resume", False)
     line = ("answer", TEXT, "--model", gpt2, *LINE, "--target", "the", "--subsets", "18")
     document = ask(*line, "--json").json
     changes = {row["region"]: row["change"] for row in document["effects"]}
@@ -128,7 +128,7 @@ def test_an_innocent_region_is_in_no_group(
             yield CutRun(cut, np.full(len(self.answer), logprob), shares)
 
     monkeypatch.setattr(CutRuns, "run", run)
-    monkeypatch.setattr(CutRuns, "goes_on", False)
+    monkeypatch.setattr(CutRuns, "can_resume", False)
     monkeypatch.setattr(compute._AnswerWork, "hidden_places", lambda self, results: [0, 1, 3])
     line = ("answer", TEXT, "--model", gpt2, *LINE, "--target", "the", "--subsets", "8")
     subsets = ask(*line, "--json").json["subsets"]

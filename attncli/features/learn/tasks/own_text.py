@@ -35,8 +35,7 @@ MOST_WORDS = 400
 
 class OwnText(Task):
     """Pieces of a text of one's own, of which each next character is to be predicted. Its last
-    tenth is never trained
-    on: losses are those on it."""
+    tenth is never trained on: losses are those on it."""
 
     name = "text"
     summary = message("a text of your own, by character: what comes next is to be said")

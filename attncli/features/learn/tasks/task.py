@@ -49,10 +49,9 @@ class Task(ABC):
     file's.
 
     summary: what its texts are. lesson: what it shows. architecture, steps, batch, rate: what it is
-        learned with where
-    the options say nothing else. thrift: what heads pay for writing, see `Trainer`. scores: those
-    that show how it is done. forms: the names of those of which some head must do each, for it to
-    be done so; none where any way will do.
+    learned with where the options say nothing else. thrift: what heads pay for writing, see
+    `Trainer`. scores: those that show how it is done. forms: the names of those of which some head
+    must do each, for it to be done so; none where any way will do.
     tested_apart: whether the stream "test" has texts that are not trained on.
     """
 
