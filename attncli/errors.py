@@ -28,12 +28,12 @@ class AttnError(Exception):
     """A failure that the user can understand and act on.
 
     what: what happened, with the values involved: English with named places, or a message.
+
     where: the file, option, tensor or token concerned; "" if obvious.
     expected: what would have been accepted, as `what`; "" if obvious.
     hint: a command or option to try, or a message; "" if there is none. It has no places of its
-        own.
-    values: what stands in the places of `what` and `expected`, which are literals: see
-    `attncli.language`.
+        own. values: what stands in the places of `what` and `expected`, which are literals: see
+        `attncli.language`.
     """
 
     exit_code = ExitCode.FAILURE

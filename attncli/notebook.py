@@ -235,9 +235,11 @@ def _record_of_stages(
     stages: Mapping[str, Array], layer: int, scale: float | None, tokens: Sequence[Token]
 ) -> RunRecord | None:
     """The heads of one layer's stages, arrays [..., head, query, key] by name, as a record for a
-    page; each index of the leading axes counts as one more layer. tokens: of the queries; empty
-    where only their number is known. None without weights that have a head axis, or with more than
-    `MOST` of them."""
+    page; each index of the leading axes counts as one more layer.
+
+    tokens: of the queries; empty where only their number is known. None without weights that have a
+        head axis, or with more than `MOST` of them.
+    """
     weights: Array | None = stages.get("weights")
     if weights is None or weights.ndim < 3 or not 0 < np.prod(tuple(weights.shape)) <= MOST:
         return None
@@ -289,8 +291,11 @@ def _record_of_text(text: TextTrace) -> RunRecord | None:
 def _heads(
     backend: Backend, stages: Mapping[str, Array], layer: int, scale: float | None, sides: Sides
 ) -> Iterator[HeadRecord]:
-    """Yield a record of each head's scores and weights. stages: arrays [..., head, query, key] by
-    name, of which each index of the leading axes counts as one more layer, from `layer` on."""
+    """Yield a record of each head's scores and weights.
+
+    stages: arrays [..., head, query, key] by name, of which each index of the leading axes counts
+        as one more layer, from `layer` on.
+    """
     lead: Sequence[int] = tuple(stages["weights"].shape[:-3])
     for number, place in enumerate(np.ndindex(*lead)):
         own_stages = {

@@ -148,8 +148,10 @@ class Operations(Protocol[Kind]):
         """An array of one value."""
 
     def matmul(self, a: Kind, b: Kind, *, out: Kind | None = None) -> Kind:
-        """a·b over the last two axes, leading axes broadcast. out: memory of the result's shape
-        that may be used for it."""
+        """a·b over the last two axes, leading axes broadcast.
+
+        out: memory of the result's shape that may be used for it.
+        """
 
     def transpose(self, array: Kind) -> Kind:
         """Swap the last two axes."""
@@ -201,7 +203,12 @@ class Operations(Protocol[Kind]):
         """Whether any entry along an axis is true; the axis stays with size 1."""
 
     def affine(self, x: Kind, weight: Kind, bias: Kind | None) -> Kind:
-        """x·Wᵀ + b. x: [row, in]; weight: [out, in]; bias: [out]."""
+        """x·Wᵀ + b.
+
+        x: [row, in].
+        weight: [out, in].
+        bias: [out].
+        """
 
     def multiplier(self, weight: Kind) -> Callable[[Kind, Kind | None], Kind] | None:
         """A faster form of `affine` for many products with this weight [out, in], called with x and

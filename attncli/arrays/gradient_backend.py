@@ -293,7 +293,10 @@ class GradientBackend:
         return self._plain.full(shape, value, dtype)
 
     def matmul(self, a: AnyArray, b: AnyArray, *, out: AnyArray | None = None) -> AnyArray:
-        """a·b over the last two axes; the gradient of a is g·bᵀ, that of b is aᵀ·g. out: not used."""
+        """a·b over the last two axes; the gradient of a is g·bᵀ, that of b is aᵀ·g.
+
+        out: not used.
+        """
         del out
         x = _value(a)
         y = _value(b)
@@ -432,7 +435,12 @@ class GradientBackend:
         return self._plain.any(_value(array), axis)
 
     def affine(self, x: AnyArray, weight: AnyArray, bias: AnyArray | None) -> AnyArray:
-        """x·Wᵀ + b, with gradients of all three. x: [row, in]; weight: [out, in]; bias: [out]."""
+        """x·Wᵀ + b, with gradients of all three.
+
+        x: [row, in].
+        weight: [out, in].
+        bias: [out].
+        """
         rows = _value(x)
         matrix = _value(weight)
         product = self._plain.affine(rows, matrix, None if bias is None else _value(bias))

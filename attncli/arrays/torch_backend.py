@@ -185,7 +185,12 @@ class TorchBackend:
         return array.any(axis, keepdim=True)
 
     def affine(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """x·Wᵀ + b, [row, out]. x: [row, in]; weight: [out, in]; bias: [out]."""
+        """x·Wᵀ + b, [row, out].
+
+        x: [row, in].
+        weight: [out, in].
+        bias: [out].
+        """
         return functional.linear(x, weight, bias)
 
     def multiplier(self, weight: Tensor) -> Callable[[Tensor, Tensor | None], Tensor] | None:
@@ -270,7 +275,9 @@ def _exponential(array: Tensor) -> Tensor:
 
 def map_state_dict(path: str, *, is_zip: bool) -> dict[str, np.ndarray[Any, Any]]:
     """The tensors of a torch file by name as NumPy arrays, memory-mapped where the file's format
-    allows it. is_zip: whether it is of the newer format, a zip archive, which does.
+    allows it.
+
+    is_zip: whether it is of the newer format, a zip archive, which does.
 
     bfloat16 comes as NumPy's own. Read and refused as `read_state_dict`, but for the limit.
     """

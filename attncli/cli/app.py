@@ -229,8 +229,11 @@ def app_of(name: str) -> typer.Typer:
 
 
 class LazyCommands(MutableMapping[str, Any]):
-    """Commands by name, each made when it is first looked up. names: in the order of the help page.
-    make: gives the command of a name."""
+    """Commands by name, each made when it is first looked up.
+
+    names: in the order of the help page.
+    make: gives the command of a name.
+    """
 
     def __init__(self, names: Sequence[str], make: Callable[[str], Any]) -> None:
         self._names = names

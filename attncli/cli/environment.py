@@ -43,8 +43,9 @@ class Environment:
     """Everything of the outside world that a command may touch, in one object.
 
     A test makes one with its own streams and runs the whole command line in process.
-    width: columns of the terminal, None if unknown. keys: waits for a key at the terminal and
-    returns it; None where there is no terminal.
+
+    width: columns of the terminal, None if unknown.
+    keys: waits for a key at the terminal and returns it; None where there is no terminal.
     """
 
     stdin: BinaryIO
@@ -118,8 +119,10 @@ class Environment:
 
     def options_without(self, forms: About, *, besides: About | None = None) -> list[str]:
         """The options on the command line that change nothing in these forms of the answer (such as
-        `About.JSON`), spelled as there, in the order in which the command declares them. besides:
-        if given, only those that change something in these."""
+        `About.JSON`), spelled as there, in the order in which the command declares them.
+
+        besides: if given, only those that change something in these.
+        """
         from attncli.cli.option import DELIVERY
 
         return [

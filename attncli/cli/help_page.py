@@ -415,8 +415,10 @@ class _Page:
         ]
 
     def section(self, title: str, rows: Sequence[Row], left: int | None = None) -> None:
-        """Write a group: its title, and what is typed beside what it does. left: characters of the
-        column of what is typed, None for as many as these rows need."""
+        """Write a group: its title, and what is typed beside what it does.
+
+        left: characters of the column of what is typed, None for as many as these rows need.
+        """
         heading = self.say(contextual("heading", "{title}:", title=term(title)))
         self._lines += ["", self._paint(heading, HEADING)]
         if left is None:
@@ -433,7 +435,10 @@ class _Page:
             self._lines += self.row(row, _left_width(rows))
 
     def row(self, row: Row, left: int) -> list[str]:
-        """The lines of one row; left: the width of the column of what is typed."""
+        """The lines of one row.
+
+        left: the width of the column of what is typed.
+        """
         typed_text, text = row
         margin = " " * (left + 4)
         lines = self.wrap_text(text, len(margin)) or [""]

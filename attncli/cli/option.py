@@ -104,11 +104,14 @@ def option(
     """A Typer option of one of the groups on the help page. Whether a file can be read is for its
     reader to find out.
 
-    names: its flags; none for the parameter's own name. about: which forms of the answer it
-    changes. values: the words that it takes, if those are all. with_number: those of them that
-    may have a number after a colon. rare: the help page has it at the end of its group. spelling: gives the one of
-    `values` that another spelling means, or what it is given. is_size: whether its value is a
-    number of bytes, such as 2GiB.
+    names: its flags; none for the parameter's own name.
+
+    about: which forms of the answer it changes.
+    values: the words that it takes, if those are all.
+    with_number: those of them that may have a number after a colon.
+    rare: the help page has it at the end of its group.
+    spelling: gives the one of `values` that another spelling means, or what it is given.
+    is_size: whether its value is a number of bytes, such as 2GiB.
     """
 
     def check_words(_: Any, parameter: Any, argument: Any) -> Any:
@@ -159,7 +162,10 @@ def option(
 
 
 class Within(Struct, frozen=True):
-    """The numbers that an option takes, from `least` to `most`. above: `least` itself is too small."""
+    """The numbers that an option takes, from `least` to `most`.
+
+    above: `least` itself is too small.
+    """
 
     least: float
     most: float
@@ -196,8 +202,10 @@ def number(
     metavar: str = "N",
     rare: bool = False,
 ) -> Any:
-    """An option that takes a number from `least` to `most`, which its help states. above: `least`
-    itself is too small."""
+    """An option that takes a number from `least` to `most`, which its help states.
+
+    above: `least` itself is too small.
+    """
     within = Within(least, most, above)
     declaration = typer.Option(
         *names,
@@ -311,8 +319,10 @@ def redeclare(
     common: bool = False,
 ) -> Any:
     """A copy of a declared option for one command, with a help sentence, group, placeholder, bounds
-    or `About` of its own where these are given. common: whether it is listed among the common
-    options though it is a rare one elsewhere."""
+    or `About` of its own where these are given.
+
+    common: whether it is listed among the common options though it is a rare one elsewhere.
+    """
     own = copy(declared)
     own.rich_help_panel = panel or declared.rich_help_panel
     own.about = about or declared.about
@@ -375,9 +385,11 @@ def repeat(*names: str) -> RepeatedNames:
 
 
 class Repeated(Struct, Generic[Group], frozen=True):
-    """An option group of which some options may be given once for each side of a comparison. base:
-    the values of all others; values: those of each such option, in order, empty where it is not
-    given."""
+    """An option group of which some options may be given once for each side of a comparison.
+
+    base: the values of all others.
+    values: those of each such option, in order, empty where it is not given.
+    """
 
     group: type[Group]
     base: Mapping[str, Any]
@@ -446,8 +458,11 @@ def repeatable(hint: Any) -> Any:
 
 def build_parameter(hint: Any, group: Any, values: Mapping[str, Any], names: Sequence[str]) -> Any:
     """The argument of a command's parameter that is an option group: the group, or a `Repeated`
-    that keeps the values of `names` apart. hint: the parameter's type. values: of all options, by
-    name."""
+    that keeps the values of `names` apart.
+
+    hint: the parameter's type.
+    values: of all options, by name.
+    """
     if get_origin(hint) is not Repeated:
         return build_group(group, values)
     repeated_values = {
@@ -490,8 +505,9 @@ class Meaning(Struct, frozen=True):
     options: Mapping[str, Any]
 
     def declare(self, name: str, hint: Any) -> Any:
-        """The type and declaration (`Annotated`) of an option as this command declares it. hint:
-        those of the group.
+        """The type and declaration (`Annotated`) of an option as this command declares it.
+
+        hint: those of the group.
         """
         declaration = self.options[name]
         if isinstance(declaration, About):

@@ -53,8 +53,8 @@ def validate_options(
     parts of a screen for this caller. Raises UsageError, and AttnError for a file that cannot be
     written.
 
-    screen: the name of the one whose parts `--show` may name; "" for one without. files: files of
-    the command's own options.
+    screen: the name of the one whose parts `--show` may name; "" for one without.
+    files: files of the command's own options.
     """
     files = {"--html": options.page, **(files or {})}
     output_conflicts.refuse_contradictions(
@@ -191,6 +191,7 @@ def write_documents(
     One JSON document is the whole of `--json`; several need `--ndjson`. `--output -` is standard
     output. `--csv -` is the table there, in place of the screen. A table in a file is whole also
     where the reader of the answer has gone (BrokenPipeError).
+
     several: whether each document is one of many texts (`--lines`); a plain row then begins with
         its text's number.
     screen: what draws them in place of their own.
@@ -317,7 +318,8 @@ def _table_pieces(
 ) -> Iterator[bytes]:
     """A document's table in pieces; the first line names the columns, once for all documents.
 
-    place: which document it is, from 0. several: whether a first column tells documents apart.
+    place: which document it is, from 0.
+    several: whether a first column tells documents apart.
     encode_rows: writes rows as lines.
     """
     from attncli.draw.screen_header import screen_of
@@ -491,7 +493,8 @@ def validate_page(
     """Raise UsageError for options of a page that contradict each other or stand without `--html`,
     before any work. Whether the file can be written is checked by `validate_options`.
 
-    lines: whether every line is a text of its own. why: the heads that the page explains, if any.
+    lines: whether every line is a text of its own.
+    why: the heads that the page explains, if any.
     words: whether tokens are merged.
     """
     if why and page.html is None:
@@ -602,8 +605,8 @@ def write_document_page(
 ) -> None:
     """Write the page of what a document says of a text, with every head of its run to look at.
 
-    alone: whether the page tells of nothing but what the document holds. reasons: why heads look
-    where they do.
+    alone: whether the page tells of nothing but what the document holds.
+    reasons: why heads look where they do.
     """
     from attncli.draw.page import any_page
     from attncli.features.why.page import why_entries
@@ -637,8 +640,10 @@ def write_run_page(
 ) -> None:
     """Write the page of one run, with what its document answers, to the file that `--html` names.
 
-    title: "" for the text. start: what is shown first, as of `Page`. reasons: why heads look where
-    they do. bands: runs of tokens with a name; None for the document's regions.
+    title: "" for the text.
+    start: what is shown first, as of `Page`.
+    reasons: why heads look where they do.
+    bands: runs of tokens with a name; None for the document's regions.
     """
     from attncli.draw.page import Page, answer_of, bands_of, page_bytes
     from attncli.features.why.page import why_entries

@@ -36,8 +36,8 @@ def refuse_beside(
     """Raise UsageError for options on the command line that do not go with `option`, which makes a
     document of another kind, such as `--generate`.
 
-    names: of the parameters that go with it. subject: only options that are about one of these are
-    refused.
+    names: of the parameters that go with it.
+    subject: only options that are about one of these are refused.
     """
     out_of_place = [
         environment.spellings[name]
@@ -87,7 +87,10 @@ def check_files(
     options: OutputOptions, environment: Environment, output_files: Mapping[str, Path | None]
 ) -> None:
     """Raise UsageError where two outputs are the same file, however it is spelled, AttnError where
-    one cannot be written. output_files: those of the command's own options, by the option."""
+    one cannot be written.
+
+    output_files: those of the command's own options, by the option.
+    """
     from attncli.inputs.files import check_writable, place_of
 
     files = {
@@ -202,8 +205,9 @@ def _parameter_name(parameter: Any) -> str:
 
 
 def _refuse_replacement(output: str, source: str, path: Path) -> None:
-    """Raise UsageError: the answer would take the place of what is read. output, source: what names
-    either.
+    """Raise UsageError: the answer would take the place of what is read.
+
+    output, source: what names either.
     """
     what = message("{output} would replace what {source} reads", output=output, source=source)
     raise UsageError(what, where=str(path), expected="another file for the answer")
@@ -211,7 +215,11 @@ def _refuse_replacement(output: str, source: str, path: Path) -> None:
 
 def _reads_file(metavar: str, word: Any, path: Path, place: str, environment: Environment) -> bool:
     """Whether the value `word` of a parameter, whose metavar tells what it may name, is read from
-    the file of an output. path: that file; place: its `place_of`, the same for all spellings."""
+    the file of an output.
+
+    path: that file.
+    place: its `place_of`, the same for all spellings.
+    """
     kinds = set(metavar.strip("[].").removesuffix("]").split("|"))
     if str(word) == "-":
         return bool({"FILE", "TEXT", "CORPUS"} & kinds) and _is_standard_input(environment, path)
@@ -247,7 +255,8 @@ def _places_of_word(word: str, *, certain: bool, folder_alone: bool) -> Iterator
     """The files that a word may name, each as its `place_of` (the same for all spellings): the file
     itself, a model's files in a folder, and those of masks that `&` joins.
 
-    certain: whether it is always a file's name. folder_alone: whether it names folders only.
+    certain: whether it is always a file's name.
+    folder_alone: whether it names folders only.
     """
     from attncli.inputs.files import folder_entries, is_folder, place_of
 
@@ -310,8 +319,9 @@ def _is_standard_input(environment: Environment, path: Path) -> bool:
 
 
 def _refuse_beside_format(options: OutputOptions, environment: Environment, name: str) -> None:
-    """Raise UsageError for options of the screen beside a form that draws none. name: its option,
-    such as "--json".
+    """Raise UsageError for options of the screen beside a form that draws none.
+
+    name: its option, such as "--json".
     """
     about = About.JSON
     if options.plain or options.is_table:

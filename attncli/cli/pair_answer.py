@@ -49,9 +49,11 @@ def write_pair_answer(
 ) -> None:
     """Compute one document over pairs and write it.
 
-    compute: is handed the model and what is told the share done. label: of the progress bar.
-    subjects: the parameters that go with pairs; others are refused. Raises
-    UsageError for those, and for a page, which shows one text.
+    compute: is handed the model and what is told the share done.
+    label: of the progress bar.
+    subjects: the parameters that go with pairs; others are refused.
+
+    Raises UsageError for those, and for a page, which shows one text.
     """
     refuse_beside(environment, "--pairs", subjects)
     if "html" in environment.explicit_options:
@@ -69,7 +71,9 @@ PATIENCE = 3.0
 
 def foretell(environment: Environment, expected: CostEstimate, count: int) -> None:
     """Note the expected time and memory of a measurement that takes more than `PATIENCE` seconds.
-    count: tokens of the text."""
+
+    count: tokens of the text.
+    """
     if expected.seconds > PATIENCE:
         from attncli.draw.numbers import size_words
         from attncli.models.estimate import duration_words

@@ -37,9 +37,10 @@ def progress(
     """Context manager that yields a function to call with the share of the work that is done, 0 to
     1: it shows a bar with the time left on standard error, which goes at the end.
 
-    Silent where standard error is no terminal, and with `--quiet`. what: stands before the bar; a
-    function where it changes on the way. layers: whether the work is one run, whose layers tell how
-    far it is.
+    Silent where standard error is no terminal, and with `--quiet`.
+
+    what: stands before the bar; a function where it changes on the way.
+    layers: whether the work is one run, whose layers tell how far it is.
     """
     start_time = time.monotonic()
     bars: list[Progress] = []
@@ -193,7 +194,11 @@ def foretell_text(environment: Environment, characters: int) -> None:
 
 
 def foretell_work(environment: Environment, tokens: int, seconds: float, hint: str) -> None:
-    """Say what long work will cost before it starts. seconds: estimated. hint: what takes less."""
+    """Say what long work will cost before it starts.
+
+    seconds: estimated.
+    hint: what takes less.
+    """
     if seconds >= LONG_WORK:
         from attncli.models.estimate import duration_words
 
@@ -218,7 +223,9 @@ def foretell_work(environment: Environment, tokens: int, seconds: float, hint: s
 def effort(models: Sequence[Model], start_time: float) -> str:
     """One line on what a command took: bytes of weights read or drawn at random, backend, peak
     memory and seconds.
-    start_time: of `perf_counter`, when the command began."""
+
+    start_time: of `perf_counter`, when the command began.
+    """
     from attncli.draw.numbers import size_words
     from attncli.models.estimate import peak_memory
 

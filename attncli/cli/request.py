@@ -57,8 +57,8 @@ def texts(
     """Yield the texts that the arguments, a file, standard input or `--chat` give; a note says when
     the built-in sample stands in for none.
 
-    single: raises UsageError for several. tokenizer: whose chat template is used; None for that of
-    the model that was loaded last.
+    single: raises UsageError for several.
+    tokenizer: whose chat template is used; None for that of the model that was loaded last.
     """
     if single:
         yield one_text(environment, options)
@@ -384,7 +384,10 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
 
 
 def _numbers_there_are(what: str, count: int) -> str:
-    """The layers or heads there are, in words. what: "layer" or "head"."""
+    """The layers or heads there are, in words.
+
+    what: "layer" or "head".
+    """
     if count == 1:
         return message("0, the only layer" if what == "layer" else "0, the only head")
     return message(
@@ -408,8 +411,9 @@ def model(
 ) -> Model:
     """The model that the options describe: a checkpoint, a weight file, or seeded weights.
 
-    heads: how many heads seeded weights have where `--num-heads` does not say. many_runs: whether a
-    checkpoint's weights are kept for several runs, where memory allows.
+    heads: how many heads seeded weights have where `--num-heads` does not say.
+    many_runs: whether a checkpoint's weights are kept for several runs, where memory allows.
+
     Raises UsageError for options that contradict each other, and whatever loading a model raises.
     """
     name = model_name(environment, setup, tokenizer)
@@ -490,8 +494,9 @@ def refuse_run(
     *,
     rows: int | None = None,
 ) -> None:
-    """Raise LimitError if running `count` tokens takes too much memory. rows: query rows at a time,
-    None for all.
+    """Raise LimitError if running `count` tokens takes too much memory.
+
+    rows: query rows at a time, None for all.
     """
     from attncli.features.run.compute import cost
 
@@ -503,8 +508,12 @@ def refuse_cost(
     environment: Environment, compute: ComputeOptions, hint: str, expected: CostEstimate, count: int
 ) -> None:
     """Raise LimitError for a run that takes too much memory; note before it starts how long one
-    will take that takes long. hint: what takes less. expected: what it will take; count: tokens of
-    the text."""
+    will take that takes long.
+
+    hint: what takes less.
+    expected: what it will take.
+    count: tokens of the text.
+    """
     from attncli.cli.progress import foretell_work
 
     refuse_memory(expected.peak, compute, hint, resident=expected.resident)
@@ -526,7 +535,10 @@ def smaller_run(spec: Spec, *more: str) -> Message:
 
 def faster_run(spec: Spec, layers: Sequence[str] | None) -> Message:
     """What makes a run take less time: a shorter text, or to end at an early layer, where there are
-    several and none is named. layers: as `--layer` has them."""
+    several and none is named.
+
+    layers: as `--layer` has them.
+    """
     if len(spec.blocks) > 1 and not layers:
         return message("a shorter text, or --layer with an early one")
     return message("a shorter text")
@@ -590,8 +602,9 @@ def comma_parts(values: Sequence[str] | None) -> list[str]:
 def head_pairs(
     spec: Spec, words: Sequence[str], layers: Sequence[str] | None, *, option: str = "--head"
 ) -> list[tuple[int, int]]:
-    """The layer and the head, both from 0, of each name such as L5H11. option: what holds the
-    names.
+    """The layer and the head, both from 0, of each name such as L5H11.
+
+    option: what holds the names.
 
     Raises UsageError beside `layers` and for names of no head, and as `head_selection`.
     """

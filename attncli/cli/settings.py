@@ -186,8 +186,11 @@ def _declaration(name: str) -> Any:
 
 
 def _checked_value(name: str, value: object, where: str) -> str | int:
-    """A value as the option of this name takes it. where: what set it. Raises UsageError for any
-    other.
+    """A value as the option of this name takes it.
+
+    where: what set it.
+
+    Raises UsageError for any other.
     """
     kind = DECLARED[name]
     if type(value) is not kind or value == "":

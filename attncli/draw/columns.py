@@ -32,15 +32,15 @@ LONGEST = 24
 class Column(Struct, Generic[Row], frozen=True):
     """A column of a table.
 
-    name: its title on the screen, translated there. write: a row's text on the screen; None for a
-        column that screens do not have.
+    name: its title on the screen, translated there.
+    write: a row's text on the screen; None for a column that screens do not have.
     align: "left" or "right".
     leave_out: 0 for a column that is always shown. Where a screen is too narrow, the columns with
         the highest number are left out first, those of one number together.
     share: for a column of bars, in place of `write`, a row's part of the longest bar, 0 to 1, None
         for a row without one; bars take what room the other columns leave, at most `longest` cells.
-    key: its name in `--plain` and CSV; "" for a column that they do not have. value: what they hold
-        of a row.
+    key: its name in `--plain` and CSV; "" for a column that they do not have.
+    value: what they hold of a row.
     """
 
     name: str = ""
@@ -184,7 +184,10 @@ def _column_width(column: Column[Row], rows: Sequence[Row], view: View) -> int:
 
 
 def _cells_of(column: Column[Row], rows: Sequence[Row], room: int, view: View) -> list[str]:
-    """The texts of a column, from the first row to the last. room: cells for bars."""
+    """The texts of a column, from the first row to the last.
+
+    room: cells for bars.
+    """
     if column.share is not None:
         length = min(max(room, SHORTEST), column.longest)
         shares = map(column.share, rows)

@@ -79,8 +79,8 @@ def command_lines(
     """A command on as few lines as the width allows: each but the last ends in a backslash, as a
     shell goes on reading; a text longer than a line is taken apart into quoted parts.
 
-    before: one of the program's own texts, in front of it or on a line above it. style: of that
-    text.
+    before: one of the program's own texts, in front of it or on a line above it.
+    style: of that text.
     """
     parts = [part for word in _with_values(command_words) for part in _parts(word, view.width - 4)]
     rows = [parts[0]]

@@ -61,10 +61,11 @@ def heatmap(
     """A map of a matrix [row, column] in at most max_width x max_height cells (the view's width; 24
     lines).
 
-    scale: as `normalise` takes it, the view's if "". limits: the values of the weakest and the
-    strongest colour, so that several maps can share them. rows: names to print beside, if every row
-    has its own line. Masked cells are blank. Cells that do not fit are pooled by their maximum
-    ("signed": by largest magnitude), which the last line says.
+    scale: as `normalise` takes it, the view's if "".
+    limits: the values of the weakest and the strongest colour, so that several maps can share them.
+    rows: names to print beside, if every row has its own line. Masked cells are blank. Cells that
+        do not fit are pooled by their maximum ("signed": by largest magnitude), which the last line
+        says.
     """
     matrix = as_matrix(values)
     if matrix.size == 0:
@@ -106,7 +107,10 @@ class Grain(Struct, frozen=True):
 
 def _choose_grain(matrix: NDArray, wide: int, tall: int, view: View, *, whole: bool) -> Grain:
     """How fine a matrix is drawn in `wide` cells and `tall` lines: square cells if they fit, else
-    finer ones, else pooled. whole: whether every row has its own line."""
+    finer ones, else pooled.
+
+    whole: whether every row has its own line.
+    """
     if view.color and not view.ascii and not whole:
         fine = Grain(1, True, 1)
     else:
@@ -199,8 +203,11 @@ LABEL_WIDTH = 9
 
 
 class Map(Struct, frozen=True):
-    """One of several maps. caption, remarks: the program's own texts, above and below. values:
-    [row, column], NaN or null where masked."""
+    """One of several maps.
+
+    caption, remarks: the program's own texts, above and below.
+    values: [row, column], NaN or null where masked.
+    """
 
     caption: str
     values: Numbers
@@ -220,12 +227,13 @@ def side_by_side(
     """Maps in columns, row after row within the view's width, with their captions and a legend.
 
     shared_scale: one scale for all, from the lowest to the largest value of any, so that maps can
-    be compared; otherwise each has its own and there is no legend. limits: the ends of the shared
-    scale, such as 0 and 1 for weights; those of the values if None. names: token texts beside the
-    first map of each row and their numbers below every map, where every token has a line of its
-    own. in_a_row: at most so many maps in a row, such as a layer's heads; None for as many as fit.
-    Maps that are too large are pooled, which is said once. No maps, or nothing visible in any:
-    "(empty)".
+        be compared; otherwise each has its own and there is no legend.
+    limits: the ends of the shared scale, such as 0 and 1 for weights; those of the values if None.
+    names: token texts beside the first map of each row and their numbers below every map, where
+        every token has a line of its own.
+    in_a_row: at most so many maps in a row, such as a layer's heads; None for as many as fit. Maps
+        that are too large are pooled, which is said once. No maps, or nothing visible in any:
+        "(empty)".
     """
     matrices = [as_matrix(weight_map.values) for weight_map in maps]
     visible_matrices = [values for values in matrices if np.isfinite(values).any()]

@@ -55,8 +55,8 @@ def beside(
 ) -> Lines:
     """Blocks of like size in as few rows as `width` allows, the rows equally long but for the last.
 
-    side: a block that begins every row. most: at most so many blocks in a row; None for as many as
-    fit.
+    side: a block that begins every row.
+    most: at most so many blocks in a row; None for as many as fit.
     """
     if not blocks:
         return Lines()
@@ -231,8 +231,9 @@ def draw_parts(
     title: Callable[[Shown, View], Lines] | None = None,
 ) -> Lines:
     """The parts that are shown, one below the other, cut to the width of the view. A part that was
-    named and has nothing to draw says so, unless all are named. title: what stands above them, but
-    for a brief view.
+    named and has nothing to draw says so, unless all are named.
+
+    title: what stands above them, but for a brief view.
     """
     parts = tuple(parts)
     chosen = not view.brief and view.show is not None and len(view.show) < len(parts)

@@ -126,8 +126,10 @@ def times_words(ratio: float, digits: int) -> str:
 
 def percent(value: float, digits: int = 0) -> str:
     """A share in percents, such as `89%`: the only way that screens write one, in every language.
+
     digits: after the point; one for shares below a tenth, and for those that would else round up to
-    all, also where none are asked for."""
+        all, also where none are asked for.
+    """
     if 0 < value < LEAST_SHARE:
         return f"<{LEAST_SHARE:.1%}"
     if -LEAST_SHARE < value < 0:
@@ -305,6 +307,7 @@ def curves(
     """The series on logarithmic axes in the view's width, with a legend below.
 
     Between two points a curve is drawn straight. Where curves meet, the first named is on top.
+
     x_name: what x is.
     marked_x: an x to draw a vertical line at. No points: no lines.
     """
@@ -364,8 +367,9 @@ def _log_range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _frame(grid: list[list[Piece]], y: tuple[float, float], view: View) -> Lines:
-    """The rows of a plot with the axis at its left. y: logarithms of the least and the largest
-    value.
+    """The rows of a plot with the axis at its left.
+
+    y: logarithms of the least and the largest value.
     """
     side = "|" if view.ascii else "│"
     rows: list[Line] = []
@@ -379,7 +383,10 @@ def _frame(grid: list[list[Piece]], y: tuple[float, float], view: View) -> Lines
 
 
 def _x_axis(x: tuple[float, float], width: int, name: str, view: View) -> Lines:
-    """The axis below a plot, with its name. x: logarithms of the least and the largest value."""
+    """The axis below a plot, with its name.
+
+    x: logarithms of the least and the largest value.
+    """
     corner, dash = ("+", "-") if view.ascii else ("└", "─")
     ends = (f"{math.exp(x[0]):,.0f}", f"{math.exp(x[1]):,.0f}")
     middle = spell(name, ascii=view.ascii)

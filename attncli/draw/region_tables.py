@@ -143,7 +143,11 @@ def _of_other_weight(
     whole: Numbers, beyond: Numbers | UnsetType, rest: Numbers | UnsetType
 ) -> Numbers:
     """Shares as parts of the weight that does not rest, [row, region]; NaN for rows where all of it
-    does. whole: what they are of a document that does not tell it. rest: [row]."""
+    does.
+
+    whole: what they are of a document that does not tell it.
+    rest: [row].
+    """
     if beyond is UNSET or rest is UNSET:
         return whole
     left = (1 - rest)[:, None]
@@ -160,8 +164,9 @@ def region_order(part: RegionPart) -> list[int]:
 
 
 def _strongest_head(part: RegionPart, place: int) -> HeadRegions | None:
-    """The head that gives a region most; None where nothing is known of any. place: the region's
-    number.
+    """The head that gives a region most; None where nothing is known of any.
+
+    place: the region's number.
     """
     heads = [head for head in part.heads if np.isfinite(head.share[place])]
     return max(heads, key=lambda head: float(head.share[place]), default=None)
@@ -235,7 +240,9 @@ def region_pairs_part(document: WithRegions, view: View) -> Lines:
 def ranked_heads(part: RegionPart, place: int) -> list[HeadRegions]:
     """The heads that give a region any attention, by the ratio to its share under uniform
     attention, the largest first.
-    place: the region's index."""
+
+    place: the region's index.
+    """
     heads = [
         head for head in part.heads if np.isfinite(head.share[place]) and head.share[place] > 0
     ]

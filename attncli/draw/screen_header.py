@@ -100,9 +100,11 @@ def header(document: AboutText, view: View) -> Lines:
 def header_lines(
     text: str, document: ModelRun, view: View, *, counts: Sequence[str], words: Sequence[str] = ()
 ) -> Lines:
-    """The header of a screen: a text, made safe, then what ran and how large it is. counts: how
-    long the text is.
-    words: how tokens were merged."""
+    """The header of a screen: a text, made safe, then what ran and how large it is.
+
+    counts: how long the text is.
+    words: how tokens were merged.
+    """
     model = document.model
     attention = document.attention
     meaning = ""
@@ -149,8 +151,10 @@ def title(document: TextTokens, view: View) -> str:
 
 def fact(name: str, parts: Iterable[str], view: View, *, is_ours: bool = True) -> Lines:
     """A name at the left edge, and short texts beside it, made safe, broken between them, and
-    within one that is too long. is_ours: whether the texts are words of ours, which another
-    language says otherwise."""
+    within one that is too long.
+
+    is_ours: whether the texts are words of ours, which another language says otherwise.
+    """
     texts = [localize(part, view) if is_ours else part for part in parts]
     pieces = [
         (row, "") for part in texts for row in wrap(part, view.width - SIDE, ascii=view.ascii)
@@ -312,7 +316,10 @@ COUNTS = {
 
 
 def count_phrase(count: int, noun: str) -> Message:
-    """A count with its noun, such as `1 layer`, `8 heads`. noun: one of `COUNTS`."""
+    """A count with its noun, such as `1 layer`, `8 heads`.
+
+    noun: one of `COUNTS`.
+    """
     return Message(COUNTS[noun].template, {"count": count}, COUNTS[noun].plurals)
 
 
@@ -373,11 +380,15 @@ def numbered_title(place: int, document: Document, view: View) -> Lines:
 
 
 class Screen(NamedTuple):
-    """The functions that show a kind of document. screen: its lines for a terminal; rows: its table
-    for `--plain`, the first row naming the columns; sentences: its answer in words, None for a kind
-    without one. page: its HTML page in a language, for a kind with a page of its own; that returns
-    None for a document that lacks what the page shows. count_lines: about how many lines the whole
-    screen has, for a kind that shows less than its document holds.
+    """The functions that show a kind of document.
+
+    screen: its lines for a terminal.
+    rows: its table for `--plain`, the first row naming the columns.
+    sentences: its answer in words, None for a kind without one.
+    page: its HTML page in a language, for a kind with a page of its own; that returns None for a
+        document that lacks what the page shows.
+    count_lines: about how many lines the whole screen has, for a kind that shows less than its
+        document holds.
     """
 
     screen: Callable[[Any, View], Lines]

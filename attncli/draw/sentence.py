@@ -40,13 +40,17 @@ AROUND = 6
 
 
 class Word(Struct, frozen=True):
-    """One word of a sentence. text: as it is to be read, with its blanks gone. apart: whether a
-    blank precedes it.
+    """One word of a sentence.
 
-    share: what is looked at it, 0 to 1, None if unknown. is_chosen: whether it is the one that
-    looks. quiet: a token that is not part of the text, such as [CLS]. is_joined: whether it stands
-    for the same character as the word before. leads: whether it is a blank that a vocabulary puts
-    before the next word, and that stands in no text.
+    text: as it is to be read, with its blanks gone.
+    apart: whether a blank precedes it.
+
+    share: what is looked at it, 0 to 1, None if unknown.
+    is_chosen: whether it is the one that looks.
+    quiet: a token that is not part of the text, such as [CLS].
+    is_joined: whether it stands for the same character as the word before.
+    leads: whether it is a blank that a vocabulary puts before the next word, and that stands in no
+        text.
     """
 
     text: str
@@ -265,8 +269,11 @@ def shaded_sentence(
     tint: str,
 ) -> Lines:
     """The text's words, tinted by their shares, the queries in brackets, and what the tint says.
+
     tint: its sentence. Shares past the tokens (learned keys) are left out; words without a share
-    stay as they are. shares: None where nothing tells any; then no tint is explained either."""
+        stay as they are.
+    shares: None where nothing tells any; then no tint is explained either.
+    """
     known_shares = [
         float(share) for share in np.nan_to_num([] if shares is None else list(shares))
     ][: len(tokens)]
@@ -292,8 +299,11 @@ EVEN = 1.5
 
 
 def largest_weight(weights: Numbers, free: Bools) -> tuple[int, int, float]:
-    """Query, key and weight of a head's largest weight; weights: [query, key]; free: booleans
-    [query], the only rows that count."""
+    """Query, key and weight of a head's largest weight.
+
+    weights: [query, key].
+    free: booleans [query], the only rows that count.
+    """
     free_weights = np.where(free[:, None], np.nan_to_num(as_matrix(weights)), 0.0)
     query, key = np.unravel_index(int(free_weights.argmax()), free_weights.shape)
     return int(query), int(key), float(free_weights.max())
@@ -301,7 +311,9 @@ def largest_weight(weights: Numbers, free: Bools) -> tuple[int, int, float]:
 
 def looks_most_sentence(query: str, keys: Sequence[tuple[str, float]], view: View) -> str:
     """A sentence that says at which key the query looks most in one head, and at which second.
-    keys: one or two, each with its weight."""
+
+    keys: one or two, each with its weight.
+    """
     (key, share), *others = keys
     places = {"query": query, "key": key, "share": percent(share)}
     if not others:
@@ -319,8 +331,11 @@ def looks_most_sentence(query: str, keys: Sequence[tuple[str, float]], view: Vie
 def strongest_link_sentence(
     link: PlacedLink, ends: Sequence[str], view: View, *, several: bool
 ) -> str:
-    """A sentence that names the strongest link. ends: its query and its key, quoted. several:
-    whether it names the head."""
+    """A sentence that names the strongest link.
+
+    ends: its query and its key, quoted.
+    several: whether it names the head.
+    """
     if several:
         template = message(
             "The strongest link: {query} looks at {key} with {share} of its weight, in layer"

@@ -207,11 +207,13 @@ def normalise(
     """Values [row, column] brought to [0, 1] as float64; anything not finite (masked) is NaN.
 
     scale: "linear" from 0, or from the least value if that is below 0, to the greatest; "row" the
-    same within each row; "log" over the three decades below the greatest, 0 and less at the
-    bottom (values with negatives have no logarithm and are treated as "linear"); "signed" puts
-    0 at 0.5 and the largest magnitude at 0 or 1. low, high: the range to use in place of the
-    values' own. A range without extent gives 0 ("signed": 0.5). Empty arrays stay empty. Raises
-    ValueError for another name.
+        same within each row; "log" over the three decades below the greatest, 0 and less at the
+        bottom (values with negatives have no logarithm and are treated as "linear"); "signed" puts
+        0 at 0.5 and the largest magnitude at 0 or 1.
+    low, high: the range to use in place of the values' own. A range without extent gives 0
+        ("signed": 0.5). Empty arrays stay empty.
+
+    Raises ValueError for another name.
     """
     if scale not in ("linear", "log", "row", "signed"):
         raise ValueError(f"no scale named {scale!r}")
@@ -284,7 +286,10 @@ def strongest(values: np.ndarray[Any, Any], count: int) -> list[int]:
 
 def panels(widths: Sequence[int], room: int) -> list[list[int]]:
     """The column indices in consecutive groups, as few as fit `room` and about equally wide; at
-    least one column in each. widths: cells of each column."""
+    least one column in each.
+
+    widths: cells of each column.
+    """
     groups = _fill_groups(widths, room)
     least = -(-sum(widths) // max(len(groups), 1))
     return next(
@@ -320,8 +325,9 @@ WINDOWS = {
 def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) -> str:
     """Which rows or columns are shown, such as `rows 0–6, 39 of 40`; "" when nothing is left out.
 
-    positions: what is shown, None for a gap. numbers: all row or column numbers. what: "rows" or
-    "dimensions".
+    positions: what is shown, None for a gap.
+    numbers: all row or column numbers.
+    what: "rows" or "dimensions".
     """
     if None not in positions:
         return ""
@@ -336,7 +342,9 @@ def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) ->
 
 def strongest_text(rows: tuple[int, int], columns: tuple[int, int], *, by_size: bool) -> str:
     """How many of how many were chosen for their largest entries; "" where all are shown.
-    by_size: whether those are the ones farthest from 0."""
+
+    by_size: whether those are the ones farthest from 0.
+    """
     parts = [
         message(
             "{shown} of {count} rows" if what == "rows" else "{shown} of {count} columns",
@@ -382,7 +390,10 @@ def as_matrix(values: Any) -> NDArray:
 
 def visible(weights: Any, scores: Any) -> NDArray:
     """Weights [query, key] with NaN where the score is masked: hidden and merely small look
-    different. scores: UNSET where they are not known."""
+    different.
+
+    scores: UNSET where they are not known.
+    """
     matrix = as_matrix(weights)
     if scores is None or scores is UNSET:
         return matrix
@@ -410,19 +421,18 @@ def matrix(
     """Numbers [row, column] under their names, each row's largest marked: bold and underlined, or
     `*` without colour.
 
-    rows, columns: token texts, made safe here; None for what has only a number. row_numbers,
-    column_numbers: their positions, 0… if None.
+    rows, columns: token texts, made safe here; None for what has only a number.
+    row_numbers, column_numbers: their positions, 0… if None.
     limits: the values of the weakest and the strongest colour, such as 0 and 1 for weights; the
         values' own if None.
     signed: whether the colours tell below 0 from above, such as for scores.
     by_size: whether the largest number is the one farthest from 0, as it is of effects and
         differences; of scores it is not, since the softmax takes the highest.
-    bare: numbers below 1 stand without their zero, as `.105`: a cell fewer.
-    Masked (NaN, null) cells show `empty`. Of more than `ROWS` rows those with the largest entries
-    are shown, and of columns that do not fit likewise; a line says so, and each row names its
-    largest if there is room. A full view prints all of them, in panels. Lines still too long (very
-    many digits) are cut, with `…`.
-    Without rows or columns: "(empty)".
+    bare: numbers below 1 stand without their zero, as `.105`: a cell fewer. Masked (NaN, null)
+        cells show `empty`. Of more than `ROWS` rows those with the largest entries are shown, and
+        of columns that do not fit likewise; a line says so, and each row names its largest if there
+        is room. A full view prints all of them, in panels. Lines still too long (very many digits)
+        are cut, with `…`. Without rows or columns: "(empty)".
     """
     array = as_matrix(values)
     top = heading(title, note, view)
@@ -486,7 +496,10 @@ def _peak(row: NDArray, *, by_size: bool) -> int | None:
 
 class Grid(Struct, frozen=True, dict=True):
     """A matrix with its names, format of numbers and shades, from which `draw` chooses the rows and
-    columns that fit. by_size: whether the largest numbers are those farthest from 0."""
+    columns that fit.
+
+    by_size: whether the largest numbers are those farthest from 0.
+    """
 
     values: NDArray
     by_size: bool
@@ -592,7 +605,10 @@ class Grid(Struct, frozen=True, dict=True):
         return Lines((*out, *(self._row_line(row, columns, slots, peak) for row in rows)))
 
     def _column_numbers(self, columns: list[int], slots: list[int], peak: bool) -> Line:
-        """The line of the numbers of these columns. peak: whether a column for the largest follows."""
+        """The line of the numbers of these columns.
+
+        peak: whether a column for the largest follows.
+        """
         numbers = [
             pad(str(self.column_numbers[column]), slots[column] - 1, "right") + " "
             for column in columns
@@ -660,8 +676,11 @@ class Grid(Struct, frozen=True, dict=True):
 
 
 class HeadGrid(NamedTuple):
-    """A number of every head. values: [layer, head], NaN where there is none. layers, heads: their
-    numbers, ascending."""
+    """A number of every head.
+
+    values: [layer, head], NaN where there is none.
+    layers, heads: their numbers, ascending.
+    """
 
     values: NDArray
     layers: list[int]
@@ -689,8 +708,9 @@ def draw_grid(
     signed: bool = False,
     bare: bool = False,
 ) -> Lines:
-    """A table with a shaded number per layer (row) and head (column); limits, signed, bare: as in
-    `matrix`.
+    """A table with a shaded number per layer (row) and head (column).
+
+    limits, signed, bare: as in `matrix`.
     """
     return matrix(
         grid.values,

@@ -68,9 +68,11 @@ def table(
 ) -> Lines:
     """Rows of cells under column names; where they do not fit, Rich cuts the widest columns.
 
-    rows: texts, made safe here. align: "left" or "right" per column, left where not given. total: a
-    last row in bold, below a rule. faint: numbers of columns that are set back. strong: a row in
-    bold.
+    rows: texts, made safe here.
+    align: "left" or "right" per column, left where not given.
+    total: a last row in bold, below a rule.
+    faint: numbers of columns that are set back.
+    strong: a row in bold.
     bars: the column that holds bars. No columns: only the heading.
     """
     top = heading(title, note, view)
@@ -153,8 +155,8 @@ def ledger(
     """A table of a calculation: all but the first column right-aligned; a rule, then the total in
     bold. No rules without a total.
 
-    strong: a row to set in bold, such as the one with the largest weight. bars: the column that
-    holds bars.
+    strong: a row to set in bold, such as the one with the largest weight.
+    bars: the column that holds bars.
     """
     align = ["left", *["right"] * (len(columns) - 1)]
     if bars is not None:
@@ -183,7 +185,9 @@ def _bands(
     where texts can be cut until they do. Each band begins with the columns that tell the rows
     apart.
 
-    widths: cells of each column. is_kept: whether its texts are never cut. room: cells of a line.
+    widths: cells of each column.
+    is_kept: whether its texts are never cut.
+    room: cells of a line.
     """
     least = [
         wide if kept else min(wide, READABLE) for wide, kept in zip(widths, is_kept, strict=True)
@@ -254,9 +258,10 @@ def links(
     """A table of links, the first `view.top` in the order given: which head (`place`), `it →
     animal`, weight, bar from 0 to 1.
 
-    all_links: links with what `place` reads. queries, keys: the token texts by position; keys are
-    the queries where None. place: which head a link is from, in words; None where there is only one
-    or it does not matter. No links: "(none)".
+    all_links: links with what `place` reads.
+    queries, keys: the token texts by position; keys are the queries where None.
+    place: which head a link is from, in words; None where there is only one or it does not matter.
+        No links: "(none)".
     """
     top = heading(title, note, view)
     if view.full:
@@ -325,7 +330,8 @@ def vectors(
         and row, in panels.
     Without rows or dimensions: "(empty)".
 
-    values: [row, dim]. row_numbers: counted from 0 where None.
+    values: [row, dim].
+    row_numbers: counted from 0 where None.
     """
     matrix = as_matrix(values)
     top = heading(title, note, view)

@@ -106,8 +106,11 @@ def words_at(places: Sequence[int], tokens: Sequence[TokenRow], text: str) -> li
 
 
 class PieceName(Struct, frozen=True):
-    """What a token is called that is one of several pieces. text: in tables. word: what it is a
-    piece of. is_bytes: whether it is a part of a character, and has no text of its own.
+    """What a token is called that is one of several pieces.
+
+    text: in tables.
+    word: what it is a piece of.
+    is_bytes: whether it is a part of a character, and has no text of its own.
     """
 
     text: str
@@ -290,8 +293,11 @@ def _with_bytes_in_rows(entries: list[Any], rows: Sequence[TokenRow]) -> list[An
 
 
 def _with_pieces(entries: list[Any], rows: Sequence[TokenRow], text: object) -> list[Any]:
-    """The rows of a text's tokens with those that are pieces named. entries: the same rows, unknown
-    words marked. text: the text; what its tokens spell where the document does not have it."""
+    """The rows of a text's tokens with those that are pieces named.
+
+    entries: the same rows, unknown words marked.
+    text: the text; what its tokens spell where the document does not have it.
+    """
     from attncli.documents.header import tokens_of
 
     tokens = tokens_of(rows)
@@ -319,8 +325,10 @@ def unknown_words_note(document: Any, screen: Lines, view: View) -> Lines:
 
 def unknown_word_sentences(document: Any, view: View, *, has_marks: bool = True) -> list[str]:
     """The sentences on how many words of a document its model does not know: one, or one of each
-    text, by its beginning, where they differ. has_marks: whether such words are shown with a
-    mark."""
+    text, by its beginning, where they differ.
+
+    has_marks: whether such words are shown with a mark.
+    """
     from attncli.documents.header import tokens_of
     from attncli.inputs.word_groups import unknown_words
 
@@ -335,8 +343,10 @@ def unknown_word_sentences(document: Any, view: View, *, has_marks: bool = True)
 
 
 def unknown_words_sentence(unknown: int, total: int, view: View, *, has_marks: bool = True) -> str:
-    """The sentence that so many of a text's words are unknown to its model. has_marks: whether each
-    has its mark somewhere."""
+    """The sentence that so many of a text's words are unknown to its model.
+
+    has_marks: whether each has its mark somewhere.
+    """
     if has_marks:
         singular = message(
             "{count} of {words} words is unknown to this model: any other unknown word would be the"

@@ -12,12 +12,15 @@ from attncli.language import Message, message, say
 @dataclass(frozen=True)
 class TourStep:
     """One step on the way from a sentence to an attention weight and the head's output, as
-    explained to a reader. name:
-    of what the step is about. words: what the reader should know of it.
+    explained to a reader.
 
-    title: what it is called. part: of those in the middle, which part of a derivation works it out;
+    name: of what the step is about.
+    words: what the reader should know of it.
+
+    title: what it is called.
+    part: of those in the middle, which part of a derivation works it out.
     heading: the title with its {query}, lead: what it does, in one sentence. Its place in the list
-    is its number; the sentence, which all begins with, has none.
+        is its number; the sentence, which all begins with, has none.
     """
 
     name: str

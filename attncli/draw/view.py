@@ -90,18 +90,22 @@ def line(*pieces: Piece | str) -> Lines:
 class View(Struct, frozen=True):
     """How to show a document: language, width, colours, digits, and which parts.
 
-    width: terminal cells, at least 20. height: terminal lines, None if unknown or endless.
+    width: terminal cells, at least 20.
+    height: terminal lines, None if unknown or endless.
     color: whether styles may be used; without it, shades are drawn with characters.
-    ascii: only ASCII leaves the program. precision: digits after the point.
-    scale_colors: "linear", "log" or "row" (see `shaded_matrix.normalise`). top: how many links or
-        rows of a ranking.
-    show: the parts of a screen, None for its defaults. full: nothing is windowed or shortened.
-    lang: language of explanations, "en" or "zh". light: whether the terminal is dark on light.
+    ascii: only ASCII leaves the program.
+    precision: digits after the point.
+    scale_colors: "linear", "log" or "row" (see `shaded_matrix.normalise`).
+    top: how many links or rows of a ranking.
+    show: the parts of a screen, None for its defaults.
+    full: nothing is windowed or shortened.
+    lang: language of explanations, "en" or "zh".
+    light: whether the terminal is dark on light.
     colors: how many colours it has, "truecolor", "256" or "16".
     claims: whether sentences mark the texts that lead to what they name (see `token_names.claim`).
     code: the library that steps are also written in, "numpy" or "torch"; "" for none.
-    brief: the answer alone. few: nobody asked for so many, so a ranking below a grid may show fewer
-    than `top`.
+    brief: the answer alone.
+    few: nobody asked for so many, so a ranking below a grid may show fewer than `top`.
     """
 
     width: int = 80
@@ -166,8 +170,10 @@ def never(document: Any, view: View) -> bool:
 
 
 class ScreenPart(Struct, Generic[Shown], frozen=True):
-    """A part of a screen, by name, and the function that draws it, which may draw nothing. shown:
-    whether it is there when `--show` names no parts."""
+    """A part of a screen, by name, and the function that draws it, which may draw nothing.
+
+    shown: whether it is there when `--show` names no parts.
+    """
 
     name: str
     draw: Callable[[Shown, View], Lines]
@@ -199,8 +205,10 @@ def _source_of(module: str) -> str:
 
 @cache
 def part_names(name: str, folder: str) -> tuple[str, ...]:
-    """The names of a screen's parts, in order; none for a screen that has no parts. name: of its
-    document; folder: the package that holds its `screen.py`.
+    """The names of a screen's parts, in order; none for a screen that has no parts.
+
+    name: of its document.
+    folder: the package that holds its `screen.py`.
 
     They are read off the source of the table: importing it brings NumPy, which doubles the time of
     a page of help.

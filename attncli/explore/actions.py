@@ -120,7 +120,9 @@ def _run_document(source: LiveSource, layer: int, head: int) -> RunDocument:
 
 
 def file_to_write(name: str, *, overwrite: bool) -> Path:
-    """The path of a file name as typed. overwrite: whether one that is there may be written over.
+    """The path of a file name as typed.
+
+    overwrite: whether one that is there may be written over.
 
     Raises UsageError for an unknown ending, InputError for a file that is there.
     """
@@ -293,7 +295,10 @@ def list_models(walk: Walk) -> None:
 
 
 def merge_or_split_words(walk: Walk, *, then: Callable[[], None] = lambda: None) -> None:
-    """Merge pieces to words, or take words apart again. then: what follows at the same words."""
+    """Merge pieces to words, or take words apart again.
+
+    then: what follows at the same words.
+    """
     source = live_source(walk.source, NO_TEXT)
     before = walk.known_run
     state = walk.state  # the run may have fewer words than this one has

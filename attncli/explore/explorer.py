@@ -329,7 +329,8 @@ def style_of(name: str, light: bool, color: bool) -> Style:
 class Canvas(Widget, can_focus=True):
     """Draws the pane it was given last.
 
-    on_choice: is told what a click fell on; on_resized: called when the size is another.
+    on_choice: is told what a click fell on.
+    on_resized: called when the size is another.
     """
 
     DEFAULT_CSS = "Canvas { width: 1fr; height: 1fr; }"
@@ -394,8 +395,9 @@ PAUSE = 0.3
 
 
 class Explorer(App[None]):
-    """Everything on one screen. The arguments are those of `Walk`; driver: what draws, None for
-    Textual's own.
+    """Everything on one screen. The arguments are those of `Walk`.
+
+    driver: what draws, None for Textual's own.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -584,14 +586,20 @@ class Explorer(App[None]):
             take_answer(self.walk, question, text)
 
     def leave(self, number: int | None = None, failure: Exception | None = None) -> None:
-        """End, and put the screen away. number: of the signal that asked for it."""
+        """End, and put the screen away.
+
+        number: of the signal that asked for it.
+        """
         self.signal_number = number
         self.failure = failure
         self.walk.stop()
         self.exit()
 
     def leave_by_signal(self, number: int) -> None:
-        """End the application from where a signal is heard. number: of the signal."""
+        """End the application from where a signal is heard.
+
+        number: of the signal.
+        """
         self.signal_number = number
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.leave, number)

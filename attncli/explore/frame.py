@@ -314,7 +314,9 @@ def _look_sentences(scene: Scene) -> list[str]:
 
 def _rested_sentences(scene: Scene, query: str) -> list[str]:
     """How much of the chosen query's weight is on keys where heads rest; nothing where none is.
-    query: its name."""
+
+    query: its name.
+    """
     loaded_run = scene.loaded_run
     if scene.state.is_turned or not loaded_run.rest.any():
         return []
@@ -500,11 +502,15 @@ class Notice:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Everything the screen shows. scene: the whole screen. right: draws what is looked at, None
-    for the matrix. title: its name.
+    """Everything the screen shows.
 
-    values: what colours the heads in place of the measure, and what it is called; whole: draws over
-    everything between header and footer; tour_text: in place of the answer.
+    scene: the whole screen.
+    right: draws what is looked at, None for the matrix.
+    title: its name.
+
+    values: what colours the heads in place of the measure, and what it is called.
+    whole: draws over everything between header and footer.
+    tour_text: in place of the answer.
     """
 
     scene: Scene
@@ -684,8 +690,9 @@ def _legend(scene: Scene) -> Line:
 
 
 def _answer_pane(frame: Frame, room: int) -> Pane:
-    """The sentence, and below it the answer or what has just happened. room: lines between header
-    and footer.
+    """The sentence, and below it the answer or what has just happened.
+
+    room: lines between header and footer.
     """
     width = frame.scene.width - 2
     view = structs.replace(frame.scene.view, width=frame.scene.width - 2)

@@ -81,7 +81,10 @@ def head_cell_width(extent: Extent, width: int) -> int:
 
 def grid(scene: Scene, *, values: dict[Pair, float | None] | None) -> Pane:
     """A cell for each head, layers in rows, coloured by a number; of more layers or heads than fit,
-    those around the chosen one. values: what colours the heads in place of the chosen measure."""
+    those around the chosen one.
+
+    values: what colours the heads in place of the chosen measure.
+    """
     state = scene.state
     extent = scene.loaded_run.extent
     if values is None:
@@ -137,8 +140,10 @@ def grid(scene: Scene, *, values: dict[Pair, float | None] | None) -> Pane:
 
 def _head_numbers(columns_shown: range, wide: int, chosen_head: int) -> list[Piece]:
     """The row of head numbers above the grid: every 1st, 2nd, 5th, 10th … head, so that two numbers
-    never touch. The chosen head is always numbered, and its neighbours give way to it. wide: cells
-    of a column."""
+    never touch. The chosen head is always numbered, and its neighbours give way to it.
+
+    wide: cells of a column.
+    """
     digits = 1
     if len(columns_shown):
         digits = len(str(columns_shown.stop - 1))
@@ -167,7 +172,10 @@ def _head_cell(
     scene: Scene, place: Pair, value: float | None, highest: float, wide: int, *, signed: bool
 ) -> Piece:
     """One head: its colour, its number where there is room, brackets around the chosen one.
-    highest: the largest magnitude of all heads; wide: cells."""
+
+    highest: the largest magnitude of all heads.
+    wide: cells.
+    """
     state = scene.state
     view = scene.view
     if not scene.loaded_run.extent.has(*place):
@@ -303,8 +311,13 @@ ROOMY_AREA, TEXT_HEIGHT = 4, 0.095
 
 @dataclass(frozen=True)
 class MatrixArea:
-    """How a matrix is cut to a room. rows, columns: the words shown; block: how many make one cell;
-    across, down: its cells; halves: whether two rows share a line."""
+    """How a matrix is cut to a room.
+
+    rows, columns: the words shown.
+    block: how many make one cell.
+    across, down: its cells.
+    halves: whether two rows share a line.
+    """
 
     rows: range
     columns: range

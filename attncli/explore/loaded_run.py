@@ -52,11 +52,15 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True, eq=False)
 class LiveSource:
-    """A model and a text. layers, heads: which. words: whether pieces are merged to words. places: of
-    these, the heads (layer, head) that are shown, such as those of a circuit; none for all.
+    """A model and a text.
 
-    typed_count: how many of the tokens were typed; those after it were generated. rules: of heads,
-    as they were fitted on other texts.
+    layers, heads: which.
+    words: whether pieces are merged to words.
+    places: of these, the heads (layer, head) that are shown, such as those of a circuit; none for
+        all.
+
+    typed_count: how many of the tokens were typed; those after it were generated.
+    rules: of heads, as they were fitted on other texts.
     """
 
     model: Model
@@ -136,7 +140,8 @@ class LiveSource:
     ) -> AblateDocument:
         """How far the word's last vector turns when heads are taken away, one at a time.
 
-        place: one head, None for every one. link: cut it instead of the whole head.
+        place: one head, None for every one.
+        link: cut it instead of the whole head.
         """
         from attncli.features.effects.ablation import Removal, removal_document
         from attncli.features.effects.measures import MeasureRequest
@@ -206,8 +211,10 @@ class LiveSource:
 
 @dataclass(frozen=True, eq=False)
 class SavedSource:
-    """A saved file. document: what it holds; make: its record, anew each time, for its heads are
-    gone through once.
+    """A saved file.
+
+    document: what it holds.
+    make: its record, anew each time, for its heads are gone through once.
 
     derive: the derivation of a layer, a head and a query, None where queries and keys are not held.
     """
@@ -255,7 +262,10 @@ Source: TypeAlias = LiveSource | SavedSource
 
 
 def live_source(source: Source, what: str) -> LiveSource:
-    """The source with its model. Raises UnsupportedError for a file; what: what a file cannot do."""
+    """The source with its model. Raises UnsupportedError for a file.
+
+    what: what a file cannot do.
+    """
     if isinstance(source, LiveSource):
         return source
     raise UnsupportedError(
@@ -474,7 +484,8 @@ class LoadedRun:
         """The weight from a query to a key in one head; None where the mask hides the key or the
         weight is not known.
 
-        place: layer and head. query, key: positions from 0.
+        place: layer and head.
+        query, key: positions from 0.
         """
         row = self.row(place, query)
         if row is None:

@@ -208,8 +208,9 @@ class PairSpot:
 
 @dataclass(frozen=True)
 class WordSpot:
-    """A word; side: whether it looks or is looked at, or is of the sentence, which is about the
-    chosen one.
+    """A word.
+
+    side: whether it looks or is looked at, or is of the sentence, which is about the chosen one.
     """
 
     index: int
@@ -236,8 +237,10 @@ Spots: TypeAlias = Callable[[int, int], "Spot | None"]
 
 @dataclass(frozen=True)
 class Pane:
-    """Styled lines, and a function that tells which item lies at column x of line y. width: cells
-    of every line, None where they differ."""
+    """Styled lines, and a function that tells which item lies at column x of line y.
+
+    width: cells of every line, None where they differ.
+    """
 
     rows: tuple[Line, ...] = ()
     spots: Spots = lambda x, y: None
@@ -312,7 +315,10 @@ def _fit_row(row: Line, width: int, ascii: bool) -> Line:
 
 
 def beside(left: Pane, right: Pane, gap: str = "") -> Pane:
-    """Two panes of like height side by side, the left one of a known width. gap: blanks between."""
+    """Two panes of like height side by side, the left one of a known width.
+
+    gap: blanks between.
+    """
     assert left.width is not None
     if gap:
         between: Line = ((gap, ""),)
@@ -341,8 +347,11 @@ BAR = 28
 
 @dataclass(frozen=True)
 class RankingRow:
-    """One head of a ranking. share: of the bar, 0 to 1. value_text: its number as written. more: a
-    remark behind.
+    """One head of a ranking.
+
+    share: of the bar, 0 to 1.
+    value_text: its number as written.
+    more: a remark behind.
     """
 
     layer: int
@@ -387,11 +396,13 @@ def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
 
 @dataclass(frozen=True, eq=False)
 class HeadEffects:
-    """What removing heads changed. place, query, key: the (layer, head), the word and the link
-    asked about.
+    """What removing heads changed.
 
-    head: that head taken away; cut_document: the link cut in it; every: each head taken away, None
-    where that was not asked.
+    place, query, key: the (layer, head), the word and the link asked about.
+
+    head: that head taken away.
+    cut_document: the link cut in it.
+    every: each head taken away, None where that was not asked.
     """
 
     place: Pair
@@ -560,8 +571,8 @@ def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) ->
     """A step of the derivation, from the line on that is its first; below it the chosen weight in
     one line.
 
-    derivation: None where it is not known yet. with_words: whether it says in words what the step
-    does.
+    derivation: None where it is not known yet.
+    with_words: whether it says in words what the step does.
     """
     state = scene.state
     view = structs.replace(scene.view, top=min(10, max(scene.height - 8, 3)))

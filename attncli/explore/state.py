@@ -20,14 +20,21 @@ Focus = Literal["heads", "words"]
 
 @dataclass(frozen=True)
 class State:
-    """What the explorer shows. layer, head: the chosen head; query, key: the positions of the
-    chosen words, whose weight is the chosen one. sight: which pane is shown; focus: whether arrows
-    move the head or the words.
+    """What the explorer shows.
 
-    is_turned: whether the sentence tells who looks at the chosen word. measure: what colours the
-    heads: "word" for the strongest link of the chosen word, or the name of a metric.
-    subtracted_head: the one that is subtracted. near: whether a long text is shown word by word.
-    step: of the derivation. row: of a list; top: the first line shown of a long part.
+    layer, head: the chosen head.
+    query, key: the positions of the chosen words, whose weight is the chosen one.
+    sight: which pane is shown.
+    focus: whether arrows move the head or the words.
+
+    is_turned: whether the sentence tells who looks at the chosen word.
+    measure: what colours the heads: "word" for the strongest link of the chosen word, or the name
+        of a metric.
+    subtracted_head: the one that is subtracted.
+    near: whether a long text is shown word by word.
+    step: of the derivation.
+    row: of a list.
+    top: the first line shown of a long part.
     """
 
     layer: int = 0
@@ -70,8 +77,10 @@ class State:
 
 @dataclass(frozen=True)
 class Extent:
-    """What there is to look at. heads: by layer, the numbers of its heads. queries, keys: how many
-    words.
+    """What there is to look at.
+
+    heads: by layer, the numbers of its heads.
+    queries, keys: how many words.
     """
 
     heads: dict[int, Sequence[int]]
@@ -149,10 +158,11 @@ def next_scale(state: State) -> State:
 
 @dataclass(frozen=True)
 class Key:
-    """names: as Textual calls it, the first one shown. does: the name of the action. symbol: how it
-    is written.
-    words: what it does, as help says it; "" of the arrows. foot: the same in the footer; "" where
-    it is not there.
+    """names: as Textual calls it, the first one shown.
+    does: the name of the action.
+    symbol: how it is written.
+    words: what it does, as help says it; "" of the arrows.
+    foot: the same in the footer; "" where it is not there.
     """
 
     names: tuple[str, ...]

@@ -43,8 +43,12 @@ class WorkCancelled(BaseException):
 
 
 class Work:
-    """One piece of work. job: is handed it, and tells it the share done by `report`, which raises
-    `WorkCancelled` where it is to stop. on_error: is given what went wrong."""
+    """One piece of work.
+
+    job: is handed it, and tells it the share done by `report`, which raises `WorkCancelled` where
+        it is to stop.
+    on_error: is given what went wrong.
+    """
 
     def __init__(
         self, post: Post, job: WalkJob, *, name: str, on_error: Callable[[Exception], None]
@@ -143,17 +147,21 @@ class WalkStage(Protocol):
         """Draw soon, once for all that comes until then."""
 
     def leave(self, number: int | None = None, failure: Exception | None = None) -> None:
-        """End the walk. number: of the signal that asked for it; failure: what ended it, if
-        something went wrong.
+        """End the walk.
+
+        number: of the signal that asked for it.
+        failure: what ended it, if something went wrong.
         """
 
 
 class Walk:
     """One walk through a source: what is looked at, what is known of it, and what is computed.
 
-    models: the names that may be switched to; load: the model of a name. start: where it begins,
-    None for where there is something to see; about: the word it is about, then. is_placed: that it
-    is where somebody wants it; what comes in later moves it nowhere.
+    models: the names that may be switched to.
+    load: the model of a name.
+    start: where it begins, None for where there is something to see.
+    about: the word it is about, then. is_placed: that it is where somebody wants it; what comes in
+        later moves it nowhere.
     """
 
     def __init__(
@@ -192,7 +200,10 @@ class Walk:
     def run(
         self, source: Source, *, first: bool = False, then: Callable[[], None] = lambda: None
     ) -> None:
-        """Run a source; its heads appear as they come. first: whether a failure ends the program."""
+        """Run a source; its heads appear as they come.
+
+        first: whether a failure ends the program.
+        """
 
         def read_heads(work: Work) -> Callable[[], None]:
             """Run the source, head by head; each is drawn when it is there."""
@@ -214,8 +225,8 @@ class Walk:
         """Start a job in the background, after cancelling the one in progress; its name is shown in
         the header.
 
-        name: a key of `WORK`. first: whether nothing was shown yet, so that any error ends the
-        program.
+        name: a key of `WORK`.
+        first: whether nothing was shown yet, so that any error ends the program.
         """
         self.stop()
 
@@ -319,7 +330,9 @@ class Walk:
         self, name: str, known: dict[K, V], place: K, compute: Callable[[Work], V]
     ) -> None:
         """Compute a value in the background and store it in `known[place]`, unless it is there.
-        name: a key of `WORK`."""
+
+        name: a key of `WORK`.
+        """
         if place in known:
             return
 
@@ -383,9 +396,11 @@ FROM, TO = "it", "animal"
 
 @dataclass(frozen=True)
 class Stop:
-    """One stop of the tour. words: what it says; none at the first, whose words tell what is in
-    view. step: of the derivation. tour_step: what it is of the steps that have numbers, beside
-    those of the derivation.
+    """One stop of the tour.
+
+    words: what it says; none at the first, whose words tell what is in view.
+    step: of the derivation.
+    tour_step: what it is of the steps that have numbers, beside those of the derivation.
     """
 
     words: tuple[Message, ...]

@@ -81,7 +81,13 @@ def run_bounded(task: str, request: Mapping[str, object]) -> Any:
 
 
 def _answer(lines: list[bytes], errors: str, code: int) -> Any:
-    """The result in what a process wrote. errors: its standard error. code: its exit code. Raises TaskError."""
+    """The result in what a process wrote.
+
+    errors: its standard error.
+    code: its exit code.
+
+    Raises TaskError.
+    """
     answers = [json.loads(line) for line in lines]
     last = {}
     if answers:

@@ -54,10 +54,13 @@ REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
 class Chat(Struct, frozen=True, eq=False):
-    """The messages of a chat, and the tools, as the chat template reads them. where: the file they
-    were read from, for errors. variables: what else the file hands to the template, by name.
+    """The messages of a chat, and the tools, as the chat template reads them.
+
+    where: the file they were read from, for errors.
+    variables: what else the file hands to the template, by name.
     template: another template for it than the checkpoint's: a file, or a name that the checkpoint
-    has; None for the checkpoint's own."""
+        has; None for the checkpoint's own.
+    """
 
     messages: list[dict[str, Any]]
     tools: list[Any] | None
@@ -67,9 +70,12 @@ class Chat(Struct, frozen=True, eq=False):
 
 
 class ChatTemplate(Struct, frozen=True):
-    """A checkpoint's chat template, Jinja source. special: its variables besides messages and
-    tools: the spellings of special tokens that it may write, such as `bos_token`, and what a user
-    gives. where: its file, for errors."""
+    """A checkpoint's chat template, Jinja source.
+
+    special: its variables besides messages and tools: the spellings of special tokens that it may
+        write, such as `bos_token`, and what a user gives.
+    where: its file, for errors.
+    """
 
     source: str
     special: Mapping[str, Any]
@@ -183,8 +189,12 @@ def _refuse_constant(word: str) -> float:
 
 
 def _checked_message(entry: Any, number: int, where: str) -> dict[str, Any]:
-    """A message as templates read it, without what is null. number: its place, for errors. Raises
-    InputError for one without a role or a text."""
+    """A message as templates read it, without what is null.
+
+    number: its place, for errors.
+
+    Raises InputError for one without a role or a text.
+    """
     place = message("{file}, message {number}", file=where, number=number)
     if not isinstance(entry, dict) or not isinstance(entry.get("role"), str) or not entry["role"]:
         raise InputError(
@@ -300,9 +310,12 @@ def _gguf_settings(path: Path) -> dict[str, Any]:
 def _template_of(
     settings: Mapping[str, Any], tools: bool, file: Path | None, folder: Path | None, where: str
 ) -> ChatTemplate:
-    """The template that is meant, of those that a checkpoint has. settings: with `chat_template`.
-    folder: where a chat_template.jinja may stand. where: what the settings were read from. Other
-    arguments, and errors, as of `read_template`."""
+    """The template that is meant, of those that a checkpoint has.
+
+    settings: with `chat_template`.
+    folder: where a chat_template.jinja may stand.
+    where: what the settings were read from. Other arguments, and errors, as of `read_template`.
+    """
     special = _special_tokens(settings)
     templates = _named_templates(settings, folder)
     if folder is None:
@@ -557,8 +570,9 @@ def _end_of_content(
 ) -> int | None:
     """Where the content that begins at this character ends; None where it does not stand there.
 
-    spellings: how it may be written, none for a content that the template changes. following: what
-    comes behind it, one of these. is_last: whether the text ends with that.
+    spellings: how it may be written, none for a content that the template changes.
+    following: what comes behind it, one of these.
+    is_last: whether the text ends with that.
     """
     if spellings:
         ends = [place + len(spelling) for spelling in spellings if text.startswith(spelling, place)]
@@ -648,8 +662,12 @@ def _rendered_texts(
     tools: list[Any] | None,
     prompt: bool,
 ) -> list[str]:
-    """The texts that the template renders from several lists of messages. prompt: whether the
-    beginning of an assistant's answer is added at the end. Raises as `render`."""
+    """The texts that the template renders from several lists of messages.
+
+    prompt: whether the beginning of an assistant's answer is added at the end.
+
+    Raises as `render`.
+    """
     common = {"tools": tools, "add_generation_prompt": prompt}
     variables = {"documents": None, **template.special}
     values = [{**variables, "messages": messages, **common} for messages in chats]
@@ -666,8 +684,10 @@ def _rendered_texts(
 def _template_error(
     error: TaskError, template: ChatTemplate, messages: Sequence[Mapping[str, Any]], limit: int
 ) -> AttnError:
-    """The error to raise for a template that was not rendered. limit: characters that its text may
-    have."""
+    """The error to raise for a template that was not rendered.
+
+    limit: characters that its text may have.
+    """
     where = template.where
     if error.place is not None:
         where = message("{file}, line {line}", file=template.where, line=error.place)

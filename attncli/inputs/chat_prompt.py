@@ -34,8 +34,9 @@ from attncli.mechanism.checked_arguments import checked
 class ChatPrompt(Struct, frozen=True):
     """A chat as a model reads it, for the functions that take a text, its tokens and regions.
 
-    text: what the chat template writes. tokens: its tokens, no special token added. regions: the
-    messages by their roles (`user`, `user:2`), those that were defined, and `rest`.
+    text: what the chat template writes.
+    tokens: its tokens, no special token added.
+    regions: the messages by their roles (`user`, `user:2`), those that were defined, and `rest`.
     """
 
     text: str

@@ -83,8 +83,10 @@ QUANTISED = {
 
 
 class TensorInfo(Struct, frozen=True):
-    """Where a stored tensor lies in its file. dtype: NumPy's name ("bfloat16"). start, stop: bytes
-    from the beginning of `file`.
+    """Where a stored tensor lies in its file.
+
+    dtype: NumPy's name ("bfloat16").
+    start, stop: bytes from the beginning of `file`.
 
     scheme: the kind of numbers that lie there, where they are computed from as they are read
     ("Q4_K"); else "".
@@ -132,10 +134,12 @@ def find_tensors(
 ) -> dict[str, TensorInfo]:
     """Every tensor of a checkpoint by name, in file order; headers are read, no data.
 
-    header: gives the header of a weight file, None where there is no such file. packed: whether
-    weights of few bits are listed, too; numbers of eight bits then go by the name that ml_dtypes
-    has for them. Raises InputError for missing, malformed or contradicting files, UnsupportedError
-    for weights in another format, for quantised ones and for data types such as float8.
+    header: gives the header of a weight file, None where there is no such file.
+    packed: whether weights of few bits are listed, too; numbers of eight bits then go by the name
+        that ml_dtypes has for them.
+
+    Raises InputError for missing, malformed or contradicting files, UnsupportedError for weights in
+    another format, for quantised ones and for data types such as float8.
     """
     single = header(guarded_path(folder, SINGLE))
     if single is not None:
@@ -146,8 +150,12 @@ def find_tensors(
 
 
 def shard_names(index: Path, ending: str) -> list[str]:
-    """The files that a shard index names, each once, by name. ending: of all of them. Raises
-    InputError for an index that is malformed or leads elsewhere."""
+    """The files that a shard index names, each once, by name.
+
+    ending: of all of them.
+
+    Raises InputError for an index that is malformed or leads elsewhere.
+    """
     return sorted(set(_read_index(index, ending).values()))
 
 
@@ -497,9 +505,9 @@ class Checkpoint:
     """A model's files: `config`, the tensors by name, and the tokenizer's. Made by `open`; opening
     reads no weights.
 
-    folder: with all links followed. config: `config.json` as it stands. bytes_read: bytes of tensor
-        data read so far.
-    notes: what a user must know of how the files are read. format: how the files are laid out.
+    folder: with all links followed.
+    config: `config.json` as it stands. bytes_read: bytes of tensor data read so far. notes: what a
+        user must know of how the files are read. format: how the files are laid out.
     """
 
     format = "safetensors"
@@ -536,8 +544,9 @@ class Checkpoint:
 
     @classmethod
     def describe(cls, folder: Path, *, packed: bool = False) -> Checkpoint:
-        """A `Checkpoint` of `config.json` alone, without any tensor. packed: whether a config of
-        quantised weights is allowed, too.
+        """A `Checkpoint` of `config.json` alone, without any tensor.
+
+        packed: whether a config of quantised weights is allowed, too.
 
         Raises InputError for a missing or malformed config, UnsupportedError for one that speaks of
         quantised weights, LimitError for one above 16 MiB. Remote code (`auto_map`) is never run.
@@ -565,8 +574,10 @@ class Checkpoint:
         return cls(real, config, {})
 
     def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
-        """A checkpoint of some of these tensors under a config of its own. names: for each tensor's
-        new name the one here."""
+        """A checkpoint of some of these tensors under a config of its own.
+
+        names: for each tensor's new name the one here.
+        """
         return Checkpoint(self.folder, config, {new: self.info(old) for new, old in names.items()})
 
     def names(self) -> Mapping[str, TensorInfo]:
@@ -619,8 +630,9 @@ class Checkpoint:
         in_out: bool = False,
     ) -> arrays.Array | None:
         """x·Wᵀ + b, [row, out], of rows and a stored matrix W, [out, in], each piece multiplied
-        with as it is read; None where the tensor is not the next one that is read ahead. in_out:
-        whether W is stored as [in, out].
+        with as it is read; None where the tensor is not the next one that is read ahead.
+
+        in_out: whether W is stored as [in, out].
 
         W as a whole is never in memory, and what is of it stays in the processor's cache. Raises as
         `read`.
@@ -824,8 +836,10 @@ class TorchCheckpoint(Checkpoint):
         self._arrays = arrays
 
     def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
-        """A checkpoint of some of these tensors under a config of its own. names: for each tensor's
-        new name the one here."""
+        """A checkpoint of some of these tensors under a config of its own.
+
+        names: for each tensor's new name the one here.
+        """
         arrays = {new: self._arrays[old] for new, old in names.items()}
         return TorchCheckpoint(
             self.folder, config, {new: self.info(old) for new, old in names.items()}, arrays

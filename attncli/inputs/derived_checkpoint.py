@@ -35,8 +35,11 @@ MOST_KINDS = 3
 
 
 class Recipe(Protocol):
-    """How a tensor is computed from stored ones when it is read. unit: how many rows of its first
-    axis are computed together; 0 for a tensor that is computed whole."""
+    """How a tensor is computed from stored ones when it is read.
+
+    unit: how many rows of its first axis are computed together; 0 for a tensor that is computed
+        whole.
+    """
 
     unit: int
 
@@ -102,8 +105,8 @@ class DerivedCheckpoint(Checkpoint):
     """A `Checkpoint` some of whose tensors are computed from what lies in the files; the others are
     read as they are.
 
-    recipes: by tensor, those that are computed. schemes: how many tensors lie there in each kind of
-    numbers, the most frequent first.
+    recipes: by tensor, those that are computed.
+    schemes: how many tensors lie there in each kind of numbers, the most frequent first.
     """
 
     def __init__(
@@ -227,7 +230,9 @@ class DerivedCheckpoint(Checkpoint):
 
     def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
         """A checkpoint of some of these tensors under a config of its own, with their recipes.
-        names: the old name of each new one."""
+
+        names: the old name of each new one.
+        """
         recipes = {new: self.recipes[old] for new, old in names.items() if old in self.recipes}
         tensors = {new: self.info(old) for new, old in names.items()}
         part = DerivedCheckpoint(self.folder, config, tensors, recipes, self.schemes)
@@ -263,5 +268,8 @@ class DerivedCheckpoint(Checkpoint):
 
 
 def kinds_by_size(kinds: Mapping[str, int]) -> list[str]:
-    """The names of these kinds of numbers, those with the most bytes first. kinds: bytes by name."""
+    """The names of these kinds of numbers, those with the most bytes first.
+
+    kinds: bytes by name.
+    """
     return sorted(kinds, key=lambda kind: (-kinds[kind], kind))

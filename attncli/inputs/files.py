@@ -168,8 +168,9 @@ def check_writable(path: Path) -> None:
 @contextmanager
 def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
     """A binary stream whose content becomes the file `path` when the block ends well, and in a
-    block of `together` when that ends well. alone: at once, also there: it is none of the command's
-    outputs.
+    block of `together` when that ends well.
+
+    alone: at once, also there: it is none of the command's outputs.
 
     The bytes go to a temporary file beside it, which takes its place in one step: a reader sees the
     old file or the new one. An error or Ctrl-C in the block leaves everything as it was. A file
@@ -319,9 +320,11 @@ SIZE_LIMIT = 2 * 2**30
 def system_errors(
     what: str, where: str, *, expected: str = "", kind: type[AttnError] = InputError
 ) -> Iterator[None]:
-    """A context manager that turns an OSError in its block into an attn error of this kind, and what
-    Python says of a name with a NUL in it. what: its sentence, with a place {strerror} for the
-    reason."""
+    """A context manager that turns an OSError in its block into an attn error of this kind, and
+    what Python says of a name with a NUL in it.
+
+    what: its sentence, with a place {strerror} for the reason.
+    """
     try:
         yield
     except (OSError, ValueError) as error:
@@ -398,8 +401,12 @@ def opening_waits(path: Path) -> bool:
 
 
 def _open_handle(path: Path, flags: int, what: str) -> int:
-    """A descriptor of a file that is opened for reading. what: what it should be, for the message.
-    Raises InputError where there is none that may be read."""
+    """A descriptor of a file that is opened for reading.
+
+    what: what it should be, for the message.
+
+    Raises InputError where there is none that may be read.
+    """
     try:
         return os.open(path, os.O_RDONLY | flags | getattr(os, "O_BINARY", 0))
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
@@ -472,9 +479,12 @@ LFS_LONGEST = 1024
 
 
 def _refuse_lfs_pointer(handle: int, file_size: int, path: Path) -> None:
-    """Raise InputError for a Git LFS pointer: the few lines that a clone made without Git LFS has in
-    place of a large file, with its digest and its size in bytes. handle: of the file at `path`,
-    whose place in it stays; file_size: its bytes."""
+    """Raise InputError for a Git LFS pointer: the few lines that a clone made without Git LFS has
+    in place of a large file, with its digest and its size in bytes.
+
+    handle: of the file at `path`, whose place in it stays.
+    file_size: its bytes.
+    """
     if file_size > LFS_LONGEST or not hasattr(os, "pread"):
         return
     content = os.pread(handle, file_size, 0)
@@ -680,8 +690,9 @@ class PositionedFile:
         self._lock = threading.Lock()
 
     def fill(self, view: memoryview, start: int, about: str) -> None:
-        """Fill `view` (bytes, writable) from byte `start` on. about: what is being read, for the
-        error.
+        """Fill `view` (bytes, writable) from byte `start` on.
+
+        about: what is being read, for the error.
 
         Raises InputError where the file has become shorter, has been written to since it was
         opened, or fails.
@@ -738,8 +749,9 @@ class PositionedFile:
             return self._stream.readinto(view) or 0  # type: ignore[attr-defined]
 
     def _change_error(self, what: str) -> InputError:
-        """The error, returned and not raised, that a file was written to while it was read. what:
-        how that showed.
+        """The error, returned and not raised, that a file was written to while it was read.
+
+        what: how that showed.
         """
         return InputError(what, where=str(self.path), expected="a file that nobody writes to")
 
@@ -767,8 +779,9 @@ HUGE = (re.compile(rb"[eE]\+?0*[1-9][0-9]{2}"), re.compile(rb"[0-9]{300}"))
 def read_object(
     path: Path, *, what: str, limit: int = JSON_LIMIT, most: int = MOST, with_tags: bool = False
 ) -> dict[str, Any]:
-    """The JSON object in a file. with_tags: whether `{"__float__": "Infinity"}` stands for that
-    number, and the bare word.
+    """The JSON object in a file.
+
+    with_tags: whether `{"__float__": "Infinity"}` stands for that number, and the bare word.
 
     Raises InputError for a file that is missing, not a file, not UTF-8, not JSON (NaN and Infinity
     are not, nor is a number that no float can hold), not an object, nested too deeply, or that
@@ -780,8 +793,9 @@ def read_object(
 
 
 def nesting_error(where: str, what: str) -> InputError:
-    """The error, returned and not raised, for JSON that is nested too deep for the reader. what:
-    what was expected.
+    """The error, returned and not raised, for JSON that is nested too deep for the reader.
+
+    what: what was expected.
     """
     return InputError("this JSON is nested too deeply", where=where, expected=what)
 
@@ -799,8 +813,10 @@ def finite(word: str) -> float:
 def parse_object(
     raw: bytes, where: str, what: str, *, most: int = MOST, with_tags: bool = False
 ) -> dict[str, Any]:
-    """The JSON object in these bytes, as a dictionary. where: the file, for errors; other arguments
-    and errors are those of `read_object`."""
+    """The JSON object in these bytes, as a dictionary.
+
+    where: the file, for errors; other arguments and errors are those of `read_object`.
+    """
 
     # each takes up to a hundred times its bytes once it is parsed
     item_count = sum(map(raw.count, (b":", b",", b"[")))

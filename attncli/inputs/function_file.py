@@ -26,8 +26,12 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class FunctionFile(Struct, frozen=True):
-    """A file of functions that has been run. path: as it was named. sha256: of its bytes.
-    functions: those that it defines, by name, in their order."""
+    """A file of functions that has been run.
+
+    path: as it was named.
+    sha256: of its bytes.
+    functions: those that it defines, by name, in their order.
+    """
 
     path: Path
     sha256: str
@@ -39,8 +43,13 @@ class FunctionFile(Struct, frozen=True):
 
 
 class FileWords(Struct, frozen=True):
-    """How errors speak of a kind of file, each a message. what: the file itself. failed: that it
-    failed. none: that it has no function. expected: what a function looks like."""
+    """How errors speak of a kind of file, each a message.
+
+    what: the file itself.
+    failed: that it failed.
+    none: that it has no function.
+    expected: what a function looks like.
+    """
 
     what: str
     failed: str
@@ -79,8 +88,12 @@ def run_file(path: str | Path, words: FileWords) -> FunctionFile:
 
 
 def function_file_digest(path: str | Path, words: FileWords) -> str:
-    """The sha256 of a user's Python file, which is not run. words: how errors speak of it. Raises
-    InputError where there is no such file."""
+    """The sha256 of a user's Python file, which is not run.
+
+    words: how errors speak of it.
+
+    Raises InputError where there is no such file.
+    """
     return hashlib.sha256(_read(Path(path), words)).hexdigest()
 
 
@@ -90,7 +103,10 @@ def _read(path: Path, words: FileWords) -> bytes:
 
 
 def _functions(raw: bytes, path: Path, failed: str) -> dict[str, FunctionType]:
-    """Run a file and return the functions that it defines, by name. failed: said where it fails."""
+    """Run a file and return the functions that it defines, by name.
+
+    failed: said where it fails.
+    """
     # not in sys.modules: two files of one name are two, and a file that is read again is run again
     namespace: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
     try:
@@ -127,8 +143,11 @@ def failure_of_code(error: BaseException, path: Path, what: str, line: int = 1) 
 
 
 def formula_of(function: FunctionType, name: str, argument: str) -> str:
-    """The first line of a function's docstring, or its call where it has none. name: what the file
-    calls it, which a lambda does not know; argument: what it takes."""
+    """The first line of a function's docstring, or its call where it has none.
+
+    name: what the file calls it, which a lambda does not know.
+    argument: what it takes.
+    """
     documentation = inspect.getdoc(function)
     if documentation:
         return documentation.splitlines()[0]

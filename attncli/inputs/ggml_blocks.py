@@ -34,7 +34,10 @@ E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -
 
 
 def half(raw: Bytes, at: int) -> Floats:
-    """The float16 number at byte `at` of each block, as float32 [block, 1]. raw: [block, byte]."""
+    """The float16 number at byte `at` of each block, as float32 [block, 1].
+
+    raw: [block, byte].
+    """
     # a view, not a copy of two bytes a block: 0.07 against 0.25 ns a weight in blocks of 32
     return raw[:, at : at + 2].view("<f2").astype(np.float32)
 
@@ -65,18 +68,26 @@ def shifted(raw: Bytes, bits: int) -> Bytes:
 
 
 def _f32(raw: Bytes, out: Floats) -> None:
-    """Write little-endian float32 numbers, one a block, to `out`. raw: bytes [block, byte]."""
+    """Write little-endian float32 numbers, one a block, to `out`.
+
+    raw: bytes [block, byte].
+    """
     out[:] = raw.view("<f4")
 
 
 def _f16(raw: Bytes, out: Floats) -> None:
-    """Write little-endian float16 numbers, one a block, to `out`. raw: bytes [block, byte]."""
+    """Write little-endian float16 numbers, one a block, to `out`.
+
+    raw: bytes [block, byte].
+    """
     out[:] = raw.view("<f2")
 
 
 def _bf16(raw: Bytes, out: Floats) -> None:
     """Write little-endian bfloat16 numbers (the upper half of a float32), one a block, to `out`.
-    raw: bytes [block, byte]."""
+
+    raw: bytes [block, byte].
+    """
     np.left_shift(raw.view("<u2"), 16, out=out.view(np.uint32), dtype=np.uint32)
 
 
@@ -248,9 +259,14 @@ def _mxfp4(raw: Bytes, out: Floats) -> None:
 
 
 class BlockKind(Struct, frozen=True):
-    """A format of quantised weights. weights: numbers in one block. bytes: its size. unpack: writes
-    the scaled integers of blocks, and returns what is added to each group of them, None for
-    nothing. groups: with such an offset in a block."""
+    """A format of quantised weights.
+
+    weights: numbers in one block.
+    bytes: its size.
+    unpack: writes the scaled integers of blocks, and returns what is added to each group of them,
+        None for nothing.
+    groups: with such an offset in a block.
+    """
 
     name: str
     weights: int

@@ -51,8 +51,11 @@ BOOL = 7
 
 
 class GgufTensor(Struct, frozen=True):
-    """Where a tensor lies in a GGUF file. shape: in NumPy's order, the first axis varies slowest.
-    start, stop: bytes from the beginning of the file."""
+    """Where a tensor lies in a GGUF file.
+
+    shape: in NumPy's order, the first axis varies slowest.
+    start, stop: bytes from the beginning of the file.
+    """
 
     name: str
     block: BlockKind
@@ -132,8 +135,10 @@ class _Header:
         self, infos: list[tuple[str, tuple[int, ...], BlockKind, int]], origin: int, alignment: int
     ) -> dict[str, GgufTensor]:
         """The tensors by name in file order, from what `tensor_info` gives of each. Raises
-        InputError where one overlaps another, leaves a gap or ends beyond the file. origin: where
-        the data begin."""
+        InputError where one overlaps another, leaves a gap or ends beyond the file.
+
+        origin: where the data begin.
+        """
         tensors: dict[str, GgufTensor] = {}
         place = origin
         for name, shape, block, offset in sorted(infos, key=lambda info: info[3]):
@@ -255,7 +260,10 @@ class _Header:
 
     def count(self, what: str, least: int) -> int:
         """Read how many items follow, each of which takes at least `least` bytes; raises InputError
-        where so many cannot fit. what: their name, for the error."""
+        where so many cannot fit.
+
+        what: their name, for the error.
+        """
         count = self.number("<Q")
         if count * least > min(self.size, HEADER_LIMIT) - self.at:
             self.fail(
@@ -306,7 +314,10 @@ class _Header:
         return self.take(length).decode("utf-8", "replace")
 
     def number(self, code: str) -> int:
-        """Read one number. code: its type in the notation of Python's `struct`."""
+        """Read one number.
+
+        code: its type in the notation of Python's `struct`.
+        """
         number: int = struct.unpack(code, self.take(struct.calcsize(code)))[0]
         return number
 
@@ -339,8 +350,10 @@ class _Header:
             self.buffer += piece
 
     def fail(self, what: str, expected: str) -> NoReturn:
-        """Raise InputError about the file. what: what is wrong with it; expected: what would be
-        right.
+        """Raise InputError about the file.
+
+        what: what is wrong with it.
+        expected: what would be right.
         """
         raise InputError(what, where=self.where, expected=expected)
 
@@ -412,7 +425,10 @@ class Metadata:
 
     def _of_kind(self, key: str, kind: Callable[..., Any], what: str, default: Any) -> Any:
         """The value of a key, or the default where there is none. Raises InputError for one of
-        another type than `kind`. what: what was expected, for the error."""
+        another type than `kind`.
+
+        what: what was expected, for the error.
+        """
         value = self.get(key)
         if value is None:
             value = default

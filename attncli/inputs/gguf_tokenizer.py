@@ -58,7 +58,11 @@ _BEFORE = r"[^\r\n\p{L}\p{N}]?"
 
 def _without_letters(digits: str, slash: str = "") -> str:
     """The end, shared by several patterns of pre-tokenizers, that cuts digits, punctuation and
-    blanks. digits: the pattern for digits; slash: more characters that line ends may stand with."""
+    blanks.
+
+    digits: the pattern for digits.
+    slash: more characters that line ends may stand with.
+    """
     return _END.replace("{digits}", digits).replace("{slash}", slash)
 
 
@@ -441,8 +445,10 @@ class _MergedPieces(PairScheme):
 
 
 def _piece_decoder(begins: bool) -> decoders.Sequence:
-    """The decoder that joins pieces to a text. begins: whether a blank was put before the text,
-    which is taken off again."""
+    """The decoder that joins pieces to a text.
+
+    begins: whether a blank was put before the text, which is taken off again.
+    """
     if begins:
         strip = [decoders.Strip(" ", 1, 0)]
     else:

@@ -50,8 +50,10 @@ def clusters(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_joined(text: str, start: int, place: int, flags: int) -> bool:
-    """Whether the character at `place` belongs to the cluster that begins at `start`. flags: how
-    many regional indicators (halves of a flag) the cluster has, this one counted."""
+    """Whether the character at `place` belongs to the cluster that begins at `start`.
+
+    flags: how many regional indicators (halves of a flag) the cluster has, this one counted.
+    """
     before = text[place - 1]
     char = text[place]
     if before == "\r" and char == "\n":

@@ -61,8 +61,10 @@ MOST_REMEMBERED = 200
 def verify_digests(
     folder: Path, expected: Mapping[str, str], *, variables: Mapping[str, str], hint: str
 ) -> None:
-    """Raise InputError where a file of a folder has another sha256 than expected. expected: sha256
-    in hexadecimal by file name. hint: what to try then.
+    """Raise InputError where a file of a folder has another sha256 than expected.
+
+    expected: sha256 in hexadecimal by file name.
+    hint: what to try then.
 
     A file that was found good before, and has kept its place, size and times, is not read again;
     that is remembered in the user's cache folder, or not at all where that cannot be written.
@@ -195,10 +197,10 @@ class Parts(Enum):
 class Fetch(Struct, frozen=True):
     """What to fetch of a model, and the callbacks that are told of it or may refuse it.
 
-    note: told what is being fetched; None for silence, of progress bars too. accept: handed the
-    folder once its config.json is there and before anything large is fetched, to raise for a model
-    that is of no use. watch: told how much of each file is there, in place of progress bars of the
-    hub's own library.
+    note: told what is being fetched; None for silence, of progress bars too.
+    accept: handed the folder once its config.json is there and before anything large is fetched, to
+        raise for a model that is of no use.
+    watch: told how much of each file is there, in place of progress bars of the hub's own library.
     """
 
     note: Callable[[str], None] | None = lambda message: None
@@ -278,8 +280,9 @@ class HubId(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """One version (commit) of a model in the local cache. missing: names of needed files that are
-    not there.
+    """One version (commit) of a model in the local cache.
+
+    missing: names of needed files that are not there.
     """
 
     name: str
@@ -358,8 +361,10 @@ def all_cached(cache: Path) -> Iterator[Snapshot]:
 
 
 def _missing_files(repository: Path, folder: Path) -> Iterator[str]:
-    """The names of the files that a version of a model needs and its folder lacks. repository: the
-    model's folder in the cache."""
+    """The names of the files that a version of a model needs and its folder lacks.
+
+    repository: the model's folder in the cache.
+    """
     if not _is_cached(folder / "config.json"):
         yield "config.json"
     try:
@@ -519,8 +524,10 @@ def _gguf_location(
 
 
 def _forbidden(name: HubId | str, cache: Path, *, missing: str = "") -> InputError:
-    """The error, returned and not raised, that the environment forbids fetching. missing: the file
-    that the cache lacks of a model; "" for all of them."""
+    """The error, returned and not raised, that the environment forbids fetching.
+
+    missing: the file that the cache lacks of a model; "" for all of them.
+    """
     return InputError(
         (
             "the local cache lacks {file} of {hub_id}, and HF_HUB_OFFLINE forbids fetching it"
@@ -536,8 +543,11 @@ def _forbidden(name: HubId | str, cache: Path, *, missing: str = "") -> InputErr
 
 
 class ModelLocation(Struct, frozen=True):
-    """Where the files of a model are. name: what the user wrote. revision: the commit, None for a
-    folder. source: how it was found.
+    """Where the files of a model are.
+
+    name: what the user wrote.
+    revision: the commit, None for a folder.
+    source: how it was found.
 
     tensors: where they would lie, for weights that were not wanted and are not there; None for
     weights that are.
@@ -620,8 +630,11 @@ def resolve(
 def _hub_location(
     name: str, near: Path | None, variables: Mapping[str, str], fetch: Fetch
 ) -> ModelLocation:
-    """A model of the hub, from the cache or fetched into it. near: a model beside the place that
-    the name would have, with almost the same name. Raises as `resolve`.
+    """A model of the hub, from the cache or fetched into it.
+
+    near: a model beside the place that the name would have, with almost the same name.
+
+    Raises as `resolve`.
     """
     hub_id = HubId.parse(name)
     snapshot = None
@@ -682,7 +695,9 @@ def _missing_of(snapshot: Snapshot, fetch: Fetch) -> list[str]:
 def _fetched(
     name: str, hub_id: HubId, variables: Mapping[str, str], fetch: Fetch, *, missing: str
 ) -> ModelLocation:
-    """Fetch a model from the hub into the cache. missing: a file that the cache lacks, "" for all.
+    """Fetch a model from the hub into the cache.
+
+    missing: a file that the cache lacks, "" for all.
 
     Raises AttnError where the network is forbidden, and as `download`.
     """
@@ -718,8 +733,11 @@ LARGEST_RESUMED = 50_000_000_000
 
 
 class RemoteFile(Struct, frozen=True):
-    """A file on the hub that is not fetched yet. etag: names its content, for large files its
-    sha256. bytes: its size, 0 where the hub does not tell."""
+    """A file on the hub that is not fetched yet.
+
+    etag: names its content, for large files its sha256.
+    bytes: its size, 0 where the hub does not tell.
+    """
 
     name: str
     revision: str
@@ -733,8 +751,10 @@ class RemoteFile(Struct, frozen=True):
 
 
 class Remote:
-    """One model on the hub, which files can be fetched from. hub_id: which. endpoint: the hub's
-    address. watch: told how much of a file is there.
+    """One model on the hub, which files can be fetched from.
+
+    hub_id: which. endpoint: the hub's address.
+    watch: told how much of a file is there.
 
     Every method raises InputError where the hub cannot be reached, has no such model or revision,
     or wants a token.
@@ -947,8 +967,10 @@ class Remote:
         )
 
     def _ask(self, request: Callable[[], T], network_error: AttnError) -> T | None:
-        """The result of a request to the hub, None where it has no such file. network_error: the
-        error to raise where the network fails."""
+        """The result of a request to the hub, None where it has no such file.
+
+        network_error: the error to raise where the network fails.
+        """
         from huggingface_hub import errors
 
         try:
@@ -963,8 +985,9 @@ class Remote:
     def _translate_error(
         self, error: Exception, errors: Any, network_error: AttnError
     ) -> AttnError:
-        """The error to raise in place of one of the hub's library. errors: that library's module of
-        errors.
+        """The error to raise in place of one of the hub's library.
+
+        errors: that library's module of errors.
         """
         hub_id = self.hub_id
         endpoint = self.endpoint
@@ -1026,8 +1049,10 @@ class Remote:
         )
 
     def _broken_off(self, name: str, *, kept: bool = False) -> InputError:
-        """The error, returned and not raised, that only part of a file arrived. kept: whether that
-        part is."""
+        """The error, returned and not raised, that only part of a file arrived.
+
+        kept: whether that part is.
+        """
         what = message(
             "the connection broke off while {name} of {hub_id} was fetched",
             name=name,
@@ -1098,9 +1123,13 @@ def download(
 def download_gguf(
     hub_id: HubId, quantization: str, cache: Path, variables: Mapping[str, str], fetch: Fetch
 ) -> tuple[Path, str]:
-    """Fetch a GGUF file, all parts of a split one, and return its place in the cache and the commit.
-    quantization: part of its name. Raises as `download`, and InputError where not one file has that
-    in its name."""
+    """Fetch a GGUF file, all parts of a split one, and return its place in the cache and the
+    commit.
+
+    quantization: part of its name.
+
+    Raises as `download`, and InputError where not one file has that in its name.
+    """
     hub = Remote(hub_id, cache, variables, watch=fetch.watch)
     with _silent_library(bars=_shows_bars(fetch)):
         if fetch.note is not None:
@@ -1152,8 +1181,12 @@ def _described(hub: Remote, names: Sequence[str], revision: str) -> list[RemoteF
 def _fetch_files(
     hub: Remote, files: Sequence[RemoteFile], note: Callable[[str], None] | None
 ) -> None:
-    """Fetch large files one after the other. note: told before how large they are, and how much of
-    that is here. Raises AttnError where the disk has no room for them."""
+    """Fetch large files one after the other.
+
+    note: told before how large they are, and how much of that is here.
+
+    Raises AttnError where the disk has no room for them.
+    """
     size = sum(file.bytes for file in files)
     arrived = sum(hub.arrived_bytes(file) for file in files)
     place = hub.cache
@@ -1220,8 +1253,9 @@ def _tensors_of_headers(hub: Remote, folder: Path, commit: str) -> Mapping[str, 
 
 
 def _no_safetensors(hub: Remote, expected: str, hint: str) -> UnsupportedError:
-    """The error, returned and not raised, that a model has no weights that can be read. expected:
-    which could.
+    """The error, returned and not raised, that a model has no weights that can be read.
+
+    expected: which could.
     """
     return UnsupportedError(
         "{hub_id} has no {single}",

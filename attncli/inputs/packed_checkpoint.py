@@ -176,8 +176,10 @@ class _PackedMatrices:
     def add_matrix(
         self, name: str, shape: tuple[int, ...], scheme: str, recipe: Recipe, parts: list[str]
     ) -> None:
-        """Add a matrix that is computed by a recipe. parts: names of the stored tensors that it is
-        made of, the largest first."""
+        """Add a matrix that is computed by a recipe.
+
+        parts: names of the stored tensors that it is made of, the largest first.
+        """
         info = self.raw.info(parts[0])
         self.used_names.update(parts)
         self.tensors[name] = TensorInfo("float32", shape, info.file, info.start, info.stop, scheme)
@@ -206,7 +208,10 @@ class _PackedMatrices:
 
     def stored_parts(self, module: str, parts: Parts, *names: str) -> list[str]:
         """The names of a module's stored tensors with these ends (such as "weight_scale"), in that
-        order. Raises InputError for one that is missing. parts: names by end."""
+        order. Raises InputError for one that is missing.
+
+        parts: names by end.
+        """
         for name in names:
             if name not in parts:
                 what = message(
@@ -290,7 +295,10 @@ class _PackedMatrices:
 
     def _block(self, scales: tuple[int, ...], shape: tuple[int, ...], name: str) -> tuple[int, int]:
         """How many rows and columns share a scale: what the config says, else what divides the
-        matrix evenly. scales, shape: the shapes of the scales and the matrix."""
+        matrix evenly.
+
+        scales, shape: the shapes of the scales and the matrix.
+        """
         stated = self.settings.get("weight_block_size")
         if isinstance(stated, list) and len(stated) == 2:
             block = tuple(stated)
@@ -540,7 +548,10 @@ def word_numbers(words: Array, bits: int) -> Array:
 
 class ScaledRows:
     """A recipe (it computes a matrix when it is read): stored numbers times the scale of their
-    block. factor: what all are multiplied by besides."""
+    block.
+
+    factor: what all are multiplied by besides.
+    """
 
     def __init__(
         self,
@@ -630,10 +641,12 @@ class PackedRows:
 
 
 class GptqMatrix:
-    """A recipe (it computes a matrix when it is read): one in GPTQ's format. names: its stored
-    tensors, of words, zero points, scales, and the group of each input. group: how many inputs in a
-    row share a scale, where no tensor says.
-    more: what is added to stored zero points."""
+    """A recipe (it computes a matrix when it is read): one in GPTQ's format.
+
+    names: its stored tensors, of words, zero points, scales, and the group of each input.
+    group: how many inputs in a row share a scale, where no tensor says.
+    more: what is added to stored zero points.
+    """
 
     unit = 0
 
@@ -677,8 +690,11 @@ class GptqMatrix:
 
 
 class AwqMatrix:
-    """A recipe (it computes a matrix when it is read): one in AWQ's format. names: its stored
-    tensors, of words, zero points, scales. group: how many inputs in a row share a scale."""
+    """A recipe (it computes a matrix when it is read): one in AWQ's format.
+
+    names: its stored tensors, of words, zero points, scales.
+    group: how many inputs in a row share a scale.
+    """
 
     unit = 0
 

@@ -34,9 +34,13 @@ LINES_EXPECTED = message("lines of JSON, each with {members}", members=listing(M
 
 
 class Pair(Struct, frozen=True):
-    """Two texts and two answers. clean: the text that `answer` follows. corrupt: the text that
-    `versus` follows. answer, versus: the next token as text, with its blank: " Mary"; without one
-    it is tried with a blank first."""
+    """Two texts and two answers.
+
+    clean: the text that `answer` follows.
+    corrupt: the text that `versus` follows.
+    answer, versus: the next token as text, with its blank: " Mary"; without one it is tried with a
+        blank first.
+    """
 
     clean: str
     corrupt: str
@@ -45,8 +49,11 @@ class Pair(Struct, frozen=True):
 
 
 class PairFile(Struct, frozen=True):
-    """Pairs as they were read. name: of the file or of the task. places: where each pair comes
-    from, such as "pairs.jsonl:3", for errors about it."""
+    """Pairs as they were read.
+
+    name: of the file or of the task.
+    places: where each pair comes from, such as "pairs.jsonl:3", for errors about it.
+    """
 
     name: str
     pairs: tuple[Pair, ...]
@@ -170,9 +177,14 @@ def _refuse_members(members: Mapping[str, object], place: str) -> None:
 
 
 class _Template(Struct, frozen=True):
-    """A template as it is used. texts: the template of each member of a pair, by its name. lists:
-    what may stand in each place that is drawn. alike: for clean and corrupt, whose value each
-    other place repeats. count: how many pairs it gives. seed: of the draws."""
+    """A template as it is used.
+
+    texts: the template of each member of a pair, by its name.
+    lists: what may stand in each place that is drawn.
+    alike: for clean and corrupt, whose value each other place repeats.
+    count: how many pairs it gives.
+    seed: of the draws.
+    """
 
     texts: Mapping[str, str]
     lists: Mapping[str, Sequence[str]]

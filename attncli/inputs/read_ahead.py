@@ -32,8 +32,9 @@ WORTH_A_PLAN = 64 * 2**20
 
 
 class Stretch(Struct, frozen=True, eq=False):
-    """A range of bytes, start..stop-1 of a file, all of one tensor. row: the size of one of its
-    rows in bytes.
+    """A range of bytes, start..stop-1 of a file, all of one tensor.
+
+    row: the size of one of its rows in bytes.
     """
 
     file: PositionedFile
@@ -53,7 +54,10 @@ class Stretch(Struct, frozen=True, eq=False):
 
 class PieceSource(Protocol):
     """What several threads iterate over together to get a matrix in pieces, each as (first byte,
-    bytes). count: how many there are."""
+    bytes).
+
+    count: how many there are.
+    """
 
     count: int
 
@@ -64,9 +68,9 @@ class Pieces:
     """A range of bytes in pieces that several threads iterate over together: each piece goes to one
     thread, as (first byte, bytes).
 
-    free: buffers that nobody uses. count: how many pieces there are. on_take: told the size of each
-    that is taken. Iterating gives (first byte, piece), which is valid until the thread asks for its
-    next one; it raises as `PositionedFile`.
+    free: buffers that nobody uses. count: how many pieces there are.
+    on_take: told the size of each that is taken. Iterating gives (first byte, piece), which is
+        valid until the thread asks for its next one; it raises as `PositionedFile`.
     """
 
     def __init__(self, stretch: Stretch, free: list[Array], on_take: Callable[[int], None]) -> None:
@@ -183,8 +187,9 @@ rows then weighs little."""
 
 
 class StoredMatrix(Struct, frozen=True, eq=False):
-    """The stored layout of a weight W, [out, in]. in_out: whether the file and `shape` have it as
-    [in, out].
+    """The stored layout of a weight W, [out, in].
+
+    in_out: whether the file and `shape` have it as [in, out].
     """
 
     dtype: np.dtype[Any]
@@ -214,8 +219,9 @@ class StoredMatrix(Struct, frozen=True, eq=False):
     def multiply_pieces(
         self, pieces: PieceSource, x: AnyArray, backend: Backend, bias: AnyArray | None
     ) -> tuple[AnyArray, bool]:
-        """x·Wᵀ + b, [row, out], and whether every number of W is finite in both types. pieces:
-        whole rows as they lie.
+        """x·Wᵀ + b, [row, out], and whether every number of W is finite in both types.
+
+        pieces: whole rows as they lie.
 
         An infinite or undefined weight leaves no number of its column finite, so that only where
         the first row has such a number each weight is looked at.

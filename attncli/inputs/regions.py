@@ -53,7 +53,10 @@ NAME = re.compile(r"[^\s=,]{1,64}")
 
 
 class Region(Struct, frozen=True):
-    """A named set of tokens of a text. tokens: their indices, ascending, at least one."""
+    """A named set of tokens of a text.
+
+    tokens: their indices, ascending, at least one.
+    """
 
     name: str
     tokens: tuple[int, ...]
@@ -61,7 +64,9 @@ class Region(Struct, frozen=True):
 
 class RegionRule(Struct, frozen=True):
     """A region as a user defines it: its name, and a specification of what it holds in one of the
-    forms of `KINDS`. file: where it stands, "" for the command line.
+    forms of `KINDS`.
+
+    file: where it stands, "" for the command line.
     """
 
     name: str
@@ -182,8 +187,11 @@ def _note_shared_tokens(regions: Sequence[Region], note: Callable[[str], None]) 
 
 
 class LeafRegion(Struct, frozen=True):
-    """A region without the regions inside it. name: the whole region's; tokens: the indices that
-    are in none of those inside, ascending, at least one; without: the names of those inside.
+    """A region without the regions inside it.
+
+    name: the whole region's.
+    tokens: the indices that are in none of those inside, ascending, at least one.
+    without: the names of those inside.
     """
 
     name: str
@@ -223,8 +231,9 @@ def leaf_regions(regions: Sequence[Region]) -> list[LeafRegion]:
 def region_tokens(
     regions: Sequence[Region], name: str, note: Callable[[str], None] = ignore
 ) -> tuple[int, ...] | None:
-    """The tokens of the region of this name; None where no region has it. note: is told that a
-    region is meant.
+    """The tokens of the region of this name; None where no region has it.
+
+    note: is told that a region is meant.
     """
     for region in regions:
         if region.name == name:
@@ -261,7 +270,10 @@ def region_span(
 
 def word_regions(regions: Sequence[Region], starts: Sequence[int]) -> list[Region]:
     """Regions of tokens turned into regions of words: a word belongs where any of its tokens does;
-    `rest` holds words in no other. starts: the first token of each word."""
+    `rest` holds words in no other.
+
+    starts: the first token of each word.
+    """
     words = {
         region.name: {bisect_right(starts, token) - 1 for token in region.tokens}
         for region in sorted(regions, key=lambda region: region.name == REST)
@@ -285,7 +297,9 @@ def _tokens_of_rule(
     rule: RegionRule, text: str, tokens: Sequence[Token], matches: Sequence[Span]
 ) -> tuple[int, ...]:
     """The indices of the tokens that a rule selects; at least one, else it raises InputError.
-    matches: the places of its pattern, where it has one."""
+
+    matches: the places of its pattern, where it has one.
+    """
     kind, colon, numbers = rule.spec.partition(":")
     if colon and kind in FORMS:
         return _tokens_of_range(rule, kind, numbers, text, tokens)
@@ -581,7 +595,10 @@ def _parse_range(rule: RegionRule, kind: str, numbers: str) -> tuple[int, int]:
 
 
 def _empty_region(rule: RegionRule, expected: str) -> InputError:
-    """The error, returned and not raised, that a rule selects no token. expected: what would."""
+    """The error, returned and not raised, that a rule selects no token.
+
+    expected: what would.
+    """
     return InputError(
         "nothing in the text is in region {name}: {spec}",
         expected=expected,

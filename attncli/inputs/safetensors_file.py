@@ -133,8 +133,9 @@ CHUNK = 2**22
 def read_numbers(
     stream: BinaryIO, dtype: np.dtype[Any], size: int, about: str, where: str
 ) -> np.ndarray[Any, Any]:
-    """The numbers in the next `size` bytes of a stream, one axis. about: what they are, for the
-    error.
+    """The numbers in the next `size` bytes of a stream, one axis.
+
+    about: what they are, for the error.
 
     Raises InputError where the stream ends early.
     """
@@ -205,8 +206,11 @@ CODES = {name: code for code, name in DTYPES.items()}
 
 
 class Entry(Struct, frozen=True):
-    """One tensor in a .safetensors header. dtype: the format's own code ("BF16"). start, end: bytes
-    from the beginning of the file."""
+    """One tensor in a .safetensors header.
+
+    dtype: the format's own code ("BF16").
+    start, end: bytes from the beginning of the file.
+    """
 
     name: str
     dtype: str
@@ -325,8 +329,11 @@ def write_safetensors(
 
 
 def _parse_entry(name: str, field: Any, origin: int, where: str) -> Entry:
-    """The tensor that a field of the header declares. origin: where the data begin. Raises as
-    `read_header`.
+    """The tensor that a field of the header declares.
+
+    origin: where the data begin.
+
+    Raises as `read_header`.
     """
     dtype, shape, offsets = (
         map(field.get, MEMBERS) if type(field) is dict and len(field) == 3 else (None, None, None)

@@ -28,9 +28,10 @@ class SentencePieces(Struct, frozen=True):
     """The content of a SentencePiece file.
 
     pieces, scores, types: one of each for each id; the types are numbered as in GGUF files.
-    rule: `UNIGRAM`, `PAIRS`, or a number of another rule. charsmap: the table by which characters
-        are replaced, empty without one.
-    adds_prefix: whether a blank is put before a text. trims: whether runs of blanks become one.
+    rule: `UNIGRAM`, `PAIRS`, or a number of another rule.
+    charsmap: the table by which characters are replaced, empty without one.
+    adds_prefix: whether a blank is put before a text.
+    trims: whether runs of blanks become one.
     """
 
     pieces: list[str]

@@ -49,8 +49,12 @@ LLAMA_SPECIALS = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
 
 
 class PairRule(Struct, frozen=True):
-    """How a class of tokenizers cuts by merges of bytes. patterns: what a text is cut by before.
-    specials: its special tokens by their role. ends: whether a text stands between two of them."""
+    """How a class of tokenizers cuts by merges of bytes.
+
+    patterns: what a text is cut by before.
+    specials: its special tokens by their role.
+    ends: whether a text stands between two of them.
+    """
 
     patterns: tuple[str, ...]
     specials: Mapping[str, str]
@@ -276,8 +280,10 @@ def _merges(files: VocabularyFolder) -> list[Merge]:
 def _stated_ends(
     files: VocabularyFolder, specials: Mapping[str, str], *, begins: bool = False
 ) -> tuple[str | None, str | None]:
-    """The tokens before and after each text, as the settings say. begins: whether there is one
-    before where they say nothing."""
+    """The tokens before and after each text, as the settings say.
+
+    begins: whether there is one before where they say nothing.
+    """
     stated = files.settings.get("add_bos_token")
     if isinstance(stated, bool):
         before = stated

@@ -23,7 +23,8 @@ WORD = 2**64
 class StringTable(Sequence[str]):
     """Texts by number, each decoded from UTF-8 when it is asked for; U+FFFD for bytes that are none.
 
-    raw: the bytes that hold them. starts, ends: where each begins and ends in them, [text].
+    raw: the bytes that hold them.
+    starts, ends: where each begins and ends in them, [text].
     """
 
     def __init__(self, raw: bytes, starts: Array, ends: Array) -> None:

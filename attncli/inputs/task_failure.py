@@ -6,8 +6,9 @@ class TaskError(Exception):
     """A task in a bounded process did not end well.
 
     kind: "time" or "memory" for one that takes too much of it; else one of those that the task
-    itself names. reason: in its own words, "" for none. place: the line of the template, or the
-    number of the pattern; None where it is not known.
+        itself names.
+    reason: in its own words, "" for none.
+    place: the line of the template, or the number of the pattern; None where it is not known.
     """
 
     def __init__(self, kind: str, reason: str = "", place: int | None = None) -> None:

@@ -52,8 +52,9 @@ class _RefusedError(Exception):
 def perform(request: Mapping[str, Any], write: Callable[[object], None]) -> list[str]:
     """The text that the template `source` renders with each of the dictionaries in `values`.
 
-    request: also `limit`, characters that a text may have. write: is told the lines of the template, each with its line
-    in Python: what is left of a process that takes too long.
+    request: also `limit`, characters that a text may have.
+    write: is told the lines of the template, each with its line in Python: what is left of a
+        process that takes too long.
 
     Raises TaskError: of the kind "syntax", "beyond", "refused", "failed" or "long".
     """

@@ -226,7 +226,9 @@ def write_npz(
     deflate: bool = False,
 ) -> None:
     """Write arrays and metadata as an .npz, in order of name and without times, so that the same
-    content gives the same bytes. deflate: whether to compress.
+    content gives the same bytes.
+
+    deflate: whether to compress.
 
     bfloat16, which the format cannot name, is widened to float32, exactly. Metadata become the
     member `__metadata__.json`. Raises UnsupportedError for data types without numbers.
@@ -370,11 +372,13 @@ class TensorSummary(NamedTuple):
 
 
 class TensorFile(Struct, frozen=True, eq=False):
-    """A tensor file whose headers were read once. summaries: one for each tensor in file order.
+    """A tensor file whose headers were read once.
+
+    summaries: one for each tensor in file order.
     metadata: the file's texts by name.
 
-    header: of a .safetensors. arrays: the arrays of a kind that tells nothing before it is read
-    whole.
+    header: of a .safetensors.
+    arrays: the arrays of a kind that tells nothing before it is read whole.
     """
 
     path: Path

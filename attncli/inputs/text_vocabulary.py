@@ -35,8 +35,10 @@ Encode = Callable[[tokenizers.Tokenizer, str], tokenizers.Encoding]
 
 
 class PairScheme(ABC):
-    """How a vocabulary of pairs that are joined cuts a text, whatever pieces are put into it. kind: its
-    name in `tokenizer.ggml.model`."""
+    """How a vocabulary of pairs that are joined cuts a text, whatever pieces are put into it.
+
+    kind: its name in `tokenizer.ggml.model`.
+    """
 
     kind: ClassVar[str]
 
@@ -55,7 +57,10 @@ class PairScheme(ABC):
 
     @abstractmethod
     def every_merge(self, ids: Mapping[str, int]) -> list[Merge]:
-        """All merges of the vocabulary, in the order of their rank. ids: of all its pieces."""
+        """All merges of the vocabulary, in the order of their rank.
+
+        ids: of all its pieces.
+        """
 
 
 def splits(pieces: Collection[str]) -> Iterator[Merge]:
@@ -71,8 +76,10 @@ class TextVocabulary:
     """A vocabulary of pairs, of which only those pieces are built into a tokenizer that a text needs;
     what one text needed is there for the next.
 
-    tokens: its pieces by id. types: what kind each is, [token]. always: ids of pieces that a
-    tokenizer has whatever the text, as the template's. finish: completes a tokenizer that is built.
+    tokens: its pieces by id.
+    types: what kind each is, [token].
+    always: ids of pieces that a tokenizer has whatever the text, as the template's.
+    finish: completes a tokenizer that is built.
     """
 
     def __init__(
@@ -121,8 +128,8 @@ class TextVocabulary:
     ) -> tokenizers.Tokenizer | None:
         """A tokenizer that cuts these texts as the whole does; None where there is too much to them.
 
-        encode: encodes a text by a tokenizer without what its template adds. with_added: whether
-        what spells an added token stands for it.
+        encode: encodes a text by a tokenizer without what its template adds.
+        with_added: whether what spells an added token stands for it.
         """
         most = sum(len(text) * min(len(text), self._longest) for text in texts)
         if len(self._sought) + most > MOST_PARTS:
@@ -143,8 +150,10 @@ class TextVocabulary:
         return hf
 
     def _parts(self, text: str, added: Mapping[str, int], encode: Encode) -> set[str]:
-        """Every part of a word of the text that may be a piece. added: the tokens that are taken out
-        of the text before."""
+        """Every part of a word of the text that may be a piece.
+
+        added: the tokens that are taken out of the text before.
+        """
         letters = {letter: number for number, letter in enumerate(self.scheme.characters(text))}
         by_letter = self._with_added(self.scheme.tokenizer(letters, []), added)
         encoding = encode(by_letter, text)
@@ -188,8 +197,10 @@ class TextVocabulary:
 
 
 def add_tokens(hf: tokenizers.Tokenizer, specials: Mapping[str, bool]) -> None:
-    """Add tokens that are taken out of a text before it is cut. specials: by text, whether it is a
-    control token."""
+    """Add tokens that are taken out of a text before it is cut.
+
+    specials: by text, whether it is a control token.
+    """
     added = [
         AddedToken(text, special=is_special, normalized=False)
         for text, is_special in specials.items()

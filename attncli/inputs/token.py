@@ -39,9 +39,9 @@ class ChatPart(Struct, frozen=True):
 class RenderedChat(Struct, frozen=True):
     """A chat as one text.
 
-    parts: what the messages say, in the order of the text. unplaced: names of messages whose text
-    the template changed, so that their place is not known. quoted: characters [start, end) that a
-    user wrote and that spell a control token.
+    parts: what the messages say, in the order of the text.
+    unplaced: names of messages whose text the template changed, so that their place is not known.
+    quoted: characters [start, end) that a user wrote and that spell a control token.
     """
 
     text: str
@@ -156,8 +156,10 @@ def _texts_of_file(path: Path, lines: bool) -> Iterator[Text]:
 
 
 def _texts_of(stream: BinaryIO, origin: str, lines: bool, errors: str = "strict") -> Iterator[Text]:
-    """The text in a stream, or with `lines` a text for each line that is not blank. errors: as of
-    `bytes.decode`, such as "strict"."""
+    """The text in a stream, or with `lines` a text for each line that is not blank.
+
+    errors: as of `bytes.decode`, such as "strict".
+    """
     where = "" if origin == "argument" else origin  # an argument is before the reader's eyes
     offset = 0
     has_text = False
@@ -213,8 +215,12 @@ def _read_bounded(read: Callable[[int], bytes], most: int, where: str) -> bytes:
 
 
 def _decode(raw: bytes, where: str, offset: int, line: int, errors: str) -> str:
-    """Bytes of UTF-8 as text, without a byte-order mark. offset, line: where in the file they
-    begin, for the error. Raises InputError for invalid bytes."""
+    """Bytes of UTF-8 as text, without a byte-order mark.
+
+    offset, line: where in the file they begin, for the error.
+
+    Raises InputError for invalid bytes.
+    """
     if offset == 0:
         if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             hint = message("iconv -f UTF-16 -t UTF-8 FILE | attn run")
@@ -433,8 +439,10 @@ def ignore(*values: object) -> None:
 
 
 def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], None]) -> int:
-    """The index of the token that a reference names. note: called with a sentence where the
-    reference fits several tokens and the first is taken, or counts from the end.
+    """The index of the token that a reference names.
+
+    note: called with a sentence where the reference fits several tokens and the first is taken, or
+        counts from the end.
 
     Raises InputError as `find_token`.
     """
@@ -466,9 +474,10 @@ def choose_last_token(
     tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool = True
 ) -> int:
     """The index of the token that a reference names, or of the last one of a word of several: there
-    a model that reads from left to right has the whole word. note: called with a sentence where
-    that is so, and as `choose_token` calls it. unknown: whether tokens that the vocabulary does not
-    know are allowed.
+    a model that reads from left to right has the whole word.
+
+    note: called with a sentence where that is so, and as `choose_token` calls it.
+    unknown: whether tokens that the vocabulary does not know are allowed.
 
     Raises InputError as `find_span`, and for unknown tokens where they may not be.
     """
@@ -494,9 +503,11 @@ def choose_last_token(
 def choose_span(
     tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool = True
 ) -> tuple[int, int]:
-    """The run of tokens [first, stop) that a reference names. note: called with a sentence where
-    the reference fits several runs. unknown: whether tokens that the vocabulary does not know are
-    allowed; else they raise InputError.
+    """The run of tokens [first, stop) that a reference names.
+
+    note: called with a sentence where the reference fits several runs.
+    unknown: whether tokens that the vocabulary does not know are allowed; else they raise
+        InputError.
 
     Raises InputError as `find_span`, and for unknown tokens where they may not be.
     """
@@ -559,9 +570,11 @@ def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
 def _spelling_runs(
     tokens: Sequence[Token], target: bytes, bare: Callable[[str], str], *, may_part: bool
 ) -> list[tuple[int, int]]:
-    """Every run of tokens [first, stop) that spells these bytes. bare: removes markers of word
-    pieces (such as `##`) from a text. may_part: whether blanks may stand between the tokens of a
-    run."""
+    """Every run of tokens [first, stop) that spells these bytes.
+
+    bare: removes markers of word pieces (such as `##`) from a text.
+    may_part: whether blanks may stand between the tokens of a run.
+    """
     spellings = [_spelled_bytes(token.text, bare) for token in tokens]
     runs: list[tuple[int, int]] = []
     for first in range(len(tokens)):

@@ -172,8 +172,9 @@ def _byte_text(byte: int) -> str:
 
 
 def _check_ids(ids: Sequence[int], largest: int, kind: str) -> None:
-    """Raise InputError for an id outside 0 to `largest`. kind: what an id stands for, for the
-    error.
+    """Raise InputError for an id outside 0 to `largest`.
+
+    kind: what an id stands for, for the error.
     """
     for code in ids:
         if not 0 <= code <= largest:

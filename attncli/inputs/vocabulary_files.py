@@ -157,8 +157,10 @@ class VocabularyFolder(Struct, frozen=True):
         return None
 
     def specials(self, usual: Mapping[str, str]) -> dict[str, str]:
-        """The special tokens by their role. usual: those of the class, where the settings name no
-        other."""
+        """The special tokens by their role.
+
+        usual: those of the class, where the settings name no other.
+        """
         tokens = dict(usual)
         for role in ROLES:
             token = self.settings.get(role)

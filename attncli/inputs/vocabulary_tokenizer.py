@@ -188,7 +188,10 @@ class PieceTokenizer:
         """The tokens of a text that holds its special tokens itself, or of a piece of it.
 
         after: whether text stands before the piece: some vocabularies put a space before a first
-        word. as_text: whether what spells a control token is text. Raises as `encode`.
+            word.
+        as_text: whether what spells a control token is text.
+
+        Raises as `encode`.
         """
         readable = _without_surrogates(text)
 
@@ -207,8 +210,10 @@ class PieceTokenizer:
         return [token.moved(place, -1) for place, token in enumerate(whole[len(line) :])]
 
     def _cutting(self, texts: Sequence[str], *, with_added: bool = True) -> tokenizers.Tokenizer:
-        """The library's tokenizer that cuts these texts. with_added: whether it recognises special
-        and added tokens in them."""
+        """The library's tokenizer that cuts these texts.
+
+        with_added: whether it recognises special and added tokens in them.
+        """
         if with_added:
             return self.hf
         return self._without_added
@@ -222,7 +227,10 @@ class PieceTokenizer:
         return tokenizers.Tokenizer.from_str(json.dumps({**file, "added_tokens": []}))
 
     def _tokens(self, encoding: tokenizers.Encoding, parts: tuple[str, ...]) -> list[Token]:
-        """The tokens of the library's encoding. parts: the texts that were encoded."""
+        """The tokens of the library's encoding.
+
+        parts: the texts that were encoded.
+        """
         ids = encoding.ids
         pieces = encoding.tokens
         added = encoding.special_tokens_mask
@@ -258,8 +266,9 @@ class PieceTokenizer:
     def _spans(
         self, encoding: tokenizers.Encoding, parts: tuple[str, ...], owners: Sequence[int | None]
     ) -> dict[int, PieceSpan]:
-        """The spans of the tokens that come of a text, by their indices. owners: which of the
-        texts each token comes of.
+        """The spans of the tokens that come of a text, by their indices.
+
+        owners: which of the texts each token comes of.
         """
         offsets = encoding.offsets
         pieces = encoding.tokens
@@ -468,7 +477,10 @@ class PartTokenizer(PieceTokenizer):
 
 def _encode_bare(hf: tokenizers.Tokenizer, text: str, name: str) -> tokenizers.Encoding:
     """The library's encoding of a text, with no tokens added at its beginning or end. Raises as
-    `PieceTokenizer.encode`. name: of the tokenizer."""
+    `PieceTokenizer.encode`.
+
+    name: of the tokenizer.
+    """
     return _run_timed(lambda: hf.encode_batch([text], add_special_tokens=False)[0], name)
 
 
@@ -547,6 +559,7 @@ def _run_timed(work: Callable[[], Result], where: str) -> Result:
 
 def guarded(work: Callable[[], Result], what: str, where: str) -> Result:
     """The result of `work`; whatever the tokenizers library raises in it becomes an InputError.
+
     what: its sentence.
     """
     try:
@@ -616,8 +629,9 @@ def check_charsmap(raw: bytes, where: str) -> None:
 
 
 def check_growth(hf: tokenizers.Tokenizer, name: str) -> None:
-    """Raise InputError for a tokenizer whose rules could make a text very much longer. name: for
-    the error.
+    """Raise InputError for a tokenizer whose rules could make a text very much longer.
+
+    name: for the error.
     """
     if hf.normalizer is None:
         growth = 1

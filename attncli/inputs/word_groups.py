@@ -29,8 +29,11 @@ end.
 
 
 class Words(Struct, frozen=True, eq=False):
-    """The words that runs of tokens make up. words: each as one token, indexed among the words.
-    starts: the index of each word's first token."""
+    """The words that runs of tokens make up.
+
+    words: each as one token, indexed among the words.
+    starts: the index of each word's first token.
+    """
 
     words: tuple[Token, ...]
     starts: Ints
@@ -267,8 +270,9 @@ def identities(tokens: Sequence[Token], words: Words | None = None) -> list[Hash
 def _continues_word(
     before: Token, token: Token, text: str, spans: Sequence[tuple[int, int]], starts: Sequence[int]
 ) -> bool:
-    """Whether a token continues the word of the token before it. spans, starts: of the words in the
-    text.
+    """Whether a token continues the word of the token before it.
+
+    spans, starts: of the words in the text.
     """
     if before.special or token.special or before.part != token.part or token.part:
         return False

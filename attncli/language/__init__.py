@@ -66,7 +66,8 @@ class Message(str):
     """A finished English sentence that remembers its template and what stands in its places.
 
     template: the English with named places, the singular where there is a plural.
-    values: what stands in each place. plurals: the English for a `count` other than 1; "" for none.
+    values: what stands in each place.
+    plurals: the English for a `count` other than 1; "" for none.
     context: what tells it from equal English with another translation; "" for none.
     """
 

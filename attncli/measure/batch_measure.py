@@ -36,10 +36,11 @@ class LinearForm:
     number per query row i. It has arithmetic, so that a metric's formula run on forms yields its
     coefficients.
 
-    constant: float64 [row]. keys: float64 [row, key], None for 0. facts: float64 [row] of what is
-    not linear in the weights, but may be in a metric: entropy, peak, peak_beyond_first. Sums of
-    forms, and forms times or divided by numbers or arrays [row] or [1, row], are forms; anything
-    else is a TypeError.
+    constant: float64 [row].
+    keys: float64 [row, key], None for 0.
+    facts: float64 [row] of what is not linear in the weights, but may be in a metric: entropy,
+        peak, peak_beyond_first. Sums of forms, and forms times or divided by numbers or arrays
+        [row] or [1, row], are forms; anything else is a TypeError.
     """
 
     __array_ufunc__ = None  # array + form is asked of the form
@@ -138,7 +139,10 @@ class FormRows:
         raise TypeError(f"{fact} has no linear form")
 
     def _weights_form(self, coefficients: Any) -> Any:
-        """The form Σ_j coefficients_ij A_ij. coefficients: [row, key]."""
+        """The form Σ_j coefficients_ij A_ij.
+
+        coefficients: [row, key].
+        """
         return LinearForm(np.zeros(self.i.size), np.asarray(coefficients, np.float64), {})
 
     def _fact_form(self, name: str) -> Any:
@@ -212,8 +216,10 @@ class FormSum(Struct, frozen=True, eq=False):
 
 
 class Coefficients(Struct, frozen=True, eq=False):
-    """The coefficients of a metric that is a quotient of two summed forms, value / norm. norm: None
-    where it is the number of rows used, `rows`."""
+    """The coefficients of a metric that is a quotient of two summed forms, value / norm.
+
+    norm: None where it is the number of rows used, `rows`.
+    """
 
     value: FormSum
     norm: FormSum | None
@@ -255,9 +261,9 @@ LARGEST = 1 << 22
 class Sums(Struct, frozen=True, eq=False):
     """The sums of metrics over the query rows of one layer's heads, for each text of a batch.
 
-    value, norm: float64 [text, head, metric]; a metric is value / norm, NaN where norm is 0. rows:
-    query rows used, integers [metric]. baseline: value / norm of uniform attention, float64 [text,
-    metric].
+    value, norm: float64 [text, head, metric]; a metric is value / norm, NaN where norm is 0.
+    rows: query rows used, integers [metric].
+    baseline: value / norm of uniform attention, float64 [text, metric].
     """
 
     value: Floats
@@ -374,7 +380,9 @@ def sight_of(mask: Mask, count: int) -> Sight:
 
 def about_coefficients(length: LengthTally, about: TokenFacts) -> dict[int, Coefficients]:
     """The coefficients, by the metric's index, of the metrics that depend on a text's tokens.
-    about: what is known of the tokens, all fields set."""
+
+    about: what is known of the tokens, all fields set.
+    """
     rows = FormRows(length.i, length.sight, about, length.count)
     by_metric = {}
     for index, metric in length.by_text.items():
@@ -395,8 +403,9 @@ def about_coefficients(length: LengthTally, about: TokenFacts) -> dict[int, Coef
 
 
 class TextBatch:
-    """The coefficients of metrics for some texts of one length. abouts: what is known of each
-    text's tokens.
+    """The coefficients of metrics for some texts of one length.
+
+    abouts: what is known of each text's tokens.
     """
 
     def __init__(self, length: LengthTally, abouts: Sequence[TokenFacts]) -> None:
@@ -444,9 +453,10 @@ class TextBatch:
         return self._columns[backend.name, dtype]
 
     def sums(self, backend: Backend, weights: Array, entropy: Array | None) -> Sums:
-        """The sums of metrics over the rows of one layer, for each text and head. weights: [text,
-        head, query, key] over the texts' own keys; entropy: [text, head, query] in nats where it is
-        known already, else None.
+        """The sums of metrics over the rows of one layer, for each text and head.
+
+        weights: [text, head, query, key] over the texts' own keys.
+        entropy: [text, head, query] in nats where it is known already, else None.
         """
         length = self.length
         texts = weights.shape[0]
@@ -507,8 +517,10 @@ class TextBatch:
     def _rows(
         self, backend: Backend, weights: Array, about: TokenFacts, entropy: Array | None
     ) -> WeightRows:
-        """The rows of one text's weights [head, query, key] as `WeightRows`. entropy: [head, query]
-        where it is known already, else None."""
+        """The rows of one text's weights [head, query, key] as `WeightRows`.
+
+        entropy: [head, query] where it is known already, else None.
+        """
         if entropy is None:
             facts = {}
         else:

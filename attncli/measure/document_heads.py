@@ -130,8 +130,11 @@ def as_float32(values: Any) -> Floats:
 def weights_record(
     layer: int, head: int, sides: Sides, weights: Floats, visibility: Bools, is_learned: bool
 ) -> HeadRecord:
-    """The record of a head of which only the weights, [query, key], are known. visibility: booleans
-    of that shape, false where hidden. is_learned: as for `LayerRecords`."""
+    """The record of a head of which only the weights, [query, key], are known.
+
+    visibility: booleans of that shape, false where hidden.
+    is_learned: as for `LayerRecords`.
+    """
     records = LayerRecords(NUMPY, layer, sides, [0], is_learned=is_learned)
     masked = np.where(visibility, np.float32(0), np.float32(-np.inf))
     feed_whole(NUMPY, records, {"weights": weights[None], "masked": masked[None]}, None)
@@ -141,8 +144,10 @@ def weights_record(
 def _facts_record(
     layer: int, head: int, sides: Sides, facts: HeadFacts, small: np.ndarray[Any, Any] | None
 ) -> HeadRecord:
-    """The record of a head whose weights the document does not hold. small: its pooled map, None
-    without."""
+    """The record of a head whose weights the document does not hold.
+
+    small: its pooled map, None without.
+    """
     strongest = max((weight for *_, weight in facts.links if weight != HIDDEN), default=0.0)
     if small is None:
         map_values = np.full((1, 1), strongest, np.float32)

@@ -26,8 +26,11 @@ STEPS = 65535
 
 
 class FixedPoint(Struct, frozen=True, eq=False):
-    """A matrix [row, dim] in 16-bit codes: an entry is low + step · code. low, step: float32 [dim].
-    codes: integers from 0 to 65,535."""
+    """A matrix [row, dim] in 16-bit codes: an entry is low + step · code.
+
+    low, step: float32 [dim].
+    codes: integers from 0 to 65,535.
+    """
 
     codes: Codes
     low: Floats
@@ -51,8 +54,8 @@ class QueryKeyRecipe(Struct, frozen=True, eq=False):
     """A head's weights kept as the queries and keys they follow from: they are exp(score − lse), 0
     where hidden.
 
-    q: [query, dim], k: [key, dim], 16-bit or float32. group: which key head k is, for heads that
-        share one.
+    q: [query, dim], k: [key, dim], 16-bit or float32.
+    group: which key head k is, for heads that share one.
     lse: log Σ exp of each row's visible scores and its sink, [query]; −inf for a row that sees
         nothing.
     bias: what is added to the score of query i and key j, at j − i + queries − 1; None for nothing.
@@ -108,6 +111,7 @@ def numbers(matrix: FixedPoint | Floats) -> Floats:
 
 def decode_weights(recipe: QueryKeyRecipe, rows: Ints, visibility: Bools | None) -> Floats:
     """The weights of these query rows computed from kept queries and keys, float32 [row, key].
+
     visibility: booleans [row, key], None where all is visible.
 
     visibility: booleans [row, key], None where nothing is hidden.
@@ -145,9 +149,10 @@ class GatheredRows:
     """What the query rows of one layer leave behind: log-sum-exp, visibility, bias by distance, and
     the weights of a sample of rows.
 
-    heads, queries, keys: how many. whole: whether all weights are kept, [head, query, key].
-    `bias` is [head, queries + keys − 1], NaN at distances that no row saw; `straight` is False
-    where it depends on more than the distance.
+    heads, queries, keys: how many.
+    whole: whether all weights are kept, [head, query, key]. `bias` is [head, queries + keys − 1],
+        NaN at distances that no row saw; `straight` is False where it depends on more than the
+        distance.
     """
 
     def __init__(self, heads: int, queries: int, keys: int, *, whole: bool) -> None:
@@ -184,9 +189,10 @@ class GatheredRows:
 
         weights: [head, row, key] of the heads first, first + 1, …, all of them for the same rows
             before the next rows.
-        lse: [head, row]. visibility: booleans that broadcast to the weights, None where nothing is
-        hidden; without a head axis they hold for all heads. bias: what was added to the scores,
-        [head, row, key].
+        lse: [head, row].
+        visibility: booleans that broadcast to the weights, None where nothing is hidden; without a
+            head axis they hold for all heads.
+        bias: what was added to the scores, [head, row, key].
         """
         rows = slice(start, start + weights.shape[1])
         high = low + weights.shape[2]
@@ -205,8 +211,9 @@ class GatheredRows:
     def _keep_visibility(
         self, heads: slice, rows: slice, low: int, high: int, visibility: Bools | None
     ) -> None:
-        """Keep as bits which of the keys low..high-1 these rows of these heads see. visibility: as
-        in `add`.
+        """Keep as bits which of the keys low..high-1 these rows of these heads see.
+
+        visibility: as in `add`.
         """
         row_visibility = np.zeros((rows.stop - rows.start, self.keys), bool)
         if visibility is None or visibility.ndim < 3:
@@ -290,18 +297,22 @@ METRICS = (*DEFAULT, "special", "normalised_entropy")
 
 
 class HeadRecord(Struct, frozen=True, eq=False):
-    """All that a viewer keeps of one head. small: the largest weight in each cell of `pool` ×
-    `pool` pairs, [row, column].
+    """All that a viewer keeps of one head.
 
-    columns: keys and learned keys. links: query, key and weight; `HIDDEN` for one that was asked
-        for and is hidden.
+    small: the largest weight in each cell of `pool` × `pool` pairs, [row, column].
+
+    columns: keys and learned keys.
+    links: query, key and weight; `HIDDEN` for one that was asked for and is hidden.
     visibility_bits: of the visible keys (see `GatheredRows.visibility_bits`), None where nothing is
-    hidden. recipe: how its weights are made again. terms: queries and keys beside weights that are
-    kept otherwise, None where q·k does not give the scores.
-    error: the largest difference from the true weights, over `checked_rows` sampled rows. values:
-    what is passed on of each key, [key, dim], its first dimensions; None where it is not known.
-    group: which value head that is, for heads that share one. value_width: how many dimensions it
-    has.
+        hidden.
+    recipe: how its weights are made again.
+    terms: queries and keys beside weights that are kept otherwise, None where q·k does not give the
+        scores.
+    error: the largest difference from the true weights, over `checked_rows` sampled rows.
+    values: what is passed on of each key, [key, dim], its first dimensions; None where it is not
+        known.
+    group: which value head that is, for heads that share one.
+    value_width: how many dimensions it has.
     """
 
     layer: int
@@ -357,9 +368,10 @@ class LayerRecords:
     """Takes the query rows of one layer's attention, block by block, and makes a `HeadRecord` for
     each chosen head.
 
-    head_numbers: the chosen heads. is_learned: whether the weights are trained, so that some links
-    do not count (see `kinds_left_out`). exact: whether queries and keys are kept as they are, for a
-    viewer that need not be small.
+    head_numbers: the chosen heads.
+    is_learned: whether the weights are trained, so that some links do not count (see
+        `kinds_left_out`).
+    exact: whether queries and keys are kept as they are, for a viewer that need not be small.
     """
 
     def __init__(
@@ -406,8 +418,11 @@ class LayerRecords:
         )
 
     def rows(self, high: int) -> GatheredRows:
-        """The collector of this layer's rows, made at the first call. high: the number of key
-        columns seen in the block at hand (learned keys come after the tokens)."""
+        """The collector of this layer's rows, made at the first call.
+
+        high: the number of key columns seen in the block at hand (learned keys come after the
+            tokens).
+        """
         if self._rows is None:
             queries = len(self._sides.queries)
             columns = max(self.keys, high)
@@ -418,8 +433,10 @@ class LayerRecords:
         return self._rows
 
     def records(self, arithmetic: Arithmetic | None) -> Iterator[HeadRecord]:
-        """The records of the chosen heads, once all rows have been added. arithmetic: the layer's
-        queries and keys; None where q·kᵀ does not give the scores."""
+        """The records of the chosen heads, once all rows have been added.
+
+        arithmetic: the layer's queries and keys; None where q·kᵀ does not give the scores.
+        """
         results = self._tally.result()
         rows = self.rows(0)
         links = self._links.sorted_links()
@@ -505,7 +522,10 @@ class LayerRecords:
         self, place: int, arithmetic: Arithmetic, steps: int | None
     ) -> QueryKeyRecipe | None:
         """A head's queries and keys as codes in `steps` steps (None: as floats); None where not all
-        are finite. place: of the head among the chosen ones."""
+        are finite.
+
+        place: of the head among the chosen ones.
+        """
         head = self.head_numbers[place]
         q = arithmetic.q[head]
         group = head * len(arithmetic.k) // len(arithmetic.q)

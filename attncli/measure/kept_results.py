@@ -40,9 +40,11 @@ Floats = np.ndarray[Any, np.dtype[Any]]
 
 
 class KeptResults(Generic[Results]):
-    """Results of unfinished work kept in a file, so that it can go on later. path: the file; None
-    to keep nothing.
-    kind: the results' type, which JSON can write."""
+    """Results of unfinished work kept in a file, so that it can go on later.
+
+    path: the file; None to keep nothing.
+    kind: the results' type, which JSON can write.
+    """
 
     def __init__(self, path: Path | None, kind: Any) -> None:
         self._path = path
@@ -82,7 +84,11 @@ class KeptResults(Generic[Results]):
 
 
 class KeptArray(Struct, frozen=True):
-    """An array as a file of results holds it. dtype: float32 or float64; data: its bytes."""
+    """An array as a file of results holds it.
+
+    dtype: float32 or float64.
+    data: its bytes.
+    """
 
     dtype: Literal["float32", "float64"]
     shape: tuple[int, ...]
@@ -96,8 +102,10 @@ class KeptArray(Struct, frozen=True):
 
 
 class KeptArrays:
-    """Arrays of unfinished work, each kept in a file of its own as soon as it is known. folder: of
-    the files; None to keep nothing."""
+    """Arrays of unfinished work, each kept in a file of its own as soon as it is known.
+
+    folder: of the files; None to keep nothing.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder

@@ -198,9 +198,11 @@ rest: how that little is spread earns no label."""
 
 
 class Label(Struct, frozen=True):
-    """A kind of head, such as induction. score: the number that decides, a metric's name or a score
-    on repeated random tokens. threshold: its least value. meaning: what a head must do to have the
-    label, with a place {least}.
+    """A kind of head, such as induction.
+
+    score: the number that decides, a metric's name or a score on repeated random tokens.
+    threshold: its least value.
+    meaning: what a head must do to have the label, with a place {least}.
     """
 
     name: str
@@ -305,7 +307,10 @@ STATES = ("first-token sink", "special-token")
 
 
 def is_enough(label: Label, score: Floats, even: Floats) -> Bools:
-    """Whether scores earn a label. even: what uniform attention scores, of the same shape."""
+    """Whether scores earn a label.
+
+    even: what uniform attention scores, of the same shape.
+    """
     above: Bools = score >= label.threshold
     if label.name == "broad":
         return above
@@ -313,9 +318,12 @@ def is_enough(label: Label, score: Floats, even: Floats) -> Bools:
 
 
 class Decision(Struct, frozen=True, eq=False):
-    """Whether heads earn a label. score: float64 [...], NaN where not known. is_earned: booleans
-    [...]. offset: which of `OFFSETS` a positional head has, integers [...]; None for the other
-    labels."""
+    """Whether heads earn a label.
+
+    score: float64 [...], NaN where not known.
+    is_earned: booleans [...].
+    offset: which of `OFFSETS` a positional head has, integers [...]; None for the other labels.
+    """
 
     score: Floats
     is_earned: Bools
@@ -350,8 +358,9 @@ def labels_of(
     """The labels of one head, in the order of `LABELS`, with the scores that earned them, and the
     share of the head's weight that these are measured on.
 
-    results: the metrics of `NEEDED`, [head]. repeats: the head's scores on random repeats (see
-    `score_repeats`), None where these were not run. A score that is not known (NaN) earns nothing.
+    results: the metrics of `NEEDED`, [head].
+    repeats: the head's scores on random repeats (see `score_repeats`), None where these were not
+        run. A score that is not known (NaN) earns nothing.
     """
     value = {name: result.value[head] for name, result in results.items()}
     baseline = {name: result.baseline[head] for name, result in results.items()}
@@ -415,9 +424,11 @@ def row_divergences(p: Floats, q: Floats) -> Floats:
 def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
     """The mean of `row_divergences` over rows, [...]: 0 for equal weights, at most ln 2.
 
-    p, q: weights [..., query, key]. visible: booleans that broadcast to them; rows in which nothing
-    is visible are left out. None leaves out rows that are 0 in both. NaN where no row is left. Rows
-    should sum to 1. Raises InputError for weights over different queries or keys.
+    p, q: weights [..., query, key].
+    visible: booleans that broadcast to them; rows in which nothing is visible are left out. None
+        leaves out rows that are 0 in both. NaN where no row is left. Rows should sum to 1.
+
+    Raises InputError for weights over different queries or keys.
     """
     a = np.asarray(p, np.float64)
     b = np.asarray(q, np.float64)
@@ -445,7 +456,9 @@ def row_entropy(rows: Floats) -> Floats:
 
 
 def head_distances(weights: Any, visible: Bools | None = None) -> Floats:
-    """√(JS / ln 2) between all pairs of heads, [head, head], 0 to 1. weights: [head, query, key].
+    """√(JS / ln 2) between all pairs of heads, [head, head], 0 to 1.
+
+    weights: [head, query, key].
 
     Raises LimitError where there are too many pairs.
     """

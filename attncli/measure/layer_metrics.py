@@ -191,7 +191,10 @@ def measure_layer(
     results: Mapping[str, Measured],
 ) -> dict[str, Measured]:
     """The metrics `sink_rate` and `moved_norm` of a layer's heads in one text, where `names` has
-    them. results: the text's metrics of weights, `sink` among them."""
+    them.
+
+    results: the text's metrics of weights, `sink` among them.
+    """
     measured = {}
     if SINK_RATE in names:
         sink = results["sink"]
@@ -213,7 +216,10 @@ def measure_layer(
 
 class OutputNorms:
     """Computes ‖Σ_j A v_j W_O‖, the norm of what each head of a layer adds to its output in each
-    row. store: where the weights are held."""
+    row.
+
+    store: where the weights are held.
+    """
 
     def __init__(self, backend: Backend, store: Store, layer: int, heads: int) -> None:
         self._backend = backend
@@ -267,7 +273,10 @@ def massive_counts(backend: Backend, trace: LayerTrace) -> Floats:
 
 def sink_rates(sums: Floats, rows: Floats) -> tuple[Floats, Bools]:
     """The metric `sink_rate` of each head in one text: 1 where its mean weight on the first token
-    exceeds `RESTS`, else 0; and where it is known. sums, rows: of the metric `sink`."""
+    exceeds `RESTS`, else 0; and where it is known.
+
+    sums, rows: of the metric `sink`.
+    """
     known = rows > 0
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(known & (sums / rows > RESTS), 1.0, 0.0), known

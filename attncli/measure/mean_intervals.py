@@ -27,8 +27,11 @@ their sign differs from library to library.
 
 
 class MeanInterval(Struct, frozen=True):
-    """A mean with its 95% interval. low, high: None below `FEWEST` values, and where all values are
-    the same. same_sign: the share of the values that have the sign of the mean, 0 to 1."""
+    """A mean with its 95% interval.
+
+    low, high: None below `FEWEST` values, and where all values are the same.
+    same_sign: the share of the values that have the sign of the mean, 0 to 1.
+    """
 
     mean: float
     low: float | None
@@ -71,8 +74,8 @@ def ratio_ends(values: Floats, sizes: Floats) -> tuple[Floats, Floats]:
     """The ends of the 95% interval of Σ values / Σ sizes of each column, as `mean_ends` has them, of
     what the ratio leaves, (values − ratio · sizes) over the mean size.
 
-    values: [value, column]. sizes: [value]. Source of the error: Cochran, Sampling techniques,
-    1977, chapter 6.
+    values: [value, column].
+    sizes: [value]. Source of the error: Cochran, Sampling techniques, 1977, chapter 6.
     """
     ratio = values.sum(0) / sizes.sum()
     # what the ratio leaves: of sums near to each other few digits would be left
@@ -82,7 +85,10 @@ def ratio_ends(values: Floats, sizes: Floats) -> tuple[Floats, Floats]:
 
 def _ends(means: Floats, rest: Floats, largest: Floats) -> tuple[Floats, Floats]:
     """Both ends around `means`, [column], of values that differ from them by `rest`, [value,
-    column]. largest: the size below which a share of `TINY` is rounding."""
+    column].
+
+    largest: the size below which a share of `TINY` is rounding.
+    """
     count = len(rest)
     spread = np.sqrt((rest**2).mean(0))
     is_known = spread > TINY * largest

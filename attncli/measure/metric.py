@@ -47,7 +47,8 @@ class PerRow(Struct, frozen=True, eq=False):
     """What a metric gives for a block of query rows: numbers whose mean over the used rows is Σ
     value / Σ weight.
 
-    value, weight: [head, row]; weight is 1 for a mean over rows. used_rows: [head or 1, row].
+    value, weight: [head, row]; weight is 1 for a mean over rows.
+    used_rows: [head or 1, row].
     """
 
     value: Floats
@@ -59,11 +60,15 @@ class Metric(Struct, frozen=True):
     """A measure of attention, one number per head: calling it takes weights [..., query, key] and
     returns float64 [...].
 
-    formula: how it is computed. low, high: its range; None where it has no bound of its own.
-    unit: "" for shares. says: what a high value means. rows: which rows the mean is over.
-    note: other conventions, and what is left out. needs: what must be known beyond the
-    weights ("tokens", "special", "punctuation", "words"); without it the value is NaN. aligned:
-    whether it compares positions, and so needs queries and keys of one text.
+    formula: how it is computed.
+    low, high: its range; None where it has no bound of its own.
+    unit: "" for shares.
+    says: what a high value means.
+    rows: which rows the mean is over.
+    note: other conventions, and what is left out.
+    needs: what must be known beyond the weights ("tokens", "special", "punctuation", "words");
+        without it the value is NaN.
+    aligned: whether it compares positions, and so needs queries and keys of one text.
     """
 
     name: str
@@ -441,8 +446,10 @@ BLOCK = 1 << 20
 
 
 class Measured(Struct, frozen=True, eq=False):
-    """A metric's result for each head. value: float64 [...], NaN where no row could be used. rows:
-    how many were used.
+    """A metric's result for each head.
+
+    value: float64 [...], NaN where no row could be used.
+    rows: how many were used.
 
     baseline: the metric of uniform attention over the same visible keys and the same rows.
     """
@@ -457,9 +464,11 @@ class Tally:
     """Accumulates metrics over blocks of query rows of `heads` heads; memory does not grow with the
     text.
 
-    metrics: names out of `METRICS`, or metrics themselves, a caller's own too. about: what is known
-    of the keys' tokens. Metrics that need what is not known give NaN over 0 rows. Raises UsageError
-    for an unknown name, and for two metrics of one name.
+    metrics: names out of `METRICS`, or metrics themselves, a caller's own too.
+    about: what is known of the keys' tokens. Metrics that need what is not known give NaN over 0
+        rows.
+
+    Raises UsageError for an unknown name, and for two metrics of one name.
     """
 
     def __init__(self, heads: int, metrics: Sequence[str | Metric], about: TokenFacts) -> None:
@@ -518,8 +527,9 @@ class Tally:
         return self._sums[0].T, self._norms[0].T, self._rows.T, baseline.T
 
     def result(self, shape: tuple[int, ...] | None = None) -> dict[str, Measured]:
-        """The metrics of all rows added so far, by name. shape: the axes of the heads; None for one
-        axis, [head].
+        """The metrics of all rows added so far, by name.
+
+        shape: the axes of the heads; None for one axis, [head].
         """
         with np.errstate(invalid="ignore", divide="ignore"):
             means = np.where(self._norms > 0, self._sums / self._norms, np.nan)
@@ -551,9 +561,13 @@ def metrics_of(metrics: Sequence[str | Metric]) -> list[Metric]:
 
 
 def metric_of(name: str | Metric, *, option: str = "--metric", more: Sequence[str] = ()) -> Metric:
-    """The metric of that name, or itself if it is a metric already. more: other names to offer in
-    the error. Raises UsageError, with the nearest name, as `option` takes it, and for a caller's
-    own metric that has a built-in one's name."""
+    """The metric of that name, or itself if it is a metric already.
+
+    more: other names to offer in the error.
+
+    Raises UsageError, with the nearest name, as `option` takes it, and for a caller's own metric
+    that has a built-in one's name.
+    """
     if isinstance(name, Metric):
         built_in = METRICS.get(name.name) or OFFSETS.get(name.name)
         if built_in is not None and built_in is not name:
@@ -687,7 +701,10 @@ def _as_array(values: Array | ArrayLike) -> Array:
 
 
 def _one_per_key(values: Lengthy, keys: int, name: str) -> Lengthy:
-    """The values, checked to be one for each key; else InputError. name: what the error calls them."""
+    """The values, checked to be one for each key; else InputError.
+
+    name: what the error calls them.
+    """
     if len(values) != keys:
         what = message(
             "{name} has {values} entries, the weights have {keys} keys",
@@ -700,8 +717,10 @@ def _one_per_key(values: Lengthy, keys: int, name: str) -> Lengthy:
 
 
 def _truth_values(values: Array | ArrayLike, shape: tuple[int, ...], name: str) -> Bools:
-    """Which values are not zero, broadcast to `shape` with its leading axes joined to one. name:
-    what an error calls them."""
+    """Which values are not zero, broadcast to `shape` with its leading axes joined to one.
+
+    name: what an error calls them.
+    """
     array = _as_array(values)
     numbers = backend_of(array).numpy(array)
     try:

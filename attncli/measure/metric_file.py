@@ -65,8 +65,9 @@ PATHS: dict[str, str] = {}
 
 
 class MetricDeclaration(Struct, frozen=True):
-    """What a user's metric file declares of one metric: all but its computation. name:
-    FILE.FUNCTION.
+    """What a user's metric file declares of one metric: all but its computation.
+
+    name: FILE.FUNCTION.
     """
 
     name: Annotated[
@@ -82,8 +83,11 @@ class MetricDeclaration(Struct, frozen=True):
 
 
 class MetricFile(Struct, frozen=True):
-    """A user's Python file of metrics. path: where it is; sha256: of its bytes; metrics: what it
-    declares.
+    """A user's Python file of metrics.
+
+    path: where it is.
+    sha256: of its bytes.
+    metrics: what it declares.
     """
 
     path: str

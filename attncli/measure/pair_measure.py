@@ -29,7 +29,10 @@ Floats = np.ndarray[Any, np.dtype[Any]]
 
 class TokenPair(Struct, frozen=True):
     """A pair as a model reads it: both texts as as many tokens, both answers as ids of the
-    vocabulary. first_difference: the first position where the texts differ."""
+    vocabulary.
+
+    first_difference: the first position where the texts differ.
+    """
 
     pair: Pair
     clean: tuple[Token, ...]
@@ -191,7 +194,10 @@ def logit_difference(
     model: Model, backend: Backend, weights: Weights, hidden: Array, answer: int, versus: int
 ) -> Floats:
     """m = logit(answer) − logit(versus), before a soft cap, of vectors that leave the last layer,
-    [..., width]: [...], float64. weights: those outside the layers, by role."""
+    [..., width]: [...], float64.
+
+    weights: those outside the layers, by role.
+    """
     head = model.spec.head
     if head is None:
         raise no_output_head(model.spec)

@@ -21,7 +21,8 @@ SIDES = (-1, 1)
 class QueryLinks:
     """Collects, layer by layer, what a run says of one query besides its strongest links.
 
-    tokens: of the text. query: the position of the one that looks.
+    tokens: of the text.
+    query: the position of the one that looks.
     """
 
     def __init__(self, tokens: Sequence[Token], query: int) -> None:

@@ -20,10 +20,12 @@ class RegionShares(Struct, frozen=True, eq=False):
     """How the weights of one layer's heads are shared out between regions (named sets of tokens).
 
     between: [head, region, region], of what the queries of a region look at, the mean part in a
-    region. between_even: the same with even attention to all that a query sees. query, query_even:
-    [head, region], of one query alone. A query that sees nothing counts in no mean; NaN where none
-    is left. The members that end in _beyond are the same over those keys of a region where heads do
-    not rest; query_rest, query_rest_even: [head, 1], of the others.
+        region.
+    between_even: the same with even attention to all that a query sees.
+    query, query_even: [head, region], of one query alone. A query that sees nothing counts in no
+        mean; NaN where none is left. The members that end in _beyond are the same over those keys
+        of a region where heads do not rest.
+    query_rest, query_rest_even: [head, 1], of the others.
     """
 
     between: Floats
@@ -43,8 +45,10 @@ class RegionSums:
     """Sums the weights of one layer's heads by region (named sets of tokens); a consumer of
     `RowFeeder`.
 
-    regions: of the text; they may overlap. count: tokens. query: the one whose row is kept by
-    itself. rest: the keys where heads rest, booleans [key].
+    regions: of the text; they may overlap.
+    count: tokens.
+    query: the one whose row is kept by itself.
+    rest: the keys where heads rest, booleans [key].
     """
 
     def __init__(

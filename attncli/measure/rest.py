@@ -183,8 +183,13 @@ FRONT_WORDS_UNSPACED = ("今天", "昨天")
 
 
 class FrontWord(NamedTuple):
-    """A text with another word in front. word: it. tokens: of the whole, positions renumbered.
-    first: where the tokens of the word begin, after special ones. added: how many they are."""
+    """A text with another word in front.
+
+    word: it.
+    tokens: of the whole, positions renumbered.
+    first: where the tokens of the word begin, after special ones.
+    added: how many they are.
+    """
 
     word: str
     tokens: list[Token]

@@ -32,9 +32,10 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 class Sight(Struct, frozen=True, eq=False):
     """Which keys each query row of a block sees.
 
-    count, first, last: integers [head or 1, row]: how many keys a row sees, the first and the
-    last of them (absolute positions; first > last where it sees none). visibility: booleans
-    [head or 1, row, low..high-1], or None where every row sees all of first..last.
+    count, first, last: integers [head or 1, row]: how many keys a row sees, the first and the last
+        of them (absolute positions; first > last where it sees none).
+    visibility: booleans [head or 1, row, low..high-1], or None where every row sees all of
+        first..last.
     """
 
     count: Ints
@@ -49,7 +50,12 @@ class Sight(Struct, frozen=True, eq=False):
         return self.count == 0
 
     def has_key(self, key: Ints) -> Bools:
-        """Whether row r sees key[r]; key: integers [row], any values. Returns [head or 1, row]."""
+        """Whether row r sees key[r].
+
+        key: integers [row], any values.
+
+        Returns [head or 1, row].
+        """
         inside = (key >= self.first) & (key <= self.last)
         if self.visibility is None:
             return inside
@@ -116,11 +122,11 @@ special tokens as keys and as queries; the query itself; the tokens beside it.""
 class Exclusion(Struct, frozen=True, eq=False):
     """Query–key pairs that are left out of one text's attention before anything is counted.
 
-    names: out of `KINDS` and "unknown", in their order. keys: booleans [key], keys left out for
-        every query.
-    queries: booleans [query], rows left out. beside: how far from the diagonal pairs are left out:
-    offsets of the key from the query. renormalise: whether what is left of a row is scaled to sum
-    to 1.
+    names: out of `KINDS` and "unknown", in their order.
+    keys: booleans [key], keys left out for every query.
+    queries: booleans [query], rows left out.
+    beside: how far from the diagonal pairs are left out: offsets of the key from the query.
+    renormalise: whether what is left of a row is scaled to sum to 1.
     """
 
     names: tuple[str, ...]
@@ -180,8 +186,11 @@ def exclusion(
     renormalise: bool = False,
 ) -> Exclusion:
     """The pairs that these names leave out of a text: those of `KINDS`, and "unknown" for tokens
-    that a vocabulary does not know, as keys and as queries. queries: the query tokens if they are
-    another text's; then there is no first token, no self and no neighbour to leave out."""
+    that a vocabulary does not know, as keys and as queries.
+
+    queries: the query tokens if they are another text's; then there is no first token, no self and
+        no neighbour to leave out.
+    """
     if queries is None:
         asking = tokens
     else:
@@ -214,8 +223,8 @@ def exclusion(
 class AlignedExclusion(NamedTuple):
     """Pairs of words left out of the comparison of two texts: those left out of either text.
 
-    queries, keys: which words are, as such, [word]. beside: offsets of the key from the query that
-        are left out.
+    queries, keys: which words are, as such, [word].
+    beside: offsets of the key from the query that are left out.
     places: where the words stand in either text, [text, word].
     """
 
@@ -248,8 +257,9 @@ def aligned_exclusion(
     names: Sequence[str], texts: Sequence[Sequence[Token]], pairs: Sequence[tuple[int, int]]
 ) -> AlignedExclusion:
     """Which links among the words that two texts share are left out, by the kinds named (as
-    `exclusion`): a word that is left out in one text is left out in both. pairs: each shared word's
-    token in the first and the second text.
+    `exclusion`): a word that is left out in one text is left out in both.
+
+    pairs: each shared word's token in the first and the second text.
     """
     places = np.asarray(pairs, np.int64).reshape((-1, 2)).T
     sides = [exclusion(names, tokens) for tokens in texts]
@@ -297,7 +307,9 @@ class TokenPairs:
 
     def of(self, i: Ints, after: int) -> tuple[Ints, Ints]:
         """The pairs (row, key), two arrays [pair], with key = j + after for each earlier position j
-        < i of the same token as query i. i: query positions [row].
+        < i of the same token as query i.
+
+        i: query positions [row].
 
         Only 0 < key < i: key 0 and the query itself are left out. after: 0 for the duplicates,
         1 for the tokens that followed them.
@@ -321,8 +333,11 @@ class TokenPairs:
 
 
 class WordPieces:
-    """The tokens that make up each word of a text. starts: the index of each word's first token;
-    count: tokens of the text."""
+    """The tokens that make up each word of a text.
+
+    starts: the index of each word's first token.
+    count: tokens of the text.
+    """
 
     def __init__(self, starts: Ints, count: int) -> None:
         self.is_start: Bools = np.zeros(count, bool)
@@ -349,9 +364,9 @@ class TokenFacts(Struct, frozen=True, eq=False):
     known.
 
     pairs: which earlier keys carry the query's own token, None where tokens are not known.
-    special, punctuation: booleans [key], None where not known. aligned: whether queries and keys
-    are the same text, so that i − j is a distance. words: which tokens make up a word, None where
-    not known.
+    special, punctuation: booleans [key], None where not known.
+    aligned: whether queries and keys are the same text, so that i − j is a distance.
+    words: which tokens make up a word, None where not known.
     """
 
     pairs: TokenPairs | None = None
@@ -398,7 +413,10 @@ NO_FACTS: Mapping[str, Array] = {}
 class AttentionRows(Protocol):
     """The interface of a block of attention's query rows: sums and picks of its weights A that
     metrics are made from.
-    i: absolute query positions [row]; sight: which keys each row sees."""
+
+    i: absolute query positions [row].
+    sight: which keys each row sees.
+    """
 
     i: Ints
     sight: Sight

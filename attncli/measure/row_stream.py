@@ -84,8 +84,10 @@ class TopLinks:
         return 0.0
 
     def _add_rows(self, head: int, rows: WeightRows, weights: Floats, which: Ints) -> None:
-        """Add the links of one head's rows of weights [row, key], without left-out pairs. which:
-        the rows' indices in the block."""
+        """Add the links of one head's rows of weights [row, key], without left-out pairs.
+
+        which: the rows' indices in the block.
+        """
         queries = rows.i[which]
         if self._leave_out is not None:
             weights = np.where(
@@ -115,8 +117,9 @@ class TopLinks:
     def _keep_strongest(
         self, head: int, queries: Ints, weights: Floats, peak: Floats, low: int
     ) -> None:
-        """Keep the strongest links of one head's rows of weights [row, low…]. peak: each row's
-        largest weight.
+        """Keep the strongest links of one head's rows of weights [row, low…].
+
+        peak: each row's largest weight.
         """
         least = self._least_of_top(peak)
         least_kept = self._least_kept(head)
@@ -175,10 +178,11 @@ class LinkCollector:
     """Collects the `top` strongest links of every head, layer by layer, and from these the
     strongest of all heads together.
 
-    tokens: the keys; queries: the query tokens if they are another text's (cross-attention).
-    query: the one query whose links are wanted; None where none is chosen. leave_out: as
-    `kinds_left_out` has it. Ties go to the lower layer, head, query, key. Rows that see nothing
-    have no links.
+    tokens: the keys.
+    queries: the query tokens if they are another text's (cross-attention).
+    query: the one query whose links are wanted; None where none is chosen.
+    leave_out: as `kinds_left_out` has it. Ties go to the lower layer, head, query, key. Rows that
+        see nothing have no links.
     """
 
     def __init__(
@@ -214,7 +218,10 @@ class LinkCollector:
         self, layer: int, heads: Sequence[int], weights: Sequence[Numbers], first: int = 0
     ) -> None:
         """Add a whole layer's weights [query, key], one array per head; keys after the tokens
-        (learned keys) are ignored. first: the query of the first row."""
+        (learned keys) are ignored.
+
+        first: the query of the first row.
+        """
         collector = self.consumer(layer, heads)
         count = 0
         if len(heads):
@@ -228,7 +235,10 @@ class LinkCollector:
 
     def _counted_pairs(self, row: slice, dtype: np.dtype[Any]) -> Floats | None:
         """A mask [query, key] of this type, 1 for pairs that count and 0 for left-out ones; None
-        where all count. row: the queries."""
+        where all count.
+
+        row: the queries.
+        """
         if not self._out.names and not self._out.queries.any():
             return None
         request = (row.start, row.stop, dtype)
@@ -307,8 +317,10 @@ class RowFeeder:
     """Hands the blocks of one attention to consumers as `WeightRows`, cut to the chosen heads, to
     keys that are tokens, and without excluded pairs.
 
-    about: what is known of the keys. keys: how many keys are tokens; learned keys beyond them are
-    cut off. heads: which, in rising order. offset: position of query 0.
+    about: what is known of the keys.
+    keys: how many keys are tokens; learned keys beyond them are cut off.
+    heads: which, in rising order.
+    offset: position of query 0.
     exclusion: pairs to leave out before anything is counted.
     """
 
@@ -402,7 +414,9 @@ class RowFeeder:
     def _sight_of(self, block: RowBlock, i: Ints, high: int, local_heads: Sequence[int]) -> Sight:
         """The `Sight` (which keys are visible) of the rows of a block at positions i, over its keys
         up to `high`.
-        local_heads: the heads, by index in the block."""
+
+        local_heads: the heads, by index in the block.
+        """
         if self._shared_sight is not None:
             return self._shared_sight
         visibility = block_visibility(self._backend, block, local_heads)
@@ -493,11 +507,14 @@ class BlockCollector:
     """Takes the blocks of a run and keeps what a document of a long text needs: pooled maps, links,
     one query's rows, and shares of regions.
 
-    count: tokens. layers, heads: those asked for. query: the query whose rows are kept whole, None
-    for none. links: fed with every head's rows. progress: told the share of the run that is done, 0
-    to 1. regions: between which weights are summed; the query, or the last token, by itself too.
-    watchers: fed with every head's rows besides. rest: on which keys heads rest, booleans
-    [key]; None for none.
+    count: tokens.
+    layers, heads: those asked for.
+    query: the query whose rows are kept whole, None for none.
+    links: fed with every head's rows.
+    progress: told the share of the run that is done, 0 to 1.
+    regions: between which weights are summed; the query, or the last token, by itself too.
+    watchers: fed with every head's rows besides.
+    rest: on which keys heads rest, booleans [key]; None for none.
     """
 
     def __init__(

@@ -133,11 +133,12 @@ AT_ONCE = 1 << 19
 
 
 class RunRecord(Struct, frozen=True, eq=False):
-    """A run as a viewer keeps it. heads: an iterator to be used once, which gives each head's
-    record as soon as it is known.
+    """A run as a viewer keeps it.
 
-    sides: the tokens that look and that are looked at. model, attention: as documents have them,
-        None where not known.
+    heads: an iterator to be used once, which gives each head's record as soon as it is known.
+
+    sides: the tokens that look and that are looked at.
+    model, attention: as documents have them, None where not known.
     warnings: what a reader must know.
     """
 
@@ -162,11 +163,14 @@ def run_record(
     exact: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> RunRecord:
-    """Run a text through the model and record its heads. layers, heads: which. words: whether
-    tokens are merged to words, or what they are merged to.
+    """Run a text through the model and record its heads.
 
-    exact: as for `LayerRecords`. progress: told the share done. Nothing n × n is held of a long
-    text, unless its words are merged or it is hashed.
+    layers, heads: which.
+    words: whether tokens are merged to words, or what they are merged to.
+
+    exact: as for `LayerRecords`.
+    progress: told the share done. Nothing n × n is held of a long text, unless its words are merged
+        or it is hashed.
     """
     if not recordable(model, words=bool(words)):
         groups: Words | None = None
@@ -258,8 +262,9 @@ def _whole_record(
 def cross_record(
     model: Model, texts: CrossTexts, *, layers: Selection = EVERY, heads: Selection = EVERY
 ) -> RunRecord:
-    """The record of a cross-attention between two texts, as `attn cross` runs it. layers, heads:
-    which.
+    """The record of a cross-attention between two texts, as `attn cross` runs it.
+
+    layers, heads: which.
     """
     side = replace(model, spec=model.spec.decoder or model.spec)
     sides = Sides(texts.queries, texts.keys)
@@ -388,9 +393,9 @@ WHOLE = ("weights", "masked", "capped", "biased")
 class Recording:
     """Traces a model as `Model.trace` does, and makes a record of each chosen head on the way.
 
-    heads: which; exact: as for `LayerRecords`. Records of layers that are not traced do not come.
-    Nothing n × n is held that the run does not hold itself, but weights that queries and keys do
-    not give.
+    heads: which.
+    exact: as for `LayerRecords`. Records of layers that are not traced do not come. Nothing n × n
+        is held that the run does not hold itself, but weights that queries and keys do not give.
     """
 
     def __init__(
@@ -496,8 +501,11 @@ def check_heads(count: int) -> None:
 def metric_values(
     results: Mapping[str, Measured], place: int, which: str
 ) -> dict[str, MetricValue]:
-    """The measured metrics of one head as documents hold them, by name. place: of the head; which:
-    "value" or "baseline"."""
+    """The measured metrics of one head as documents hold them, by name.
+
+    place: of the head.
+    which: "value" or "baseline".
+    """
     return {
         name: MetricValue(
             value=None if np.isnan(number := float(getattr(result, which)[place])) else number,

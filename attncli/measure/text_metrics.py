@@ -135,8 +135,10 @@ class _BatchMetrics:
         self._head_numbers = numbers_of(heads, block.attention.heads)
 
     def of(self, batch: PaddedTexts, thread: int) -> dict[int, dict[str, Measured]]:
-        """The metrics of each text of a batch, by its place in it. thread: not used; several
-        threads may call this at once, at worst computing the same twice."""
+        """The metrics of each text of a batch, by its place in it.
+
+        thread: not used; several threads may call this at once, at worst computing the same twice.
+        """
         del thread
         by_length: dict[int, list[int]] = {}
         for entry, tokens in enumerate(batch.texts):
@@ -216,7 +218,10 @@ class _BatchMetrics:
         self, trace: LayerTrace, entries: Sequence[int], count: int, stage: str = "weights"
     ) -> Array:
         """A stage of some texts of one length, [text, head, query, key], with the chosen heads, cut
-        to the tokens (no padding, no learned keys). entries: the texts' places in the batch."""
+        to the tokens (no padding, no learned keys).
+
+        entries: the texts' places in the batch.
+        """
         part = trace.stages[stage][
             entries[0] : entries[-1] + 1
         ]  # sorted by length: they stand side by side
@@ -235,8 +240,9 @@ class _BatchMetrics:
         return (part if self._heads is EVERY else part[:, self._head_numbers])[:, :, :count]
 
     def _visible(self, trace: LayerTrace, mask: Mask, entries: Sequence[int], count: int) -> Bools:
-        """Which keys each query sees, booleans [text, head, query, key]. entries: the texts' places
-        in the batch.
+        """Which keys each query sees, booleans [text, head, query, key].
+
+        entries: the texts' places in the batch.
         """
         if "masked" in trace.stages:
             scores = self._stage_of(trace, entries, count, "masked")
@@ -257,8 +263,10 @@ class _BatchMetrics:
 def measure_rows(
     weights: Array, visible: Bools, metrics: Sequence[Metric], facts: TokenFacts
 ) -> dict[str, Measured]:
-    """The metrics by name of one text's weights [head, query, key], computed row by row; visible:
-    booleans of that shape."""
+    """The metrics by name of one text's weights [head, query, key], computed row by row.
+
+    visible: booleans of that shape.
+    """
     tally = Tally(weights.shape[0], metrics, facts)
     feeder = RowFeeder(
         backend_of(weights), [tally], facts, weights.shape[-1], heads=range(weights.shape[0])

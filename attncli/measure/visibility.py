@@ -113,8 +113,9 @@ def pairs_of(mask: Mask, n: int) -> int:
 
 
 def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> VisibilityCounts:
-    """The counts of visible pairs of a bound mask. most: at most so many rows and columns of the
-    map.
+    """The counts of visible pairs of a bound mask.
+
+    most: at most so many rows and columns of the map.
     """
     block = max(-(-max(queries, keys) // most), 1)
     per_query = np.zeros(queries, np.int64)

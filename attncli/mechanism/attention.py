@@ -164,7 +164,9 @@ def _check_numbers(
 
 
 def _checked_mask(backend: Backend, mask: Array | None, scores: tuple[int, ...]) -> Array | None:
-    """The mask on the backend; None without one. scores: the shape that it is broadcast to.
+    """The mask on the backend; None without one.
+
+    scores: the shape that it is broadcast to.
 
     Raises InputError for another type than bool, and for a shape that does not fit.
     """
@@ -179,7 +181,9 @@ def _checked_mask(backend: Backend, mask: Array | None, scores: tuple[int, ...])
 
 
 def _checked_bias(backend: Backend, bias: Array | None, scores: tuple[int, ...]) -> Array | None:
-    """The bias on the backend; None without one. scores: the shape that it is broadcast to.
+    """The bias on the backend; None without one.
+
+    scores: the shape that it is broadcast to.
 
     Raises InputError for what holds no floats, and for a shape that does not fit.
     """

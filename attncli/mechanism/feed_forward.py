@@ -86,7 +86,10 @@ Role = Callable[[str], Array | None]
 def feed_forward(
     backend: Backend, spec: Mlp | Experts, weights: Role, x: Array, prefix: str = "mlp"
 ) -> Array:
-    """[..., token, width] to the same shape. prefix: of the roles of a part that is no mixture."""
+    """[..., token, width] to the same shape.
+
+    prefix: of the roles of a part that is no mixture.
+    """
     match spec:
         case Mlp(_, activation, gated, bounds):
             up = linear(backend, weights, f"{prefix}.up", x)
@@ -140,8 +143,9 @@ def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array
 
 
 class LayerPart(Struct, frozen=True, eq=False):
-    """A part of a layer with its weights, on a backend. prefix: of the part's roles, such as "attn"
-    or "mixer".
+    """A part of a layer with its weights, on a backend.
+
+    prefix: of the part's roles, such as "attn" or "mixer".
     """
 
     backend: Backend
@@ -289,11 +293,13 @@ Floats = np.ndarray[Any, Any]
 
 def route(spec: Experts, logits: Floats, correction: Floats | None = None) -> Floats:
     """The weight of each expert in each token's sum, [token, expert], 0 for experts not chosen.
+
     logits: the router's, [token, expert].
 
-    logits: what the router gives, [token, expert]. correction: what is added to the shares where
-    the best are sought, [expert]; None for nothing. Of equals the first are chosen.
-    Sources: Shazeer et al., 2017; DeepSeek-AI, DeepSeek-V3, 2024 for groups and corrections.
+    logits: what the router gives, [token, expert].
+    correction: what is added to the shares where the best are sought, [expert]; None for nothing.
+        Of equals the first are chosen. Sources: Shazeer et al., 2017; DeepSeek-AI, DeepSeek-V3,
+        2024 for groups and corrections.
     """
     match spec.routing.score:
         case "softmax":

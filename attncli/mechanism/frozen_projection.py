@@ -59,7 +59,10 @@ class Centre(Struct, frozen=True, eq=False):
 
 
 class Turn(Struct, frozen=True, eq=False):
-    """A linear step: the rotary embedding, which rotates pairs of entries. cos, sin: [token, pair]."""
+    """A linear step: the rotary embedding, which rotates pairs of entries.
+
+    cos, sin: [token, pair].
+    """
 
     rope: Rope
     cos: Floats
@@ -103,7 +106,8 @@ class HeadProjection(Struct, frozen=True, eq=False):
     """One head's weight matrix for queries, keys or values, [dim, width], without biases, norms or
     rotation.
 
-    name: of the projection's role. rows: which of its rows are the head's.
+    name: of the projection's role.
+    rows: which of its rows are the head's.
     """
 
     attention: LayerAttention
@@ -116,8 +120,10 @@ class HeadProjection(Struct, frozen=True, eq=False):
 def head_projection(
     attention: LayerAttention, side: Side, head: int, *, apart: bool = False
 ) -> HeadProjection:
-    """The weight matrix of one query head's queries, or of the keys or values it attends to. apart:
-    take the separate projections that global tokens of Longformer have."""
+    """The weight matrix of one query head's queries, or of the keys or values it attends to.
+
+    apart: take the separate projections that global tokens of Longformer have.
+    """
     spec = attention.spec
     if side == "q" or spec.latent is not None:
         number = head
@@ -187,8 +193,9 @@ def freeze(
     projection: HeadProjection, x: Array, context: Context, *, memory: bool = False
 ) -> FrozenHead:
     """The steps and the constant that turn one head's raw queries or keys into those of this run.
-    x: what enters the attention, or what keys are made from, [token, width]. memory: whether that
-    is an encoder's output.
+
+    x: what enters the attention, or what keys are made from, [token, width].
+    memory: whether that is an encoder's output.
     """
     attention = projection.attention
     side = projection.side

@@ -108,14 +108,20 @@ def _heads_of(spec: Spec, layer: int) -> int:
 
 
 def _check_pairs(pairs: Collection[tuple[int, int]], counts: list[int]) -> None:
-    """Raise InputError for a layer and head that is not there. counts: heads, by layer."""
+    """Raise InputError for a layer and head that is not there.
+
+    counts: heads, by layer.
+    """
     for layer, head in pairs:
         _check([layer], len(counts), "layer")
         _check([head], counts[layer], "head")
 
 
 def _check(numbers: Collection[int], count: int, what: str) -> None:
-    """Raise InputError for a number that is none of 0..count-1. what: "layer" or "head"."""
+    """Raise InputError for a number that is none of 0..count-1.
+
+    what: "layer" or "head".
+    """
     for number in numbers:
         if not 0 <= number < count:
             raise InputError(
@@ -159,7 +165,10 @@ def _places(selection: Any) -> Iterator[int | tuple[int, int]]:
 
 
 def _places_of_text(text: str, selection: Any) -> Iterator[int | tuple[int, int]]:
-    """The same of a text, such as "0,2-5" or "L5H11,L3H1". selection: what an error tells."""
+    """The same of a text, such as "0,2-5" or "L5H11,L3H1".
+
+    selection: what an error tells.
+    """
     for part in text.split(","):
         if pair := parse_head(part):
             yield pair

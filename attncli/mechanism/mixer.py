@@ -336,7 +336,10 @@ def _linear_attention(
     part: LayerPart, spec: LinearAttention, x: Array, carry: Carry
 ) -> _Recurrence:
     """The inputs of lightning attention's recurrence, whose states decay by fixed numbers, for the
-    vectors x, [..., token, width]. carry: unused, as there is no convolution."""
+    vectors x, [..., token, width].
+
+    carry: unused, as there is no convolution.
+    """
     del carry
     backend = part.backend
     active = (activate(backend, spec.activation, _wide_linear(part, name, x)) for name in "qkv")

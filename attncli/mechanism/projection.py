@@ -203,7 +203,9 @@ def alibi_slopes(heads: int) -> Floats:
 def alibi(slopes: Array, i: Array, j: Array, *, symmetric: bool) -> Array:
     """ALiBi's bias −m·(i − j) (−m·|i − j| if symmetric), [head, rows, columns].
 
-    slopes: [head]. i: [..., rows, 1]. j: [1, columns].
+    slopes: [head].
+    i: [..., rows, 1].
+    j: [1, columns].
     """
     if symmetric:
         distance = abs(i - j)
@@ -224,8 +226,9 @@ def coarse_alibi(
     """ALiBi's bias with slopes, positions and their products rounded to bfloat16, times `factor`:
     [head, rows, columns].
 
-    slopes: [head], of all heads. i: [..., rows, 1]. j: [1, columns]. It is m·j − m·i; models add
-    the first term alone, which gives the same weights.
+    slopes: [head], of all heads.
+    i: [..., rows, 1].
+    j: [1, columns]. It is m·j − m·i; models add the first term alone, which gives the same weights.
     """
     from ml_dtypes import bfloat16
 
@@ -247,9 +250,12 @@ def first_block_again(
     heads: slice = EVERY_HEAD,
 ) -> Array:
     """The bias ln(1 + times), [rows, columns], on keys of the first block for queries of middle
-    blocks, the same for all heads. keys: number of keys.
+    blocks, the same for all heads.
 
-    i: [rows, 1]. j: [1, columns].
+    keys: number of keys.
+
+    i: [rows, 1].
+    j: [1, columns].
     """
     del heads
     block = i // position.size
@@ -284,8 +290,10 @@ def t5_bucket(relative: np.ndarray[Any, Any], buckets: RelativeBuckets) -> np.nd
 
 
 class Projection(Struct, frozen=True, eq=False):
-    """Queries, keys and values, and the Rule by which they become weights. scores: bias functions
-    of the position encoding by stage name."""
+    """Queries, keys and values, and the Rule by which they become weights.
+
+    scores: bias functions of the position encoding by stage name.
+    """
 
     q: Array
     k: Array
@@ -521,7 +529,10 @@ def _bucket_bias(
     *,
     heads: slice = EVERY_HEAD,
 ) -> Array:
-    """T5's bias of each query and key, [head, rows, columns]. table: [bucket, head]. i: [rows, 1].
+    """T5's bias of each query and key, [head, rows, columns].
+
+    table: [bucket, head].
+    i: [rows, 1].
     j: [1, columns].
     """
     own = table[:, heads]
@@ -554,7 +565,9 @@ def from_latent(
     attention: LayerAttention, latent: Latent, x: Array, source: Array
 ) -> tuple[Array, Array, Array]:
     """Queries of x, keys and values of `source`, all heads side by side: twice [..., token,
-    head·dim], then [..., token, head·v_dim]. x, source: [..., token, width].
+    head·dim], then [..., token, head·v_dim].
+
+    x, source: [..., token, width].
 
     Each head's key ends with the entries that all heads share; they are not yet rotated.
     """
@@ -592,8 +605,9 @@ CONTENT_POSITION, POSITION_CONTENT = "content_position", "position_content"
 
 class PlaceVectors(Struct, frozen=True, eq=False):
     """Vectors of relative positions, used as keys and as queries, [..., bucket, width of all
-    heads]; None where the model has none. more: added to queries when they meet these, [..., 1,
-    width of all heads], or None.
+    heads]; None where the model has none.
+
+    more: added to queries when they meet these, [..., 1, width of all heads], or None.
     """
 
     keys: Array | None
@@ -661,7 +675,8 @@ def place_scores(
     """Functions, by stage name, that give the scores of content with relative positions: of (i
     [rows, 1], j [1, columns]), [..., head, rows, columns].
 
-    q, k: [..., head, token, dim]. offset: the position of query 0.
+    q, k: [..., head, token, dim].
+    offset: the position of query 0.
     """
     heads = attention.spec.heads
     scores: dict[str, PositionBias] = {}
@@ -693,7 +708,10 @@ def relative_vectors(
     attention: LayerAttention, x: Array, query: int, keys: Integers, head: int
 ) -> RelativeVectors | None:
     """The relative-position vectors between a query and the keys with these indices, in one head;
-    None for a model without any. x: what enters the attention, [token, width]."""
+    None for a model without any.
+
+    x: what enters the attention, [token, width].
+    """
     position = attention.spec.position
     if not isinstance(position, Disentangled | RelativeSines):
         return None

@@ -31,8 +31,10 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Reformer(Struct, frozen=True):
-    """buckets: even. rounds: how often to hash. chunk: tokens per chunk; None for 2·tokens/buckets,
-    the paper's choice."""
+    """buckets: even.
+    rounds: how often to hash.
+    chunk: tokens per chunk; None for 2·tokens/buckets, the paper's choice.
+    """
 
     buckets: int = 4
     rounds: int = 1
@@ -50,12 +52,15 @@ class Reformer(Struct, frozen=True):
 class HashTrace(Struct, frozen=True, eq=False):
     """The result of hash attention (Reformer) on one text: its stages.
 
-    keys: the normalised keys, [head, key, dim]. mixed: [head, query, v_dim].
+    keys: the normalised keys, [head, key, dim].
+    mixed: [head, query, v_dim].
     buckets: integers [head, round, token]; None for a text of one chunk, which is not hashed.
-    chunk: tokens per chunk. pair_count: how many pairs of query and key each head computed.
-    empty_rows: booleans [head, query]. weights, masked: [head, query, key], None unless asked
-    for; masked holds q·k where a pair was compared in some round (its own key lowered by
-    1e5), −inf elsewhere. A row of weights sums to 1, or to 0 if it is empty.
+    chunk: tokens per chunk.
+    pair_count: how many pairs of query and key each head computed.
+    empty_rows: booleans [head, query].
+    weights, masked: [head, query, key], None unless asked for; masked holds q·k where a pair was
+        compared in some round (its own key lowered by 1e5), −inf elsewhere. A row of weights sums
+        to 1, or to 0 if it is empty.
     """
 
     keys: Array
@@ -88,10 +93,14 @@ def hash_attention(
     """Reformer's hash attention on one text: queries, which are keys too, meet only keys of their
     LSH bucket, chunk by chunk.
 
-    q: [head, token, dim], queries and keys in one. v: [head, token, v_dim]. mask: further hides
-    keys, by position. buckets: given [head, round, token] instead of hashed. dense: whether to
-    return the merged weights and the scores, which are n × n. A text of no more than one chunk
-    is one chunk that looks at itself. A row that sees nothing has weights and mixed 0.
+    q: [head, token, dim], queries and keys in one.
+    v: [head, token, v_dim].
+    mask: further hides keys, by position.
+    buckets: given [head, round, token] instead of hashed.
+    dense: whether to return the merged weights and the scores, which are n × n. A text of no more
+        than one chunk is one chunk that looks at itself. A row that sees nothing has weights and
+        mixed 0.
+
     Raises UsageError for an odd number of buckets, UnsupportedError for a mask that differs by
     head.
     """

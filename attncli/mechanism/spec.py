@@ -27,8 +27,8 @@ from attncli.mechanism.reformer import Reformer
 class Norm(Struct, frozen=True):
     """Layer normalization ("layer") or root-mean-square normalization ("rms").
 
-    unit_offset: the stored weight w multiplies as 1 + w (Gemma). affine: whether there is a stored
-    weight at all.
+    unit_offset: the stored weight w multiplies as 1 + w (Gemma).
+    affine: whether there is a stored weight at all.
     """
 
     kind: Literal["layer", "rms"]
@@ -89,8 +89,8 @@ RopeScaling: TypeAlias = Linear | Dynamic | Llama3 | Yarn | LongRope | None
 class Rope(Struct, frozen=True):
     """Rotary position embedding of the first `dims` entries of each query and key.
 
-    pairing: "half" rotates (k, k + dims/2), "adjacent" rotates (2k, 2k + 1). first: the entry at
-    which the rotated ones begin.
+    pairing: "half" rotates (k, k + dims/2), "adjacent" rotates (2k, 2k + 1).
+    first: the entry at which the rotated ones begin.
     """
 
     dims: int
@@ -103,9 +103,9 @@ class Rope(Struct, frozen=True):
 class Alibi(Struct, frozen=True):
     """A bias −m·(i − j) on the scores with one slope m per head; −m·|i − j| if `symmetric`.
 
-    factor: multiplies the bias; Falcon scales it together with the scores. coarse: whether
-    positions, slopes and their products are rounded to bfloat16, as Falcon has them whatever it
-    computes in.
+    factor: multiplies the bias; Falcon scales it together with the scores.
+    coarse: whether positions, slopes and their products are rounded to bfloat16, as Falcon has them
+        whatever it computes in.
     """
 
     symmetric: bool = False
@@ -129,9 +129,11 @@ class Disentangled(Struct, frozen=True):
         [2·span, width]).
     furthest: distances beyond span / 2 share buckets up to this one, by their logarithms; None for
         a bucket of each.
-    asks, answers: whether queries meet positions, and positions keys. own: whether positions have
-    projections of their own (roles `relative_k`, `relative_q`), not those of the content. norm: of
-    the vectors (role `relative_norm`).
+    asks, answers: whether queries meet positions, and positions keys.
+    own: whether positions have projections of their own (roles `relative_k`, `relative_q`), not
+        those of the content.
+    norm: of the vectors (role `relative_norm`).
+
     Source: He et al., DeBERTa, 2021.
     """
 
@@ -161,9 +163,12 @@ class FirstBlockAgain(Struct, frozen=True):
     one.
 
     A key of the first block then stands in the softmax 1 + times times, for queries that are in
-    neither the first block nor the last: ln(1 + times) is added to its score. size: of a block.
-    longest: texts up to there are seen whole, each key once. Source: Zaheer et al., Big Bird, 2020,
-    as transformers runs it.
+    neither the first block nor the last: ln(1 + times) is added to its score.
+
+    size: of a block.
+    longest: texts up to there are seen whole, each key once.
+
+    Source: Zaheer et al., Big Bird, 2020, as transformers runs it.
     """
 
     times: int
@@ -182,8 +187,8 @@ class QkNorm(Struct, frozen=True):
     """Normalization of queries and keys before the position encoding.
 
     over: "head" normalizes each head with weights that all heads share, "own" each head with
-    weights of its own, "width" all heads at once. after: whether it follows the position encoding
-    (Llama 4).
+        weights of its own, "width" all heads at once.
+    after: whether it follows the position encoding (Llama 4).
     """
 
     norm: Norm
@@ -196,9 +201,11 @@ class Latent(Struct, frozen=True):
 
     query: the width of the vector from which a token's queries come; None where they come from its
         input at once.
-    keys: the width of the one from which its keys and values come. norm: of both. straight: how
-    many entries of each key, the last ones, come from the input at once and are the same for all
-    heads: those that carry the position.
+    keys: the width of the one from which its keys and values come.
+    norm: of both.
+    straight: how many entries of each key, the last ones, come from the input at once and are the
+        same for all heads: those that carry the position.
+
     Source: DeepSeek-AI, DeepSeek-V2, 2024.
     """
 
@@ -222,7 +229,8 @@ class Temperature(Struct, frozen=True):
 class Attention(Struct, frozen=True):
     """One multi-head attention. Also called MHA, MQA (kv_heads = 1) or GQA (1 < kv_heads < heads).
 
-    scale: the number that multiplies q·k. softcap: None or the bound of the soft cap, above 0.
+    scale: the number that multiplies q·k.
+    softcap: None or the bound of the soft cap, above 0.
     sinks: whether a learned sink logit per head (role `sinks`) takes part in the softmax.
     hashing: Reformer's hash attention in place of the dense one: keys are the normalised queries,
         `scale` is 1.
@@ -232,12 +240,13 @@ class Attention(Struct, frozen=True):
         projection.
     temperature: how queries grow with their position; None for not.
     own_global: positions of tokens whose queries have a projection of their own, and meet keys and
-    values of their own (roles `global_q`, `global_k`, `global_v`); None for a model without such
-    roles. The mask says what they see (Longformer). source_width: of the vectors that keys and
-    values are made from; None for those of the queries.
+        values of their own (roles `global_q`, `global_k`, `global_v`); None for a model without
+        such roles. The mask says what they see (Longformer).
+    source_width: of the vectors that keys and values are made from; None for those of the queries.
     gated: whether each entry of what heads mix is let through by a sigmoid of a projection of the
-    query's input (role `gate`), before the output projection.
+        query's input (role `gate`), before the output projection.
     shared: the number of the earlier layer whose keys and values these are; None for its own.
+
     Raises UsageError for another softcap.
     """
 
@@ -285,7 +294,10 @@ class Bounded(Struct, frozen=True):
 
 class Mlp(Struct, frozen=True):
     """The feed-forward part of a block: down(act(up x)), or down(act(gate x) · up x) if `gated`.
-    width: of act's result. bounded: what takes the place of act and product; None for these."""
+
+    width: of act's result.
+    bounded: what takes the place of act and product; None for these.
+    """
 
     width: int
     activation: Activation
@@ -295,8 +307,10 @@ class Mlp(Struct, frozen=True):
 
 class Convolution(Struct, frozen=True):
     """A convolution beside a layer (DeBERTa 2): act(conv(what entered the layer)) is added to the
-    layer's result, then normed. kernel: tokens, odd; zeros beyond the text. groups: parts of each
-    vector that do not mix.
+    layer's result, then normed.
+
+    kernel: tokens, odd; zeros beyond the text.
+    groups: parts of each vector that do not mix.
     """
 
     kernel: int
@@ -309,11 +323,13 @@ class Routing(Struct, frozen=True):
     """How a router's scores of the experts become the weights with which a token's chosen experts
     are summed.
 
-    score: a softmax over all experts, or a sigmoid of each. factor: multiplies the shares in the
-    end. groups: experts are chosen among those of the best `groups_chosen` of so many groups in a
-    row; a group is as good as its best `group_by`. corrected: whether a learned number for each
-    expert is added where the best are sought, but not to their shares. of_input: whether a share
-    multiplies what an expert reads, not what it gives.
+    score: a softmax over all experts, or a sigmoid of each.
+    factor: multiplies the shares in the end.
+    groups: experts are chosen among those of the best `groups_chosen` of so many groups in a row; a
+        group is as good as its best `group_by`.
+    corrected: whether a learned number for each expert is added where the best are sought, but not
+        to their shares.
+    of_input: whether a share multiplies what an expert reads, not what it gives.
     slack: what is added to the sum that shares are divided by.
     """
 
@@ -331,12 +347,14 @@ class Experts(Struct, frozen=True):
     """A mixture of `count` feed-forward parts, of which the router's best `chosen` serve each
     token.
 
-    width, activation: of each expert. renormalise: whether the shares of the chosen ones are made
-        to sum to 1.
-    shared: a part that serves every token besides; None for none. shared_share: whether the token
-    decides, by a sigmoid of its own, how much of it is added. routing: how shares come about.
-    bounded, gated: as for `Mlp`. narrow: the width of the vectors that experts read and write,
-    which one map makes of the token's and one leads back; None for its own.
+    width, activation: of each expert.
+    renormalise: whether the shares of the chosen ones are made to sum to 1.
+    shared: a part that serves every token besides; None for none.
+    shared_share: whether the token decides, by a sigmoid of its own, how much of it is added.
+    routing: how shares come about.
+    bounded, gated: as for `Mlp`.
+    narrow: the width of the vectors that experts read and write, which one map makes of the token's
+        and one leads back; None for its own.
     """
 
     count: int
@@ -365,11 +383,13 @@ class StateSpace(Struct, frozen=True):
     Source: Dao and Gu,
     2024.
 
-    groups: heads in a row share what they write and read by. kernel: tokens of the convolution
-    before. gate_first: whether the gate comes before the norm. norm: of each group's part of what
-    leaves; None for none. limits: the least and largest step; None for no largest. factors: what
-    the gate, the values, k, q and the steps are multiplied with before the convolution; None for
-    nothing.
+    groups: heads in a row share what they write and read by.
+    kernel: tokens of the convolution before.
+    gate_first: whether the gate comes before the norm.
+    norm: of each group's part of what leaves; None for none.
+    limits: the least and largest step; None for no largest.
+    factors: what the gate, the values, k, q and the steps are multiplied with before the
+        convolution; None for nothing.
     """
 
     name: ClassVar[str] = "Mamba 2"
@@ -389,8 +409,8 @@ class SelectiveScan(Struct, frozen=True):
     """Mamba: `inner` states of `state` numbers, each number fading by its own. Source: Gu and Dao,
     2023.
 
-    rank: the width from which steps come. norm: of steps and of what is written and read by; None
-    for none.
+    rank: the width from which steps come.
+    norm: of steps and of what is written and read by; None for none.
     """
 
     name: ClassVar[str] = "Mamba"
@@ -405,7 +425,10 @@ class SelectiveScan(Struct, frozen=True):
 class DeltaRule(Struct, frozen=True):
     """The gated delta rule: `heads` states of `key_dim` × `v_dim` numbers; each token writes the
     difference between its value and what the state holds for its key. Source: Yang et al., Gated
-    delta networks, 2024. norm: of what leaves each head."""
+    delta networks, 2024.
+
+    norm: of what leaves each head.
+    """
 
     name: ClassVar[str] = "gated delta rule"
     heads: int
@@ -422,7 +445,8 @@ class LinearAttention(Struct, frozen=True):
     and which head h of H lets fade by exp(−share·2^(−8h/H)) a token, h from 1. Source: Qin et al.,
     Lightning attention 2, 2024.
 
-    activation: of queries, keys and values. norm: of what leaves all heads, before the gate.
+    activation: of queries, keys and values.
+    norm: of what leaves all heads, before the gate.
     """
 
     name: ClassVar[str] = "lightning attention"
@@ -495,16 +519,16 @@ class Block(Struct, frozen=True):
 
     norms: which places carry a norm; pre-norm, post-norm and sandwich norm are sets of places.
     parallel: attention and feed-forward read the same input and are added together (GPT-J).
-    residual: whether each branch is added to its input. branch_scale: multiplies what a branch
-        adds.
+    residual: whether each branch is added to its input.
+    branch_scale: multiplies what a branch adds.
     convolution: what is added at the layer's end; None for nothing.
-    mixer: what mixes tokens besides the attention, or in its place; None for nothing. instead: what
-    the layer does in place of attention, in words; "" where it attends. `attention` then has no
-    heads, and says nothing else.
+    mixer: what mixes tokens besides the attention, or in its place; None for nothing.
+    instead: what the layer does in place of attention, in words; "" where it attends. `attention`
+        then has no heads, and says nothing else.
     factors: what weights and biases are multiplied with as they are read, by role; 1 for those that
         are not there.
     normed: whether branches are added to what the norm before attention gives, not to what enters
-    the layer (MiniMax).
+        the layer (MiniMax).
     """
 
     attention: Attention
@@ -548,15 +572,17 @@ def without_heads(attention: Attention) -> Attention:
 class Embedding(Struct, frozen=True):
     """How token ids become vectors.
 
-    width: of the token table; None for d_model. projection: what a linear map takes from there
-    to d_model: "tokens" their vectors alone, "sum" the normed sum with positions and types.
-    scale: multiplies the token vectors. positions: how absolute positions are added: "learned"
-    from a table in which row `position_offset` is position 0, "sinusoidal" with sines in even
-    entries, "halves" with all sines before all cosines, "timescales" the same with wavelengths that
-    reach 10000·2π.
+    width: of the token table; None for d_model.
+    projection: what a linear map takes from there to d_model: "tokens" their vectors alone, "sum"
+        the normed sum with positions and types.
+    scale: multiplies the token vectors.
+    positions: how absolute positions are added: "learned" from a table in which row
+        `position_offset` is position 0, "sinusoidal" with sines in even entries, "halves" with all
+        sines before all cosines, "timescales" the same with wavelengths that reach 10000·2π.
     padding: the id of a token that is counted out of the positions and takes the row of its own
-    number; None where every token has a position.
-    types: how many token-type vectors there are; 0 for none. norm: applied to the sum.
+        number; None where every token has a position.
+    types: how many token-type vectors there are; 0 for none.
+    norm: applied to the sum.
     """
 
     width: int | None = None
@@ -572,8 +598,8 @@ class Embedding(Struct, frozen=True):
 class Head(Struct, frozen=True):
     """How the last vectors become logits over the vocabulary. Also called unembedding.
 
-    tied: whether the token table is the matrix where a file has none of its own. scale: multiplies
-        the logits.
+    tied: whether the token table is the matrix where a file has none of its own.
+    scale: multiplies the logits.
     softcap: their bound, None for none.
     projection: whether a linear map takes the vectors to the width of a narrower table first.
     offsets: whether a row of numbers, one per entry, may be added to the logits.
@@ -638,8 +664,8 @@ def spoken_head(layer: int | str, head: int | str) -> Message:
 class HeadSelection(Struct, frozen=True):
     """A selection of heads: these heads in each of these layers, or (layer, head) pairs.
 
-    layers, heads: their numbers. pairs: each a layer and a head; where there are any, they count
-    alone.
+    layers, heads: their numbers.
+    pairs: each a layer and a head; where there are any, they count alone.
     """
 
     layers: Selection = EVERY
@@ -676,12 +702,15 @@ class HeadSelection(Struct, frozen=True):
 class Spec(Struct, frozen=True, kw_only=True):
     """A whole model: embedding, blocks, final norm.
 
-    family: its `model_type`. max_positions: the longest text that the position table allows; None
-    if unlimited. stated_positions: the longest text that the config says the model is made for, where
-    no table limits it; None where it says nothing. head: None for a model that predicts no next
-    token. masked: None for a model that tells no masked word; its file may lack that head, too.
+    family: its `model_type`.
+    max_positions: the longest text that the position table allows; None if unlimited.
+    stated_positions: the longest text that the config says the model is made for, where no table
+        limits it; None where it says nothing.
+    head: None for a model that predicts no next token.
+    masked: None for a model that tells no masked word; its file may lack that head, too.
     decoder: the other side of an encoder-decoder, whose blocks have cross-attention; `start` is the
-    id its texts begin with. biases: patterns of the roles that add a bias, such as "attn.[qkv]"; "*" for all.
+        id its texts begin with.
+    biases: patterns of the roles that add a bias, such as "attn.[qkv]"; "*" for all.
     """
 
     family: str = ""

@@ -16,7 +16,10 @@ from attncli.errors import UnsupportedError
 
 
 class Stage(Struct, frozen=True):
-    """One step of attention. axes: names from the end, any number of leading axes may precede them."""
+    """One step of attention.
+
+    axes: names from the end, any number of leading axes may precede them.
+    """
 
     name: str
     axes: tuple[str, ...]
@@ -181,10 +184,11 @@ class NotebookResult:
 class AttentionTrace(NotebookResult, Struct, Generic[Library], frozen=True, eq=False):
     """Every stage of one attention, as `attncli.attention` returns it.
 
-    raw scaled capped biased masked weights: [..., head, query, key]. mixed: [..., head, query,
-    v_dim].
+    raw scaled capped biased masked weights: [..., head, query, key].
+
+    mixed: [..., head, query, v_dim].
     empty_rows: booleans [..., head, query], True where a query sees nothing; its weights and mixed
-    are 0.
+        are 0.
     """
 
     raw: Library
@@ -223,9 +227,10 @@ class LayerTrace(NotebookResult, Struct, frozen=True, eq=False):
     """The trace of one layer: its stages by name, the vectors that entered it and those that left.
 
     stages: arrays with the axes that `STAGES` declares, after any leading batch axis.
-    empty_rows: as in `AttentionTrace`. leaving: gives the vectors that left. cross: the layer's
-    cross-attention, if it has one. tokens: those of the text that ran, one per query; empty where
-    they are not known.
+    empty_rows: as in `AttentionTrace`.
+    leaving: gives the vectors that left.
+    cross: the layer's cross-attention, if it has one.
+    tokens: those of the text that ran, one per query; empty where they are not known.
     """
 
     layer: int

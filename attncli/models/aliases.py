@@ -35,9 +35,14 @@ ModelKind = Literal["encoder", "decoder", "encoder-decoder"]
 
 
 class Alias(Struct, frozen=True):
-    """A short name. family: its `model_type`. package: what holds it in packages of the Python index.
-    digests: sha256 of files that are checked wherever they come from. chinese: whether it was trained
-    on Chinese. chat: whether it was trained to answer, and has a template for that."""
+    """A short name.
+
+    family: its `model_type`.
+    package: what holds it in packages of the Python index.
+    digests: sha256 of files that are checked wherever they come from.
+    chinese: whether it was trained on Chinese.
+    chat: whether it was trained to answer, and has a template for that.
+    """
 
     hub: str
     family: str
@@ -230,8 +235,10 @@ def _reinstall(name: str) -> str:
 def _verify(
     alias: Alias, folder: Path, variables: Mapping[str, str], parts: Parts, hint: str
 ) -> None:
-    """Raise InputError for a file of an alias with another digest than the known one. parts: how
-    much of the model must be there."""
+    """Raise InputError for a file of an alias with another digest than the known one.
+
+    parts: how much of the model must be there.
+    """
     whole = parts is Parts.WHOLE
     expected = {
         file: known for file, known in alias.digests.items() if whole or is_there(folder / file)
@@ -278,8 +285,11 @@ def installed_alias(
 
 
 def _resolve(name: str, variables: Mapping[str, str], fetch: Fetch, hint: str) -> ModelLocation:
-    """The location of a folder or a hub id. hint: replaces the hint of the InputError for a name that
-    is neither; "" leaves the error as it is."""
+    """The location of a folder or a hub id.
+
+    hint: replaces the hint of the InputError for a name that is neither; "" leaves the error as it
+        is.
+    """
     try:
         return resolve(name, variables=variables, fetch=fetch)
     except InputError as error:

@@ -41,12 +41,14 @@ UNKNOWN = "[UNK]"
 class CheckpointParts(Struct, frozen=True):
     """What a checkpoint is written from.
 
-    kind: its `model_type`. config: the other keys. architecture: the class that transformers opens
-        it with.
+    kind: its `model_type`.
+    config: the other keys.
+    architecture: the class that transformers opens it with.
     groups: how many groups of heads these roles have that share a tensor.
-    outer, layers: arrays by role. words: its vocabulary, ids in order.
-    by_character: whether texts are cut into characters, not at blanks. notes: keys for the file's
-    metadata.
+    outer, layers: arrays by role.
+    words: its vocabulary, ids in order.
+    by_character: whether texts are cut into characters, not at blanks.
+    notes: keys for the file's metadata.
     """
 
     kind: str
@@ -61,8 +63,11 @@ class CheckpointParts(Struct, frozen=True):
 
 
 def check_new_folder(folder: Path, *, force: bool) -> None:
-    """Raise UsageError, before any work starts, for a folder that exists or a file of this name;
-    force: a folder may exist. Raises AttnError where it cannot be written.
+    """Raise UsageError, before any work starts, for a folder that exists or a file of this name.
+
+    force: a folder may exist.
+
+    Raises AttnError where it cannot be written.
 
     Raises:
         UsageError: There is something of that name, and it may not be replaced.
@@ -213,10 +218,13 @@ def _tensors_of_roles(
     *,
     transposed: bool,
 ) -> dict[str, Floats]:
-    """The tensors, by name, that `roles` (arrays by role) are stored as. sources: the tensor of
-    each role. before:
-    prefix of the names. groups: how many groups of heads a grouped tensor has. transposed: whether
-    matrices are stored as [in, out]."""
+    """The tensors, by name, that `roles` (arrays by role) are stored as.
+
+    sources: the tensor of each role.
+    before: prefix of the names.
+    groups: how many groups of heads a grouped tensor has.
+    transposed: whether matrices are stored as [in, out].
+    """
     tensors: dict[str, Floats] = {}
     for modules, source in sources.items():
         for suffix in (".weight", ".bias", ""):
@@ -244,8 +252,10 @@ def _stored_arrays(
     *,
     transposed: bool,
 ) -> Iterator[tuple[str, Floats]]:
-    """The tensors, each with its name, that the arrays of one source are stored as. before, suffix:
-    what stands around its name. groups, transposed: as of `_tensors_of_roles`.
+    """The tensors, each with its name, that the arrays of one source are stored as.
+
+    before, suffix: what stands around its name.
+    groups, transposed: as of `_tensors_of_roles`.
     """
     match source:
         case Concat(name):
@@ -290,8 +300,9 @@ def _expert_array(source: PerExpert, arrays: Sequence[Floats]) -> Floats:
 
 
 def tokenizer_json(words: Sequence[str], *, by_character: bool) -> dict[str, object]:
-    """A tokenizer.json of whole words, or of characters. words: each with its place as id;
-    `UNKNOWN` is among them.
+    """A tokenizer.json of whole words, or of characters.
+
+    words: each with its place as id; `UNKNOWN` is among them.
     """
     every = {
         "type": "Split",

@@ -248,8 +248,10 @@ class Config:
             self.notes.append(text)
 
     def refuse(self, key: str, consequence: str) -> UnsupportedError:
-        """Return, not raise, the UnsupportedError for a key's value. consequence: what would be
-        accepted, or what the value would mean."""
+        """Return, not raise, the UnsupportedError for a key's value.
+
+        consequence: what would be accepted, or what the value would mean.
+        """
         return UnsupportedError(
             "{file} sets {key} to {values}",
             file=self.file,
@@ -433,12 +435,14 @@ def rope(
     theta, partial: how the config spells base and rotated share outside `rope_parameters`.
     default_partial: the share where it says nothing; None for a family that rotates whole heads
         whatever the config says.
-    scaled: whether `rope_scaling` is meant for these layers. original: the
-    `original_max_position_embeddings` that the config means by silence. by_alpha: whether `alpha`
-    stretches the base once and for all, whatever the length of the text. beside: keys among the
-    parameters that the family reads itself. Raises InputError for a share of heads that cannot be
-    rotated, UnsupportedError for a type of scaling that is not known, and for scaling of a share of
-    heads in a family that rotates whole heads.
+    scaled: whether `rope_scaling` is meant for these layers.
+    original: the `original_max_position_embeddings` that the config means by silence.
+    by_alpha: whether `alpha` stretches the base once and for all, whatever the length of the text.
+    beside: keys among the parameters that the family reads itself.
+
+    Raises InputError for a share of heads that cannot be rotated, UnsupportedError for a type of
+    scaling that is not known, and for scaling of a share of heads in a family that rotates whole
+    heads.
     """
     config.optional("max_position_embeddings", "n_positions")
     outside_theta = config.number(*theta, default=default_theta)
@@ -548,10 +552,13 @@ def _rope_scaling(
     kind: str, inside: Config, config: Config, dims: int, usual: int | None, *, by_kind: bool
 ) -> RopeScaling:
     """The scaling of a rotary embedding of `dims` entries that `inside`, the config's rotary
-    settings, describes. kind: "yarn", "llama3" and so on; None comes back for "default".
+    settings, describes.
 
-    inside: what the config says of the scaling. usual: the positions before scaling that it means
-    by silence. by_kind: whether layers of other types have another scaling.
+    kind: "yarn", "llama3" and so on; None comes back for "default".
+
+    inside: what the config says of the scaling.
+    usual: the positions before scaling that it means by silence.
+    by_kind: whether layers of other types have another scaling.
     """
     if kind == "default":
         return None
@@ -596,7 +603,11 @@ def _rope_scaling(
 
 
 def _llama3(inside: Config, original: int) -> Llama3:
-    """Llama 3's scaling of RoPE. inside: the object that states it. original: positions before it."""
+    """Llama 3's scaling of RoPE.
+
+    inside: the object that states it.
+    original: positions before it.
+    """
     low = inside.number("low_freq_factor")
     high = inside.number("high_freq_factor")
     if high < low:
@@ -608,9 +619,11 @@ def _llama3(inside: Config, original: int) -> Llama3:
 
 
 def _yarn(config: Config, inside: Config, longest: int, original: int, *, by_kind: bool) -> Yarn:
-    """YaRN scaling from the config's rotary settings, `inside`. longest, original: number of
-    positions after and before scaling. by_kind: whether types of layers have settings of their
-    own."""
+    """YaRN scaling from the config's rotary settings, `inside`.
+
+    longest, original: number of positions after and before scaling.
+    by_kind: whether types of layers have settings of their own.
+    """
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", None)
     all_dims = inside.factor("mscale_all_dim")

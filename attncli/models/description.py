@@ -50,9 +50,12 @@ CONFIG_ALONE = message(
 class ModelDescription(Struct, frozen=True):
     """What a checkpoint is, from its config and the headers of its files.
 
-    checkpoint: of the text model; without tensors where no weights are here. binding: which tensor
-    plays which role; None where no weights are here or transformers runs the model. parameters:
-    numbers in its matrices and vectors. foreign: whether transformers runs it. notes: for the user.
+    checkpoint: of the text model; without tensors where no weights are here.
+    binding: which tensor plays which role; None where no weights are here or transformers runs the
+        model.
+    parameters: numbers in its matrices and vectors.
+    foreign: whether transformers runs it.
+    notes: for the user.
     """
 
     location: ModelLocation

@@ -86,11 +86,14 @@ RULE = message(
 class CostEstimate(Struct, frozen=True):
     """What running a text takes.
 
-    tokens: length of the text. layers: how many are computed. bytes_read: of weights, a token that
-    comes again counted again though its vector is read once. multiply_adds: of matrix products.
-    memory: bytes at the peak besides the program itself, by what they are for. seconds: rough, by
-    `RULE`. numbers: in the document that comes of it. branches: runs from some layer on, where
-    effects are measured.
+    tokens: length of the text.
+    layers: how many are computed.
+    bytes_read: of weights, a token that comes again counted again though its vector is read once.
+    multiply_adds: of matrix products.
+    memory: bytes at the peak besides the program itself, by what they are for.
+    seconds: rough, by `RULE`.
+    numbers: in the document that comes of it.
+    branches: runs from some layer on, where effects are measured.
     resident: bytes of the peak that are there as soon as the model is loaded.
     """
 
@@ -126,9 +129,13 @@ def with_held_weights(cost: CostEstimate, resident: int) -> CostEstimate:
 
 
 class StoredSizes(Struct, frozen=True):
-    """Bytes of a checkpoint's tensors. layers: of each layer; feed_forward: of each layer's
-    feed-forward part; row: of one token's embedding; head: of the matrix that predicts, 0 where
-    the file has none."""
+    """Bytes of a checkpoint's tensors.
+
+    layers: of each layer.
+    feed_forward: of each layer's feed-forward part.
+    row: of one token's embedding.
+    head: of the matrix that predicts, 0 where the file has none.
+    """
 
     layers: Sequence[int]
     feed_forward: Sequence[int]
@@ -140,7 +147,10 @@ def stored_sizes(
     tensors: Mapping[str, TensorInfo], binding: Binding, head: Head | None = None
 ) -> StoredSizes:
     """The bytes of one side's tensors (by layer, feed-forward part, token, and what predicts), from
-    the headers of the checkpoint alone. head: the model's output head, None for none."""
+    the headers of the checkpoint alone.
+
+    head: the model's output head, None for none.
+    """
 
     def bytes_of(bindings: Iterable[TensorBinding]) -> int:
         """How many bytes of the file these bindings' tensors take."""
@@ -190,10 +200,12 @@ def estimate(
 ) -> CostEstimate:
     """Estimate bytes, time and memory of a run on one text of `tokens` tokens.
 
-    sizes: the checkpoint's sizes, None for weights already in memory. layers: those asked for; what
-    follows the attention of the last is not read. kept_stages: n × n stages kept of each layer
-    asked for. rows: query rows at a time, None for all. dtype: what it is computed in. last_rows:
-    how many query rows of the last layer are computed, None for all.
+    sizes: the checkpoint's sizes, None for weights already in memory.
+    layers: those asked for; what follows the attention of the last is not read.
+    kept_stages: n × n stages kept of each layer asked for.
+    rows: query rows at a time, None for all.
+    dtype: what it is computed in.
+    last_rows: how many query rows of the last layer are computed, None for all.
     """
     layer_numbers = set(numbers_of(layers, len(spec.blocks)))
     last = max(layer_numbers, default=-1)
@@ -259,7 +271,8 @@ def with_predictions(
     last layer's attention, then vectors times the output head's matrix, of which a large one is
     never in memory as a whole.
 
-    sizes: the checkpoint's sizes, None for weights already in memory. dtype: of the logits.
+    sizes: the checkpoint's sizes, None for weights already in memory.
+    dtype: of the logits.
     rows_at_once: how many tokens' logits are in memory together, None for all.
     """
     last = spec.blocks[-1]
@@ -298,8 +311,12 @@ def table_bytes_at_once(numbers: int, dtype: str) -> int:
 
 
 class ComputeWork(Struct, frozen=True):
-    """What there is to compute. weights: numbers in the matrices that are read; products:
-    multiply-adds of matrix products; scores: pairs of query and key, of all heads."""
+    """What there is to compute.
+
+    weights: numbers in the matrices that are read.
+    products: multiply-adds of matrix products.
+    scores: pairs of query and key, of all heads.
+    """
 
     weights: int
     products: int
@@ -451,7 +468,11 @@ UNLIMITED = 2**60
 
 
 class MemoryBudget(Struct, frozen=True):
-    """Memory that may still be used. bytes: how much. source: what sets the limit, in words."""
+    """Memory that may still be used.
+
+    bytes: how much.
+    source: what sets the limit, in words.
+    """
 
     bytes: int
     source: str

@@ -102,14 +102,15 @@ added where the role has it."""
 class Names(Struct, frozen=True):
     """The tensor names of a family: for each role, which tensor or tensors hold it.
 
-    layer: what stands before the names of layer `{layer}`. inside: the roles of a layer; a key may
-    list several roles, which share one tensor (`Concat`, `GroupedTensor`). outside: the other
-    roles.
+    layer: what stands before the names of layer `{layer}`.
+    inside: the roles of a layer; a key may list several roles, which share one tensor (`Concat`,
+        `GroupedTensor`).
+    outside: the other roles.
     prefixes: what may stand before all names, depending on the class that saved the file.
     ignored: patterns of tensors that play no part (task heads, buffers), with the prefix taken off.
     transposed: whether matrices within layers are stored [in, out].
     together: roles of a layer, as `inside`, that take the place of those there where a file has
-    their tensors: some files have one tensor where others have several.
+        their tensors: some files have one tensor where others have several.
     """
 
     layer: str
@@ -138,9 +139,10 @@ class Names(Struct, frozen=True):
 class TrainedSizes(Struct, frozen=True):
     """The sizes of a small model that is trained here.
 
-    positions: rows of its position table, or the longest text. inner: width of the feed-forward
-    part. window: keys that a query sees, its own included; None for all before it. scaled: whether
-    scores are divided by √d_k.
+    positions: rows of its position table, or the longest text.
+    inner: width of the feed-forward part.
+    window: keys that a query sees, its own included; None for all before it.
+    scaled: whether scores are divided by √d_k.
     """
 
     layers: int
@@ -157,14 +159,15 @@ class Family(Struct, frozen=True):
     """One kind of checkpoint: how its Spec is read from a config, and its tensor names. Defined in
     a module named after its `model_type`.
 
-    decoder: the names of an encoder-decoder's other side. fixed: keys implemented for one value
-        only.
-    gguf: what keys of its config GGUF files leave out; None for nothing. permuted: whether in those
-    files the rows of queries and keys stand as rotation of neighbouring entries wants them. tiled:
-    whether the heads of a delta rule's values stand there in turn, the first of each key, then the
-    second of each.
+    decoder: the names of an encoder-decoder's other side.
+    fixed: keys implemented for one value only.
+    gguf: what keys of its config GGUF files leave out; None for nothing.
+    permuted: whether in those files the rows of queries and keys stand as rotation of neighbouring
+        entries wants them.
+    tiled: whether the heads of a delta rule's values stand there in turn, the first of each key,
+        then the second of each.
     config: the config.json of a small model of these sizes, without its `model_type`, and the class
-    that transformers opens it with; None for a family that nothing is trained as.
+        that transformers opens it with; None for a family that nothing is trained as.
     """
 
     spec: Callable[[Config], Spec]
@@ -185,7 +188,10 @@ TABLES = ("tokens", "positions", "types", "attn.buckets", "attn.relative")
 
 class Role(Struct, frozen=True):
     """One weight that a Spec needs, by its canonical name such as "attn.q.weight", with its shape;
-    tensors of a file are matched to roles. optional: a file may lack it, as an output head."""
+    tensors of a file are matched to roles.
+
+    optional: a file may lack it, as an output head.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -317,8 +323,9 @@ def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
 
 
 def _feed_forward_roles(prefix: str, part: Mlp, width: int) -> Iterator[Role]:
-    """The weights of one feed-forward part as roles (canonical name and shape). prefix: of the
-    names, such as "mlp".
+    """The weights of one feed-forward part as roles (canonical name and shape).
+
+    prefix: of the names, such as "mlp".
     """
     for name in ("up", "gate") if part.gated else ("up",):
         yield Role(f"{prefix}.{name}.weight", (part.width, width))
@@ -403,8 +410,11 @@ def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
 
 
 def _attention_roles(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
-    """The weights of one attention as roles (canonical name and shape). prefix: "attn" or "cross".
-    width: of the vectors that enter it."""
+    """The weights of one attention as roles (canonical name and shape).
+
+    prefix: "attn" or "cross".
+    width: of the vectors that enter it.
+    """
     q = spec.heads * spec.head_dim
     k = spec.kv_heads * spec.head_dim
     v = spec.kv_heads * spec.v_dim
@@ -500,11 +510,15 @@ class StoredTensor(Protocol):
 
 
 class TensorBinding(Struct, frozen=True):
-    """Tensors and the roles they play. form: "whole" is one tensor for one role, "stacked" several
-    tensors for one role, "concat", "grouped" and "each" one tensor for several. groups: how many
-    groups of heads "grouped" has.
-    shared: whether every layer uses the same tensor. alternating: whether rows take turns in
-    "each". by_head: whether the file's tensor has an axis of heads, which is its last but one."""
+    """Tensors and the roles they play.
+
+    form: "whole" is one tensor for one role, "stacked" several tensors for one role, "concat",
+        "grouped" and "each" one tensor for several.
+    groups: how many groups of heads "grouped" has.
+    shared: whether every layer uses the same tensor.
+    alternating: whether rows take turns in "each".
+    by_head: whether the file's tensor has an axis of heads, which is its last but one.
+    """
 
     tensors: tuple[str, ...]
     roles: tuple[Role, ...]
@@ -733,8 +747,10 @@ class _Binder:
     def _bind_sources(
         self, roles: Sequence[Role], sources: Mapping[str, Source], layer: str
     ) -> list[TensorBinding]:
-        """A TensorBinding for each tensor that holds some of these roles. layer: the prefix of its
-        name, "" outside the layers."""
+        """A TensorBinding for each tensor that holds some of these roles.
+
+        layer: the prefix of its name, "" outside the layers.
+        """
         by_name = {role.name: role for role in roles}
         bindings = []
         for modules, source in sources.items():
@@ -818,7 +834,10 @@ class _Binder:
 
     def _find_tensor(self, name: str, suffix: str, role: Role) -> str | None:
         """The name under which a role's tensor is stored; None for an optional one that is not
-        there. name: the module, "a|b" where it has several spellings."""
+        there.
+
+        name: the module, "a|b" where it has several spellings.
+        """
         spellings = [
             module + spelling for module in name.split("|") for spelling in SPELLINGS[suffix]
         ]

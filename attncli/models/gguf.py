@@ -87,8 +87,10 @@ HARMLESS = frozenset(
 
 
 class GgufCheckpoint(DerivedCheckpoint):
-    """A `Checkpoint` in a GGUF file, or in several. metadata: of the first. unpack: makes numbers of
-    stored blocks; may be set before the tensors are read."""
+    """A `Checkpoint` in a GGUF file, or in several. metadata: of the first.
+
+    unpack: makes numbers of stored blocks; may be set before the tensors are read.
+    """
 
     format = "gguf"
     unpack: Unpack = staticmethod(BlockKind.numbers)
@@ -164,13 +166,17 @@ class GgufCheckpoint(DerivedCheckpoint):
         return gguf_tokenizer(self.metadata, str(self.file)) or IdsOnly(str(self.file))
 
     def fill(self, info: TensorInfo, raw: Array, start: int, name: str) -> None:
-        """Fill `raw` with bytes of the tensor's file, from byte `start` of the file on. name: of
-        the tensor, for errors."""
+        """Fill `raw` with bytes of the tensor's file, from byte `start` of the file on.
+
+        name: of the tensor, for errors.
+        """
         self._file(info).fill(raw.data, start, f"tensor {name!r}")
 
     def spec(self, ignore: Collection[str]) -> tuple[Spec, Family, tuple[str, ...]]:
         """The Spec that the metadata describe, its family with GGUF's tensor names, and notes for
-        the user. ignore: metadata keys to leave out.
+        the user.
+
+        ignore: metadata keys to leave out.
 
         Raises as the family does, and UnsupportedError for a setting that would change the model
         and has no part in the family.
@@ -282,7 +288,10 @@ class GgufCheckpoint(DerivedCheckpoint):
 
     def _config(self, kind: str) -> dict[str, Any]:
         """The metadata as config values, under every key that a family may read; what the file does
-        not state is left out. kind: the `model_type`."""
+        not state is left out.
+
+        kind: the `model_type`.
+        """
         own = self.metadata.own
         tensors = self._tensors
         width = own("embedding_length")
@@ -394,8 +403,10 @@ class GgufCheckpoint(DerivedCheckpoint):
         return layers
 
     def _expert_keys(self, inner: object) -> dict[str, object]:
-        """The sizes and choices of experts as config values, under the keys of all families. inner:
-        the width of a feed-forward part that is no expert."""
+        """The sizes and choices of experts as config values, under the keys of all families.
+
+        inner: the width of a feed-forward part that is no expert.
+        """
         own = self.metadata.own
         experts = own("expert_count") or None
         chosen = own("expert_used_count") or None
@@ -418,7 +429,10 @@ class GgufCheckpoint(DerivedCheckpoint):
 
     def _recurrence_keys(self, width: object) -> dict[str, object]:
         """The sizes of recurrent layers (Mamba, linear attention) as config values, under the keys
-        of all families; {} without any. width: of the model."""
+        of all families; {} without any.
+
+        width: of the model.
+        """
         own = self.metadata.own
         tensors = self._tensors
         inner = own("ssm.inner_size")
@@ -601,7 +615,10 @@ def _window_keys(pattern: object) -> dict[str, object]:
 
 def _attention_keys(layers: list[bool] | None, mixing: str) -> dict[str, object]:
     """The config values that say which layers attend, under every key that families use; {} for
-    None. mixing: the type of layers that do not attend."""
+    None.
+
+    mixing: the type of layers that do not attend.
+    """
     if layers is None:
         return {}
     kinds = [GLOBAL if attends else mixing for attends in layers]
@@ -666,8 +683,10 @@ def _norms_as_stored(spec: Spec) -> Spec:
 
 def _refuse_without_model(header: GgufHeader, where: str) -> None:
     """Raise UnsupportedError for a file that holds another thing than a text model: an adapter, the
-    reader of pictures of a model, the measurements of a quantisation, a vocabulary alone. where: the
-    file."""
+    reader of pictures of a model, the measurements of a quantisation, a vocabulary alone.
+
+    where: the file.
+    """
     kind = header.metadata.get("general.type")
     architecture = header.metadata.get("general.architecture")
     expected = message("the file of the model itself")

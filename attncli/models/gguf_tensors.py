@@ -105,8 +105,11 @@ IGNORED = (
 
 
 def names_for(spec: Spec, model_family: Family, tensors: Collection[str], beyond: range) -> Family:
-    """The family with GGUF's tensor names in place of its own. tensors: the file's names. beyond:
-    layers after the last, for multi-token prediction, whose tensors are ignored."""
+    """The family with GGUF's tensor names in place of its own.
+
+    tensors: the file's names.
+    beyond: layers after the last, for multi-token prediction, whose tensors are ignored.
+    """
     ignored = (*IGNORED, *(f"blk.{layer}.*" for layer in beyond))
     if spec.decoder is None and "enc.output_norm.weight" not in tensors:
         return replace(model_family, names=replace(_side(spec, tensors, "blk."), ignored=ignored))
@@ -122,8 +125,9 @@ def names_for(spec: Spec, model_family: Family, tensors: Collection[str], beyond
 
 
 def _side(spec: Spec, tensors: Collection[str], layers: str) -> Names:
-    """GGUF's tensor names for an encoder or a decoder. layers: the prefix of layer numbers, such as
-    "blk.".
+    """GGUF's tensor names for an encoder or a decoder.
+
+    layers: the prefix of layer numbers, such as "blk.".
     """
     inside = dict(INSIDE)
     first = spec.blocks[0]
@@ -171,8 +175,8 @@ class Undone(Struct, frozen=True):
 
     head: rows of a head whose neighbouring rows are brought back to its two halves, 0 where rows
         stand in order.
-    rows, columns: where each row or column stands; None where they stand in order. decay: whether a
-    decay is stored as the power that it is of, with its sign.
+    rows, columns: where each row or column stands; None where they stand in order.
+    decay: whether a decay is stored as the power that it is of, with its sign.
     """
 
     head: int = 0
@@ -243,7 +247,9 @@ class BlockRecipe(ProductRecipe):
     def product(self, x: Array) -> Array | None:
         """x·Wᵀ, [row, out] of float32, where some rows of W at a time are unpacked and multiplied
         while they are in the processor's cache; None for what is no matrix, or is unpacked
-        otherwise. x: [row, in].
+        otherwise.
+
+        x: [row, in].
 
         The converter's changes are reversed in x and in the product.
         """
@@ -310,8 +316,10 @@ class BlockRecipe(ProductRecipe):
 
 class JoinedHeads:
     """Keys and values from the narrow vectors of latent attention, one head after the other, where
-    a file has either in a tensor of its own. keys: [head, narrow, key], values: [head, value,
-    narrow]. unit: rows of a head.
+    a file has either in a tensor of its own.
+
+    keys: [head, narrow, key], values: [head, value, narrow].
+    unit: rows of a head.
     """
 
     def __init__(self, keys: Recipe, values: Recipe, unit: int) -> None:
@@ -373,8 +381,11 @@ def conversion_of(name: str, spec: Spec, model_family: Family) -> Undone:
 
 def _by_group(mixer: DeltaRule, dim: int, before: int) -> Array:
     """The place in the file of each row, so that value heads that share a key head come side by
-    side; files hold the first value head of each group, then the second of each. dim: rows of a
-    head. before: rows before the heads, which stay."""
+    side; files hold the first value head of each group, then the second of each.
+
+    dim: rows of a head.
+    before: rows before the heads, which stay.
+    """
     shared = mixer.heads // mixer.key_heads
     places = (
         np.arange(mixer.heads * dim)

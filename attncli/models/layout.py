@@ -41,7 +41,10 @@ NAMED_MOST = 12
 
 
 class Tensors(Struct, frozen=True, eq=False):
-    """Tensors by plain name; `file_names` gives the name in the file. where: the file."""
+    """Tensors by plain name; `file_names` gives the name in the file.
+
+    where: the file.
+    """
 
     arrays: Mapping[str, Array]
     file_names: Mapping[str, str]
@@ -166,8 +169,11 @@ Orientation = Literal["in-out", "out-in"]
 
 
 class OwnScale(Struct, frozen=True):
-    """The scale of a known class that does not multiply q·k by 1/√d_k. spelling: a value of
-    `--scale`. description: a sentence for the user."""
+    """The scale of a known class that does not multiply q·k by 1/√d_k.
+
+    spelling: a value of `--scale`.
+    description: a sentence for the user.
+    """
 
     spelling: str
     description: str
@@ -177,10 +183,11 @@ class LayoutWeights(Struct, frozen=True):
     """What reading a file in one layout gives: weights by canonical name, and what the tensors tell
     about heads and scale.
 
-    weights: canonical names (`q.weight` …), each weight [out, in]. heads: how many the tensors
-    tell of; None where they do not. scale: the class's own, where it is not 1/√d_k.
-    notes: what the reader should know, in sentences. either_way: whether its matrices may be stored
-    in both ways.
+    weights: canonical names (`q.weight` …), each weight [out, in].
+    heads: how many the tensors tell of; None where they do not.
+    scale: the class's own, where it is not 1/√d_k.
+    notes: what the reader should know, in sentences.
+    either_way: whether its matrices may be stored in both ways.
     """
 
     weights: dict[str, Array]
@@ -213,9 +220,10 @@ class Layout(Struct, frozen=True):
     """One way in which programs store the weights of an attention: tensor names, their roles, and a
     function that reads them.
 
-    description: it in words. needs: the tensors it must have, by plain name, with the role each
-        plays (`q.weight`;
-    several roles are apart by spaces). may: those it can have; a role "" is not used.
+    description: it in words.
+    needs: the tensors it must have, by plain name, with the role each plays (`q.weight`; several
+        roles are apart by spaces).
+    may: those it can have; a role "" is not used.
     """
 
     description: str
@@ -239,8 +247,9 @@ COMMON = {
 
 
 class LayoutSizes(Struct, frozen=True):
-    """Sizes of the attention in a file. bias, output_projection, layer_norm: whether it holds their
-    tensors.
+    """Sizes of the attention in a file.
+
+    bias, output_projection, layer_norm: whether it holds their tensors.
     """
 
     d_model: int
@@ -263,11 +272,14 @@ def sizes_of(
 ) -> tuple[LayoutSizes, tuple[str, ...]]:
     """The sizes of the attention that these canonical weights form, and notes for the user on what
     was assumed.
+
     head_count: as far as the tensors tell; None where they do not.
 
-    file_names: the file's own names by canonical name, for messages. head_count: the heads that the
-    tensors tell of. Raises InputError for shapes that do not fit together, UsageError for sizes
-    asked for that are not the file's.
+    file_names: the file's own names by canonical name, for messages.
+    head_count: the heads that the tensors tell of.
+
+    Raises InputError for shapes that do not fit together, UsageError for sizes asked for that are
+    not the file's.
     """
     label = _Labels(weights, file_names, where)
     q, k, v = (weights[f"{role}.weight"] for role in "qkv")
@@ -416,6 +428,7 @@ def _check_output_and_widths(
     weights: Mapping[str, Array], label: _Labels, mixed: int, d_model: int
 ) -> None:
     """Raise InputError where biases, output projection or norm do not fit the widths they meet.
+
     mixed: heads · d_v.
     """
     output = weights.get("o.weight")
@@ -464,7 +477,10 @@ ROLES = ("q", "k", "v", "o")
 
 
 class ProjectionNames(Struct, frozen=True):
-    """What the projections are called. o: the names that the output projection may have."""
+    """What the projections are called.
+
+    o: the names that the output projection may have.
+    """
 
     q: str
     k: str
@@ -507,8 +523,11 @@ def separate_layouts() -> list[Layout]:
 
 
 def _separate_layout(spelling: ProjectionNames, output: str, form: str) -> Layout:
-    """The layout with one tensor per projection. output: what the output projection is called.
-    form: "linear", "matrix" or "kernel"."""
+    """The layout with one tensor per projection.
+
+    output: what the output projection is called.
+    form: "linear", "matrix" or "kernel".
+    """
     names = dict(zip(ROLES, (spelling.q, spelling.k, spelling.v, output), strict=True))
     names_text = " ".join(names[role] for role in "qkv")
     match form:
@@ -551,8 +570,11 @@ def _read_projections(
     biases: dict[str, str],
     form: str,
 ) -> LayoutWeights:
-    """The weights of a file with one tensor per projection. weights, biases: tensor names by role.
-    form: "linear", "matrix" or "kernel"."""
+    """The weights of a file with one tensor per projection.
+
+    weights, biases: tensor names by role.
+    form: "linear", "matrix" or "kernel".
+    """
     arrays = {role: tensors.read(name) for role, name in weights.items() if name in tensors}
     notes: tuple[str, ...] = ()
     heads = None
@@ -698,8 +720,10 @@ def _read_torch(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
 
 
 def _fused_layout(name: str, output: str) -> Layout:
-    """The layout with q, k and v side by side in one tensor called `name`. output: the name of the
-    output projection."""
+    """The layout with q, k and v side by side in one tensor called `name`.
+
+    output: the name of the output projection.
+    """
     needs = {f"{name}.weight": "q.weight k.weight v.weight"}
     may = {
         f"{output}.weight": "o.weight",
@@ -747,7 +771,10 @@ def _read_fused(
 
 def _by_role(parts: list[Array], kind: str) -> dict[str, Array]:
     """Three arrays, of queries, keys and values in this order, by canonical name such as
-    "q.weight". kind: "weight" or "bias"."""
+    "q.weight".
+
+    kind: "weight" or "bias".
+    """
     return {
         f"{role}.{kind}": np.ascontiguousarray(part)
         for role, part in zip("qkv", parts, strict=True)

@@ -195,7 +195,10 @@ class CheckpointStore:
         return self.checkpoint.bytes_read
 
     def _read_once(self, backend: Backend, name: str, bound: TensorBinding) -> Array:
-        """A tensor outside the layers or shared by all, read once and kept. name: the role."""
+        """A tensor outside the layers or shared by all, read once and kept.
+
+        name: the role.
+        """
         if (name, array_kind(backend)) not in self._outer_arrays:
             arrays = self._read_roles(backend, bound)
             kind = array_kind(backend)
@@ -375,8 +378,10 @@ Rows = np.ndarray[Any, Any]
 
 
 class RowCache:
-    """Keeps rows of a table of `count` rows once they are read. read_rows: reads the rows with
-    these numbers, in order; raises for one outside the table."""
+    """Keeps rows of a table of `count` rows once they are read.
+
+    read_rows: reads the rows with these numbers, in order; raises for one outside the table.
+    """
 
     def __init__(self, read_rows: Callable[[Sequence[int]], Rows], count: int) -> None:
         self._read_rows, self._present = read_rows, np.zeros(count, np.bool_)
@@ -1010,8 +1015,8 @@ def _tie_embeddings(config: Mapping[str, Any], text: dict[str, Any]) -> dict[str
 def _name_in_text_model(name: str, *, inside: bool, beside: bool) -> str | None:
     """A tensor's name in the text model alone; None for one of another part.
 
-    inside: whether any tensors stand under the text model's name. beside: whether any stand under
-    another's.
+    inside: whether any tensors stand under the text model's name.
+    beside: whether any stand under another's.
     """
     under = next((prefix for prefix in UNDER if name.startswith(prefix)), None)
     if under is not None:

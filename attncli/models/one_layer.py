@@ -45,8 +45,11 @@ MOST = 2**24
 
 
 class Vocabulary(Struct, frozen=True, eq=False):
-    """The embeddings of a weight file. rows: [entry, d_model]. places: the row of each token text,
-    None where rows go by token id."""
+    """The embeddings of a weight file.
+
+    rows: [entry, d_model].
+    places: the row of each token text, None where rows go by token id.
+    """
 
     rows: np.ndarray[Any, Any]
     places: Mapping[str, int] | None
@@ -157,10 +160,12 @@ SCALE = "sqrt-dk"
 class Settings(Struct, frozen=True):
     """What the options say about the one-layer model, whose weights are seeded or a file's.
 
-    d_k, d_v: per head; None for d_model / heads. bias: None for none, or a file's own.
-    output_projection: None for "where there are several heads", or a file's own. position: "none",
-    "sinusoidal", "learned", "alibi", "rope" or "rope:THETA". scale: "sqrt-dk", "sqrt-dmodel",
-    "none" or a number; None for `SCALE`, or what a file's class uses.
+    d_k, d_v: per head; None for d_model / heads.
+    bias: None for none, or a file's own.
+    output_projection: None for "where there are several heads", or a file's own.
+    position: "none", "sinusoidal", "learned", "alibi", "rope" or "rope:THETA".
+    scale: "sqrt-dk", "sqrt-dmodel", "none" or a number; None for `SCALE`, or what a file's class
+        uses.
     """
 
     d_model: int = 64
@@ -400,7 +405,7 @@ class OneLayerStore(Struct, frozen=True, eq=False):
 
     embedding: given vectors [token, d_model] for exactly this text (`--embeddings`), or None.
     vocabulary: vectors by token text or id, from a weight file, or None; a token without one is an
-    error.
+        error.
     """
 
     spec: Spec
@@ -499,8 +504,11 @@ def seeded_model(
     *,
     embedding: np.ndarray[Any, Any] | None = None,
 ) -> Model:
-    """The one-layer model with seeded weights. source: "seeded", or "random" for a seed that was
-    drawn; embedding: see `OneLayerStore`."""
+    """The one-layer model with seeded weights.
+
+    source: "seeded", or "random" for a seed that was drawn.
+    embedding: see `OneLayerStore`.
+    """
     spec = spec_of(settings)
     weights = seeded_weights(settings, seed)
     identity = Identity(source, seed=seed, digest=digest(weights))

@@ -25,10 +25,12 @@ PIECE = 2**22
 class Package(Struct, frozen=True):
     """A model in one installed package, or in parts in several.
 
-    modules: names that the packages are imported by, in the order of the parts. path: the model in
-    each of them, a folder in Hugging Face layout or a file; `{part:02}` stands for the number of a
-    part. file: the name of the GGUF file; "" for a folder. digest: the file's sha256 in hexadecimal,
-    bytes: its size. terms: under which the model may be used, where it is no free licence.
+    modules: names that the packages are imported by, in the order of the parts.
+    path: the model in each of them, a folder in Hugging Face layout or a file; `{part:02}` stands
+        for the number of a part.
+    file: the name of the GGUF file; "" for a folder.
+    digest: the file's sha256 in hexadecimal, bytes: its size.
+    terms: under which the model may be used, where it is no free licence.
     """
 
     modules: tuple[str, ...]
@@ -90,8 +92,9 @@ def join_parts(
 ) -> Path:
     """Join the parts of a file in `attn`'s cache folder and return where it is.
 
-    parts: in their order. note: is told that, with the terms; None for silence. hint: what to try
-    where the parts are not the ones that are known.
+    parts: in their order.
+    note: is told that, with the terms; None for silence.
+    hint: what to try where the parts are not the ones that are known.
 
     Raises:
         InputError: For parts that do not make the file with the known sha256; nothing is left then.

@@ -11,8 +11,12 @@ from attncli.models.model import Model
 
 
 class PassCount(Struct, frozen=True):
-    """So many runs of texts of one length. passes: how many; tokens: that each runs; predicted: of
-    how many of them the next token's logits are computed."""
+    """So many runs of texts of one length.
+
+    passes: how many.
+    tokens: that each runs.
+    predicted: of how many of them the next token's logits are computed.
+    """
 
     passes: int
     tokens: int

@@ -50,10 +50,13 @@ shift."""
 
 class StreamPart(Struct, frozen=True):
     """A term of the residual stream, which is a sum of what embeddings, heads and feed-forward
-    parts write. layer: that wrote it; None for embeddings. attention, head: for a head's term.
+    parts write.
 
-    place: of a norm, where it sits. source: the token whose values a head carried; None for all of
-    them.
+    layer: that wrote it; None for embeddings.
+    attention, head: for a head's term.
+
+    place: of a norm, where it sits.
+    source: the token whose values a head carried; None for all of them.
     """
 
     kind: PartKind
@@ -69,7 +72,7 @@ class Receiver(Struct, frozen=True, eq=False):
     attention's norm.
 
     layer, kind: which attention; a layer beyond the last stands for what the final norm gives.
-        matrix: [dim, width].
+    matrix: [dim, width].
     rows: the tokens that are read.
     """
 
@@ -83,10 +86,11 @@ class Reading(Struct, frozen=True, eq=False):
     """What a receiver's map makes of each term of the stream, [part, token, dim]; summed over
     parts, what it makes of the whole stream.
 
-    entering: what enters the attention, [token, width], of all tokens. tails: by how many norms of
-    the stream came before a part, what it is multiplied with in the end, [norm, token]. room: where
-    the values lie, and some more room after them: who needs no values any more writes there, in
-    place of a second array of that size.
+    entering: what enters the attention, [token, width], of all tokens.
+    tails: by how many norms of the stream came before a part, what it is multiplied with in the
+        end, [norm, token].
+    room: where the values lie, and some more room after them: who needs no values any more writes
+        there, in place of a second array of that size.
     """
 
     parts: tuple[StreamPart, ...]
@@ -99,9 +103,10 @@ class Reading(Struct, frozen=True, eq=False):
 class HeadEvent(Struct, frozen=True, eq=False):
     """What `on_heads` is called with when the heads of an attention write to the residual stream.
 
-    trace: what they did. matrices: from each head's values to what a receiver reads, [head, v_dim,
-    dim]. norm_count: how many norms of the stream came before, for `Reading.tails`. factors: of
-    each token that is read, [token, 1].
+    trace: what they did.
+    matrices: from each head's values to what a receiver reads, [head, v_dim, dim].
+    norm_count: how many norms of the stream came before, for `Reading.tails`.
+    factors: of each token that is read, [token, 1].
     apart: tokens whose values come from a projection to themselves.
     """
 
@@ -243,7 +248,10 @@ class _Tap:
         self._passed.append(deviations[self.receiver.rows])
 
     def close(self, entering: Array) -> Reading:
-        """The finished Reading. entering: what enters the attention, [token, width]."""
+        """The finished Reading.
+
+        entering: what enters the attention, [token, width].
+        """
         factors = [np.ones(self._values.shape[1])]
         for deviations in reversed(self._passed):
             factors.append(factors[-1] / deviations[:, 0])
@@ -256,7 +264,9 @@ class _Tap:
 
 def most_parts(spec: Spec, layer: int, *, by_layer: bool) -> int:
     """An upper bound on the number of parts of the stream before an attention of this layer.
-    by_layer: the heads of a layer count as one part."""
+
+    by_layer: the heads of a layer count as one part.
+    """
     count = 8
     for block in spec.blocks[: layer + 1]:
         heads = block.attention.heads + (block.cross.heads if block.cross is not None else 0)
@@ -278,10 +288,13 @@ def read_stream(
 ) -> list[Reading]:
     """Run a text and read its residual stream, part by part.
 
-    receivers: what reads; layers after the last of them are not run unless someone follows. split:
-    which parts heads are. on_heads: is handed each layer's heads. keep: the n × n stages that
-    traces hold. progress: told the share done. The norms on the way have the statistics of this
-    run. Returns a reading for each receiver, in their order.
+    receivers: what reads; layers after the last of them are not run unless someone follows.
+    split: which parts heads are.
+    on_heads: is handed each layer's heads.
+    keep: the n × n stages that traces hold.
+    progress: told the share done. The norms on the way have the statistics of this run.
+
+    Returns a reading for each receiver, in their order.
     """
     spec = model.spec
     store = model.store
@@ -313,8 +326,9 @@ def read_stream(
     def enter(
         layer: int, kind: Kind, norm: Norm | None, place: str, weights: Weights, x: Array
     ) -> None:
-        """Finish the taps that read this attention of this layer. x: what enters its norm, [token,
-        width].
+        """Finish the taps that read this attention of this layer.
+
+        x: what enters its norm, [token, width].
         """
         for tap in [
             tap for tap in waiting if (tap.receiver.layer, tap.receiver.kind) == (layer, kind)
@@ -402,8 +416,11 @@ def _taps(
 def _enter(
     backend: Backend, tap: _Tap, norm: Norm | None, place: str, weights: Weights, x: Array
 ) -> Reading:
-    """A tap's Reading at its attention. x: what enters the attention's norm, [token, width]. place:
-    of the norm, such as "attn.in"."""
+    """A tap's Reading at its attention.
+
+    x: what enters the attention's norm, [token, width].
+    place: of the norm, such as "attn.in".
+    """
     if norm is None:
         return tap.close(x)
     weight = weights(f"{place}.weight")
@@ -433,8 +450,8 @@ class _LayerWriter(Struct, frozen=True, eq=False):
     """Hands each tap the parts that one layer writes to the stream, in the order in which
     `run_block` adds its branches.
 
-    count: tokens of the text. deviations, branch_outputs: what norms divide by and branches give,
-    by place.
+    count: tokens of the text.
+    deviations, branch_outputs: what norms divide by and branches give, by place.
     """
 
     backend: Backend
@@ -517,8 +534,9 @@ class _LayerWriter(Struct, frozen=True, eq=False):
 
         With the split "none" nothing is asked of heads, and nothing is added.
 
-        mixed: what each head gathered, [head, token, v]. heads_map: the receiver's map taken back
-            through the output projection, [out, head·v]; by_head: the same as [head, v, out].
+        mixed: what each head gathered, [head, token, v].
+        heads_map: the receiver's map taken back through the output projection, [out, head·v].
+        by_head: the same as [head, v, out].
         factors: by which the norm behind the attention scales each token, [token, 1].
         """
         rows = tap.receiver.rows

@@ -82,7 +82,10 @@ def varies(rows: Floats) -> bool:
 
 def added_positions(hf_model: Any, entering: Floats) -> Literal["learned", "sinusoidal"] | None:
     """ "learned" or "sinusoidal", for how positions are added to the embedding; None where equal
-    tokens enter the first layer with equal vectors. entering: these, [token, width]."""
+    tokens enter the first layer with equal vectors.
+
+    entering: these, [token, width].
+    """
     if not varies(entering):
         return None
     modules = [
@@ -145,9 +148,11 @@ it computes softmax in float32 also in a model of float64."""
 
 class ProbeResult(Struct, frozen=True):
     """What a short test run of one side of a transformers model showed: its layers and how they
-    attend, its modules, and the vectors that it gave, [token, width]. streams: how many vectors a
-    token has between layers. before_sinks: whether transformers shows weights before sinks take
-    their share."""
+    attend, its modules, and the vectors that it gave, [token, width].
+
+    streams: how many vectors a token has between layers.
+    before_sinks: whether transformers shows weights before sinks take their share.
+    """
 
     spec: Spec
     side: HostedSide
@@ -167,8 +172,9 @@ def has_token_table(hf_model: Any) -> bool:
 def probe_model(
     hf_model: Any, family: str, backend: Backend, where: str, memory: Array | None = None
 ) -> ProbeResult:
-    """Run a few equal tokens through a transformers model and describe its layers. memory: encoder
-    output for a decoder's cross-attention, [token, width].
+    """Run a few equal tokens through a transformers model and describe its layers.
+
+    memory: encoder output for a decoder's cross-attention, [token, width].
 
     Raises UnsupportedError where attention does not go through transformers' interface, once a
     layer.
@@ -237,7 +243,10 @@ def probe_model(
 
 def _check_calls(counts: Sequence[int], family: str, where: str, memory: Array | None) -> None:
     """Raise UnsupportedError where a layer calls transformers' attention more often than it has
-    attentions. counts: how often each does. memory: as of `probe_model`.
+    attentions.
+
+    counts: how often each does.
+    memory: as of `probe_model`.
     """
     usual = 1 if memory is None else 2
     odd = [count for count in counts if count not in (0, usual)]
@@ -384,8 +393,11 @@ def _relative_difference(backend: Backend, array: Array, library_array: Array) -
 def _block(
     calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str
 ) -> Block:
-    """A layer's Block by its recorded attention calls. instead: what a layer without attention
-    does; its calls are then those of another layer, for the sizes."""
+    """A layer's Block by its recorded attention calls.
+
+    instead: what a layer without attention does; its calls are then those of another layer, for the
+        sizes.
+    """
     attentions = [_attention(call, config, layer, backend) for call in calls]
     if instead:
         return Block(without_heads(attentions[0]), instead=instead)
@@ -471,8 +483,9 @@ class ForeignModel(Model, frozen=True, eq=False):
     """A `Model` that transformers runs, with attention computed by attn. Changes to the mask, scale
     or soft cap in its Spec take effect in every layer.
 
-    layers: the modules that are its layers. attending: those that attend. held_bytes: what its
-        weights take in memory as long as it is there.
+    layers: the modules that are its layers.
+    attending: those that attend.
+    held_bytes: what its weights take in memory as long as it is there.
     """
 
     hf_model: Any = None
@@ -561,7 +574,10 @@ class ForeignModel(Model, frozen=True, eq=False):
     @staticmethod
     def _complete_trace(passage: Passage, trace: LayerTrace, nth: int) -> LayerTrace:
         """A trace completed with what is known only after its layer has run: its output projection
-        and the vectors that enter and leave. nth: the layer's attention, from 0."""
+        and the vectors that enter and leave.
+
+        nth: the layer's attention, from 0.
+        """
         output = passage.out[nth]
         stages = {name: array for name, array in trace.stages.items() if name != "out"}
         if output is not None:

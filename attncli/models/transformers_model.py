@@ -94,7 +94,10 @@ def _filled_model(
     tensors: dict[str, Array],
 ) -> tuple[Any, list[str]]:
     """A model of a class of transformers' filled with these tensors, and the names of parameters
-    that none of them fills. settings: what else the class is given."""
+    that none of them fills.
+
+    settings: what else the class is given.
+    """
     with _bounded_model(torch, checkpoint):
         model, notes = kind.from_pretrained(
             None, state_dict=tensors, output_loading_info=True, **settings
@@ -104,7 +107,10 @@ def _filled_model(
 
 def held_bytes(checkpoint: Checkpoint, dtype: str) -> int:
     """How many bytes the weights of a model that transformers runs take in memory, all at once, by
-    the headers of its files. dtype: what it computes in."""
+    the headers of its files.
+
+    dtype: what it computes in.
+    """
     return sum(
         prod(info.shape) * ITEM[dtype] if "float" in info.dtype else info.bytes
         for info in checkpoint.names().values()
@@ -314,12 +320,13 @@ class Passage:
     """The record of one layer while transformers runs it: vectors in and out, and what its
     attention was given and gave.
 
-    entering, leaving: [token, width]. streams: how many vectors a token has between layers; of
-    several, both are the mean. rotating: whether it was handed the angles of a rotary embedding.
-    out: what the output projection made of its attention's heads, by call, None where no projection
-    was seen.
-    attention_inputs: what each attention was given, [token, width]. awaited_count: how many numbers
-    the next projection is to take.
+    entering, leaving: [token, width].
+
+    streams: how many vectors a token has between layers; of several, both are the mean.
+    rotating: whether it was handed the angles of a rotary embedding. out: what the output
+        projection made of its attention's heads, by call, None where no projection was seen.
+        attention_inputs: what each attention was given, [token, width]. awaited_count: how many
+        numbers the next projection is to take.
     """
 
     def __init__(
@@ -337,9 +344,13 @@ class Passage:
 
 class Passages:
     """The records of all layers of one run by transformers, in order, and the modules that
-    attended. family: the model's, for errors. token_count: tokens of the text; memory_count: vectors
-    that a decoder reads of its encoder, 0 without. attention_input: vectors that entered the
-    attention module that ran last, [token, width]."""
+    attended.
+
+    family: the model's, for errors.
+    token_count: tokens of the text.
+    memory_count: vectors that a decoder reads of its encoder, 0 without. attention_input: vectors
+        that entered the attention module that ran last, [token, width].
+    """
 
     def __init__(self, family: str, token_count: int, memory_count: int = 0) -> None:
         self.family = family
@@ -359,8 +370,9 @@ class Passages:
         self._depth += 1
 
     def leave(self, leaving: Array | None) -> None:
-        """Record that the layer, or the nested module, that began last has ended. leaving: what it
-        returned.
+        """Record that the layer, or the nested module, that began last has ended.
+
+        leaving: what it returned.
         """
         self._depth -= 1
         if self._depth == 0:
@@ -409,7 +421,10 @@ class Passages:
             )
 
     def refuse(self, name: Message, tensor: Array, expected: str) -> NoReturn:
-        """Raise UnsupportedError for a tensor of an unexpected shape. name: what it is."""
+        """Raise UnsupportedError for a tensor of an unexpected shape.
+
+        name: what it is.
+        """
         what = message(
             "layer {layer} of this {family} model hands attention {name} of shape {shape}",
             layer=len(self.passages) - 1,
@@ -492,8 +507,10 @@ def _covers(mask: Any, heads: int, queries: int, keys: int) -> bool:
 
 
 def list_members(hf_model: Any, beside: Sequence[Any] | None = None) -> tuple[Any, ...]:
-    """Every module that is an item of a ModuleList, and so may be a layer. beside: only of lists
-    that hold one of these modules."""
+    """Every module that is an item of a ModuleList, and so may be a layer.
+
+    beside: only of lists that hold one of these modules.
+    """
     torch: Any = import_module("torch")
     lists = [module for module in hf_model.modules() if isinstance(module, torch.nn.ModuleList)]
     if beside is not None:
@@ -665,10 +682,11 @@ attention itself.
 class Call(Struct, frozen=True):
     """What the model hands to one attention: q [head, query, dim], k and v [kv, key, dim].
 
-    visibility: booleans that broadcast to [head, query, key], None where all is visible. bias: what
-    is added to the scores, floats that broadcast likewise, None where nothing is.
-    layer: the number of the layer that calls; nth: of its calls, from 0. rotating: whether angles
-    were handed along.
+    visibility: booleans that broadcast to [head, query, key], None where all is visible.
+    bias: what is added to the scores, floats that broadcast likewise, None where nothing is.
+    layer: the number of the layer that calls.
+    nth: of its calls, from 0.
+    rotating: whether angles were handed along.
     """
 
     q: Array
@@ -704,8 +722,9 @@ class HostedSide(Struct, frozen=True, eq=False):
     """One side of a model that transformers runs, encoder, decoder or whole model, with what a run
     of it needs.
 
-    layers: the modules that are its layers. attending: those that attend. memory: what a decoder
-    looks back at, [token, width]; None for an encoder or a decoder alone.
+    layers: the modules that are its layers.
+    attending: those that attend.
+    memory: what a decoder looks back at, [token, width]; None for an encoder or a decoder alone.
     """
 
     hf_model: Any

@@ -61,8 +61,11 @@ COMPRESSED_NOTE = message(
 
 
 class ForeignDescription(Struct, frozen=True):
-    """What a config alone says of a model that transformers runs. parameters: how many numbers its
-    tensors have, each counted once. notes: for the user."""
+    """What a config alone says of a model that transformers runs.
+
+    parameters: how many numbers its tensors have, each counted once.
+    notes: for the user.
+    """
 
     spec: Spec
     parameters: int
@@ -70,8 +73,10 @@ class ForeignDescription(Struct, frozen=True):
 
 
 class _ShapeCall(Struct, frozen=True, eq=False):
-    """One attention as the model calls it, without numbers. shared: the layer whose keys it reads,
-    None for its own."""
+    """One attention as the model calls it, without numbers.
+
+    shared: the layer whose keys it reads, None for its own.
+    """
 
     heads: int
     kv_heads: int
@@ -249,7 +254,10 @@ def _bounded(torch: Any, where: str) -> Iterator[None]:
 
 
 def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = None) -> Spec:
-    """The Spec of one side of a model on the meta device. memory: what a decoder looks back at."""
+    """The Spec of one side of a model on the meta device.
+
+    memory: what a decoder looks back at.
+    """
     config = hf_model.config.get_text_config()
     ids = torch.zeros((1, TOKENS), dtype=torch.long, device="meta")
     attended = torch.ones((1, TOKENS), dtype=torch.long)
@@ -317,8 +325,11 @@ def _block(
     *,
     attends: bool,
 ) -> Block:
-    """A layer's Block by its calls; attends: whether they are its own. numbers: the number that a
-    layer has, by its place among all modules that ran."""
+    """A layer's Block by its calls.
+
+    attends: whether they are its own.
+    numbers: the number that a layer has, by its place among all modules that ran.
+    """
     attentions = [_attention_of(call, config, layer, numbers) for call in calls]
     if not attends:
         return Block(without_heads(attentions[0]), instead=mixer_name(hf_model, passage))

@@ -44,9 +44,11 @@ Floats = np.ndarray[Any, Any]
 
 
 class ReferenceSide(Struct, frozen=True, eq=False):
-    """One stack of layers. hidden: the embeddings, then what leaves each layer, the last after the
-    final norm, [token, width]. weights, cross: [head, query, key] by layer; cross is empty but for
-    decoders that have it.
+    """One stack of layers.
+
+    hidden: the embeddings, then what leaves each layer, the last after the final norm, [token,
+        width].
+    weights, cross: [head, query, key] by layer; cross is empty but for decoders that have it.
     """
 
     hidden: tuple[Floats, ...]
@@ -66,11 +68,14 @@ def reference(
     """transformers' hidden states and weights for these token ids: one side, or encoder and decoder
     where there is a `target`.
 
-    dtype: "float64" or "float32", which is transformers' own float32. Raises UnsupportedError
-    without transformers, InputError where transformers cannot load the folder. everywhere:
-    positions of the global tokens of a model that knows such; None for those that the class that
-    saved it has. states: what an encoder made, [token, width], for a decoder that reads it; then
-    `ids` are the decoder's, and its side alone is given.
+    dtype: "float64" or "float32", which is transformers' own float32.
+    everywhere: positions of the global tokens of a model that knows such; None for those that the
+        class that saved it has.
+    states: what an encoder made, [token, width], for a decoder that reads it; then `ids` are the
+        decoder's, and its side alone is given.
+
+    Raises UnsupportedError without transformers, InputError where transformers cannot load the
+    folder.
     """
     with reference_model(
         folder, both=target is not None or states is not None, dtype=dtype
@@ -133,7 +138,10 @@ def sides(
     everywhere: Sequence[int] | None = None,
 ) -> tuple[ReferenceSide, ...]:
     """transformers' result for these tokens: one side, or encoder and decoder where there is a
-    `target`. everywhere: positions of global tokens, None for the model's usual ones."""
+    `target`.
+
+    everywhere: positions of global tokens, None for the model's usual ones.
+    """
     torch = import_module("torch")
     inputs: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
     if target is not None:
@@ -189,8 +197,11 @@ def _decoder_side(out: Any) -> ReferenceSide:
 def _reference_weights(
     model: Any, out: Any, side: str, everywhere: Sequence[int] | None
 ) -> tuple[Floats, ...]:
-    """Each layer's attention weights, [head, query, key], from a transformers output. side:
-    "encoder_", or "" for a model of one side. everywhere: positions of global tokens."""
+    """Each layer's attention weights, [head, query, key], from a transformers output.
+
+    side: "encoder_", or "" for a model of one side.
+    everywhere: positions of global tokens.
+    """
     near = _first_entries(out[f"{side}attentions"])
     kinds = getattr(model.config, "layer_types", None) or ()
     if (
@@ -490,9 +501,9 @@ def weights_by_key(near: Floats, tokens: Sequence[int], apart: Floats | None) ->
     distance.
 
     near: [head, query, global + window]: of the global tokens first, then by j − i, whose middle is
-        the query itself;
-    rows of global tokens are 0. tokens: their positions, ascending. apart: [head, key, global],
-    their own rows; None without any.
+        the query itself; rows of global tokens are 0.
+    tokens: their positions, ascending.
+    apart: [head, key, global], their own rows; None without any.
     """
     heads, count, columns = near.shape
     first = len(tokens)
@@ -556,12 +567,15 @@ SideName = Literal["self", "encoder", "decoder"]
 
 
 class LayerDistance(Struct, frozen=True):
-    """Largest |difference| in float64 of one layer. side: "self", "encoder" or "decoder".
+    """Largest |difference| in float64 of one layer.
 
-    weights: by head; cross: by head of the cross-attention, empty without one. hidden: of the
-    vectors that leave the layer, the last layer's after the final norm; None where the reference
-    gives another width. relative: the largest of all, each relative to the largest number of its
-    array or 1.
+    side: "self", "encoder" or "decoder".
+
+    weights: by head.
+    cross: by head of the cross-attention, empty without one.
+    hidden: of the vectors that leave the layer, the last layer's after the final norm; None where
+        the reference gives another width.
+    relative: the largest of all, each relative to the largest number of its array or 1.
     """
 
     side: SideName
@@ -573,10 +587,14 @@ class LayerDistance(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
-    """What a comparison found. run_distance, reference_distance: root mean square distance of our
-    float32 weights and vectors, and of the library's, from the float64 reference. largest_weight,
-    reference_weight: the largest difference of a float32 weight from it, ours and the library's.
-    blocks: as of `blocks_by`."""
+    """What a comparison found.
+
+    run_distance, reference_distance: root mean square distance of our float32 weights and vectors,
+        and of the library's, from the float64 reference.
+    largest_weight, reference_weight: the largest difference of a float32 weight from it, ours and
+        the library's.
+    blocks: as of `blocks_by`.
+    """
 
     tokens: int
     backend: str
@@ -620,8 +638,10 @@ def verify(
 ) -> Verification:
     """Compare a checkpoint's run with transformers' own.
 
-    text: the text, or token ids. target: an encoder-decoder's other text; None for the same text.
-    A decoder without its encoder reads random states, seeded.
+    text: the text, or token ids.
+    target: an encoder-decoder's other text; None for the same text. A decoder without its encoder
+        reads random states, seeded.
+
     Raises as `load` and `reference`; UnsupportedError without transformers.
     """
     foreign = foreign_family(text_model(open_checkpoint(folder))) is not None
@@ -676,7 +696,9 @@ def _layer_distances(
     exact: Mapping[SideName, ReferenceSide],
 ) -> list[LayerDistance]:
     """How far each layer of a run in float64 is from transformers', of the text and of the target.
-    exact: transformers' own run of each side, in their order."""
+
+    exact: transformers' own run of each side, in their order.
+    """
     # what transformers runs of the model is float64 throughout, as the reference is
     throughout: AbstractContextManager[object] = nullcontext()
     if not model.own_layers:

@@ -71,11 +71,13 @@ DIGITS = 18
 class WeightFile(Struct, frozen=True, eq=False):
     """A weight file that was understood.
 
-    layout: in words. weights: by canonical name, each weight [out, in], biases [out]. facts: the
-        sizes.
-    scale: the class's own, None for the usual one. notes: what to tell the user.
-    vocabulary: the embeddings that stand in the file, or None. seed: of embeddings the file does
-        not hold.
+    layout: in words.
+    weights: by canonical name, each weight [out, in], biases [out].
+    facts: the sizes.
+    scale: the class's own, None for the usual one.
+    notes: what to tell the user.
+    vocabulary: the embeddings that stand in the file, or None.
+    seed: of embeddings the file does not hold.
     roles: what each tensor of the file is used as, by its name there; "" for one that is not used.
     """
 
@@ -107,8 +109,9 @@ def recognise(
     where: str,
     request: LayoutRequest = EMPTY_REQUEST,
 ) -> WeightFile:
-    """Recognise tensors by name as the weights of one attention, in whatever layout. where: the
-    file, for messages.
+    """Recognise tensors by name as the weights of one attention, in whatever layout.
+
+    where: the file, for messages.
 
     Raises InputError for tensors that are missing, unknown or of a wrong shape, naming what was
     found and what was expected; UsageError where the asker contradicts the file.
@@ -327,8 +330,12 @@ def _check_sizes(
     square: bool = False,
     output: bool = False,
 ) -> None:
-    """Raise UsageError for sizes that a layout cannot hold. heads: the only number it holds;
-    square: only square projections; output: only with an output projection."""
+    """Raise UsageError for sizes that a layout cannot hold.
+
+    heads: the only number it holds.
+    square: only square projections.
+    output: only with an output projection.
+    """
     if facts.kv_heads != facts.heads:
         raise UsageError(
             "layout {layout} has no shared heads, these are {heads} on {kv_heads}",
@@ -364,7 +371,10 @@ def _check_sizes(
 
 def _joined_qkv(weights: Mapping[str, Array], kind: str) -> Array | None:
     """q, k and v stacked along axis 0; a bias that is missing beside others counts as 0. None where
-    all three are missing. kind: "weight" or "bias"."""
+    all three are missing.
+
+    kind: "weight" or "bias".
+    """
     parts = [weights.get(f"{role}.{kind}") for role in "qkv"]
     if all(part is None for part in parts):
         return None
@@ -436,13 +446,17 @@ def model_of(
     seed: int | None = None,
     embedding: np.ndarray[Any, Any] | None = None,
 ) -> Model:
-    """The model of weights that were recognised. name: the file's, for the documents.
+    """The model of weights that were recognised.
+
+    name: the file's, for the documents.
 
     settings: what stands around the weights; its sizes are the file's, a file that holds a norm
-    switches layer_norm on, and bias and output_projection are what the file is required to hold.
-    seed: of embeddings that the file does not hold; None for the file's own, or 0. embedding:
-    vectors [token, d_model] of exactly the text that will run, or None. Raises UsageError for
-    options that contradict the file.
+        switches layer_norm on, and bias and output_projection are what the file is required to
+        hold.
+    seed: of embeddings that the file does not hold; None for the file's own, or 0.
+    embedding: vectors [token, d_model] of exactly the text that will run, or None.
+
+    Raises UsageError for options that contradict the file.
     """
     facts = weight_file.facts
     for option, option_value, fact in (
@@ -487,8 +501,9 @@ def model_of(
 
 
 def seeded_file(settings: Settings, seed: int, words: Sequence[str]) -> WeightFile:
-    """Seeded weights, ready to be written. words: token texts whose seeded embeddings go along,
-    each once.
+    """Seeded weights, ready to be written.
+
+    words: token texts whose seeded embeddings go along, each once.
     """
     facts = LayoutSizes(
         d_model=settings.d_model,

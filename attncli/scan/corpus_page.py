@@ -107,8 +107,11 @@ def metrics_of(document: ScanDocument) -> list[str]:
 
 
 class PageExample(NamedTuple):
-    """A text that a page shows as an example of a head and a metric. stratum: why it was chosen:
-    `STRONGEST`, the decile of its value from 1 to 10, or `ANY` for any text."""
+    """A text that a page shows as an example of a head and a metric.
+
+    stratum: why it was chosen: `STRONGEST`, the decile of its value from 1 to 10, or `ANY` for any
+        text.
+    """
 
     metric: str
     stratum: int
@@ -195,9 +198,13 @@ def _page_size(document: ScanDocument, density: Density) -> float:
 
 @dataclass(frozen=True, eq=False)
 class PageScan:
-    """A scan to show on a page. tokens: of the examples' texts, by (file, line); looks: the query
-    and its weights that shade an example, by (file, line, layer, head); without them it is
-    unshaded. alike: the heads most like each head, by (layer, head)."""
+    """A scan to show on a page.
+
+    tokens: of the examples' texts, by (file, line).
+    looks: the query and its weights that shade an example, by (file, line, layer, head); without
+        them it is unshaded.
+    alike: the heads most like each head, by (layer, head).
+    """
 
     document: ScanDocument
     tokens: Mapping[tuple[int, int], Sequence[Token]]
@@ -206,8 +213,11 @@ class PageScan:
 
 
 def scan_page(scans: Sequence[PageScan], *, lang: str, density: int | None = None) -> bytes:
-    """The HTML page of these scans with as many examples as fit `BUDGET`. density: the index in
-    `DENSITIES` to begin with; None for the one that the documents' sizes suggest."""
+    """The HTML page of these scans with as many examples as fit `BUDGET`.
+
+    density: the index in `DENSITIES` to begin with; None for the one that the documents' sizes
+        suggest.
+    """
     if density is None:
         first = density_of([scan.document for scan in scans])
     else:
@@ -276,7 +286,10 @@ FEWER = message(
 
 def scan_names(plans: Sequence[PlanPart], short: Callable[[str], str] = last_part) -> list[str]:
     """What scans beside each other are called: their models, and where that is not enough their
-    corpora or numbers. short: makes of a path what is shown of it."""
+    corpora or numbers.
+
+    short: makes of a path what is shown of it.
+    """
     names = [safe(plan.model_with_adapters(short(plan.model))) for plan in plans]
     if len({*names}) < len(names):
         corpora = [short(plan.corpus[0]) if plan.corpus else "" for plan in plans]
@@ -336,8 +349,10 @@ class _SharedTexts:
         self.is_bare = False
 
     def text(self, scan: PageScan, number: int, files: Sequence[str], example: PageExample) -> int:
-        """The number of an example's text, kept once. number: the scan's; files: what its files are
-        called.
+        """The number of an example's text, kept once.
+
+        number: the scan's.
+        files: what its files are called.
         """
         key = (number, example.file, example.line)
         if key not in self._text_places:
@@ -400,7 +415,11 @@ def _share_with_interval(share: float | None, between: Sequence[float] | None) -
 def _head_entries(
     scan: PageScan, number: int, metrics: Sequence[str], shared: _SharedTexts, density: Density
 ) -> Iterator[dict[str, Any]]:
-    """Each head of a scan as the page's script knows it. number: the scan's; metrics: of all scans."""
+    """Each head of a scan as the page's script knows it.
+
+    number: the scan's.
+    metrics: of all scans.
+    """
     document = scan.document
     files = tails(document.plan.corpus)
     rules = ruled_by_place(document)

@@ -183,7 +183,10 @@ def _request_of(
 
 def _nothing_counted(skipped: Mapping[str, int], request: ScanRequest) -> InputError:
     """The InputError, returned and not raised, that all records of a corpus were left out, with the
-    reasons. skipped: how many records, by reason."""
+    reasons.
+
+    skipped: how many records, by reason.
+    """
     reason = max(skipped, key=skipped.__getitem__)
     expected = message("texts, as --format says")
     if reason == "long":

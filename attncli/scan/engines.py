@@ -56,10 +56,13 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class Job:
-    """What an engine needs to know to compute shards. folder: of the scan. model: the name or
-    folder that workers load.
-    part: written into temporary files' names. progress: called with the number of texts done since
-    its last call, by any worker."""
+    """What an engine needs to know to compute shards.
+
+    folder: of the scan.
+    model: the name or folder that workers load.
+    part: written into temporary files' names.
+    progress: called with the number of texts done since its last call, by any worker.
+    """
 
     plan: ScanPlan
     folder: Path
@@ -83,8 +86,11 @@ LAST_WORDS = 400
 
 
 class _Process:
-    """A running worker process. errors: the file that its standard error goes to. shard: the number
-    of the one it computes now, None while idle."""
+    """A running worker process.
+
+    errors: the file that its standard error goes to. shard: the number of the one it computes now,
+        None while idle.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
         self.process = process
@@ -191,7 +197,9 @@ class LocalWorkers:
     def _report_death(self, worker: _Process, deaths: Counter[int]) -> ShardOutcome | None:
         """The failed outcome of a dead worker's shard; None where it had no shard, or the shard may
         be tried again.
-        deaths: by shard, counted up here."""
+
+        deaths: by shard, counted up here.
+        """
         status = worker.process.wait()
         with worker.errors as errors:
             errors.seek(0)
@@ -265,10 +273,13 @@ class Actor:
 
 
 class RayCluster:
-    """The engine that runs actors (worker processes) of a Ray cluster. address: of a running one,
-    "auto" for the one that this machine belongs to, "local" to start one here. workers: how many
-    actors, at most one per processor but one; 0 for as many. note: called with a message where they
-    are fewer than was asked for."""
+    """The engine that runs actors (worker processes) of a Ray cluster.
+
+    address: of a running one, "auto" for the one that this machine belongs to, "local" to start one
+        here.
+    workers: how many actors, at most one per processor but one; 0 for as many.
+    note: called with a message where they are fewer than was asked for.
+    """
 
     def __init__(self, address: str, workers: int, note: Callable[[str], None] = ignore) -> None:
         self.address = address
@@ -303,8 +314,10 @@ class RayCluster:
             remove_leftovers(job.folder, job.part)
 
     def _run_shards(self, ray: Any, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
-        """Compute the shards by actors of the connected cluster, yielding the outcome of each. ray:
-        the module `ray`, initialised."""
+        """Compute the shards by actors of the connected cluster, yielding the outcome of each.
+
+        ray: the module `ray`, initialised.
+        """
         free = max(int(ray.cluster_resources().get("CPU", 1)) - 1, 1)
         if self.workers > free:
             fewer = message(
@@ -422,10 +435,14 @@ def parse_part(text: str) -> ScanPart:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one run of a scan did. totals: over all shards, None where other parts still have some
-    to do. failed_shards: those given up in this run; elsewhere: those given up by other parts.
-    computed_count: how many shards this run computed. recomputed_shards: those whose files could
-    not be read and were computed again."""
+    """What one run of a scan did.
+
+    totals: over all shards, None where other parts still have some to do.
+    failed_shards: those given up in this run.
+    elsewhere: those given up by other parts.
+    computed_count: how many shards this run computed.
+    recomputed_shards: those whose files could not be read and were computed again.
+    """
 
     totals: Totals | None
     failed_shards: list[ShardOutcome] = field(default_factory=list)
@@ -447,7 +464,8 @@ def run(
     """Compute the missing shards of one part of a scan, then add up all shards if no part has any
     left to do.
 
-    progress: told texts as they are done; on_shard: told what became of each shard.
+    progress: told texts as they are done.
+    on_shard: told what became of each shard.
     """
     done_shards = [
         shard for shard in part.shards(range(len(plan.shards))) if is_done(folder, shard)

@@ -58,7 +58,10 @@ class LinkCounts:
         self.lost_count = 0
 
     def add(self, codes: Ints, counts: Ints) -> None:
-        """Add counts [what, pair] of pairs. codes: the pairs, ascending and each once."""
+        """Add counts [what, pair] of pairs.
+
+        codes: the pairs, ascending and each once.
+        """
         if not self.codes.size:
             self.codes = codes
             self.counts = counts
@@ -87,8 +90,8 @@ def count_links(links: Ints, ranks: Ints, ids: Ints) -> tuple[Ints, Ints]:
     """The distinct (query token, key token) pairs among links, as ascending codes, and their counts
     of `COUNTED`, [what, pair].
 
-    links: each as `PLACE_BITS` tells. ranks: of each place, where its id stands among `ids`, which
-    ascend.
+    links: each as `PLACE_BITS` tells.
+    ranks: of each place, where its id stands among `ids`, which ascend.
     """
     most = (1 << PLACE_BITS) - 1
     queries = ranks[links >> PLACE_BITS + TEXT_BITS]
@@ -130,7 +133,9 @@ def mask_places(spec: Spec) -> tuple[int, ...]:
 
 class ShardLinks:
     """Counts which pairs of tokens the strongest links of a shard's query rows join, for each head.
-    starts: the number of each layer's first head, then the number of all heads."""
+
+    starts: the number of each layer's first head, then the number of all heads.
+    """
 
     def __init__(self, spec: Spec, starts: Ints) -> None:
         self._starts, self._of_layer = starts, mask_places(spec)
@@ -193,7 +198,10 @@ class ShardLinks:
 
     def add(self, places: Ints, layer: int, keys: Ints) -> None:
         """Record a layer's strongest links, from `keys` [text, head, query], the key position of
-        each row's largest weight. places: what `begin` returned for the batch."""
+        each row's largest weight.
+
+        places: what `begin` returned for the batch.
+        """
         choosing = self._choosing[self._of_layer[layer]]
         if not choosing.any():
             return
@@ -265,8 +273,10 @@ class ShardLinks:
 
 
 def choosing_of_texts(mask: Mask, rest: Bools) -> Bools:
-    """Which queries have a choice of where to look, booleans [text, query]. rest: the keys where
-    heads rest, [text, key]."""
+    """Which queries have a choice of where to look, booleans [text, query].
+
+    rest: the keys where heads rest, [text, key].
+    """
     count = rest.shape[-1]
     return np.stack([choosing_rows(mask, count, row.tobytes()) for row in rest])
 
@@ -274,7 +284,10 @@ def choosing_of_texts(mask: Mask, rest: Bools) -> Bools:
 @lru_cache(256)
 def choosing_rows(mask: Mask, count: int, rest: bytes) -> Bools:
     """Which of `count` queries see two keys or more in every head but those where heads rest,
-    booleans [query]; the others have no choice of where to look. rest: booleans [key], as bytes."""
+    booleans [query]; the others have no choice of where to look.
+
+    rest: booleans [key], as bytes.
+    """
     visibility = _visible_beyond_rest(mask, count, rest)
     return np.asarray((visibility.sum(-1) >= 2).all(0))
 
@@ -283,8 +296,9 @@ def choosing_rows(mask: Mask, count: int, rest: bytes) -> Bools:
 def even_weight(mask: Mask, count: int, rest: bytes) -> Ints:
     """The weight that each of `count` keys receives, summed over the rows that have a choice, if
     every such row spreads its weight evenly over the keys but those where heads rest: [key], in
-    multiples of 2⁻²⁴; the mean over heads where they see different keys. rest: as of
-    `choosing_rows`.
+    multiples of 2⁻²⁴; the mean over heads where they see different keys.
+
+    rest: as of `choosing_rows`.
     """
     visibility = _visible_beyond_rest(mask, count, rest)
     spread: Floats = visibility / np.maximum(visibility.sum(-1, keepdims=True), 1)
@@ -301,11 +315,15 @@ def _visible_beyond_rest(mask: Mask, count: int, rest: bytes) -> Bools:
 
 class PairCount(NamedTuple):
     """How often a head's query rows with one token have their largest weight on another token.
+
     query, key: token ids.
-    links: how often; most: an upper bound on it, as shards keep only frequent pairs. texts: with
-    one such link at least. squares: sum of the squares of the texts' numbers of links. chance: the
-    links to expect if each row with the query's token drew its key as often as even attention looks
-    at each token."""
+    links: how often.
+    most: an upper bound on it, as shards keep only frequent pairs.
+    texts: with one such link at least.
+    squares: sum of the squares of the texts' numbers of links.
+    chance: the links to expect if each row with the query's token drew its key as often as even
+        attention looks at each token.
+    """
 
     query: int
     key: int
@@ -327,8 +345,10 @@ class TotalLinks:
         self.texts: dict[int, str] = {}
 
     def add_shard(self, arrays: Mapping[str, Ints], texts: Sequence[tuple[int, str]]) -> None:
-        """Add the arrays that `ShardLinks.arrays` gave for the next shard. texts: (id, text) of
-        each token in its pairs."""
+        """Add the arrays that `ShardLinks.arrays` gave for the next shard.
+
+        texts: (id, text) of each token in its pairs.
+        """
         pairs = arrays["link_pairs"]
         if not self._heads:
             self._heads = [LinkCounts() for _ in pairs]
@@ -373,8 +393,10 @@ class TotalLinks:
         return rows
 
     def most_frequent(self, head: int, mask: int, count: int) -> list[PairCount]:
-        """The `count` most frequent pairs of tokens of a head, most frequent first. mask: the index
-        of its layer's mask, as of `mask_places`."""
+        """The `count` most frequent pairs of tokens of a head, most frequent first.
+
+        mask: the index of its layer's mask, as of `mask_places`.
+        """
         counts = self._heads[head]
         order = np.lexsort((counts.codes, -counts.counts[0]))[:count]
         rows = int(self._rows_of_masks[mask])

@@ -61,10 +61,14 @@ WHY_PARTS = 5
 
 @dataclass(frozen=True)
 class ScanShown:
-    """What a screen of a scan shows. metric: of the grid and the examples. head: the one shown in
-    detail, None for all heads; deciles: with texts of each tenth of the metric's values in place of
-    the strongest; alike: the heads most like it; comparison: with another scan; shades: attention
-    weights to shade texts by, None for unshaded.
+    """What a screen of a scan shows.
+
+    metric: of the grid and the examples.
+    head: the one shown in detail, None for all heads.
+    deciles: with texts of each tenth of the metric's values in place of the strongest.
+    alike: the heads most like it.
+    comparison: with another scan.
+    shades: attention weights to shade texts by, None for unshaded.
     """
 
     document: ScanDocument
@@ -220,8 +224,9 @@ def interval_text(
     view: View,
     write: Callable[[float | None, View], str] = number_text,
 ) -> str:
-    """An interval [low, high] as written, "low–high"; a dash for None. write: turns a number into
-    text.
+    """An interval [low, high] as written, "low–high"; a dash for None.
+
+    write: turns a number into text.
     """
     if between is None:
         return "-"

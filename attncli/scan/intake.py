@@ -56,8 +56,10 @@ ROWS = 1024
 
 @dataclass(frozen=True)
 class Format:
-    """How a file holds texts. kind: "lines", "jsonl" or "parquet". field: of an object, or a
-    column; "" for lines.
+    """How a file holds texts.
+
+    kind: "lines", "jsonl" or "parquet".
+    field: of an object, or a column; "" for lines.
     """
 
     kind: str
@@ -66,10 +68,13 @@ class Format:
 
 @dataclass(frozen=True)
 class Record:
-    """One record (a line, or a row of a Parquet file) of a corpus. file: its number; line: 0-based,
-    in its file. text: None where the record has none to count; reason, then: "empty", "long" or
-    "undecodable". cluster: the group that it belongs to, such as a document's name; "" for a group
-    of its own."""
+    """One record (a line, or a row of a Parquet file) of a corpus.
+
+    file: its number.
+    line: 0-based, in its file.
+    text: None where the record has none to count; reason, then: "empty", "long" or "undecodable".
+    cluster: the group that it belongs to, such as a document's name; "" for a group of its own.
+    """
 
     file: int
     line: int
@@ -112,8 +117,10 @@ def find_files(
     note: Callable[[str], None] = lambda message: None,
 ) -> list[str]:
     """The files that a corpus's names, folders and globs stand for, in the order of the names,
-    sorted within each. out: the scan's own folder, left out; note: called with a message on files
-    left out.
+    sorted within each.
+
+    out: the scan's own folder, left out.
+    note: called with a message on files left out.
 
     `-` is standard input; an address with `://` stays as it is. What scans wrote is no part of a
     folder or glob: `out`, and folders that hold a plan and shards. note: told of those. Raises
@@ -164,8 +171,11 @@ class _ScanFolders:
         self.left_out: dict[Path, None] = {}
 
     def leave_out(self, name: str, root: Path | None = None) -> bool:
-        """Whether to leave a file out as it lies in a folder that a scan wrote. root: the folder
-        that the corpus names, None for none; a scan's folder around it leaves nothing out."""
+        """Whether to leave a file out as it lies in a folder that a scan wrote.
+
+        root: the folder that the corpus names, None for none; a scan's folder around it leaves
+            nothing out.
+        """
         scan_folder = self._scan_around(Path(name).absolute().parent)
         if scan_folder is None or (
             scan_folder is not self._out
@@ -204,7 +214,9 @@ def _record_of_line(
 ) -> Record:
     """The record of a line's bytes, with or without its line end; None stands for a line of more
     than `LONGEST` bytes.
-    cluster: the JSON field that groups records, "" for none."""
+
+    cluster: the JSON field that groups records, "" for none.
+    """
     if raw is None:
         return Record(file, line, None, "long")
     try:
@@ -222,8 +234,9 @@ def _record_of_line(
 
 
 def _record_of_text(file: int, line: int, text: str, cluster: object) -> Record:
-    """The record of a text, stripped. cluster: the value of the field that groups records, None for
-    none.
+    """The record of a text, stripped.
+
+    cluster: the value of the field that groups records, None for none.
     """
     content = text.strip()
     try:
@@ -275,8 +288,10 @@ def parquet_columns(parquet_file: Any, path: str, format: Format, cluster: str) 
 def records_of_parquet(
     path: str, file_range: Range, format: Format, cluster: str
 ) -> Iterator[Record]:
-    """Yield the records of a range of rows; only the row groups that hold them are read. cluster:
-    the column that groups records, "" for none."""
+    """Yield the records of a range of rows; only the row groups that hold them are read.
+
+    cluster: the column that groups records, "" for none.
+    """
     parquet_file = open_parquet(path)
     columns = parquet_columns(parquet_file, path, format, cluster)
     start = 0
@@ -299,8 +314,10 @@ def records_of_parquet(
 
 
 def _record_of_cell(file: int, line: int, text: object, cluster: object) -> Record:
-    """The record of a cell in a Parquet file's column of texts. cluster: the value in the column
-    that groups records, None for none."""
+    """The record of a cell in a Parquet file's column of texts.
+
+    cluster: the value in the column that groups records, None for none.
+    """
     if not isinstance(text, str):
         return Record(file, line, None, "empty" if text is None else "undecodable")
     if len(text) > LONGEST:
@@ -313,8 +330,13 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class File:
-    """A file of the corpus. name: as asked for. path: where it is read; of copies, inside the
-    scan's folder. size: in bytes; sha256: of the original's bytes."""
+    """A file of the corpus.
+
+    name: as asked for.
+    path: where it is read; of copies, inside the scan's folder.
+    size: in bytes.
+    sha256: of the original's bytes.
+    """
 
     name: str
     path: str
@@ -335,9 +357,12 @@ def take_in(
     files: list[File] | None = None,
 ) -> tuple[list[File], list[tuple[Range, ...]]]:
     """Read a corpus once, and return its files and, for each shard of `size` records, its ranges.
-    folder: where copies of packed or piped files go; cluster: the column of Parquet files that
-    groups records, "" for none. files: a list to fill with each file as it is read, even if a later
-    one fails. Raises InputError, UnsupportedError.
+
+    folder: where copies of packed or piped files go.
+    cluster: the column of Parquet files that groups records, "" for none.
+    files: a list to fill with each file as it is read, even if a later one fails.
+
+    Raises InputError, UnsupportedError.
     """
     files = [] if files is None else files
     ranges = Ranges(size)
@@ -368,7 +393,10 @@ def take_in(
 
 def _cut_file(path: str, file: int, ranges: Ranges) -> str:
     """Cut a file of lines into ranges in one pass, added to `ranges`; returns the sha256 of the
-    whole file. file: its number."""
+    whole file.
+
+    file: its number.
+    """
     whole = hashlib.sha256()
     counted_lines = 0
     cutting = [LineCutter(file, size) for size in ranges.sizes]
@@ -405,7 +433,9 @@ def _open_source(path: str) -> Iterator[BinaryIO]:
 
 def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> tuple[str, str]:
     """Copy a source unpacked into the folder; returns (path of the copy, sha256 of the original's
-    bytes). name: "-" for standard input.
+    bytes).
+
+    name: "-" for standard input.
 
     The copy is named for that digest and put in place whole: others may be reading it, or a copy of
     something else. Raises InputError where the source cannot be read, AttnError where the copy
@@ -435,8 +465,9 @@ def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> 
 
 
 def _unpacked_pieces(name: str, source: io.RawIOBase) -> Iterator[bytes]:
-    """Yield the unpacked bytes of a corpus file, piece by piece. name: its ending tells how it is
-    packed.
+    """Yield the unpacked bytes of a corpus file, piece by piece.
+
+    name: its ending tells how it is packed.
     """
     content = _unpack(name, source)
     try:
@@ -587,8 +618,9 @@ def changed_error(file: File) -> InputError:
 @dataclass(frozen=True)
 class Range:
     """Records first..first+count-1 of the corpus's file number `file`: its bytes start..stop-1, or
-    rows of a Parquet file (start = stop = 0). sha256: of these bytes; for rows, of the digests of
-    the row groups that hold them.
+    rows of a Parquet file (start = stop = 0).
+
+    sha256: of these bytes; for rows, of the digests of the row groups that hold them.
     """
 
     file: int
@@ -656,8 +688,10 @@ class Ranges:
 
 
 class LineCutter:
-    """Cuts a file into ranges of `size` lines as its bytes are fed in. file: its number; lines: how
-    many whole lines came so far."""
+    """Cuts a file into ranges of `size` lines as its bytes are fed in.
+
+    file: its number; lines: how many whole lines came so far.
+    """
 
     def __init__(self, file: int, size: int) -> None:
         self.file = file
@@ -725,8 +759,9 @@ def groups_of(path: str, format: Format, cluster: str) -> list[Group]:
 
 
 def cut_groups(groups: Sequence[Group], size: int, file: int) -> list[Range]:
-    """Cut a Parquet file into ranges of `size` rows, the last one of fewer. file: its number in the
-    corpus.
+    """Cut a Parquet file into ranges of `size` rows, the last one of fewer.
+
+    file: its number in the corpus.
     """
     starts = list(accumulate((rows for rows, _ in groups), initial=0))
     ranges = []
@@ -752,8 +787,9 @@ def digest_of_groups(path: str, rows: Range, format: Format, cluster: str) -> st
 def _group_digests(
     path: str, groups: Iterable[int], format: Format, cluster: str
 ) -> Iterator[Group]:
-    """Yield (rows, digest of the columns that a scan reads) of these row groups of a file. groups:
-    their numbers.
+    """Yield (rows, digest of the columns that a scan reads) of these row groups of a file.
+
+    groups: their numbers.
     """
     parquet_file = open_parquet(path)
     columns = parquet_columns(parquet_file, path, format, cluster)
@@ -775,8 +811,10 @@ def _group_digests(
 
 
 def _groups_holding(starts: Sequence[int], first: int, count: int) -> range:
-    """The numbers of the row groups that hold rows first..first+count-1. starts: each group's first
-    row, then the number of all rows."""
+    """The numbers of the row groups that hold rows first..first+count-1.
+
+    starts: each group's first row, then the number of all rows.
+    """
     last = min(first + count, starts[-1])
     if first < last:
         return range(bisect_right(starts, first) - 1, bisect_left(starts, last))
@@ -812,7 +850,10 @@ def sample_threshold(
     records: Iterable[Record], sample: int, seed: int, left_out: set[tuple[int, int]]
 ) -> int:
     """The hash up to which texts are drawn so that `sample` of them are: the `sample`-th smallest,
-    whatever their order; 0 without texts. left_out: (file, line) of texts not to draw."""
+    whatever their order; 0 without texts.
+
+    left_out: (file, line) of texts not to draw.
+    """
     smallest: list[int] = []
     for record in records:
         if record.text is None or (record.file, record.line) in left_out:

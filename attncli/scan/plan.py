@@ -114,10 +114,15 @@ Heads = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """The model that a scan's plan names. name: as asked for. digest: sha256 of the weights, their
-    config and adapters;
-    tokenizer: sha256 of the tokenizer. heads: how many each layer has. adapters: those merged into
-    the weights, each a folder, perhaps with a weight; written only where there are any."""
+    """The model that a scan's plan names.
+
+    name: as asked for.
+    digest: sha256 of the weights, their config and adapters.
+    tokenizer: sha256 of the tokenizer.
+    heads: how many each layer has.
+    adapters: those merged into the weights, each a folder, perhaps with a weight; written only
+        where there are any.
+    """
 
     name: str
     digest: str
@@ -129,13 +134,16 @@ class ModelPlan:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which texts of the corpus are counted. sample: how many are drawn, 0 for all; threshold: the
-    largest hash that is drawn. duplicates: sha256 of the list of texts left out as repeated, ""
-    where they are kept.
+    """Which texts of the corpus are counted.
+
+    sample: how many are drawn, 0 for all.
+    threshold: the largest hash that is drawn.
+    duplicates: sha256 of the list of texts left out as repeated, "" where they are kept.
     over: "skip" or "truncate" texts of more than max_tokens tokens; 0 is the model's own limit.
     cluster: the field that groups records, such as by document, for intervals; "" for none.
     skip_unknown: whether texts with words that the model does not know are left out; written only
-        where they are."""
+        where they are.
+    """
 
     sample: int = 0
     threshold: int = 2**64 - 1
@@ -147,8 +155,12 @@ class Choice:
 
 
 class RuleFile(msgspec.Struct, frozen=True):
-    """A user's Python file of rules. path: where it is; sha256: of its bytes; rules: name, formula
-    and sentence of each."""
+    """A user's Python file of rules.
+
+    path: where it is.
+    sha256: of its bytes.
+    rules: name, formula and sentence of each.
+    """
 
     path: str
     sha256: str
@@ -157,9 +169,13 @@ class RuleFile(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class RulePlan:
-    """How heads are described by rules. versions: (name, version of its formula) of each rule that
-    some query may follow. layers: those that attend; kinds: which of the model's masks each has.
-    files: those that rules come from besides attn."""
+    """How heads are described by rules.
+
+    versions: (name, version of its formula) of each rule that some query may follow.
+    layers: those that attend.
+    kinds: which of the model's masks each has.
+    files: those that rules come from besides attn.
+    """
 
     versions: tuple[tuple[str, str], ...]
     layers: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
@@ -169,14 +185,19 @@ class RulePlan:
 
 @dataclass(frozen=True)
 class MeasurePlan:
-    """What is measured of every head. metrics: (name, version of its formula). find: conditions of
-    the links to keep, as written. top: examples of each head and metric. effects: how heads are
-    removed, and which:
-    ("zero", "L5H11", …).
-    examples: sampled texts of each decile of a metric. links: where pairs of tokens are counted,
-    for each layer the index of its mask among the distinct ones; else empty. metric_files: the
-    files that metrics come from. why: the heads whose strongest links' scores are decomposed, each
-    with the names of the parts. rules: how heads are described by rules, None where they are not."""
+    """What is measured of every head.
+
+    metrics: (name, version of its formula).
+    find: conditions of the links to keep, as written.
+    top: examples of each head and metric.
+    effects: how heads are removed, and which: ("zero", "L5H11", …).
+    examples: sampled texts of each decile of a metric.
+    links: where pairs of tokens are counted, for each layer the index of its mask among the
+        distinct ones; else empty.
+    metric_files: the files that metrics come from.
+    why: the heads whose strongest links' scores are decomposed, each with the names of the parts.
+    rules: how heads are described by rules, None where they are not.
+    """
 
     metrics: tuple[tuple[str, str], ...]
     labels: bool = True
@@ -201,11 +222,15 @@ class MeasurePlan:
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """All that a scan's numbers depend on, as its folder's plan.json holds it. files: the corpus as
-    it was; shards: the ranges of records of each shard. seed: of draws and bootstrap replicates.
+    """All that a scan's numbers depend on, as its folder's plan.json holds it.
+
+    files: the corpus as it was.
+    shards: the ranges of records of each shard.
+    seed: of draws and bootstrap replicates.
     isa, torch: the instruction set and the version of torch of the machine that planned it; others
-    may compute shards, which each shard notes. repeats: scores of each head on random repeated
-    tokens, [layer, head, duplicate, induction]."""
+        may compute shards, which each shard notes.
+    repeats: scores of each head on random repeated tokens, [layer, head, duplicate, induction].
+    """
 
     schema: str
     version: str
@@ -445,7 +470,10 @@ def _check_same_scan(old_plan: ScanPlan, new_plan: ScanPlan, folder: Path) -> No
 
 def delete_leftovers(files: Sequence[File], folder: Path, duplicates: str = "") -> None:
     """Delete the copies of files and the list of repeated texts that a refused plan made in its
-    folder, but for those that the plan in the folder uses. duplicates: sha256 of the list."""
+    folder, but for those that the plan in the folder uses.
+
+    duplicates: sha256 of the list.
+    """
     kept: set[Path] = set()
     with suppress(AttnError):
         old_plan = _read_plan(folder)
@@ -473,14 +501,19 @@ def discard(plan: ScanPlan, folder: Path, new_folders: Sequence[Path]) -> None:
 def _files_in_folder(files: Sequence[File], folder: Path, duplicates: str = "") -> set[Path]:
     """The paths inside a scan's folder that its plan uses: copies of corpus files, and the list of
     repeated texts.
-    duplicates: sha256 of the list, "" for none."""
+
+    duplicates: sha256 of the list, "" for none.
+    """
     paths = {folder / COPIES / file.path for file in files if file.copied}
     return paths | ({folder / name_of_duplicates(duplicates)} if duplicates else set())
 
 
 def _first_difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
     """(name, old value, new value) of the first difference between two plans' values, the name such
-    as `model.heads[3]`, the values shortened. name: of the values compared."""
+    as `model.heads[3]`, the values shortened.
+
+    name: of the values compared.
+    """
     if isinstance(old, dict) and isinstance(new, dict):
         for key in old:
             if old[key] != new.get(key):
@@ -522,8 +555,10 @@ def _in_few_words(value: Any, second: Any) -> str:
 
 @dataclass(frozen=True)
 class ScanRequest:
-    """The options of `attn scan` that decide its numbers. metrics: names; format: None to tell it
-    from file names.
+    """The options of `attn scan` that decide its numbers.
+
+    metrics: names.
+    format: None to tell it from file names.
     """
 
     corpus: tuple[str, ...]
@@ -562,6 +597,7 @@ def make_plan(
 ) -> ScanPlan:
     """Plan a scan of `request.corpus` with the model called `name`: read the corpus, cut it into
     shards, choose texts.
+
     folder: the scan's; copies of packed or piped files go there.
 
     note: told what is decided on the way, such as that repeated texts are not looked for.
@@ -718,8 +754,11 @@ def rule_version(rule: HeadRule) -> str:
 def _take_in_corpus(
     names: list[str], request: ScanRequest, folder: Path, stdin: BinaryIO, files: list[File]
 ) -> list[tuple[Range, ...]]:
-    """Read the corpus, and return the ranges of records of each shard. names: its files, reordered
-    here as an earlier plan in the folder has them. files: filled with each file as it is read."""
+    """Read the corpus, and return the ranges of records of each shard.
+
+    names: its files, reordered here as an earlier plan in the folder has them.
+    files: filled with each file as it is read.
+    """
     if request.shard:
         size = ShardSize(request.shard, request.shard, 0)
     else:
@@ -799,7 +838,10 @@ def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> Sca
 
 
 def planned_records(scan_plan: ScanPlan, folder: Path) -> Iterator[Record]:
-    """Yield all records of a plan's corpus, including those that hold no text. folder: the scan's."""
+    """Yield all records of a plan's corpus, including those that hold no text.
+
+    folder: the scan's.
+    """
     for shard in scan_plan.shards:
         yield from intake.records(scan_plan.files, shard, folder / COPIES, scan_plan.choice.cluster)
 
@@ -902,7 +944,10 @@ def model_digest(model: Model) -> str:
 
 
 def _plan_model(model: Model, name: str) -> ModelPlan:
-    """The part of a plan about the model: name, digests, layers and heads. name: as asked for."""
+    """The part of a plan about the model: name, digests, layers and heads.
+
+    name: as asked for.
+    """
     assert isinstance(model.store, CheckpointStore)
     tokenizer = model.store.checkpoint.tokenizer_path
     if tokenizer is None:
@@ -918,8 +963,9 @@ def _plan_model(model: Model, name: str) -> ModelPlan:
 
 
 def check_scanned_model(scan_plan: ScanPlan, model: Model, name: str) -> None:
-    """Raise InputError unless a model is the one that was scanned, wherever it is now. name: as
-    asked for.
+    """Raise InputError unless a model is the one that was scanned, wherever it is now.
+
+    name: as asked for.
     """
     if (
         replace(_plan_model(model, scan_plan.model.name), adapters=scan_plan.model.adapters)

@@ -112,7 +112,10 @@ MIXED = message(
 
 
 def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) -> ScanDocument:
-    """The `attn.scan/1` document. failed_shards: shards that were given up."""
+    """The `attn.scan/1` document.
+
+    failed_shards: shards that were given up.
+    """
     plan = totals.plan
     reasons = {outcome.shard: outcome.reason for outcome in failed_shards} | totals.broken
     rules = _rules(totals)
@@ -277,7 +280,10 @@ def head_document(
     document: ScanDocument, place: tuple[int, int], alike: AlikeHeads | None
 ) -> ScanDocument:
     """The document reduced to the head at `place` (layer, head), the texts of its sample, and its
-    layer. alike: the heads most like it, added where not None."""
+    layer.
+
+    alike: the heads most like it, added where not None.
+    """
     (head,) = (head for head in document.heads if (head.layer, head.head) == place)
     texts = document.texts or []
     numbers: dict[int, int] = {}
@@ -430,8 +436,11 @@ class _Heads:
         return parts
 
     def _metric(self, column: int, place: int) -> ScanMetric:
-        """The document's part about one metric of one head. column: of the metric; place: of the
-        head among all of the model."""
+        """The document's part about one metric of one head.
+
+        column: of the metric.
+        place: of the head among all of the model.
+        """
         return ScanMetric(
             texts=int(self.texts[column, place]),
             rows=int(self.counts["rows"][column, place]),
@@ -525,7 +534,9 @@ class _Heads:
 
     def _labels(self, place: int) -> list[ScanLabel]:
         """The labels of a head: those that it earns over the corpus, is borderline for, or earns in
-        some text. place: the head's index among all heads of the model.
+        some text.
+
+        place: the head's index among all heads of the model.
         """
         labels: list[ScanLabel] = []
         for rule in LABELS.values():
@@ -667,8 +678,10 @@ class _Heads:
         ]
 
     def _examples(self, place: int, *, is_layer: bool = False) -> list[ScanExample]:
-        """The texts in which each metric of a head is largest; is_layer: those with its layer's
-        most massive activations instead."""
+        """The texts in which each metric of a head is largest.
+
+        is_layer: those with its layer's most massive activations instead.
+        """
         arrays = self.totals.examples
         totals = self.totals
         examples = []
@@ -708,6 +721,7 @@ def lift_interval(pair: PairCount, texts: int, alone: float) -> list[float] | No
     """The 95% interval of a pair's lift (its links divided by those that chance makes), from how
     texts' numbers of links vary; None where texts are too few or hardly differ, the number of links
     is not exact, or chance makes none.
+
     alone: the number of independent texts as a share of all, below 1 where texts belong together.
     """
     units = texts * alone
@@ -877,7 +891,10 @@ class _Side:
         self.histogram = totals.count_total("histogram")
 
     def metric_of_head(self, name: str, place: int) -> _MetricOfHead:
-        """The numbers of one metric of one head. place: of the head among all of the model."""
+        """The numbers of one metric of one head.
+
+        place: of the head among all of the model.
+        """
         column = self.totals.columns.index(name)
         return _MetricOfHead(
             np.ascontiguousarray(self.strata[:, :, column, place]),
@@ -891,12 +908,14 @@ class _Side:
 
 @dataclass(frozen=True, eq=False)
 class _MetricOfHead:
-    """The numbers of one metric of one head in one scan. strata: how many texts have it, the sum of
-    their values and of the squares, [3, stratum]. times, replicates: of each bootstrap replicate
-    how many texts it drew, and their mean;
+    """The numbers of one metric of one head in one scan.
+
+    strata: how many texts have it, the sum of their values and of the squares, [3, stratum].
+    times, replicates: of each bootstrap replicate how many texts it drew, and their mean.
     composition: how many from each stratum (a range of text lengths), [replicate, stratum].
-        histogram: [bin].
-    is_clustered: whether texts are grouped, as by document."""
+    histogram: [bin].
+    is_clustered: whether texts are grouped, as by document.
+    """
 
     strata: Floats
     times: Floats
@@ -972,10 +991,9 @@ def _unpaired_interval(
     """z of a difference between scans that are not of the same texts, and its 95% interval; None
     for both where texts are too few.
 
-    within: texts, sum and sum of squares of each side's shared strata, [3, stratum]; share: of each
-        stratum in both.
-    Source of the degrees of freedom: Satterthwaite, An approximate distribution of estimates of
-    variance, 1946.
+    within: texts, sum and sum of squares of each side's shared strata, [3, stratum].
+    share: of each stratum in both. Source of the degrees of freedom: Satterthwaite, An approximate
+        distribution of estimates of variance, 1946.
     """
     variances = []
     replicates = []
@@ -1030,8 +1048,9 @@ def _paired_interval(
     differences: Floats, difference: float, units: float
 ) -> tuple[float | None, list[float] | None]:
     """z of a difference between scans of the same texts, and its 95% interval, from the differences
-    of bootstrap replicates [replicate]. units: how many texts, or clusters of them; None for both
-    where these are too few.
+    of bootstrap replicates [replicate].
+
+    units: how many texts, or clusters of them; None for both where these are too few.
     """
     if units < LEAST_TEXTS * FEWER:
         return None, None

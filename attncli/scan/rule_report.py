@@ -92,8 +92,10 @@ def rule_warnings(rules: ScanRules) -> list[Message]:
 
 
 def _meanings(plan: RulePlan, found_shares: Floats) -> list[RuleMeaning]:
-    """What each rule of a plan means, in its order. found_shares: in what share of the rows it finds a key
-    of its own, [rule]."""
+    """What each rule of a plan means, in its order.
+
+    found_shares: in what share of the rows it finds a key of its own, [rule].
+    """
     words = {rule.name: (rule.formula, str(rule.sentence)) for rule in BUILT_IN}
     for file in plan.files:
         for name, formula, sentence in file.rules:
@@ -125,7 +127,10 @@ def _of_kinds(table: KeptTable, places: HeadKinds, rules: int, which: Bools) -> 
 
 
 def _samples(rows: list[RulePairs], places: HeadKinds) -> list[ChoiceRows]:
-    """The rows of each head. rows: under each mask."""
+    """The rows of each head.
+
+    rows: under each mask.
+    """
     return [
         ChoiceRows(rows[kind].weights[head], rows[kind].rules, rows[kind].shares)
         for head, kind in enumerate(places.head_kinds().tolist())

@@ -54,8 +54,11 @@ are."""
 
 
 class TextPart(NamedTuple):
-    """What a text is for. half: 0 fits and chooses, 1 is measured on. chooses: whether it is of the
-    part of its half that decides which rules stay."""
+    """What a text is for.
+
+    half: 0 fits and chooses, 1 is measured on.
+    chooses: whether it is of the part of its half that decides which rules stay.
+    """
 
     half: int
     chooses: bool
@@ -87,8 +90,10 @@ def rule_memory(heads: int, rules: int, kinds: int) -> int:
 
 
 def rule_shapes(places: HeadKinds, rules: int, any_size: int) -> dict[str, tuple[int, ...]]:
-    """The shapes of the arrays that `ShardRules` gives, by name. any_size: stands for the pairs of a
-    table, of which there are as many as the texts have."""
+    """The shapes of the arrays that `ShardRules` gives, by name.
+
+    any_size: stands for the pairs of a table, of which there are as many as the texts have.
+    """
     shapes = sum_shapes(places, rules)
     height = table_height(places.count, rules, places.kind_count)
     return {
@@ -102,8 +107,13 @@ def rule_shapes(places: HeadKinds, rules: int, any_size: int) -> dict[str, tuple
 
 
 class ShardText(NamedTuple):
-    """A text of a shard. place: its file and line. hash: decides what it is for. own: of the text
-    itself, by which its rows are drawn. tokens: how many."""
+    """A text of a shard.
+
+    place: its file and line.
+    hash: decides what it is for.
+    own: of the text itself, by which its rows are drawn.
+    tokens: how many.
+    """
 
     place: tuple[int, int]
     hash: int
@@ -114,8 +124,9 @@ class ShardText(NamedTuple):
 class ShardRules:
     """What a shard's texts tell of rules.
 
-    texts: those of the shard. share: of the records of the scan that are in the shard; of the
-    pairs that a scan keeps, it keeps as many.
+    texts: those of the shard.
+    share: of the records of the scan that are in the shard; of the pairs that a scan keeps, it
+        keeps as many.
     """
 
     def __init__(
@@ -143,7 +154,10 @@ class ShardRules:
     def begin(
         self, places: Sequence[tuple[int, int]], token_lists: Sequence[Sequence[Token]]
     ) -> None:
-        """Begin a batch of texts. places: file and line of each."""
+        """Begin a batch of texts.
+
+        places: file and line of each.
+        """
         self._batch = [
             (self._parts[place], place, TextRules(self._rules, tokens))
             for place, tokens in zip(places, token_lists, strict=True)
@@ -236,8 +250,11 @@ class KeptRows:
     def add(
         self, block: PatternBlock, place: tuple[int, int], part: TextPart, *, is_first: bool
     ) -> None:
-        """Keep the rows of a block that were drawn. place: of its text. is_first: whether what rules
-        say is kept as well."""
+        """Keep the rows of a block that were drawn.
+
+        place: of its text.
+        is_first: whether what rules say is kept as well.
+        """
         for query, (number, start, keys) in self._kept.get(place, {}).items():
             row = query - int(block.queries[0])
             if not 0 <= row < block.queries.size:
@@ -298,7 +315,10 @@ class RuleTables:
         self.shards[shard] = arrays["rule_table_0"], arrays["rule_table_1"], arrays["rule_counts"]
 
     def table(self, half: int, height: int) -> KeptTable:
-        """The rows of all shards, each with a number of its own. height: of a table without a shard."""
+        """The rows of all shards, each with a number of its own.
+
+        height: of a table without a shard.
+        """
         tables: list[WholeNumbers] = [np.zeros((height, 0), np.int32)]
         counts = [np.zeros(0)]
         rows = 0
@@ -320,18 +340,26 @@ class RuleTables:
 
 
 class KeptTable(Struct, frozen=True, eq=False):
-    """Rows kept. lines: see `KeptRows.table`, [line, pair]. counts: for how many rows the row of each
-    pair counts, [pair]."""
+    """Rows kept.
+
+    lines: see `KeptRows.table`, [line, pair].
+    counts: for how many rows the row of each pair counts, [pair].
+    """
 
     lines: WholeNumbers
     counts: Floats
 
 
 class RulePairs(Struct, frozen=True, eq=False):
-    """Rows of all heads under one mask in which a query sees two keys or more. numbers: the row of
-    each pair, from 0; bins: its distance; rules: [rule, pair]; weights: of all heads, [head, pair];
-    shares: how much each pair's row counts in a mean over rows, these sum to 1 over rows; count: how
-    many rows."""
+    """Rows of all heads under one mask in which a query sees two keys or more.
+
+    numbers: the row of each pair, from 0.
+    bins: its distance.
+    rules: [rule, pair].
+    weights: of all heads, [head, pair].
+    shares: how much each pair's row counts in a mean over rows, these sum to 1 over rows.
+    count: how many rows.
+    """
 
     numbers: Ints
     bins: Ints
@@ -352,7 +380,10 @@ class RulePairs(Struct, frozen=True, eq=False):
 def rows_under(
     kept: KeptTable, places: HeadKinds, rules: int, kind: int, which: Bools
 ) -> RulePairs:
-    """The rows kept under one mask. which: the pairs that count, [pair]."""
+    """The rows kept under one mask.
+
+    which: the pairs that count, [pair].
+    """
     table = kept.lines
     pairs = which & (table[VISIBLE + kind] > 0)
     _, numbers, sizes = np.unique(table[ROW, pairs], return_inverse=True, return_counts=True)

@@ -100,6 +100,7 @@ def _divergences(
 ) -> Floats:
     """The Jensen–Shannon divergence between the attention weights of each chosen head and those of
     every head, [text, chosen, head], in nats; texts that are too short or too long are left out.
+
     chosen: the heads' numbers.
     """
     limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
@@ -136,14 +137,17 @@ def _finite_mean(values: Floats) -> Floats:
 def _most_alike(every: Sequence[Place], place: Place, likeness: Floats) -> list[int]:
     """The numbers of the heads with the highest likeness to the one at `place`, itself left out,
     highest first.
-    likeness: of every head, [head]."""
+
+    likeness: of every head, [head].
+    """
     order = np.argsort(-np.nan_to_num(likeness, nan=-np.inf), kind="stable").tolist()
     return [at for at in order if every[at] != place and np.isfinite(likeness[at])][:NEAREST]
 
 
 def _alike_head(place: Place, values: Floats) -> AlikeHead:
-    """A head as one like another: its mean distance, 0 to 1, and the interval. values: divergences
-    [text], in nats.
+    """A head as one like another: its mean distance, 0 to 1, and the interval.
+
+    values: divergences [text], in nats.
     """
     known = values[np.isfinite(values)]
     mean = float(known.mean())
@@ -249,8 +253,11 @@ def shading(
 
 
 def texts_of_metric(document: ScanDocument, place: Place, metric: str | None) -> dict[Place, str]:
-    """The texts that a head's screen shows for a metric, by (file, line). place: (layer, head);
-    metric: None for the first."""
+    """The texts that a head's screen shows for a metric, by (file, line).
+
+    place: (layer, head).
+    metric: None for the first.
+    """
     head = next(head for head in document.heads if (head.layer, head.head) == place)
     name = metric or next(iter(head.metrics), "")
     shown = {

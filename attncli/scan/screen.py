@@ -94,10 +94,15 @@ def scan_screen(
     comparison: ScanCompareDocument | None = None,
     shades: Shading | None = None,
 ) -> Lines:
-    """The screen of a scan. metric: of the grid and the examples, None for the first. head: (layer,
-    head) of one to show in detail, None for all; deciles: with texts of each tenth of the metric's
-    values; alike: the heads most like it; comparison: with another scan, whose differences for the
-    head are shown; shades: attention weights to shade texts by."""
+    """The screen of a scan.
+
+    metric: of the grid and the examples, None for the first.
+    head: (layer, head) of one to show in detail, None for all.
+    deciles: with texts of each tenth of the metric's values.
+    alike: the heads most like it.
+    comparison: with another scan, whose differences for the head are shown.
+    shades: attention weights to shade texts by.
+    """
     if document.heads:
         metric_shown = metric or next(iter(document.heads[0].metrics), "")
     else:
@@ -284,8 +289,11 @@ OF_WEIGHT = contextual("scan", "of")
 
 
 def _label_note(*, has_interval: bool, has_share: bool) -> Message:
-    """What the columns of the table of labels are. has_interval: of the score; has_share: of the
-    head's weight that it is measured on."""
+    """What the columns of the table of labels are.
+
+    has_interval: of the score.
+    has_share: of the head's weight that it is measured on.
+    """
     notes = [message("score: mean over texts")]
     if has_interval:
         notes = [message("score: mean over texts with its 95% interval")]

@@ -42,8 +42,11 @@ EXPECTED = message('such as "from=it to=animal weight>=0.3 head=L5H11"')
 
 @dataclass(frozen=True)
 class ShardOutcome:
-    """How the computation of a shard ended. reason: "" where it is done, else why it failed. texts,
-    tokens: how many it counted."""
+    """How the computation of a shard ended.
+
+    reason: "" where it is done, else why it failed.
+    texts, tokens: how many it counted.
+    """
 
     shard: int
     reason: str = ""
@@ -53,9 +56,11 @@ class ShardOutcome:
 
 @dataclass(frozen=True)
 class Condition:
-    """Which links (weights of a query on a key) `--find` keeps. source, target: texts of the
-    query's and key's token, None for any. least: the smallest weight. heads: (layer, head) of those
-    searched; empty for all.
+    """Which links (weights of a query on a key) `--find` keeps.
+
+    source, target: texts of the query's and key's token, None for any.
+    least: the smallest weight.
+    heads: (layer, head) of those searched; empty for all.
     """
 
     source: str | None = None
@@ -66,7 +71,11 @@ class Condition:
 
 @dataclass(frozen=True)
 class MatchedLink:
-    """A link that meets a condition. text: its index in the batch; query, key: positions."""
+    """A link that meets a condition.
+
+    text: its index in the batch.
+    query, key: positions.
+    """
 
     text: int
     layer: int
@@ -158,8 +167,11 @@ def matching_links(
     first: int,
     first_head: int,
 ) -> list[MatchedLink]:
-    """The links of a layer that meet the condition. weights: [text, head, row, key] from query
-    `first` and head `first_head` on; where: `places_of_condition` of each text."""
+    """The links of a layer that meet the condition.
+
+    weights: [text, head, row, key] from query `first` and head `first_head` on.
+    where: `places_of_condition` of each text.
+    """
     heads = list(range(first_head, first_head + weights.shape[1]))
     if condition.heads:
         heads = [
@@ -197,16 +209,20 @@ _TEMPORARY = re.compile(r"\.[\w-]+\.[a-z]+\..+\.tmp")
 
 @dataclass(frozen=True, eq=False)
 class ShardState:
-    """What a shard's file holds. arrays: sums as integers, by name. facts: counts of texts, the
-    machine, the texts of examples, as JSON."""
+    """What a shard's file holds.
+
+    arrays: sums as integers, by name.
+    facts: counts of texts, the machine, the texts of examples, as JSON.
+    """
 
     arrays: Mapping[str, np.ndarray[Any, Any]]
     facts: Mapping[str, Any]
 
 
 def path_of(folder: Path, shard: int, kind: str) -> Path:
-    """The path of one of a shard's files. kind: "state.npz", "rows.parquet", "links.parquet" or
-    "failed.txt".
+    """The path of one of a shard's files.
+
+    kind: "state.npz", "rows.parquet", "links.parquet" or "failed.txt".
     """
     return folder / FOLDER / f"{shard // PER_FOLDER:03d}" / f"{shard:06d}.{kind}"
 
@@ -357,8 +373,11 @@ def import_pyarrow() -> Any:
 
 @dataclass(frozen=True)
 class TextPlace:
-    """How tables of rows and links identify a text. text: `text_hash` with seed 0, whatever the
-    scan's seed. file, line: as of `Record`."""
+    """How tables of rows and links identify a text.
+
+    text: `text_hash` with seed 0, whatever the scan's seed.
+    file, line: as of `Record`.
+    """
 
     text: int
     file: int
@@ -374,7 +393,9 @@ GROUP = 2**20
 class RowTable:
     """Writes a table with one row of numbers for each text and head, a row group at a time.
 
-    heads: (layer, head) of each; columns: names of the metrics; write: takes a table.
+    heads: (layer, head) of each.
+    columns: names of the metrics.
+    write: takes a table.
     """
 
     def __init__(
@@ -387,8 +408,12 @@ class RowTable:
         self._row_count = 0
 
     def add(self, places: Sequence[TextPlace], tokens: int, values: Floats, rows: Ints) -> None:
-        """Add a batch of texts of `tokens` tokens each. places: of each text; values: [text,
-        column, head]; rows: query rows used, [column, head]."""
+        """Add a batch of texts of `tokens` tokens each.
+
+        places: of each text.
+        values: [text, column, head].
+        rows: query rows used, [column, head].
+        """
         texts = len(places)
         heads = len(self._heads)
         part: dict[str, Any] = {
@@ -434,7 +459,10 @@ def row_writer(
     folder: Path, shard: int, part: str, heads: Sequence[tuple[int, int]], columns: Sequence[str]
 ) -> Iterator[RowTable]:
     """Context that gives a `RowTable` for a shard's rows.parquet, which is there when the block
-    ends without an exception. part: as of `synced_writer`."""
+    ends without an exception.
+
+    part: as of `synced_writer`.
+    """
     arrow = import_pyarrow()
     kinds = [
         arrow.uint64(),
@@ -488,8 +516,12 @@ class LinkTable:
         places: Sequence[TextPlace],
         names: Any,
     ) -> None:
-        """Add the links of a batch that meet a condition. condition: its number; places: of each
-        text; names: a function (text, token) that returns the token's text."""
+        """Add the links of a batch that meet a condition.
+
+        condition: its number.
+        places: of each text.
+        names: a function (text, token) that returns the token's text.
+        """
         for link in additions:
             place = places[link.text]
             texts = names(link.text, link.query), names(link.text, link.key)

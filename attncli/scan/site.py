@@ -73,8 +73,9 @@ def write_site(
     lang: str,
 ) -> list[Path]:
     """Write a site of scans (an index, a page and a JSON file of each, a page of all) to a folder,
-    and return its files. shade: makes of a document what its page needs, for an index in
-    `DENSITIES`.
+    and return its files.
+
+    shade: makes of a document what its page needs, for an index in `DENSITIES`.
 
     Raises UsageError where the folder's index is not this program's.
     """
@@ -135,8 +136,10 @@ def _file_names(names: Sequence[str]) -> list[str]:
 def _index_page(
     scans: Sequence[ScanDocument], names: Sequence[str], files: Sequence[str], lang: str
 ) -> bytes:
-    """The page that lists the scans of a site. names: what they are called; files: where their
-    pages are.
+    """The page that lists the scans of a site.
+
+    names: what they are called.
+    files: where their pages are.
     """
     from attncli.version import __version__
 

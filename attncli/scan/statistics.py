@@ -83,8 +83,11 @@ def from_halves(parts: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Scale:
-    """How a metric's values are binned. kind: "share" (0 to 1, equal bins), "size" (from 0,
-    logarithmic) or "signed" (logarithmic on both sides of 0)."""
+    """How a metric's values are binned.
+
+    kind: "share" (0 to 1, equal bins), "size" (from 0, logarithmic) or "signed" (logarithmic on
+        both sides of 0).
+    """
 
     kind: str
 
@@ -187,14 +190,16 @@ def mean_interval(
     """The ends of the 95% interval of each mean, [2, ...]: Student's t, corrected for skewness; NaN
     where there are fewer than `LEAST_TEXTS` units (texts, or clusters of texts).
 
-    mean, deviation, skew: of the units' values [...]. units: how many there are. share: whether
-        values lie from 0 to 1.
+    mean, deviation, skew: of the units' values [...].
+    units: how many there are.
+    share: whether values lie from 0 to 1.
     least: the deviation below which there is no interval: units that hardly differ do not tell of
         rare ones.
-    is_doubtful: where a unit or two are known to make up the spread, whatever the skewness.
-    Where a unit or two make up the spread, or there is none, few units more may show another: a
-    share's interval is then widened by what those may hold that `units` tries miss 39 times in 40,
-    others have none.
+    is_doubtful: where a unit or two are known to make up the spread, whatever the skewness. Where a
+        unit or two make up the spread, or there is none, few units more may show another: a share's
+        interval is then widened by what those may hold that `units` tries miss 39 times in 40,
+        others have none.
+
     Source: Johnson, Modified t tests and confidence intervals for asymmetrical populations, 1978;
     Hall, On the removal of skewness by transformation, 1992; Jovanovic and Levy, A look at the rule
     of three, 1997.
@@ -231,7 +236,9 @@ def ratio_interval(ratios: Floats, replicates: Floats, units: float) -> Floats:
 
 def skewness(histogram: Ints, centres: Floats) -> Floats:
     """The skewness of the values in histograms [..., bin], [...]; NaN where one bin holds them all.
-    centres: each bin's value."""
+
+    centres: each bin's value.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         share = histogram / histogram.sum(-1, keepdims=True)
         around = centres - (share @ centres)[..., None]
@@ -267,8 +274,12 @@ def rests_on_few(means: Floats) -> Bools:
 def clusters(texts: Floats, times: Floats) -> Floats:
     """The effective number of clusters: how many of equal size would vary as these do, at most the
     number of texts.
-    texts: how many there are [...]; times: how many each bootstrap replicate drew [replicate, ...].
-    Source: Kish, Survey Sampling, 1965, 8.2."""
+
+    texts: how many there are [...].
+    times: how many each bootstrap replicate drew [replicate, ...].
+
+    Source: Kish, Survey Sampling, 1965, 8.2.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.minimum(texts * texts / times.var(0, ddof=1), texts)
 
@@ -288,9 +299,11 @@ def mean_variance(share: Floats, texts: Floats, spread: Floats) -> tuple[Floats,
     """The variance of a mean weighted over strata (ranges of text lengths) [stratum, ...], Σ share²
     · spread / texts; and half the variance of that estimate, for its degrees of freedom.
 
-    share: of each stratum. texts: in each, 1 at least. spread: the variance of its texts, where
-    they are 2 at least; a stratum of one text takes that of all strata's, each around its own mean.
-    NaN where no stratum has two.
+    share: of each stratum.
+    texts: in each, 1 at least.
+    spread: the variance of its texts, where they are 2 at least; a stratum of one text takes that
+        of all strata's, each around its own mean. NaN where no stratum has two.
+
     Source: Cochran, Sampling Techniques, 1977, 5.4 and 5A.12; Holt and Smith, Post stratification,
     1979.
     """
@@ -327,8 +340,9 @@ def design_effect(means: Floats, alone: float) -> float:
     """The variance of a mean under sampling of clusters, from its bootstrap replicates, divided by
     what it would be if texts were drawn one by one.
 
-    means: of the replicates. alone: the variance that the mean of single texts has. 1 where all
-        texts are the same.
+    means: of the replicates.
+    alone: the variance that the mean of single texts has. 1 where all texts are the same.
+
     Source: Kish, Survey Sampling, 1965, 8.2.
     """
     if alone > 0:

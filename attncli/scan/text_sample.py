@@ -58,8 +58,8 @@ class TextSample:
         """Offer a batch's texts with their values [text, column, head], in multiples of 2⁻²⁴; those
         with the smallest hashes are kept.
 
-        places: `hash`, `file` and `line` of each text, [text]. links: the strongest (query, key) of
-        each text and head, [2, text, head].
+        places: `hash`, `file` and `line` of each text, [text].
+        links: the strongest (query, key) of each text and head, [2, text, head].
         """
         if not self.size:
             return
@@ -80,8 +80,11 @@ class TextSample:
 
     def _keep(self, heads: Ints, table: Ints, values: Ints) -> None:
         """Merge texts into the samples of these heads, keeping those with the smallest hashes.
-        heads: their numbers;
-        table: [field, head, place]; values: [column, head, place]."""
+
+        heads: their numbers.
+        table: [field, head, place].
+        values: [column, head, place].
+        """
         every = np.concatenate([self.table[:, heads], table], -1)
         order = np.lexsort((every[2], every[1], every[0]), axis=-1)[..., : self.size]
         self.table[:, heads] = np.take_along_axis(every, order[None], -1)
@@ -120,7 +123,9 @@ def sample_strata(
     decile of a metric, those with the smallest hashes; then (None, place) of `count` at most
     whatever their value. A place is an index into the sample.
 
-    histogram: of all texts. bins: of the sample's texts, [place]; is_there: which have the metric.
+    histogram: of all texts.
+    bins: of the sample's texts, [place].
+    is_there: which have the metric.
     """
     deciles = decile_of_bins(histogram)[bins]
     chosen: list[tuple[int | None, int]] = []

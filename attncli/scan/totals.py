@@ -72,8 +72,8 @@ class Examples:
         """Offer a batch's values [text, column, head], in multiples of 2⁻²⁴, `NONE` where there is
         none; the largest are kept.
 
-        places: `hash`, `file` and `line` of each text, [text]. links: the strongest (query, key) of
-        each text and head, [2, text, head].
+        places: `hash`, `file` and `line` of each text, [text].
+        links: the strongest (query, key) of each text and head, [2, text, head].
         """
         if not self.top:
             return
@@ -122,7 +122,8 @@ def strongest_links(
 
     choosing: booleans [text, query], rows that see several keys but those where heads rest: of
         others the one weight is theirs whatever a head does; they count where there are no such
-        rows. rest: the keys where heads rest, [text, key], left out where a text has others.
+        rows.
+    rest: the keys where heads rest, [text, key], left out where a text has others.
     """
     array: Any = backend.numpy(weights)
     left_out = rest & ~rest.all(-1, keepdims=True)
@@ -154,12 +155,16 @@ FLUSH = 512
 
 @dataclass(frozen=True, eq=False)
 class TextValues:
-    """The numbers of one batch of texts of equal length. value, norm: float64 [text, column, head];
-    a column's number is value / norm. baseline: its value under uniform attention, [text, column,
-    head]. rows: query rows used, integers [column, head]. tokens: in each text. hashes: of each
-    text; they decide how often it counts in each bootstrap replicate. offsets: the index in
-    `OFFSETS` at which each text's and head's positional score is, [text, head]; empty where heads
-    are not labelled."""
+    """The numbers of one batch of texts of equal length.
+
+    value, norm: float64 [text, column, head]; a column's number is value / norm.
+    baseline: its value under uniform attention, [text, column, head].
+    rows: query rows used, integers [column, head].
+    tokens: in each text.
+    hashes: of each text; they decide how often it counts in each bootstrap replicate.
+    offsets: the index in `OFFSETS` at which each text's and head's positional score is, [text,
+        head]; empty where heads are not labelled.
+    """
 
     value: Floats
     norm: Floats
@@ -226,8 +231,9 @@ def tally_shapes(columns: Sequence[str], heads: int, *, labels: bool) -> dict[st
 
 
 class Tallies:
-    """Sums, histograms and bootstrap replicates over a shard's texts, batch by batch. columns:
-    names, as of the plan;
+    """Sums, histograms and bootstrap replicates over a shard's texts, batch by batch.
+
+    columns: names, as of the plan.
     heads: how many in all, over all layers.
 
     arrays: integers by name: `texts value row_norm rows baseline` [column, head];
@@ -283,8 +289,9 @@ class Tallies:
             self._strata += [stratum] * len(part)
 
     def _count_labels(self, mean: Floats, batch: TextValues) -> None:
-        """Count the texts that earn each label, by head. mean: each text's number [text, column,
-        head].
+        """Count the texts that earn each label, by head.
+
+        mean: each text's number [text, column, head].
         """
         for place, label in enumerate(METRIC_LABELS):
             column = self.columns.index(column_of_label(label))
@@ -333,12 +340,18 @@ HALF = 32
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """The sums over all finished shards of a scan. plan: of the scan. done_shards: the numbers of
-    those added. counts: of texts, tokens and skipped records. machines: that computed shards.
+    """The sums over all finished shards of a scan.
+
+    plan: of the scan.
+    done_shards: the numbers of those added.
+    counts: of texts, tokens and skipped records.
+    machines: that computed shards.
     texts: the examples' texts by (file, line).
-    broken: shards whose file could not be read, with the reason. low, high: the lower and upper 32
-        bits of each array's total, by name. links: counts of pairs of tokens. rules: rows that
-        rules are chosen by and measured on."""
+    broken: shards whose file could not be read, with the reason.
+    low, high: the lower and upper 32 bits of each array's total, by name.
+    links: counts of pairs of tokens.
+    rules: rows that rules are chosen by and measured on.
+    """
 
     plan: ScanPlan
     done_shards: list[int] = field(default_factory=list)
@@ -467,8 +480,10 @@ RULE_SUMS = ("rule_0_", "rule_1_")
 
 
 def total(plan: ScanPlan, folder: Path, shards: Selection = EVERY) -> Totals:
-    """Add up the finished shards of a scan. shards: only those of these numbers. A shard whose file
-    cannot be read is put in `broken`."""
+    """Add up the finished shards of a scan.
+
+    shards: only those of these numbers. A shard whose file cannot be read is put in `broken`.
+    """
     totals = Totals(plan)
     for shard in numbers_of(shards, len(plan.shards)):
         if not is_done(folder, shard):

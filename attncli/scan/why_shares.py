@@ -128,8 +128,12 @@ class WhyTallies:
         }
 
     def add(self, head: int, values: Floats, total: float, text_hash: int) -> None:
-        """Add one text's link. head: its index in the plan; values: what each part adds on the
-        query's and the key's side, [2, part]; total: the advantage."""
+        """Add one text's link.
+
+        head: its index in the plan.
+        values: what each part adds on the query's and the key's side, [2, part].
+        total: the advantage.
+        """
         fixed = to_fixed(values)
         whole = int(to_fixed(np.array(total)))
         times = replicate_counts([text_hash])[0]
@@ -143,8 +147,10 @@ class WhyTallies:
 
 
 class WhyShares:
-    """Decomposes the score of each planned head's strongest link in a text into its parts. model:
-    with its weights in memory."""
+    """Decomposes the score of each planned head's strongest link in a text into its parts.
+
+    model: with its weights in memory.
+    """
 
     def __init__(self, plan: WhyPlan, model: Model) -> None:
         self._plan = plan
@@ -153,8 +159,10 @@ class WhyShares:
 
     def take(self, tokens: Sequence[Token], text_hash: int, tallies: WhyTallies) -> None:
         """Run a text, and add the parts of each planned head's strongest link to the tallies;
-        nothing for a head without a link whose score is above what its row expects. text_hash:
-        decides how often the text counts in replicates."""
+        nothing for a head without a link whose score is above what its row expects.
+
+        text_hash: decides how often the text counts in replicates.
+        """
         layers = sorted({layer for layer, _, _ in self._plan})
         links = StrongestLinks(self._model.backend, [row[:2] for row in self._plan], tokens)
         rows = rows_for(self._model.spec, len(tokens))
@@ -178,8 +186,11 @@ class WhyShares:
 
     def _sides(self, number: int, whole: Contributions, count: int) -> Floats:
         """What each planned part adds to the score, relative to the row's mean key, on the query's
-        and the key's side:
-        [2, part]. number: the head's index in the plan; count: how many parts it has."""
+        and the key's side: [2, part].
+
+        number: the head's index in the plan.
+        count: how many parts it has.
+        """
         values = np.zeros((2, count))
         for side, sums in enumerate((whole.query_sums, whole.key_sums)):
             for part, value in zip(whole.parts, whole.centre(sums).tolist(), strict=True):

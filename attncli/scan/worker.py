@@ -99,10 +99,12 @@ MOST_WEIGHTS = 6_300_000
 
 @dataclass(frozen=True, eq=False)
 class CountedText:
-    """A text that is counted; its record holds only the beginning that is tokenized. tokens: how
-    many it has, at most what the model takes. hash: of its cluster, or itself where it has none;
-    decides how often it counts in replicates.
-    own, name: hashes of the whole text, with the scan's seed and without."""
+    """A text that is counted; its record holds only the beginning that is tokenized.
+
+    tokens: how many it has, at most what the model takes.
+    hash: of its cluster, or itself where it has none; decides how often it counts in replicates.
+    own, name: hashes of the whole text, with the scan's seed and without.
+    """
 
     record: Record
     tokens: int
@@ -120,7 +122,10 @@ class TokenizedText(NamedTuple):
 
 def batches(texts: Sequence[CountedText], heads: int) -> Iterator[list[CountedText]]:
     """Yield the texts in batches, each of texts of one length in tokens, in the order of (tokens,
-    file, line). heads: the most of any layer; bounds the size of a batch."""
+    file, line).
+
+    heads: the most of any layer; bounds the size of a batch.
+    """
     sorted_texts = sorted(texts, key=lambda text: (text.tokens, text.record.file, text.record.line))
     for count, same_length in groupby(sorted_texts, key=lambda text: text.tokens):
         texts_of_length = list(same_length)
@@ -146,9 +151,11 @@ and first head.
 
 
 class Layers:
-    """Runs batches of texts through a model's layers and measures the weights. metrics: names.
-    words: whether subword tokens are merged to words. all_vectors: whether the last layer's output
-    vectors are computed too.
+    """Runs batches of texts through a model's layers and measures the weights.
+
+    metrics: names.
+    words: whether subword tokens are merged to words.
+    all_vectors: whether the last layer's output vectors are computed too.
 
     between: called after each layer.
     """
@@ -299,8 +306,9 @@ class Layers:
         block: Callable[[int, str, RowBlock], None] | None,
     ) -> Iterator[LayerTrace]:
         """Run texts of one length, and yield each attention layer's intermediate results in order.
-        rows: how many query rows are computed at once, each block passed to `block`; None for
-            all."""
+
+        rows: how many query rows are computed at once, each block passed to `block`; None for all.
+        """
         count = len(texts[0])
         context = Context(np.arange(count), count, keep=STAGES, rows=rows, on_block=block)
         vectors = embed_texts(self.store, self.backend, texts)
@@ -368,8 +376,10 @@ class AblationEffects:
     """Measures the effect of removing heads one at a time: how far a text's output vector turns, 1
     − cosine.
 
-    It is that of a decoder's last token, of an encoder the mean over all tokens. way_and_heads: the
-    way, then heads as written. model: its weights are held.
+    It is that of a decoder's last token, of an encoder the mean over all tokens.
+
+    way_and_heads: the way, then heads as written.
+    model: its weights are held.
     """
 
     def __init__(self, way_and_heads: Sequence[str], model: Model) -> None:
@@ -449,8 +459,9 @@ class WeightBlock(NamedTuple):
 class Worker:
     """Computes the shards of a scan one after the other, with the model's weights in memory.
 
-    model: the plan's model, in the plan's type, on torch. folder: the scan's. part: which part of
-        the scan this is.
+    model: the plan's model, in the plan's type, on torch.
+    folder: the scan's.
+    part: which part of the scan this is.
     between: called between layers and between batches, when little is held.
     """
 
@@ -504,7 +515,9 @@ class Worker:
 
     def shard(self, number: int, progress: Callable[[int], None] = ignore) -> Mapping[str, int]:
         """Compute shard `number`, and write its files. Returns its counts by name, such as "texts".
-        progress: called with the number of texts done since its last call."""
+
+        progress: called with the number of texts done since its last call.
+        """
         plan = self.plan
         if plan.measures.rows:
             row_file = row_writer(self.folder, number, self.part, plan.heads, self.columns)
@@ -522,8 +535,11 @@ class Worker:
         self, number: int, progress: Callable[[int], None] = ignore, rows: RowTable | None = None
     ) -> tuple[ShardState, LinkTable | None]:
         """Compute shard `number` without writing its state: (state, links that meet conditions or
-        None where there are no conditions). rows: receives the shard's rows of numbers. progress:
-        as of `shard`."""
+        None where there are no conditions).
+
+        rows: receives the shard's rows of numbers.
+        progress: as of `shard`.
+        """
         plan = self.plan
         records = intake.records(
             plan.files, plan.shards[number], self.folder / COPIES, plan.choice.cluster
@@ -778,8 +794,10 @@ class Worker:
         names: Sequence[TextPlace],
         token_lists: Sequence[Sequence[Token]],
     ) -> None:
-        """Keep the links of a block of weights that match a condition. places: by condition and text,
-        where its tokens are."""
+        """Keep the links of a block of weights that match a condition.
+
+        places: by condition and text, where its tokens are.
+        """
         if links is None:
             return
         for number, (condition, where) in enumerate(zip(self._conditions, places, strict=True)):

@@ -84,7 +84,10 @@ STOP = "stop"
 
 def main(arguments: list[str]) -> int:
     """The worker process: compute the shards whose numbers come in on standard input, until `STOP`,
-    answering in lines of JSON; returns the exit code. arguments: folder, model, part."""
+    answering in lines of JSON; returns the exit code.
+
+    arguments: folder, model, part.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told, and ends this process
     use_one_thread()
     folder, model, part = arguments
@@ -117,8 +120,10 @@ def use_one_thread() -> None:
 
 
 def make_worker(folder: str, model: str, part: str, places: Sequence[str]) -> Any:
-    """A `Worker` for the scan in a folder, with its model loaded, on one thread. places: the
-    present paths of the plan's files."""
+    """A `Worker` for the scan in a folder, with its model loaded, on one thread.
+
+    places: the present paths of the plan's files.
+    """
     from attncli.models.load import load
     from attncli.scan.plan import read_plan, with_files_at
     from attncli.scan.worker import Worker

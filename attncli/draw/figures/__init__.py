@@ -22,8 +22,11 @@ def figure(
     room: float = math.inf,
 ) -> Drawing | None:
     """A document's figure as a drawing; None for a kind of document that is words and tables and
-    has none. Raises InputError where it holds nothing to draw. scale: of colours, as `normalise`
-    takes it. room: points from left to right that it may take (see `Style.room`)."""
+    has none. Raises InputError where it holds nothing to draw.
+
+    scale: of colours, as `normalise` takes it.
+    room: points from left to right that it may take (see `Style.room`).
+    """
     name = name_of(document.schema)
     if name in WITHOUT_FIGURE:
         return None

@@ -32,8 +32,9 @@ LINE = 15.0
 
 @dataclass(frozen=True)
 class Bar:
-    """One row of a ranking: its name, its number, and its label (the text behind the bar). mark:
-    another number on the same bar.
+    """One row of a ranking: its name, its number, and its label (the text behind the bar).
+
+    mark: another number on the same bar.
     """
 
     name: str
@@ -164,9 +165,11 @@ TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 
 
 def _ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """Numbers along a logarithmic axis, with their names: powers of ten, each with a line and as many
-    with names as have room; where there are fewer than two, numbers between. low, high: the
-    logarithms of its ends."""
+    """Numbers along a logarithmic axis, with their names: powers of ten, each with a line and as
+    many with names as have room; where there are fewer than two, numbers between.
+
+    low, high: the logarithms of its ends.
+    """
     powers = range(math.ceil(low), math.floor(high) + 1)
     if len(powers) > 1:
         step = max(round((high - low) / 7), 1)
@@ -229,8 +232,11 @@ def draw_sentence(
     top: float,
 ) -> float:
     """Words one after another, each tinted by its share from 0 to 1, the chosen one underlined.
+
     follows_directly: which follow the one before without a space. What is written from right to
-    left stands so. Returns where they end.
+        left stands so.
+
+    Returns where they end.
     """
     x = 0.0
     y = top
@@ -307,8 +313,10 @@ def model_note(
     *,
     mapped: bool = True,
 ) -> str:
-    """A line of text on which weights ran, with which mask and positions; mapped: with a note that
-    rows of a map are queries and columns keys."""
+    """A line of text on which weights ran, with which mask and positions.
+
+    mapped: with a note that rows of a map are queries and columns keys.
+    """
     model = document.model
     attention = document.attention
     # the file of captured tensors is the figure's title already
@@ -342,8 +350,10 @@ def text_note(document: Header, view: View) -> str:
 def bar_of(
     name: str, value: float, *, signed: bool = False, mark: float | None = None, more: str = ""
 ) -> Bar:
-    """A `Bar` whose label is its number, with a sign if `signed`, and then `more`. mark: another
-    number on the same bar."""
+    """A `Bar` whose label is its number, with a sign if `signed`, and then `more`.
+
+    mark: another number on the same bar.
+    """
     text = ("+" if signed and value >= 0 else "") + writer([value], 3)(value).replace("-", "−")
     return Bar(name, value, f"{text}  {more}".rstrip(), mark)
 
@@ -351,8 +361,12 @@ def bar_of(
 def shown_note(
     drawing: Drawing, counts: tuple[int, int], top: float, view: View, *, heads: bool = True
 ) -> float:
-    """Write that a ranking shows so many of all heads, or parts, where it leaves some out. counts:
-    how many it shows, and how many there are. Returns where the bars begin."""
+    """Write that a ranking shows so many of all heads, or parts, where it leaves some out.
+
+    counts: how many it shows, and how many there are.
+
+    Returns where the bars begin.
+    """
     shown, count = counts
     if shown >= count:
         return top
@@ -385,9 +399,11 @@ LARGE = 300.0
 
 @dataclass(frozen=True, eq=False)
 class FigureMap:
-    """A matrix [query, key], NaN where hidden, with the words of its rows and columns. signed:
-    whether its colours have their middle at 0. short: what it is called among many maps, (layer,
-    head) as texts."""
+    """A matrix [query, key], NaN where hidden, with the words of its rows and columns.
+
+    signed: whether its colours have their middle at 0.
+    short: what it is called among many maps, (layer, head) as texts.
+    """
 
     caption: str
     values: np.ndarray[Any, Any]
@@ -434,8 +450,12 @@ def draw_maps(
 
 
 class MapGrid(NamedTuple):
-    """How maps stand side by side. across: maps in a row. small: points along a map of many; None
-    for large ones with words at their edges. edge: points to their left. gap: points between two.
+    """How maps stand side by side.
+
+    across: maps in a row.
+    small: points along a map of many; None for large ones with words at their edges.
+    edge: points to their left.
+    gap: points between two.
     by_layer: whether each layer begins a row, with its name at the left.
     """
 
@@ -478,8 +498,9 @@ def _draw_rows(
     scale: str,
     high: Mapping[bool, float],
 ) -> float:
-    """Draw the maps row by row; returns the lower edge of the last row. high: the greatest number
-    of the scale, of maps that are signed and of those that are not.
+    """Draw the maps row by row; returns the lower edge of the last row.
+
+    high: the greatest number of the scale, of maps that are signed and of those that are not.
     """
     left = grid.edge
     begin = top
@@ -540,8 +561,9 @@ def _draw_map(
     """Draw one map; returns its right and lower edge, and widens the drawing where slanted words
     stick out on the right.
 
-    scale: how values become colours. high: the value of the strongest colour. small: the map's side
-    in points among many maps; None for a large one with words at its edges.
+    scale: how values become colours.
+    high: the value of the strongest colour.
+    small: the map's side in points among many maps; None for a large one with words at its edges.
     """
     rows, columns = figure_map.values.shape
     cell = _cell_size(drawing, figure_map, small)
@@ -586,7 +608,7 @@ def _draw_caption(
 
     room: points along the map; a caption may be wider than its map, as far as each kind allows.
     small: as of `_draw_map`. A large map has its whole caption, one of many its layer and head
-    ("5.11"), a narrow one its head alone.
+        ("5.11"), a narrow one its head alone.
     """
     name = figure_map.caption
     layer_and_head = figure_map.short
@@ -614,7 +636,9 @@ def _draw_caption(
 
 
 class UpperWords(NamedTuple):
-    """How the words above a map stand. rotation: degrees, 0 for words that fit above their cells.
+    """How the words above a map stand.
+
+    rotation: degrees, 0 for words that fit above their cells.
     height: points that they take.
     """
 
@@ -709,7 +733,10 @@ def _worded_cell_size(drawing: Drawing, figure_map: FigureMap) -> float:
 
 
 def _cell_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> float:
-    """Points along a cell of a map. small: those along one among many."""
+    """Points along a cell of a map.
+
+    small: those along one among many.
+    """
     largest = max(figure_map.values.shape)
     if small is not None:
         return small / largest
@@ -821,8 +848,9 @@ ACROSS = 3
 
 @dataclass(frozen=True)
 class FigureHead:
-    """A head's metrics by name, None where no row could be used. uniform: the same metrics for
-    uniform weights.
+    """A head's metrics by name, None where no row could be used.
+
+    uniform: the same metrics for uniform weights.
     """
 
     layer: int
@@ -841,7 +869,10 @@ def draw_metrics(
     line_note: str,
 ) -> float:
     """The metrics that `titles` names, of all heads; one that no head has a value of is left out.
-    line_note: what the line on a bar is. Returns where they end.
+
+    line_note: what the line on a bar is.
+
+    Returns where they end.
     """
     titles = {
         metric: title

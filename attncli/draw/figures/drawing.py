@@ -102,8 +102,11 @@ NARROW, WIDE = frozenset("iljtfrI.,:;'|!()[]{} "), frozenset("mwMW@%—")
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a figure. ground: behind bars. weights: from low to high; signed: below 0, 0,
-    above 0.
+    """The colours of a figure.
+
+    ground: behind bars.
+    weights: from low to high.
+    signed: below 0, 0, above 0.
     """
 
     paper: str
@@ -141,9 +144,13 @@ class Box:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing that grows to the right and down from (0, 0). mono: whether its typeface has one
-    width. room: points from left to right that it may take; what is drawn is laid out to that, so
-    that its type keeps its size. boxes: where its level texts lie."""
+    """A drawing that grows to the right and down from (0, 0).
+
+    mono: whether its typeface has one width.
+    room: points from left to right that it may take; what is drawn is laid out to that, so that its
+        type keeps its size.
+    boxes: where its level texts lie.
+    """
 
     theme: Theme = LIGHT
     mono: bool = False
@@ -166,7 +173,10 @@ class Drawing:
         ink: str | None = None,
     ) -> None:
         """Add a run of text whose baseline begins, is centred or ends at (x, y), as `anchor` says.
-        rotation: degrees against the clock. ink: another colour."""
+
+        rotation: degrees against the clock.
+        ink: another colour.
+        """
         if self.mono:
             wide = 0.6 * size * cells(text)
         else:
@@ -211,8 +221,10 @@ class Drawing:
         stroke: str = "none",
         crisp: bool = False,
     ) -> None:
-        """Add a rectangle of this upper left corner, width and height. crisp: whether it meets its
-        neighbours without a seam."""
+        """Add a rectangle of this upper left corner, width and height.
+
+        crisp: whether it meets its neighbours without a seam.
+        """
         self.reach(x + wide, y + tall)
         if crisp:
             sharp = ' shape-rendering="crispEdges"'
@@ -233,8 +245,11 @@ class Drawing:
         faint: float = 1,
         dash: str = "",
     ) -> None:
-        """Add a line through points; curved: from the first to the last, level at both ends. faint:
-        its opacity. dash: lengths of dashes and gaps in turn, in points; "" for a whole line.
+        """Add a line through points.
+
+        curved: from the first to the last, level at both ends.
+        faint: its opacity.
+        dash: lengths of dashes and gaps in turn, in points; "" for a whole line.
         """
         for x, y in points:
             self.reach(x, y)
@@ -255,7 +270,10 @@ class Drawing:
         )
 
     def cells(self, x: float, y: float, wide: float, tall: float, colours: np.ndarray) -> None:
-        """Add a map of coloured cells as one image. colours: uint8 [row, column, 4], RGBA."""
+        """Add a map of coloured cells as one image.
+
+        colours: uint8 [row, column, 4], RGBA.
+        """
         self.reach(x + wide, y + tall)
         self.pieces.append(
             f'<image x="{x:.2f}" y="{y:.2f}" width="{wide:.2f}" height="{tall:.2f}"'
@@ -268,9 +286,11 @@ class Drawing:
         self.corner[:] = max(self.corner[0], x), max(self.corner[1], y)
 
     def svg(self, *, mm: float | None = None, title: str = "", description: str = "") -> str:
-        """The drawing as SVG text. mm: its width on paper, None for a point a point; nothing is
-        drawn larger than it is. title, description: what it is called, and what it says, for those
-        who do not see it."""
+        """The drawing as SVG text.
+
+        mm: its width on paper, None for a point a point; nothing is drawn larger than it is.
+        title, description: what it is called, and what it says, for those who do not see it.
+        """
         wide, tall = (size + 2 * MARGIN for size in self.corner)
         if mm is not None:
             wide = max(wide, mm * MM)
@@ -368,8 +388,10 @@ DPI = 192
 
 @dataclass(frozen=True)
 class Style:
-    """How a figure is written. mm: width on paper, None for what the drawing takes. dpi: dots per
-    inch of a PNG.
+    """How a figure is written.
+
+    mm: width on paper, None for what the drawing takes.
+    dpi: dots per inch of a PNG.
     """
 
     theme: Theme = LIGHT

@@ -33,9 +33,11 @@ WORDS = 60
 
 @dataclass(frozen=True)
 class HeadWeights:
-    """The weights of one head as a document holds them, with its scores if known. layer: of
-    captured arrays the place in the batch, None in a batch of one. pool: tokens pooled into one
-    cell, along either axis."""
+    """The weights of one head as a document holds them, with its scores if known.
+
+    layer: of captured arrays the place in the batch, None in a batch of one.
+    pool: tokens pooled into one cell, along either axis.
+    """
 
     name: str
     layer: int | None
@@ -46,8 +48,9 @@ class HeadWeights:
 
 
 def _mean_of_visible(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The mean weight of each key over the heads that see it; 0 where none does. weights: [head,
-    key], NaN is hidden.
+    """The mean weight of each key over the heads that see it; 0 where none does.
+
+    weights: [head, key], NaN is hidden.
     """
     visible = np.isfinite(weights)
     return np.where(visible, weights, 0.0).sum(0) / np.maximum(visible.sum(0), 1)
@@ -122,9 +125,10 @@ def draw_head_maps(
     """The maps of heads, below the sentence of a single query, above the links of a single head.
     Returns where they end.
 
-    rows, keys: the words at the rows (queries) and the columns (keys). average: the weights of all
-    heads together, drawn as a map of its own. text: the tokens of the sentence that is shaded by
-    where the token at `query` looks; none is drawn where that is None.
+    rows, keys: the words at the rows (queries) and the columns (keys).
+    average: the weights of all heads together, drawn as a map of its own.
+    text: the tokens of the sentence that is shaded by where the token at `query` looks; none is
+        drawn where that is None.
     """
     keys = key_names(keys, visible(head_weights[0].weights, head_weights[0].scores))
     maps = [_map_of_head(head, rows, keys, view) for head in head_weights]

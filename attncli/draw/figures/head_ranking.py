@@ -27,7 +27,9 @@ HeadNumber = tuple[int, int, float | None, float | None]
 
 def draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view: View) -> None:
     """Draw a map of layers × heads, then the heads of the largest numbers by magnitude as bars.
-    rows: layer, head, number, and the number of a random change (None for none)."""
+
+    rows: layer, head, number, and the number of a random change (None for none).
+    """
     top = draw_grid(drawing, rows, top, view)
     known = sorted((row for row in rows if row[2] is not None), key=lambda row: -abs(row[2] or 0))
     ranking = known[:RANKED]

@@ -53,8 +53,10 @@ def missing_letters_note(svg: str, suffix: str) -> Message | None:
 
 
 def _is_asked_for(letter: str, *, wide: bool) -> bool:
-    """Whether a font may lack a letter: no ASCII, no blank, mark or control character. wide: of
-    those only the ones that take two cells."""
+    """Whether a font may lack a letter: no ASCII, no blank, mark or control character.
+
+    wide: of those only the ones that take two cells.
+    """
     if letter.isascii() or unicodedata.category(letter)[0] in "ZCM":
         return False
     return not wide or unicodedata.east_asian_width(letter) in "WF"

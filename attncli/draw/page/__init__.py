@@ -141,8 +141,9 @@ None where there is none."""
 @dataclass(frozen=True)
 class PageEffects:
     """What each head does to one measure under ablation, patching or logit attribution.
-    position_text: the word or words it is measured at, "" for the mean of all. by: how heads are
-        removed, the corrupt text, or the target token.
+
+    position_text: the word or words it is measured at, "" for the mean of all.
+    by: how heads are removed, the corrupt text, or the target token.
 
     kind: "ablate" for what changes when a head is taken away, "patch" for what it brings back,
     "logits" for what it adds.
@@ -157,17 +158,21 @@ class PageEffects:
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """The content of one HTML page of heads. runs: one, or two that are compared. pairs: words that
-    correspond, A's and B's positions.
+    """The content of one HTML page of heads.
 
-    start: what is shown first: view, head, query, key, from, to, sort. budget: bytes of data at
-    most. partial: whether words are left out, so that layers cannot be multiplied. option: what
-    raises the budget; "" where nothing does.
-    why: explanations of links, as `features.why.page.why_entry` writes them. lens: what each layer
-    would say next, as `features.effects.page.lens_entry` writes it.
+    runs: one, or two that are compared.
+    pairs: words that correspond, A's and B's positions.
+
+    start: what is shown first: view, head, query, key, from, to, sort.
+    budget: bytes of data at most.
+    partial: whether words are left out, so that layers cannot be multiplied.
+    option: what raises the budget; "" where nothing does.
+    why: explanations of links, as `features.why.page.why_entry` writes them.
+    lens: what each layer would say next, as `features.effects.page.lens_entry` writes it.
     left_out: pairs of words that are no links to list of two runs; None where every pair is.
-    answer: what the document says in words, by language. texts: the tokens of either text of a
-    comparison, and which of them the runs are of; nothing where they are of all.
+    answer: what the document says in words, by language.
+    texts: the tokens of either text of a comparison, and which of them the runs are of; nothing
+        where they are of all.
     """
 
     title: str
@@ -199,7 +204,9 @@ class PageHeads:
 
     def add(self, run_index: int, record: HeadRecord) -> dict[str, Any]:
         """The entry of a head for the page's script (JSON), its data being added to `blocks`.
-        run_index: of the page's run that it is in."""
+
+        run_index: of the page's run that it is in.
+        """
         name = f"{run_index}-{record.layer}-{record.head}"
         recipe = record.recipe
         terms = record.terms
@@ -487,7 +494,9 @@ def _covers_blank(token: Token, text: str) -> bool:
 def words(tokens: Sequence[Token], text: str = "") -> list[list[str | int]]:
     """A row of each token for the page's script: its text, 1 if it follows the one before without a
     space else 0, 1 if it is a special token else 0, and of a piece the word that it is a piece of.
-    text: what the tokens are of; "" names no words."""
+
+    text: what the tokens are of; "" names no words.
+    """
     rows: list[list[str | int]] = []
     end: tuple[int | None, int] | None = None
     if text:
@@ -614,7 +623,9 @@ def any_page(
 class PageFocus(NamedTuple):
     """What the page of a document's heads is about, besides the heads.
 
-    start: What is shown first, as of `Page`. effects: What each head does. why, lens: As of `Page`.
+    start: What is shown first, as of `Page`.
+    effects: What each head does.
+    why, lens: As of `Page`.
     names_heads: Whether the document says something of single heads; one that does not has a page
         only with the record of its run.
     """

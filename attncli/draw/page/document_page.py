@@ -151,7 +151,9 @@ def without_places(part: AnyPart) -> AnyPart:
 
 def _without_place(value: Any, *, may_be_path: bool) -> Any:
     """A document's member with its paths cut to their last parts; itself where it has none.
-    may_be_path: whether its texts may be paths."""
+
+    may_be_path: whether its texts may be paths.
+    """
     match value:
         case Struct():
             return without_places(value)
@@ -221,8 +223,10 @@ def _without_answer(screen: Lines, answer: Lines) -> Lines:
 
 def _figure(document: Document, lang: str, answer: str) -> str:
     """A document's figure as HTML, embedded in light and in dark colours; "" for a kind of document
-    without one, or with nothing to draw. answer: the text in place of the image for those who do
-    not see it."""
+    without one, or with nothing to draw.
+
+    answer: the text in place of the image for those who do not see it.
+    """
     sources = []
     for theme in (LIGHT, DARK):
         try:
@@ -274,8 +278,9 @@ def _row_of_pieces(row: Line) -> str:
 
 
 def _marked_span(content: str, text: str, style: str) -> str:
-    """HTML of a text in its style; the HTML itself for a style that needs no mark. content: the
-    text, escaped.
+    """HTML of a text in its style; the HTML itself for a style that needs no mark.
+
+    content: the text, escaped.
     """
     if " on " in style and text.strip():
         return f'<mark class="t{_tint_step(style)}">{content}</mark>'

@@ -62,11 +62,17 @@ SKELETON = """\
 class StepsPage:
     """A page to write: a slider over steps, such as those of a training.
 
-    title, line: what was trained. tokens: of the text that the maps are of. heads: layer and head
-    of each. steps: of the curve, ascending. lines: by name, a number at each of these steps, None
-    where there is none; the first is what is drawn largest. scores: by name, of each head a number
-    at each step. maps: the places in `steps` at which there are weights, and those, [place, head,
-    query, key], from 0 to 1. document: what it tells of. notes: what is said below.
+    title, line: what was trained.
+    tokens: of the text that the maps are of.
+    heads: layer and head of each.
+    steps: of the curve, ascending.
+    lines: by name, a number at each of these steps, None where there is none; the first is what is
+        drawn largest.
+    scores: by name, of each head a number at each step.
+    maps: the places in `steps` at which there are weights, and those, [place, head, query, key],
+        from 0 to 1.
+    document: what it tells of.
+    notes: what is said below.
     """
 
     title: str

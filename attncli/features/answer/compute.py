@@ -72,9 +72,13 @@ SENTENCE = re.compile(r".+?(?:[.!?]+[\"'”’)\]]*(?=\s|$)|[。！？]+[”’�
 
 
 class AnswerResults(Struct, frozen=True):
-    """What is known of unfinished work, more is added as it comes. answer: the ids of the answer;
-    ended: whether the model ended it; logprobs: by cut, of each token; attention: of the answer's
-    queries on each leaf region, a mean over them; estimates: of every head.
+    """What is known of unfinished work, more is added as it comes.
+
+    answer: the ids of the answer.
+    ended: whether the model ended it.
+    logprobs: by cut, of each token.
+    attention: of the answer's queries on each leaf region, a mean over them.
+    estimates: of every head.
     """
 
     answer: list[int] = []
@@ -263,8 +267,10 @@ class _Progress:
 
 
 class _OwnRun:
-    """The own run, which others begin with: what is kept of it once it has run. past: keys and values
-    of the prompt, where writing the answer has left them."""
+    """The own run, which others begin with: what is kept of it once it has run.
+
+    past: keys and values of the prompt, where writing the answer has left them.
+    """
 
     def __init__(self, runs: CutRuns, past: Past) -> None:
         self._runs = runs
@@ -282,8 +288,10 @@ class _OwnRun:
         return count
 
     def run(self, on_tokens: Callable[[int], None]) -> tuple[OwnKeys, CutRun | None]:
-        """What is kept of it, and what it leaves where it runs now. on_tokens: told how many tokens
-        more are done."""
+        """What is kept of it, and what it leaves where it runs now.
+
+        on_tokens: told how many tokens more are done.
+        """
         if self._keys is not None:
             return self._keys, None
         self._keys, run = self._runs.own_run(self._past, on_tokens)
@@ -378,7 +386,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def _spans(self, count: int, closed: Collection[int], name: str) -> list[tuple[int, ...]]:
-        """Random spans of so many tokens, none of those that are closed. name: of the draw."""
+        """Random spans of so many tokens, none of those that are closed.
+
+        name: of the draw.
+        """
         compared = {
             token
             for source in self.leaves
@@ -607,7 +618,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def document(self, results: AnswerResults, more: Sequence[str] = ()) -> AnswerDocument:
-        """The document of what is known. more: warnings beside the text's own."""
+        """The document of what is known.
+
+        more: warnings beside the text's own.
+        """
         model = self.runs.model
         described = self._answer_text(results)
         sentences = described.sentences
@@ -689,7 +703,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def _sentences(text: str, spans: Sequence[tuple[int, int]]) -> list[AnswerSentence]:
-    """The sentences of an answer. spans: of its tokens, in characters."""
+    """The sentences of an answer.
+
+    spans: of its tokens, in characters.
+    """
     ends = [match.end() for match in SENTENCE.finditer(text)] or [len(text)]
     places = [
         next((number for number, end in enumerate(ends) if stop <= end), len(ends) - 1)
@@ -735,7 +752,10 @@ def _subset_key(mask: Bools) -> str:
 
 
 def _subset_cuts(leaves: Sequence[LeafRegion], names: Sequence[str], masks: Bools) -> list[Cut]:
-    """The cuts of subsets. masks: [subset, region compared], true where a region is there."""
+    """The cuts of subsets.
+
+    masks: [subset, region compared], true where a region is there.
+    """
     sources = [leaf for leaf in leaves if leaf.name in names]
     return [
         Cut(
@@ -780,8 +800,11 @@ def largest_losses(estimates: Sequence[HeadEstimate]) -> list[HeadEstimate]:
 
 
 class _Plan(Struct, frozen=True, eq=False):
-    """What is to be run, before it is known what the answer is. runs: of the prompt alone; length:
-    tokens of the answer, at most."""
+    """What is to be run, before it is known what the answer is.
+
+    runs: of the prompt alone.
+    length: tokens of the answer, at most.
+    """
 
     runs: CutRuns
     length: int
@@ -938,8 +961,11 @@ def _answered(
     past: Past,
 ) -> AnswerResults:
     """The answer: the target's entries, or what the model writes, without the token that ends it.
-    past: filled with the keys and values of the tokens that ran as it wrote. Raises InputError where
-    it writes nothing."""
+
+    past: filled with the keys and values of the tokens that ran as it wrote.
+
+    Raises InputError where it writes nothing.
+    """
     if target is not None:
         return AnswerResults(answer=list(choose_target(model, tokens, target, note=note).ids))
     limit = model.spec.max_positions

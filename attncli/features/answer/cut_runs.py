@@ -34,8 +34,11 @@ class HeadLinks(Struct, frozen=True):
 
 
 class Cut(Struct, frozen=True):
-    """What one run does without. key: its name among the results; regions: the indices of the tokens
-    of each region; change: what else is changed; neither for the own run.
+    """What one run does without.
+
+    key: its name among the results.
+    regions: the indices of the tokens of each region.
+    change: what else is changed; neither for the own run.
     """
 
     key: str
@@ -49,9 +52,11 @@ class Cut(Struct, frozen=True):
 
 
 class CutRun(Struct, frozen=True, eq=False):
-    """What a run leaves. logprobs: log probability of each token of the answer, [token]; shares: of
-    the own run, the attention of the queries before these tokens on each key, mean over layers and
-    heads, [token, key]; None of others.
+    """What a run leaves.
+
+    logprobs: log probability of each token of the answer, [token].
+    shares: of the own run, the attention of the queries before these tokens on each key, mean over
+        layers and heads, [token, key]; None of others.
     """
 
     cut: Cut
@@ -60,8 +65,11 @@ class CutRun(Struct, frozen=True, eq=False):
 
 
 class TokenStretch(Struct, frozen=True):
-    """Tokens from `start` to before `stop` that run at once. depth: how many stretches come before
-    it on the way from the first token; cut: whose links are cut; ends: the cuts whose runs end here.
+    """Tokens from `start` to before `stop` that run at once.
+
+    depth: how many stretches come before it on the way from the first token.
+    cut: whose links are cut.
+    ends: the cuts whose runs end here.
     """
 
     depth: int
@@ -72,8 +80,10 @@ class TokenStretch(Struct, frozen=True):
 
 
 class _Path(Struct, frozen=True):
-    """A cut and where it changes a run: (token, region) in ascending order; passed: how many of these
-    lie behind."""
+    """A cut and where it changes a run: (token, region) in ascending order.
+
+    passed: how many of these lie behind.
+    """
 
     cut: Cut
     events: tuple[tuple[int, int], ...]
@@ -98,9 +108,10 @@ LOOKS = -1
 class CutRuns(Struct, frozen=True):
     """A prompt and its answer, to be run with regions cut off.
 
-    tokens: of the prompt, then of the answer without its last; answer: the vocabulary ids of the
-    answer. way: "links" makes the keys of a region invisible to the tokens outside it, in all heads
-    of all layers; "text" leaves its tokens out, so that later positions move up.
+    tokens: of the prompt, then of the answer without its last.
+    answer: the vocabulary ids of the answer.
+    way: "links" makes the keys of a region invisible to the tokens outside it, in all heads of all
+        layers; "text" leaves its tokens out, so that later positions move up.
     """
 
     model: Model
@@ -142,8 +153,10 @@ class CutRuns(Struct, frozen=True):
             yield from self._branches([(paths, 0, 0)])
 
     def planned_tokens(self, cuts: Sequence[Cut], *, after_own: bool = False) -> int:
-        """How many tokens these runs compute, those that they share counted once. after_own: as of
-        `stretches`."""
+        """How many tokens these runs compute, those that they share counted once.
+
+        after_own: as of `stretches`.
+        """
         parts = self.stretches(cuts, after_own=after_own)
         return sum(part.stop - part.start for part in parts)
 
@@ -176,8 +189,11 @@ class CutRuns(Struct, frozen=True):
         on_tokens: Callable[[int], None] = lambda count: None,
         own: OwnKeys | None = None,
     ) -> Iterator[CutRun]:
-        """Run with each of these cuts. on_tokens: told how many tokens more are done. own: what is
-        kept of the own run, which is none of the cuts then."""
+        """Run with each of these cuts.
+
+        on_tokens: told how many tokens more are done.
+        own: what is kept of the own run, which is none of the cuts then.
+        """
         states: list[_State] = [_State({}, None, 0)]
         for part in self.stretches(cuts, after_own=own is not None):
             del states[part.depth + 1 :]
@@ -369,8 +385,11 @@ class CutRuns(Struct, frozen=True):
 
 
 class _State(Struct, frozen=True, eq=False):
-    """What runs have in common up to a token. past: keys and values by layer; tail: the last layer's
-    vectors of the last tokens, as many as the answer has, [token, width]; count: tokens so far;
+    """What runs have in common up to a token.
+
+    past: keys and values by layer.
+    tail: the last layer's vectors of the last tokens, as many as the answer has, [token, width].
+    count: tokens so far.
     shares: as of `CutRun`.
     """
 
@@ -381,8 +400,10 @@ class _State(Struct, frozen=True, eq=False):
 
 
 class OwnKeys(Struct, frozen=True, eq=False):
-    """What is kept of the own run. past: keys and values of all tokens by layer; tail: the last
-    layer's vectors of the tokens from `first_query` on, [token, width].
+    """What is kept of the own run.
+
+    past: keys and values of all tokens by layer.
+    tail: the last layer's vectors of the tokens from `first_query` on, [token, width].
     """
 
     past: Past

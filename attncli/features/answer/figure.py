@@ -234,8 +234,10 @@ def _axis_step(largest: float) -> float:
 def _draw_axis(
     drawing: Drawing, ticks: Sequence[tuple[float, str]], rows: tuple[float, float]
 ) -> None:
-    """Draw thin lines through rows, each with its number below where there is room, 0 first. rows:
-    where they begin and end."""
+    """Draw thin lines through rows, each with its number below where there is room, 0 first.
+
+    rows: where they begin and end.
+    """
     begin, end = rows
     places: list[tuple[float, float]] = []
     for x, text in sorted(ticks, key=lambda tick: abs(float(tick[1].replace("−", "-")))):

@@ -29,8 +29,11 @@ Floats = np.ndarray[Any, np.dtype[Any]]
 
 
 class HeadEstimate(Struct, frozen=True):
-    """What one head is estimated to carry. change: of the mean log probability a token, in nats, where
-    the answer's queries do not see the region in it; attention: of these queries on it, a mean.
+    """What one head is estimated to carry.
+
+    change: of the mean log probability a token, in nats, where the answer's queries do not see the
+        region in it.
+    attention: of these queries on it, a mean.
     """
 
     layer: int
@@ -40,9 +43,11 @@ class HeadEstimate(Struct, frozen=True):
 
 
 class _WatchedOutput(ReadWeights):
-    """A layer's weights whose output projection of the heads remembers what it is given. passed: that,
-    [token, head·dim]; slope: a variable of zeros added to it, whose gradient is that of `passed`;
-    None in a run without gradients. sloped: whether the run has gradients.
+    """A layer's weights whose output projection of the heads remembers what it is given. passed:
+    that, [token, head·dim]; slope: a variable of zeros added to it, whose gradient is that of
+    `passed`; None in a run without gradients.
+
+    sloped: whether the run has gradients.
     """
 
     def __init__(self, weights: Weights, *, sloped: bool) -> None:

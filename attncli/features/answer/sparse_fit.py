@@ -29,8 +29,10 @@ ROUNDS = 10_000
 
 
 class SparseFit(Struct, frozen=True, eq=False):
-    """A linear model of masks. weights: [region], what a region that is there adds; intercept: the
-    value without any.
+    """A linear model of masks.
+
+    weights: [region], what a region that is there adds.
+    intercept: the value without any.
     """
 
     weights: Floats

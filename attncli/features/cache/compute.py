@@ -150,8 +150,9 @@ def cache(
     known: dict[str, PolicyRun] = {}
 
     def document_so_far(more: Sequence[str] = ()) -> CacheDocument:
-        """The document of the policies that are measured by now. more: warnings beside the text's
-        own.
+        """The document of the policies that are measured by now.
+
+        more: warnings beside the text's own.
         """
         full = whole.bytes_of(None)
         return CacheDocument(
@@ -202,8 +203,10 @@ def cache(
 def _policy_part(
     whole: _WholeRun, place: int, policy: Policy, result: PolicyRun, full: int
 ) -> CachePolicy:
-    """A policy's row. place: its number among those that ran; full: bytes of the cache that keeps
-    all.
+    """A policy's row.
+
+    place: its number among those that ran.
+    full: bytes of the cache that keeps all.
     """
     size = whole.bytes_of(place)
     if result.logprob is None or whole.logprob is None:
@@ -309,8 +312,11 @@ class _WholeRun:
             )
 
     def _measure(self, layer: int, q: Any, k: Any) -> None:
-        """Add to the totals what each policy keeps of the last token's row. q: [head, query, dim];
-        k: [kv, key, dim]."""
+        """Add to the totals what each policy keeps of the last token's row.
+
+        q: [head, query, dim].
+        k: [kv, key, dim].
+        """
         attention = self._model.spec.blocks[layer].attention
         row = self._row
         heads = attention.heads
@@ -464,8 +470,9 @@ def _policy_run(
 
 
 def _with_cache(spec: Spec, policy: Policy, count: int) -> Spec:
-    """The Spec with a policy's mask beside each layer's own. count: tokens that are read while it
-    forgets.
+    """The Spec with a policy's mask beside each layer's own.
+
+    count: tokens that are read while it forgets.
     """
     forgetting = WhileReading(policy, count)
     return replace(
@@ -503,7 +510,10 @@ def _block_handler(
     take: Callable[[int, RowBlock], None] = lambda layer, block: None,
 ) -> Callable[[int, str, RowBlock], None]:
     """A function for `on_block` of a run that hands blocks of self-attention to `take` and tells
-    the share done. count: tokens in all."""
+    the share done.
+
+    count: tokens in all.
+    """
     layers = len(model.spec.blocks)
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:

@@ -136,8 +136,10 @@ def _policy_table(document: CacheDocument, view: View) -> Lines:
 def _policy_columns(
     document: CacheDocument, write: Callable[[CachePolicy, int], str]
 ) -> list[Column[int]]:
-    """A column for each policy, the last left out first. write: what a policy's column holds at a
-    place."""
+    """A column for each policy, the last left out first.
+
+    write: what a policy's column holds at a place.
+    """
     return [
         Column(policy.policy, partial(write, policy), leave_out=number)
         for number, policy in enumerate(document.policies)
@@ -417,7 +419,10 @@ def _region_sentences(
 
 
 def _joined_names(policies: Sequence[CachePolicy], rivals: Sequence[CachePolicy]) -> Message:
-    """The short names of some policies, joined by "and". rivals: all that they are told apart from."""
+    """The short names of some policies, joined by "and".
+
+    rivals: all that they are told apart from.
+    """
     return choice([_short_name(policy, rivals) for policy in policies], last=" and ")
 
 

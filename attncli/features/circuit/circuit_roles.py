@@ -38,10 +38,13 @@ Place = tuple[int, int]
 
 
 class HeadRole(Struct, frozen=True):
-    """What a head does in the texts of a circuit. labels: of its attention in the clean texts and on
-    random repeats; none where it earns none. difference: what m loses where its values are those of
-    the corrupt text, and how much of it by what it writes. rule: the strongest of those that say
-    half of its weights; None where none do."""
+    """What a head does in the texts of a circuit.
+
+    labels: of its attention in the clean texts and on random repeats; none where it earns none.
+    difference: what m loses where its values are those of the corrupt text, and how much of it by
+        what it writes.
+    rule: the strongest of those that say half of its weights; None where none do.
+    """
 
     labels: tuple[str, ...]
     difference: Difference
@@ -144,8 +147,10 @@ def _labels(
 
 
 def _mean(texts: Sequence[Measured], row: int) -> Measured:
-    """A metric of one layer's heads, the mean over the texts that have rows for it. row: the place
-    of the layer."""
+    """A metric of one layer's heads, the mean over the texts that have rows for it.
+
+    row: the place of the layer.
+    """
     rows = np.stack([text.rows[row] for text in texts])
     value, baseline = (
         np.stack([side[row] for side in sides])

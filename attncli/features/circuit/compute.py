@@ -98,8 +98,10 @@ APART = 2.0
 
 
 class SplitPairs(Struct, frozen=True):
-    """Pairs that edges are chosen on, and others that circuits are tested on. left_out: pairs that do
-    not fit the model, and repeated ones."""
+    """Pairs that edges are chosen on, and others that circuits are tested on.
+
+    left_out: pairs that do not fit the model, and repeated ones.
+    """
 
     name: str
     choice: tuple[TokenPair, ...]
@@ -256,7 +258,11 @@ def split_pairs(fitted: FittedPairs, holdout: int | None, seed: int) -> SplitPai
 
 
 class PairRuns(Struct, frozen=True, eq=False):
-    """What is run. longest: tokens of the longest text. steps: inputs with gradients."""
+    """What is run.
+
+    longest: tokens of the longest text.
+    steps: inputs with gradients.
+    """
 
     model: Model
     graph: EdgeGraph
@@ -267,7 +273,10 @@ class PairRuns(Struct, frozen=True, eq=False):
 
 
 class _Work:
-    """The steps from pairs to a document: scores, sizes, tests. workers: pairs at the same time."""
+    """The steps from pairs to a document: scores, sizes, tests.
+
+    workers: pairs at the same time.
+    """
 
     def __init__(
         self,
@@ -304,8 +313,11 @@ class _Work:
         works: Sequence[Callable[[], Floats]],
         row_of: Callable[[Floats], Floats] = np.asarray,
     ) -> list[Floats]:
-        """The result of each pair in their order, kept from an earlier call or computed now, several
-        at the same time. row_of: makes the row of each as soon as it is its turn."""
+        """The result of each pair in their order, kept from an earlier call or computed now,
+        several at the same time.
+
+        row_of: makes the row of each as soon as it is its turn.
+        """
         rows: list[Floats] = []
 
         def known(number: int, _: int) -> Floats:
@@ -326,7 +338,10 @@ class _Work:
     def document(
         self, count: int | None, steps: int, seed: int, *, by_position: bool
     ) -> CircuitDocument:
-        """The whole document. count: edges of the circuit; None for the smallest that keeps 80%."""
+        """The whole document.
+
+        count: edges of the circuit; None for the smallest that keeps 80%.
+        """
         pairs = self.pairs
         both = (*pairs.choice, *pairs.held_out)
         texts = [(pair.clean, pair.answer, pair.versus) for pair in both]
@@ -404,8 +419,10 @@ class _Work:
 
     def _all_scores(self, steps: int, *, by_position: bool) -> tuple[Floats, Floats | None]:
         """The scores of all edges, [pair, reader, writer], and where they are told token by token,
-        their mean over pairs, [token, reader, writer]. steps: inputs between the corrupt and the
-        clean text at which gradients are taken."""
+        their mean over pairs, [token, reader, writer].
+
+        steps: inputs between the corrupt and the clean text at which gradients are taken.
+        """
         works = [
             partial(self._scores, pair, steps, by_position=by_position)
             for pair in self.pairs.choice
@@ -518,8 +535,10 @@ def _edge_members(graph: EdgeGraph, edge: Floats) -> dict[str, Any]:
 def _edges(
     graph: EdgeGraph, mask: Mask, scores: Floats, positions: Floats | None
 ) -> list[CircuitEdge]:
-    """The edges of a circuit, the strongest first. positions: their scores by token, [token, reader,
-    writer]; None where they are not told."""
+    """The edges of a circuit, the strongest first.
+
+    positions: their scores by token, [token, reader, writer]; None where they are not told.
+    """
     return [
         CircuitEdge(
             **_edge_members(graph, edge),
@@ -610,7 +629,8 @@ def _nodes(
     """The nodes of a circuit in the order in which they run, each with the sum of the scores of the
     edges that it writes, and the other ends of its strongest edges.
 
-    mask, scores: of edges, [reader, writer]; the logits are the last reader. roles: of heads.
+    mask, scores: of edges, [reader, writer]; the logits are the last reader.
+    roles: of heads.
     """
     sizes = np.where(mask, np.abs(scores), 0.0)
     nodes = []

@@ -24,7 +24,10 @@ Reads: TypeAlias = Literal["q", "k", "v", "mlp", "logits"]
 
 
 class EdgeWriter(Struct, frozen=True):
-    """A node that writes to the residual stream. layer, head: None where the node has none."""
+    """A node that writes to the residual stream.
+
+    layer, head: None where the node has none.
+    """
 
     kind: Literal["embedding", "head", "mlp"]
     layer: int | None = None
@@ -41,8 +44,10 @@ class EdgeWriter(Struct, frozen=True):
 
 
 class EdgeReader(Struct, frozen=True):
-    """What reads the residual stream: the queries of a head, the keys or values of a key-value head,
-    a feed-forward part, or the logits. count: writers before it, whose numbers are 0..count-1.
+    """What reads the residual stream: the queries of a head, the keys or values of a key-value
+    head, a feed-forward part, or the logits.
+
+    count: writers before it, whose numbers are 0..count-1.
     nodes: numbers of the writers that it belongs to; none for the logits.
     """
 
@@ -94,8 +99,10 @@ def edge_graph(spec: Spec) -> EdgeGraph:
 
 
 def _attention_readers(layer: int, attention: Attention, first: int) -> list[EdgeReader]:
-    """The readers of an attention: q of each head, then k, then v of each key-value head. first: the
-    number of its first head among the writers, and so how many stand before it."""
+    """The readers of an attention: q of each head, then k, then v of each key-value head.
+
+    first: the number of its first head among the writers, and so how many stand before it.
+    """
     group = attention.heads // attention.kv_heads
     letter = "H" if group == 1 else "KV"
     queries = [
@@ -153,7 +160,10 @@ def live_edges(graph: EdgeGraph, mask: Mask) -> Mask:
 
 
 def strongest_edges(graph: EdgeGraph, scores: Floats, count: int) -> Mask:
-    """The `count` edges of largest |score|. scores: [reader, writer]. Of equals the first."""
+    """The `count` edges of largest |score|.
+
+    scores: [reader, writer]. Of equals the first.
+    """
     every = np.flatnonzero(graph.mask)
     order = np.argsort(-np.abs(scores.ravel()[every]), kind="stable")
     return _chosen(graph, every[order[:count]])

@@ -38,9 +38,12 @@ Floats = np.ndarray[Any, np.dtype[Any]]
 
 
 class PairGradients(Struct, frozen=True, eq=False):
-    """What EAP-IG needs of a pair. change: what each node writes in the corrupt text less what it
-    writes in the clean one, [writer, token, width]. slopes: of m at each reader, the mean over steps,
-    [reader, token, width]."""
+    """What EAP-IG needs of a pair.
+
+    change: what each node writes in the corrupt text less what it writes in the clean one, [writer,
+        token, width].
+    slopes: of m at each reader, the mean over steps, [reader, token, width].
+    """
 
     change: Floats
     slopes: Floats
@@ -58,7 +61,10 @@ class PairGradients(Struct, frozen=True, eq=False):
 
 
 class CircuitModel:
-    """A model whose readers are run apart, over NumPy. dtype: float32, or float64."""
+    """A model whose readers are run apart, over NumPy.
+
+    dtype: float32, or float64.
+    """
 
     def __init__(self, model: Model, graph: EdgeGraph, dtype: str) -> None:
         self.model = model
@@ -209,8 +215,11 @@ class _ReplacedRun:
         return np.asarray(vectors)[:, None]
 
     def _write(self, runs: Floats, vectors: Floats) -> None:
-        """Add to the corrupt stream what nodes write in it, and note how far they moved in the other
-        runs. vectors: [run, node, token, width]."""
+        """Add to the corrupt stream what nodes write in it, and note how far they moved in the
+        other runs.
+
+        vectors: [run, node, token, width].
+        """
         nodes = slice(self.writer, self.writer + vectors.shape[1])
         self.stream = self.stream + vectors[0].sum(0)
         self.moved[runs, nodes] = vectors[:, :, self.first :] - vectors[0, :, self.first :]
@@ -319,8 +328,11 @@ class _GradientRun:
         return np.matmul(apart, np.asarray(by_head(weights, name, heads)))
 
     def _through_norm(self, norm: Norm, weights: Weights, stream: Floats, slopes: Floats) -> Floats:
-        """Slopes behind a norm taken to before it. stream: [input, token, width]. slopes: [input,
-        reader, token, width]."""
+        """Slopes behind a norm taken to before it.
+
+        stream: [input, token, width].
+        slopes: [input, reader, token, width].
+        """
         backend = self.backend
         entering = Variable(np.ascontiguousarray(np.broadcast_to(stream[:, None], slopes.shape)))
         leaving = normalise(

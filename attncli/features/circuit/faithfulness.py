@@ -28,7 +28,11 @@ RUNS_AT_ONCE = 11
 
 
 class CircuitMeasures(Struct, frozen=True, eq=False):
-    """m of pairs under circuits. corrupt: of the corrupt texts, [pair]. circuits: [pair, circuit]."""
+    """m of pairs under circuits.
+
+    corrupt: of the corrupt texts, [pair].
+    circuits: [pair, circuit].
+    """
 
     corrupt: Floats
     circuits: Floats
@@ -83,7 +87,10 @@ def smallest_size(shares: Sequence[float], kept: Sequence[float]) -> int:
 
 
 def without_each(graph: EdgeGraph, edges: Floats) -> list[Mask]:
-    """All edges but one, for each of these, and all of them last. edges: (reader, writer) rows."""
+    """All edges but one, for each of these, and all of them last.
+
+    edges: (reader, writer) rows.
+    """
     masks = []
     for reader, writer in edges.tolist():
         mask = graph.mask
@@ -98,8 +105,9 @@ def overlap_of_resamples(
     """The mean share of the edges of either that two circuits have both (Jaccard), over all pairs of
     circuits chosen on pairs drawn again; None for fewer than two pairs.
 
-    scores: [pair, reader, writer]. choose: gives the circuit of mean scores. weights: of the pairs
-    in each resample, [draw, pair].
+    scores: [pair, reader, writer].
+    choose: gives the circuit of mean scores.
+    weights: of the pairs in each resample, [draw, pair].
     """
     if len(scores) < 2:
         return None

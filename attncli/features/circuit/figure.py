@@ -138,7 +138,9 @@ LABEL_ROOM = 26.0
 class CurveFrame(Struct, frozen=True):
     """Where a curve stands: sizes side by side, each as far from the next, and shares upward.
 
-    sizes: with their places. low, high: shares at the bottom and at the top. bottom, right: points.
+    sizes: with their places.
+    low, high: shares at the bottom and at the top.
+    bottom, right: points.
     """
 
     sizes: Sequence[tuple[int, CircuitSize]]
@@ -149,7 +151,11 @@ class CurveFrame(Struct, frozen=True):
 
     @classmethod
     def of(cls, document: CircuitDocument, top: float, wide: float) -> CurveFrame:
-        """The frame of a document's curve. top: where it begins. wide: up to where it may go."""
+        """The frame of a document's curve.
+
+        top: where it begins.
+        wide: up to where it may go.
+        """
         values = [0.0, 1.0]
         for size in document.curve:
             values += [size.faithfulness, size.random, size.low or 0.0, size.high or 0.0]
@@ -199,7 +205,10 @@ def _lines(document: CircuitDocument, edges: Sequence[CircuitEdge]) -> Iterator[
 
 
 def shared_name(node: CircuitNode, group: int) -> str:
-    """What the keys and values of a head are called that it shares. group: heads of each."""
+    """What the keys and values of a head are called that it shares.
+
+    group: heads of each.
+    """
     assert node.head is not None
     return f"L{node.layer}KV{node.head // group}"
 

@@ -20,7 +20,10 @@ Floats = np.ndarray[Any, np.dtype[Any]]
 
 class OwnInputs(ReadWeights):
     """A layer's weights whose projections to queries, keys and values read another input for each
-    head. inputs: [..., head, token, width] by projection, such as "attn.q"."""
+    head.
+
+    inputs: [..., head, token, width] by projection, such as "attn.q".
+    """
 
     def __init__(self, weights: Weights, inputs: Mapping[str, Array]) -> None:
         self._weights = weights

@@ -250,7 +250,10 @@ def _node_entry(node: SizedNode, heads: int) -> dict[str, Any]:
 
 def _edge_entry(edge: SizedEdge, ends: set[str], cut: EdgeCut | None) -> dict[str, Any]:
     """An edge with its score over the pairs of the choice; of one that was cut alone the exact
-    change, and the score on the same pairs. ends: the parts that read it."""
+    change, and the score on the same pairs.
+
+    ends: the parts that read it.
+    """
     entry: dict[str, Any] = {
         "from": edge.writer,
         "to": edge.to,

@@ -64,7 +64,10 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
 
 def with_substitutions(pairs: Alignment, sides: Sequence[TextTokens]) -> Alignment:
     """The alignment with each word that another one replaces paired with that, token by token,
-    where both are as many tokens and stand between the same neighbours. sides: A and B."""
+    where both are as many tokens and stand between the same neighbours.
+
+    sides: A and B.
+    """
     order = list(zip(pairs.a, pairs.b, strict=True))
     if any(right <= left for (_, left), (_, right) in pairwise(order)):
         return pairs  # the same tokens in another order: nothing is replaced
@@ -140,7 +143,10 @@ def _is_token_by_token(
     places: Sequence[range], partner_of: Mapping[int, int], sides: Sequence[TextTokens]
 ) -> bool:
     """Whether two words can be compared token by token: single tokens, equal tokens, or as many as
-    are partners of each other. partner_of: the token of B to a token of A."""
+    are partners of each other.
+
+    partner_of: the token of B to a token of A.
+    """
     if max(map(len, places)) == 1:
         return True
     spelled = [
@@ -157,8 +163,11 @@ def _is_token_by_token(
 def _corresponding(
     units: Sequence[Sequence[range]], order: Sequence[tuple[int, int]]
 ) -> Iterator[list[Sequence[range]]]:
-    """Yield the words of A and of B that stand in each other's place: equal ones, then those between
-    two equal ones. order: the numbers of equal words, rising."""
+    """Yield the words of A and of B that stand in each other's place: equal ones, then those
+    between two equal ones.
+
+    order: the numbers of equal words, rising.
+    """
     ends = [(-1, -1), *order, (len(units[0]), len(units[1]))]
     for before, after in pairwise(ends):
         gap = [

@@ -68,9 +68,11 @@ def common_beginning(a: RunDocument, b: RunDocument, heads: Sequence[LayerHead])
 
 
 class MeasuredRows(Struct, frozen=True, eq=False):
-    """The aligned queries that are measured: all, or those of `--query`. rows: their indices in
-    `pairs`, [row]. counts: which of their links may be the one that changed most, booleans [row,
-    aligned key]."""
+    """The aligned queries that are measured: all, or those of `--query`.
+
+    rows: their indices in `pairs`, [row].
+    counts: which of their links may be the one that changed most, booleans [row, aligned key].
+    """
 
     pairs: Alignment
     rows: Ints
@@ -78,7 +80,9 @@ class MeasuredRows(Struct, frozen=True, eq=False):
 
     def signed_difference(self, difference: Floats, place: tuple[Any, ...]) -> SignedDifference:
         """The difference at `place`, (row, aligned key), with query and key as positions in A.
-        difference: [aligned query, aligned key]."""
+
+        difference: [aligned query, aligned key].
+        """
         row = int(self.rows[place[0]])
         key = int(place[1])
         return SignedDifference(
@@ -86,8 +90,10 @@ class MeasuredRows(Struct, frozen=True, eq=False):
         )
 
     def largest_counted(self, difference: Floats) -> SignedDifference | None:
-        """The largest difference of links that count; None where none does. difference: [aligned
-        query, aligned key]."""
+        """The largest difference of links that count; None where none does.
+
+        difference: [aligned query, aligned key].
+        """
         sizes = np.where(self.counts, np.nan_to_num(np.abs(difference[self.rows])), -1.0)
         place = np.unravel_index(int(sizes.argmax()), sizes.shape)
         if sizes[place] >= 0:
@@ -239,8 +245,12 @@ def _shares(rows: Sequence[Sequence[Floats]], tokens: Sequence[Sequence[int]]) -
 def _compared_share(
     shares: Sequence[Floats], document: CompareDocument, left: Sequence[float] = (1.0, 1.0)
 ) -> ComparedShare:
-    """The shares of either side compared. shares: of each head; left: of either side, the part of
-    the weight of which the means are told; of single heads it is all their weight."""
+    """The shares of either side compared.
+
+    shares: of each head.
+    left: of either side, the part of the weight of which the means are told; of single heads it is
+        all their weight.
+    """
     changes = shares[1] - shares[0]
     most = None
     if np.isfinite(changes).any():

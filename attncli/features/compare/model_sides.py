@@ -23,8 +23,12 @@ HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?(:[\w.-]+)?")
 
 
 class NamedModel(Struct, frozen=True):
-    """A model as an argument names it. name: the argument. base: the folder, file, alias or hub name.
-    adapters: the folders that follow it behind plus signs, perhaps with weights."""
+    """A model as an argument names it.
+
+    name: the argument.
+    base: the folder, file, alias or hub name.
+    adapters: the folders that follow it behind plus signs, perhaps with weights.
+    """
 
     name: str
     base: str
@@ -182,8 +186,10 @@ def _places_of_two(
 ) -> list[int]:
     """Which two arguments are the models; none where they do not name two.
 
-    by_argument: what each could name. on_disk: which are there. has_text: whether a text comes from
-    elsewhere. is_whole: whether no argument can be a text.
+    by_argument: what each could name.
+    on_disk: which are there.
+    has_text: whether a text comes from elsewhere.
+    is_whole: whether no argument can be a text.
     """
     if len(on_disk) == 2:
         return list(on_disk)

@@ -31,7 +31,10 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
     stand at the same place in both."""
 
     def head_records(first: bool, sides: Sides) -> Iterator[HeadRecord]:
-        """Records of one side's heads, in the order of the pairs. first: whether the side is a."""
+        """Records of one side's heads, in the order of the pairs.
+
+        first: whether the side is a.
+        """
         is_learned = (document.a if first else document.b).model.source == "checkpoint"
         for pair in document.heads:
             place, values = (pair.a, pair.weights_a) if first else (pair.b, pair.weights_b)
@@ -65,8 +68,10 @@ def compared_page(
     *,
     partial: bool = False,
 ) -> Page:
-    """The page of a comparison. records: its two sides; pairs: the places of the words that both
-    have, in either.
+    """The page of a comparison.
+
+    records: its two sides.
+    pairs: the places of the words that both have, in either.
 
     partial: whether the records lack the other words.
     """

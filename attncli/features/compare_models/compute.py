@@ -48,10 +48,16 @@ NEXT_WORDS = 5
 
 
 class _ChangedText(Struct, frozen=True, eq=False):
-    """What one text tells. js: [head], the mean over its rows. largest: [head], the weight that
-    differs most, signed. logprob: [model], the sum of ln p of its tokens after the first; None for
-    models that say no next token. agreement: the tokens after which both say the same. next_words:
-    what comes after it. tokens: how many it has."""
+    """What one text tells.
+
+    js: [head], the mean over its rows.
+    largest: [head], the weight that differs most, signed.
+    logprob: [model], the sum of ln p of its tokens after the first; None for models that say no
+        next token.
+    agreement: the tokens after which both say the same.
+    next_words: what comes after it.
+    tokens: how many it has.
+    """
 
     js: Floats
     largest: Floats
@@ -141,8 +147,12 @@ def model_change(
     progress: Callable[[float], None] = ignore,
 ) -> tuple[ModelChange, int]:
     """The change of texts, each as either model splits it, and the number of their tokens; other
-    arguments as of `compare_models`. queries: the tokens whose rows are compared; None for all.
-    Raises InputError, UsageError."""
+    arguments as of `compare_models`.
+
+    queries: the tokens whose rows are compared; None for all.
+
+    Raises InputError, UsageError.
+    """
     if not 0 <= beyond <= np.log(2):
         raise UsageError(
             "the divergence is to be above {beyond:g}",
@@ -257,8 +267,11 @@ def _changed_text(
     *,
     is_single: bool,
 ) -> _ChangedText:
-    """Run a text in both models side by side. queries: the tokens whose rows are compared; None for
-    all. is_single: whether its next words are told."""
+    """Run a text in both models side by side.
+
+    queries: the tokens whose rows are compared; None for all.
+    is_single: whether its next words are told.
+    """
     compared: slice | list[int] = slice(None)
     if queries is not None:
         compared = list(queries)
@@ -338,7 +351,10 @@ def _number(interval: MeanInterval) -> ChangedNumber:
 
 
 def _layers(heads: Sequence[ChangedHead], js: Floats, beyond: float) -> list[ChangedLayer]:
-    """What each layer's heads changed. js: [text, head]."""
+    """What each layer's heads changed.
+
+    js: [text, head].
+    """
     layers = []
     for layer in dict.fromkeys(head.layer for head in heads):
         columns = [place for place, head in enumerate(heads) if head.layer == layer]

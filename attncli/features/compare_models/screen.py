@@ -200,7 +200,8 @@ def change_sentences(
 ) -> Iterator[str]:
     """How many heads moved and which one most, how likely the texts are, and what comes next.
 
-    texts: over how many the numbers are means. is_part: whether only some rows were compared.
+    texts: over how many the numbers are means.
+    is_part: whether only some rows were compared.
     """
     yield _moved_sentence(change, texts, view, is_part=is_part)
     if change.logprob is not None:
@@ -217,7 +218,10 @@ def change_sentences(
 
 
 def _moved_sentence(change: ModelChange, texts: int, view: View, *, is_part: bool) -> str:
-    """How many heads moved, and the one that moved most. is_part: as of `change_sentences`."""
+    """How many heads moved, and the one that moved most.
+
+    is_part: as of `change_sentences`.
+    """
     most = change.heads[0]
     if most.js.mean <= SAME and is_part:
         return say(

@@ -53,9 +53,13 @@ POINTS = 13
 
 
 class Sizes(Struct, frozen=True):
-    """What the costs are computed for. rows: query rows at a time when streaming; window: keys of a
-    decoder's window;
-    chunk, rounds: of hash attention. masks: more masks to compare."""
+    """What the costs are computed for.
+
+    rows: query rows at a time when streaming.
+    window: keys of a decoder's window.
+    chunk, rounds: of hash attention.
+    masks: more masks to compare.
+    """
 
     n: int
     d_model: int
@@ -359,7 +363,12 @@ def cost(
 def _cost_document(
     sizes: Sizes, *, model: Model | None = None, timings: Sequence[Timing] = ()
 ) -> CostDocument:
-    """`attn.cost/1`. timings: times from `measure`. Raises UsageError for sizes below 1."""
+    """`attn.cost/1`.
+
+    timings: times from `measure`.
+
+    Raises UsageError for sizes below 1.
+    """
     check_sizes(sizes)
     layers, total = ([], None) if model is None else model_cost(model, sizes.n, sizes.rows)
     return CostDocument(

@@ -177,8 +177,9 @@ def _tokens(model: Model, text: Text) -> list[Token]:
 
 
 def _document_layer(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> CrossLayer:
-    """Convert a layer's trace to the document's `CrossLayer`. heads: the numbers of the heads that
-    the trace holds.
+    """Convert a layer's trace to the document's `CrossLayer`.
+
+    heads: the numbers of the heads that the trace holds.
     """
     scores, weights, mixed, out = (
         backend.numpy(trace.stages[name]) for name in ("masked", "weights", "mixed", "out")

@@ -102,8 +102,11 @@ def _links(document: CrossDocument, view: View) -> Lines:
 def _query_and_key_names(
     document: CrossDocument, view: View | None = None
 ) -> tuple[list[str], list[str]]:
-    """Texts of queries and keys; learned keys come after the tokens. view: that in which pieces
-    stand with their words; None where they stand along an axis, beside each other."""
+    """Texts of queries and keys; learned keys come after the tokens.
+
+    view: that in which pieces stand with their words; None where they stand along an axis, beside
+        each other.
+    """
     queries, keys = (
         [token.text if view is None else with_word(token, view) for token in side]
         for side in (document.queries, document.keys)

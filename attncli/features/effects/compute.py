@@ -398,8 +398,9 @@ def _words_part(
 def _look_members(term: LogitTerm, row: Floats | None, resting_keys: Bools) -> dict[str, Any]:
     """The fields of a document that say which key a head looks at most; {} without its weights.
 
-    row: the head's weights, [key]. resting_keys: keys at which heads rest whatever they are, [key];
-    the strongest key beyond them is told, too.
+    row: the head's weights, [key].
+    resting_keys: keys at which heads rest whatever they are, [key]; the strongest key beyond them
+        is told, too.
     """
     if row is None:
         return {}
@@ -629,8 +630,12 @@ def _tell_cost(
     passes: int = 1,
 ) -> None:
     """Call `on_cost` with the estimated cost of taking these heads away in a text of `count`
-    tokens; nothing for models that run whole. predicts: whether next tokens are measured. compared:
-    at most how many heads are compared with random changes. start, passes: as of `sweep_cost`."""
+    tokens; nothing for models that run whole.
+
+    predicts: whether next tokens are measured.
+    compared: at most how many heads are compared with random changes.
+    start, passes: as of `sweep_cost`.
+    """
     if model.own_layers:
         chosen_places = places(model.spec, heads)
         if memory is None:

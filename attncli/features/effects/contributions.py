@@ -63,9 +63,13 @@ class Link(Struct, frozen=True):
 
 
 class LinkPart(Struct, frozen=True):
-    """One term of an attention score. stream: the part of the residual stream that it comes from;
-    None for what the position encoding adds. side: whether that stream is the query's or the key's
-    token's; "both" where the two are tokens of one text."""
+    """One term of an attention score.
+
+    stream: the part of the residual stream that it comes from; None for what the position encoding
+        adds.
+    side: whether that stream is the query's or the key's token's; "both" where the two are tokens
+        of one text.
+    """
 
     kind: LinkPartKind
     stream: StreamPart | None
@@ -75,11 +79,14 @@ class LinkPart(Struct, frozen=True):
 class RowScores(Struct, frozen=True, eq=False):
     """One head's scores and weights for one query, over the keys in the mask's range.
 
-    keys: their numbers, ascending; learned ones come after those of tokens. scaled: before a soft
-    cap. added: what the position adds after it. weights: of each, 0 where hidden. visible:
-    booleans. All [key]. sink: the head's learned logit; None without one. values: what each key
-    passes on, [key, v_dim]. gate: how much of each entry is let through to the query, [v_dim]; None
-    for all of it.
+    keys: their numbers, ascending; learned ones come after those of tokens.
+    scaled: before a soft cap.
+    added: what the position adds after it.
+    weights: of each, 0 where hidden.
+    visible: booleans. All [key].
+    sink: the head's learned logit; None without one.
+    values: what each key passes on, [key, v_dim].
+    gate: how much of each entry is let through to the query, [v_dim]; None for all of it.
     """
 
     keys: Floats
@@ -106,10 +113,11 @@ class Contributions(Struct, frozen=True, eq=False):
     score of the link's key less the row's mean score under the weights, or less that of another
     key.
 
-    parts: in the order of the model. query_sums, key_sums: of each part its contribution to the
-    score with each key, as part of the query over all parts of the key, and the other way round,
-    [part, key]. queries, keys: what each part makes in the head's space, [part, dim] and [part,
-    key, dim]. scale: multiplies their products.
+    parts: in the order of the model.
+    query_sums, key_sums: of each part its contribution to the score with each key, as part of the
+        query over all parts of the key, and the other way round, [part, key].
+    queries, keys: what each part makes in the head's space, [part, dim] and [part, key, dim].
+    scale: multiplies their products.
     """
 
     link: Link
@@ -227,10 +235,13 @@ class Contributions(Struct, frozen=True, eq=False):
 
 class HeadSpace(Struct, frozen=True, eq=False):
     """How the residual stream becomes one head's query and keys in this run, with norms and
-    rotations frozen. query: for the link's query; keys: for the row's keys.
+    rotations frozen.
 
-    tails: of the readings of both. passed: of both, the heads before the link's; empty where nobody
-    asks by token.
+    query: for the link's query.
+    keys: for the row's keys.
+
+    tails: of the readings of both.
+    passed: of both, the heads before the link's; empty where nobody asks by token.
     """
 
     query: FrozenHead
@@ -243,7 +254,9 @@ class HeadSpace(Struct, frozen=True, eq=False):
 class PassedHeads(Struct, frozen=True, eq=False):
     """The heads of one attention before the link's layer, and how their outputs reach the link's
     query or keys.
-    entering: what entered that attention, [token, width]; other fields as in `HeadEvent`."""
+
+    entering: what entered that attention, [token, width]; other fields as in `HeadEvent`.
+    """
 
     layer: int
     kind: Kind
@@ -262,8 +275,9 @@ class _Passing:
         self.passed: tuple[list[PassedHeads], list[PassedHeads]] = [], []
 
     def on_heads(self, number: int, event: HeadEvent) -> None:
-        """Keep how the heads of one attention reach a receiver. number: 0 for the link's query, 1
-        for its keys.
+        """Keep how the heads of one attention reach a receiver.
+
+        number: 0 for the link's query, 1 for its keys.
         """
         entering = event.trace.stages["hidden"]
         self.passed[number].append(
@@ -303,10 +317,13 @@ def contributions(
     """Split a link's attention score into the parts of the residual stream (embeddings, earlier
     heads, feed-forward parts, biases) that it is the sum of.
 
-    by_layer: whether the heads of a layer are one part. by_token: whether what `source_parts` needs
-    is kept. follower: whom the text's run through all layers is told to. progress: told the share
-    done. Raises InputError where the mask hides the key from the query, and where a score is no
-    finite number.
+    by_layer: whether the heads of a layer are one part.
+    by_token: whether what `source_parts` needs is kept.
+    follower: whom the text's run through all layers is told to.
+    progress: told the share done.
+
+    Raises InputError where the mask hides the key from the query, and where a score is no finite
+    number.
     """
     model = text.model
     backend = text.backend
@@ -468,7 +485,10 @@ def _row_scores(
 
 def _gate(part: LayerAttention, x: Array, head: int) -> Floats | None:
     """The values, 0 to 1, by which a head's gate multiplies its output for one query, [v_dim]; None
-    without a gate. x: what enters the attention at the query, [width]."""
+    without a gate.
+
+    x: what enters the attention at the query, [width].
+    """
     attention = part.spec
     if not attention.gated:
         return None
@@ -490,8 +510,9 @@ def _combine_readings(
     """What each part of the query's stream and of the keys', each bias and the position add to the
     scores of the link's row.
 
-    readings: the parts of the query's stream, and of the keys'. relative: vectors of distances; None
-    where the position has none. learned: keys of no token, [key, dim].
+    readings: the parts of the query's stream, and of the keys'.
+    relative: vectors of distances; None where the position has none.
+    learned: keys of no token, [key, dim].
     """
     parts = _parts_of_streams(link, readings)
     bias = len(parts)
@@ -580,8 +601,9 @@ def _add_relative_scores(
 ) -> None:
     """Add to the scores what vectors of the distance bring, which are the last part.
 
-    vectors: Each part's query, [part, dim], and keys, [part, key, dim]. sums: What each part adds on
-    the query's and on the keys' side, [part, key]; changed in place. bias: The part of the biases.
+    vectors: Each part's query, [part, dim], and keys, [part, key, dim].
+    sums: What each part adds on the query's and on the keys' side, [part, key]; changed in place.
+    bias: The part of the biases.
     """
     queries, keys = vectors
     query_sums, key_sums = sums
@@ -659,9 +681,12 @@ class _SourceSide(NamedTuple):
 
 
 class _SourceHead(NamedTuple):
-    """What one earlier head adds to a link's score above its row's mean, by source token. sides: 0
-    through the query, 1 through the keys. brings: whether a source adds anything, [source]; alone:
-    positions of the sources listed one by one, ascending."""
+    """What one earlier head adds to a link's score above its row's mean, by source token.
+
+    sides: 0 through the query, 1 through the keys.
+    brings: whether a source adds anything, [source].
+    alone: positions of the sources listed one by one, ascending.
+    """
 
     sides: dict[int, _SourceSide]
     brings: Floats
@@ -674,9 +699,11 @@ class _SourceHead(NamedTuple):
 
 
 class _Carried(NamedTuple):
-    """One route from a head's source tokens to a side. weights: attention weights times the factors
-    on the way, [row, source]; values: each source's value mapped into the query or key space,
-    [source, dim]."""
+    """One route from a head's source tokens to a side.
+
+    weights: attention weights times the factors on the way, [row, source].
+    values: each source's value mapped into the query or key space, [source, dim].
+    """
 
     weights: Floats
     values: Floats
@@ -684,6 +711,7 @@ class _Carried(NamedTuple):
 
 class _SourceSplit:
     """Accumulates what earlier heads contribute by source token, one attention after the other.
+
     sides: which are split, 0 for the query, 1 for the keys.
 
     What a source adds to the advantage is a product of two vectors, what it does to each score of
@@ -727,8 +755,10 @@ class _SourceSplit:
     def add_attention(
         self, model: Model, tokens: Sequence[Token], heads: Sequence[PassedHeads]
     ) -> None:
-        """Split what each head of one attention contributes by source token. heads: that attention
-        as it reaches each of `sides`, in their order."""
+        """Split what each head of one attention contributes by source token.
+
+        heads: that attention as it reaches each of `sides`, in their order.
+        """
         layer = heads[0].layer
         kind = heads[0].kind
         entering = heads[0].entering
@@ -772,8 +802,11 @@ class _SourceSplit:
         gate: Floats | None,
     ) -> Iterator[_Carried]:
         """Yield how a head's values reach a side; global tokens, whose values (`apart`) have a
-        projection of their own, are a second route. gate: factors on the head's output, [token,
-        v_dim], then one route per entry; None for no gate."""
+        projection of their own, are a second route.
+
+        gate: factors on the head's output, [token, v_dim], then one route per entry; None for no
+            gate.
+        """
         rows = self._whole.space.receivers[side].rows
         factors = passed.factors[:, 0] * self._whole.space.tails[side][passed.norm_count]
         table = weights[rows] * factors[:, None].astype(weights.dtype)
@@ -791,7 +824,10 @@ class _SourceSplit:
             yield _Carried(table * gate[rows, part], values[:, part] @ matrix[part])
 
     def _sum_routes(self, routes: dict[int, list[_Carried]]) -> _SourceHead:
-        """Sum a head's routes by source token. routes: by side, 0 the query's, 1 the keys'."""
+        """Sum a head's routes by source token.
+
+        routes: by side, 0 the query's, 1 the keys'.
+        """
         brings = np.any(
             [
                 route.weights.any(0) & route.values.any(-1)
@@ -824,8 +860,11 @@ class _SourceSplit:
 
     def _centre_sources(self, side: int, carried: Sequence[_Carried]) -> Floats:
         """What each source token adds to the advantage (the link's score above its row's mean, or
-        above another key's) through one side, [source]. side: 0 the query's, 1 the keys'. carried:
-        the routes to it."""
+        above another key's) through one side, [source].
+
+        side: 0 the query's, 1 the keys'.
+        carried: the routes to it.
+        """
         gains = self._to_advantage[side]
         return np.asarray(
             sum(
@@ -870,8 +909,10 @@ class _SourceSplit:
         }
 
     def merge(self, which: Side) -> dict[LinkPart, list[SourcePart]]:
-        """What each head contributes by source token, one `SourcePart` per token. which: the side
-        that the parts are named after, "both", "query" or "key"."""
+        """What each head contributes by source token, one `SourcePart` per token.
+
+        which: the side that the parts are named after, "both", "query" or "key".
+        """
         return {
             LinkPart("head", part, which): list(self._parts(part, which)) for part in self._heads
         }

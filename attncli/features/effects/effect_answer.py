@@ -272,7 +272,11 @@ def _single_sentences(
     view: View,
 ) -> Iterator[str]:
     """Yield what single heads change: the largest effect, beside random changes and beside a head
-    that looks at the same. effects: the largest first; not empty. templates: of the sentences."""
+    that looks at the same.
+
+    effects: the largest first; not empty.
+    templates: of the sentences.
+    """
     if document.link is not None and not any(row.weight for row in effects):
         yield say(view, templates["hidden"])  # by a mask
         return
@@ -291,8 +295,11 @@ def _largest_sentence(
     templates: Mapping[str, str],
     view: View,
 ) -> str:
-    """Which head changes the measure most, and how often as much as the next. effects: the largest
-    first; not empty. templates: of the sentences."""
+    """Which head changes the measure most, and how often as much as the next.
+
+    effects: the largest first; not empty.
+    templates: of the sentences.
+    """
     largest = effect_size(effects[0], document) or 0.0
     second = 0.0
     if len(effects) > 1:
@@ -559,9 +566,11 @@ def heads_table(
     sizes: Sequence[float] = (),
     longest: int = 0,
 ) -> Lines:
-    """A table of the heads shown, with a line that tells how many of `count` are not. columns: by
-    English title, the cells behind the head's name; "" puts in bars of `sizes`, the largest
-    `longest` cells long."""
+    """A table of the heads shown, with a line that tells how many of `count` are not.
+
+    columns: by English title, the cells behind the head's name; "" puts in bars of `sizes`, the
+        largest `longest` cells long.
+    """
     table_columns = [text_column(message("head"), [*map(short_name, heads)], align="left")]
     for name, texts in columns.items():
         if not name:

@@ -35,8 +35,8 @@ class LogitTerm(Struct, frozen=True):
     head, a layer's mixer (what stands beside or in place of its heads), its feed-forward part, or
     its biases.
 
-    layer: None for the embedding, and for the biases of the final norm and the head. attention,
-    head: of a head.
+    layer: None for the embedding, and for the biases of the final norm and the head.
+    attention, head: of a head.
     """
 
     kind: PartKind
@@ -53,11 +53,14 @@ def part_row(term: LogitTerm, value: float) -> LogitPart:
 
 
 class Attribution(Struct, frozen=True, eq=False):
-    """What each part adds to the logit of `target`, or to its difference from another's. logit:
-    that logit or difference in the run before a soft cap, which the parts sum to. softcap: the
-    cap's bound, None for none. looks: per head, the token's weights of the tokens, [key].
+    """What each part adds to the logit of `target`, or to its difference from another's.
+
+    logit: that logit or difference in the run before a soft cap, which the parts sum to.
+    softcap: the cap's bound, None for none.
+    looks: per head, the token's weights of the tokens, [key].
     by_entry: what each entry of a chosen head's output before W_O adds, [v_dim]; empty without a
-        chosen head."""
+        chosen head.
+    """
 
     parts: Sequence[tuple[LogitTerm, float]]
     logit: float
@@ -68,9 +71,11 @@ class Attribution(Struct, frozen=True, eq=False):
 
 
 class _StreamTerms(Struct, frozen=True, eq=False):
-    """One token's residual stream as a sum of parts, each a vector, [width]. by_entry: the columns
-    of a chosen head's W_O, [v_dim, width], taken through the same norms; empty until that head has
-    written."""
+    """One token's residual stream as a sum of parts, each a vector, [width].
+
+    by_entry: the columns of a chosen head's W_O, [v_dim, width], taken through the same norms;
+        empty until that head has written.
+    """
 
     parts: list[LogitTerm] = field(default_factory=list)
     vectors: list[Floats] = field(default_factory=list)
@@ -126,7 +131,9 @@ def attribute(
     text: SweepText, position: int, target: int | None, versus: int | None
 ) -> Attribution:
     """What each part adds to the logit of `target` after the token at `position`, or to its
-    difference from that of `versus`. target: None for the model's first choice.
+    difference from that of `versus`.
+
+    target: None for the model's first choice.
 
     Raises UnsupportedError for a model without a linear output head.
     """
@@ -300,8 +307,10 @@ class Attributor:
         return log_softmax(self._logits(has_cap=True))
 
     def _logits(self, *, has_cap: bool) -> Floats:
-        """The logits after the token, [vocabulary]. has_cap: whether the model's soft cap, if it
-        has one, is put on them."""
+        """The logits after the token, [vocabulary].
+
+        has_cap: whether the model's soft cap, if it has one, is put on them.
+        """
         head = self._text.model.spec.head
         assert head is not None
         scores = self._uncapped_logits

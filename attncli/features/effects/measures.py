@@ -50,7 +50,10 @@ def refuse_overflow(backend: Backend, vectors: Array) -> None:
 
 class Reader(Protocol):
     """Computes measures from the last layer's output of changed runs ("branches", one per changed
-    head). target: the vocabulary id that they are about; None for none."""
+    head).
+
+    target: the vocabulary id that they are about; None for none.
+    """
 
     target: int | None
 
@@ -59,8 +62,10 @@ class Reader(Protocol):
         """The measures of the unchanged run by name, each [1]."""
 
     def read(self, after: Array) -> Readings:
-        """The measures of changed runs by name, each [branch]. after: what leaves the last layer,
-        [branch, token, width]."""
+        """The measures of changed runs by name, each [branch].
+
+        after: what leaves the last layer, [branch, token, width].
+        """
 
 
 class SweepReading(Protocol):
@@ -74,20 +79,24 @@ class SweepReading(Protocol):
         """The range of tokens, in a text of `count`, whose last-layer vectors are needed."""
 
     def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
-        """Make the reader that measures changed runs against the unchanged one. hidden: the
-        unchanged run's last-layer output, [token, width], from token `first` on."""
+        """Make the reader that measures changed runs against the unchanged one.
+
+        hidden: the unchanged run's last-layer output, [token, width], from token `first` on.
+        """
 
 
 class MeasureRequest(Struct, frozen=True):
     """Which measures are taken of a run, and at which tokens.
 
-    positions: the tokens whose last vectors' mean is the vector that turns. position: after which
-    token the next one is predicted. target: its id, None for the own run's first choice. every:
-    whether the log-probability is the mean over all positions of that of the token which does
-    follow.
+    positions: the tokens whose last vectors' mean is the vector that turns.
+    position: after which token the next one is predicted.
+    target: its id, None for the own run's first choice.
+    every: whether the log-probability is the mean over all positions of that of the token which
+        does follow.
     following: those tokens' ids, then; or those of an answer of several tokens, the sum of whose
-    log-probabilities is measured. expectation: the target with how likely the unchanged run finds
-    it, None without one. versus: the id whose logit "difference" takes away from the target's.
+        log-probabilities is measured.
+    expectation: the target with how likely the unchanged run finds it, None without one.
+    versus: the id whose logit "difference" takes away from the target's.
     """
 
     measures: tuple[Measure, ...]
@@ -113,11 +122,15 @@ class MeasureRequest(Struct, frozen=True):
         versus: str | None = None,
         note: Callable[[str], None] = ignore,
     ) -> MeasureRequest:
-        """Build the request from names. query: positions to measure at; None: next token after the
-        last one, vectors at `usual`, or at `measured_at` where that is None too. target: a word or,
-        after the last token of a decoder, an answer of several tokens, as `choose_target` takes it.
-        versus: the word whose logit is taken away from the target's, both one token then. note: is
-        told what it takes."""
+        """Build the request from names.
+
+        query: positions to measure at; None: next token after the last one, vectors at `usual`, or
+            at `measured_at` where that is None too.
+        target: a word or, after the last token of a decoder, an answer of several tokens, as
+            `choose_target` takes it.
+        versus: the word whose logit is taken away from the target's, both one token then.
+        note: is told what it takes.
+        """
         if query is None:
             position = len(tokens) - 1
         else:
@@ -189,14 +202,18 @@ class MeasureRequest(Struct, frozen=True):
         return slice(min(places), max(places) + 1)
 
     def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
-        """The `Meter` that compares changed runs with the unchanged one. hidden: the latter's
-        last-layer output, [token, width], from token `first` on."""
+        """The `Meter` that compares changed runs with the unchanged one.
+
+        hidden: the latter's last-layer output, [token, width], from token `first` on.
+        """
         return Meter(model, backend, self, hidden, first)
 
 
 class Meter:
-    """Measures changed runs ("branches") against the unchanged one. first: the text position of the
-    first token in the arrays that it is handed."""
+    """Measures changed runs ("branches") against the unchanged one.
+
+    first: the text position of the first token in the arrays that it is handed.
+    """
 
     def __init__(
         self, model: Model, backend: Backend, request: MeasureRequest, hidden: Array, first: int
@@ -235,8 +252,10 @@ class Meter:
                 self.target = request.target
 
     def read(self, after: Array) -> Readings:
-        """How the changed runs differ from the unchanged one, by measure, each [branch]. after:
-        what leaves the last layer, [branch, token, width]."""
+        """How the changed runs differ from the unchanged one, by measure, each [branch].
+
+        after: what leaves the last layer, [branch, token, width].
+        """
         request = self._request
         readings = Readings()
         if "vector" in request.measures:
@@ -340,8 +359,9 @@ class Meter:
         return finish(self._model.spec, self._weights, self._backend, after)
 
     def _mean_over_positions(self, vectors: Array) -> Floats:
-        """The mean vector over the positions measured, [branch, width]. vectors: [branch, token,
-        width].
+        """The mean vector over the positions measured, [branch, width].
+
+        vectors: [branch, token, width].
         """
         rows = np.asarray(
             [place - self._first for place in self._request.positions if place >= self._first]

@@ -367,7 +367,10 @@ def _tell_cost(
     late: bool,
 ) -> None:
     """Call `on_cost` with the estimated cost of all pairs, of which the longest counts for each.
-    passes: how often each change runs. late: whether changed runs begin where the texts differ."""
+
+    passes: how often each change runs.
+    late: whether changed runs begin where the texts differ.
+    """
     if not model.own_layers:
         return
     count = max(len(pair.clean) for pair in fitted.pairs)
@@ -434,7 +437,10 @@ def mean_differences(
     holding: Sequence[Sequence[Mapping[str, float] | None]],
 ) -> list[Difference]:
     """What each change loses of m on average, with its interval, from the readings of each pair,
-    [pair][change]. holding: the same while attention is held; None where it was not measured."""
+    [pair][change].
+
+    holding: the same while attention is held; None where it was not measured.
+    """
     whole = np.asarray([[reading["difference"] for reading in row] for row in readings])
     if not whole.size:
         return []

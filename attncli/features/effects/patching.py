@@ -74,12 +74,14 @@ class PatchRequest(Struct, frozen=True):
     """Which heads are patched (their output in the clean text put into the corrupt one), at which
     tokens, and what is measured.
 
-    positions: the tokens that get the clean text's. measure: "logit difference" of `target` and
-    `versus` and "log probability" of `target`, after the last token of `query`; "cosine" of the
-    mean of `query`'s last vectors to the clean text's. Logits are those before a soft cap. into:
-    the heads that are told, and by what; none for all that reads the residual stream. expectation:
-    the target with how likely the clean text finds it, None without one. least: by how much the
-    texts must differ. predict: whether it is also told what would come next.
+    positions: the tokens that get the clean text's.
+    measure: "logit difference" of `target` and `versus` and "log probability" of `target`, after
+        the last token of `query`; "cosine" of the mean of `query`'s last vectors to the clean
+        text's. Logits are those before a soft cap.
+    into: the heads that are told, and by what; none for all that reads the residual stream.
+    expectation: the target with how likely the clean text finds it, None without one.
+    least: by how much the texts must differ.
+    predict: whether it is also told what would come next.
     """
 
     selection: HeadSelection
@@ -112,9 +114,12 @@ class PatchRequest(Struct, frozen=True):
         into: Sequence[str] = (),
         note: Callable[[str], None] = ignore,
     ) -> PatchRequest:
-        """Build the request from names. positions: empty for all tokens. query: None for the last
-        token with a target, else `measured_at`. target, versus: words, as `choose_target` takes
-        them in the clean text. note: is told what it takes.
+        """Build the request from names.
+
+        positions: empty for all tokens.
+        query: None for the last token with a target, else `measured_at`.
+        target, versus: words, as `choose_target` takes them in the clean text.
+        note: is told what it takes.
 
         Raises UsageError for `versus` without `target`.
         """
@@ -155,9 +160,12 @@ class PatchRequest(Struct, frozen=True):
 
 class PatchResult(Struct, frozen=True, eq=False):
     """The share of the difference between corrupt (0) and clean (1) measure that each head
-    recovers; values beyond are possible. clean, corrupt: the measures themselves. changes: by how
-    much each head moves the corrupt measure. predictions: what would come next; None where nothing
-    is predicted."""
+    recovers; values beyond are possible.
+
+    clean, corrupt: the measures themselves.
+    changes: by how much each head moves the corrupt measure.
+    predictions: what would come next; None where nothing is predicted.
+    """
 
     recovered_shares: Sequence[tuple[HeadAddress, float]]
     clean: float
@@ -252,8 +260,11 @@ def _predictions(
     best: Sequence[HeadAddress],
 ) -> PatchPredictions:
     """What would come next in the clean text, in the corrupt one, and there with the best head's
-    values put in. clean: what leaves the last layer in the clean text, [token, width]. best: that
-    head, or none."""
+    values put in.
+
+    clean: what leaves the last layer in the clean text, [token, width].
+    best: that head, or none.
+    """
     vectors = clean[reading.position : reading.position + 1]
     (own,) = probabilities_after(model, backend, vectors)
     if reading.target is None:
@@ -296,9 +307,12 @@ def _next_by_paths(paths: _Paths, best: Sequence[HeadAddress], reading: NextRead
 
 
 class _Paths(Struct, frozen=True, eq=False):
-    """Direct path patching of a corrupt text. places: the heads that come before a receiver.
-    changes: what each changes in what the receivers read. corrupt: what leaves the last layer in
-    the corrupt text's own run, [token, width]."""
+    """Direct path patching of a corrupt text.
+
+    places: the heads that come before a receiver.
+    changes: what each changes in what the receivers read.
+    corrupt: what leaves the last layer in the corrupt text's own run, [token, width].
+    """
 
     text: SweepText
     receivers: Sequence[PathReceiver]
@@ -314,8 +328,10 @@ class _Paths(Struct, frozen=True, eq=False):
         clean: Mixed,
         places: Sequence[HeadAddress],
     ) -> _Paths:
-        """The paths from these heads to the receivers of a request. clean: every head's output in
-        the clean text."""
+        """The paths from these heads to the receivers of a request.
+
+        clean: every head's output in the clean text.
+        """
         last_receiver = max(receiver.layer for receiver in patching.into)
         return cls(
             text,
@@ -335,8 +351,9 @@ class _Paths(Struct, frozen=True, eq=False):
 
 
 class _PatchReading(Struct, frozen=True, eq=False):
-    """What patching measures, as the `SweepReading` of its sweep. clean: the clean text's measured
-    vector, [width].
+    """What patching measures, as the `SweepReading` of its sweep.
+
+    clean: the clean text's measured vector, [width].
     """
 
     patching: PatchRequest
@@ -356,8 +373,10 @@ class _PatchReading(Struct, frozen=True, eq=False):
         return slice(min(query), max(query) + 1)
 
     def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
-        """The `_Recovery` that measures patched runs. hidden: the corrupt run's last-layer output,
-        [token, width], from token `first` on."""
+        """The `_Recovery` that measures patched runs.
+
+        hidden: the corrupt run's last-layer output, [token, width], from token `first` on.
+        """
         return _Recovery(model, backend, self, hidden, first)
 
 
@@ -378,8 +397,9 @@ class _Recovery:
         self.baseline = self.read(hidden[None])
 
     def read(self, after: Array) -> Readings:
-        """The measure "m" of patched runs, [branch]. after: what leaves the last layer, [branch,
-        token, width].
+        """The measure "m" of patched runs, [branch].
+
+        after: what leaves the last layer, [branch, token, width].
         """
         patching = self._request.patching
         model = self._model
@@ -415,8 +435,10 @@ class _Recovery:
 def _mean_vector(
     model: Model, backend: Backend, after: Array, query: Sequence[int], first: int = 0
 ) -> Floats:
-    """The mean vector of the tokens at positions `query` after the final norm, [width]. after: the
-    last layer's output, [token, width], from token `first` on."""
+    """The mean vector of the tokens at positions `query` after the final norm, [width].
+
+    after: the last layer's output, [token, width], from token `first` on.
+    """
     vectors = np.asarray(
         backend.numpy(finish(model.spec, model.store.outer(backend), backend, after)), np.float64
     )
@@ -476,7 +498,10 @@ def told_values(
 ) -> dict[HeadAddress, dict[PathReceiver, Floats]]:
     """How patching each sender (earlier head) with its output in the clean text, at these
     positions, changes each receiver's queries, keys or values: [token, dim] by sender and receiver.
-    text: the corrupt one. clean: the heads' outputs in the clean one."""
+
+    text: the corrupt one.
+    clean: the heads' outputs in the clean one.
+    """
     model = text.model
     backend = text.backend
     whole = slice(0, text.count)

@@ -36,9 +36,11 @@ Ids = tuple[int, ...]
 class Target(Struct, frozen=True):
     """What a word stands for after a text.
 
-    ids: the vocabulary entries, one after the other. logprob: of all of them in a row, in nats.
-    own: the model's own first choice. own_logprob: of that. The last three are None where they were
-    not computed. word: what was asked for, where that is several entries and this the first.
+    ids: the vocabulary entries, one after the other.
+    logprob: of all of them in a row, in nats.
+    own: the model's own first choice.
+    own_logprob: of that. The last three are None where they were not computed.
+    word: what was asked for, where that is several entries and this the first.
     """
 
     ids: Ids
@@ -132,7 +134,9 @@ def masked_target(model: Model, name: str, row: Floats, note: Callable[[str], No
     """The vocabulary entry that a word stands for behind a mask: of its spellings with and without
     a blank before it the likelier one.
 
-    row: log-probabilities of what stands there, [vocabulary]. note: is told which spelling is taken.
+    row: log-probabilities of what stands there, [vocabulary].
+    note: is told which spelling is taken.
+
     Raises InputError for words that the vocabulary has no single entry for, since a mask hides one.
     """
     if name.startswith(BY_ID):
@@ -153,8 +157,11 @@ def masked_target(model: Model, name: str, row: Floats, note: Callable[[str], No
 
 
 def _target_of(ids: Ids, row: Floats | None, logprob: float | None = None) -> Target:
-    """The target of these entries. row: log-probabilities of what comes next, [vocabulary], None
-    where they are not known. logprob: of all the entries in a row; None for that of the first."""
+    """The target of these entries.
+
+    row: log-probabilities of what comes next, [vocabulary], None where they are not known.
+    logprob: of all the entries in a row; None for that of the first.
+    """
     if row is None:
         return Target(ids)
     own = int(row.argmax())
@@ -217,9 +224,12 @@ def probability_text(probability: float) -> str:
 
 
 def _entry_by_id(model: Model, name: str, note: Callable[[str], None]) -> int:
-    """The entry that "id:N" names. note: is told that it is no token, where the tokenizer has none
-    of that number. Raises UsageError for what is no number, InputError for an entry that is not
-    there."""
+    """The entry that "id:N" names.
+
+    note: is told that it is no token, where the tokenizer has none of that number.
+
+    Raises UsageError for what is no number, InputError for an entry that is not there.
+    """
     number = name.removeprefix(BY_ID)
     if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_ID):
         raise UsageError(
@@ -313,8 +323,11 @@ def _text_inside(tokenizer: Tokenizer, ids: Sequence[int]) -> str | None:
 
 
 def _logprob(model: Model, tokens: Sequence[Token], ids: Ids, row: Floats, *, whole: bool) -> float:
-    """The log-probability of entries in a row after the last token. row: log-probabilities of what
-    comes next. whole: whether of several entries all are counted, else the first alone."""
+    """The log-probability of entries in a row after the last token.
+
+    row: log-probabilities of what comes next.
+    whole: whether of several entries all are counted, else the first alone.
+    """
     first = float(row[ids[0]])
     if not whole or len(ids) == 1:
         return first
@@ -339,8 +352,8 @@ def _rest_logprob(model: Model, tokens: Sequence[Token], ids: Ids) -> float:
 def _choice_note(model: Model, choice: Ids, logprobs: Mapping[Ids, float], *, whole: bool) -> str:
     """The sentence which spelling was taken, with its probability and those of the others.
 
-    logprobs: of each spelling. whole: whether those of several entries are of all of them, else of
-    the first.
+    logprobs: of each spelling.
+    whole: whether those of several entries are of all of them, else of the first.
     """
     others = [
         _spelling_phrase(model, ids, logprob, whole=whole)
@@ -386,8 +399,10 @@ def has_entry(model: Model, number: int) -> bool:
 
 
 def target_token(model: Model, number: int, word: str | None = None) -> TargetToken:
-    """The vocabulary entry `number` as documents hold it: id and text, its blank before it. word:
-    what it is the first piece of."""
+    """The vocabulary entry `number` as documents hold it: id and text, its blank before it.
+
+    word: what it is the first piece of.
+    """
     token = target_tokens(model, [number])[0]
     if word is None:
         return token

@@ -28,7 +28,9 @@ WEIGHING = re.compile(rf"(?P<name>.+)=\s*{FACTOR}")
 class Weighing(Struct, frozen=True):
     """Keys whose weights are multiplied, and in which heads, (layer, head); None for all.
 
-    name: what the keys are called. keys: their positions, ascending. factor: 0 to `MOST`.
+    name: what the keys are called.
+    keys: their positions, ascending.
+    factor: 0 to `MOST`.
     """
 
     name: str
@@ -144,8 +146,10 @@ def _factor_of(parts: re.Match[str] | None, text: str) -> float:
 
 
 def _named_keys(tokens: Sequence[Token], name: str, note: Callable[[str], None]) -> tuple[int, ...]:
-    """The positions of the tokens that a name stands for. note: is told which of several fitting
-    runs was taken."""
+    """The positions of the tokens that a name stands for.
+
+    note: is told which of several fitting runs was taken.
+    """
     span = find_span(tokens, name)
     if span.stop - span.first == 1:
         return (choose_token(tokens, name, note),)

@@ -77,8 +77,12 @@ def deletion_passes(count: int) -> list[PassCount]:
 
 
 class WordSum(Struct, frozen=True):
-    """A logit, or the difference of two, as a sum. words: in the order of the text. biases: what all
-    biases of the model add. logit: the model's own."""
+    """A logit, or the difference of two, as a sum.
+
+    words: in the order of the text.
+    biases: what all biases of the model add.
+    logit: the model's own.
+    """
 
     words: list[WordPart]
     biases: float

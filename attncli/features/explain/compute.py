@@ -86,8 +86,8 @@ from attncli.models.one_layer import split_embedding
 class HeadShares(Struct, frozen=True):
     """What each head adds to one query's row of the attention output, concat·W_O.
 
-    shares: each head's output times its rows of W_O, [head, width]. bias: b_O, [width], UNSET
-    without one.
+    shares: each head's output times its rows of W_O, [head, width].
+    bias: b_O, [width], UNSET without one.
     """
 
     shares: Floats
@@ -95,8 +95,9 @@ class HeadShares(Struct, frozen=True):
 
 
 def head_shares(model: Model, layer: int, outputs: Floats) -> HeadShares | None:
-    """What each head adds to one query's row of concat·W_O. outputs: that query's A·V of every
-    head, [head, v_dim].
+    """What each head adds to one query's row of concat·W_O.
+
+    outputs: that query's A·V of every head, [head, v_dim].
 
     None where there is no W_O, or where a model's weights are not to be had by role.
     """
@@ -193,8 +194,9 @@ def strongest_head(
     model is a checkpoint; otherwise those given, with the first attending layer and head 0 for
     None.
 
-    whole_layer: whether all heads of the layer are explained. note: is told which. on_cost: is told
-    what the search takes.
+    whole_layer: whether all heads of the layer are explained.
+    note: is told which.
+    on_cost: is told what the search takes.
     """
     if layer is None:
         first_layer = model.spec.attending()[0]
@@ -466,7 +468,10 @@ def steps_of(
     query: int,
 ) -> list[Step]:
     """The steps of one query's attention, computed from one head's stages by name (hidden, q, k, v,
-    capped, biased, masked). sink: the logit of a learned sink, None without one."""
+    capped, biased, masked).
+
+    sink: the logit of a learned sink, None without one.
+    """
     x = stages["hidden"][query]
     q = stages["q"][0, query]
     k = stages["k"][0]
@@ -703,8 +708,9 @@ def _without_heads(
     model: Model, trace: LayerTrace, query: int, weights: Floats, mixed: Floats
 ) -> SingleHead | UnsetType:
     """One query's attention computed from q, k and v without splitting into heads, in float64, to
-    compare with a model of one head; UNSET where the trace lacks what it takes. weights, mixed: the
-    run's own, [key] and [v_dim].
+    compare with a model of one head; UNSET where the trace lacks what it takes.
+
+    weights, mixed: the run's own, [key] and [v_dim].
     """
     spec = model.spec.blocks[trace.layer].attention
     names = ("hidden", "q", "k", "v", "capped", "biased", "masked")
@@ -806,7 +812,10 @@ def _position_facts(
     model: Model, tokens: Sequence[Token], layer: int, bias: Floats
 ) -> tuple[str, Literal["nowhere", "input", "queries and keys", "scores"], str, Floats | UnsetType]:
     """A layer's position encoding: name, where it enters, formula, and its table of numbers (UNSET
-    without one). bias: what it adds to the scores, [query, key]."""
+    without one).
+
+    bias: what it adds to the scores, [query, key].
+    """
     input_positions = model.spec.embedding.positions
     score_position = model.spec.blocks[layer].attention.position
     if input_positions is not None:
@@ -915,8 +924,10 @@ def _norm_step(
     model: Model, layer: int, norms: Mapping[Place, Norm], x: Floats, after: Floats
 ) -> NormStep | None:
     """The norm of the query's vector, step by step: of the sum `after` the attention, or of x
-    before it; None where the layer has neither, or its weights cannot be read. x, after:
-    [width]."""
+    before it; None where the layer has neither, or its weights cannot be read.
+
+    x, after: [width].
+    """
     place: Place = "attn.sum" if "attn.sum" in norms else "attn.in"
     if place not in norms or not model.own_layers:
         return None

@@ -81,9 +81,9 @@ class Derivation:
     """Draws the screen of one query's derivation (`attn.explain/1`, topic "attention"); each public
     method draws one part.
 
-    all_keys: up to so many keys each has its own line. compact: whether parts are short: one key
-    stands for all where a step does the same to each. leads: whether each step says first, in a
-    sentence, what it does.
+    all_keys: up to so many keys each has its own line.
+    compact: whether parts are short: one key stands for all where a step does the same to each.
+    leads: whether each step says first, in a sentence, what it does.
     code: each step's lines of code.
     """
 
@@ -136,7 +136,10 @@ class Derivation:
 
     def _title(self, number: int, part: str, note: str) -> Lines:
         """The heading of a step: number (0 for none), name, formula, code, and a sentence that says
-        what it does. part: the step's name in `STEP_TITLES`."""
+        what it does.
+
+        part: the step's name in `STEP_TITLES`.
+        """
         view = self.view
         name = say(view, STEP_TITLES[part], query=self.query)
         if number:
@@ -565,8 +568,10 @@ class Derivation:
         return stack(tinted_sentence, sentences(said, view))
 
     def _looks_sentences(self, weights: Sequence[float]) -> Iterator[str]:
-        """What the query looks at most; of trained weights, where most of it rests and what it looks
-        at beside. weights: of the query, [key].
+        """What the query looks at most; of trained weights, where most of it rests and what it
+        looks at beside.
+
+        weights: of the query, [key].
         """
         document = self.document
         view = self.view
@@ -655,8 +660,10 @@ def others_text(count: int, view: View) -> str:
 
 
 def lead_remark(part: str, query: str, view: View) -> Lines:
-    """The introductory sentence of a step, from `LEADS`. part: the step's name. query: the query's
-    name in quotes.
+    """The introductory sentence of a step, from `LEADS`.
+
+    part: the step's name.
+    query: the query's name in quotes.
     """
     return remark(say(view, LEADS[part], query=query), view, style="")
 
@@ -744,7 +751,10 @@ PRODUCTS = 1
 
 def table_of_first_entry(step: Projections, query: str, view: View) -> Lines:
     """q's first entry worked out, q_0 = Σ x_i·W_Q[i, 0] + bias, the largest products line by line;
-    nothing where the document has no column of W_Q. query: the query's text."""
+    nothing where the document has no column of W_Q.
+
+    query: the query's text.
+    """
     column = step.column
     if column is UNSET:
         return Lines()
@@ -788,7 +798,10 @@ def table_of_first_entry(step: Projections, query: str, view: View) -> Lines:
 
 def line_of_first_entry(step: Projections, query: str, view: View) -> Lines:
     """q's first entry worked out in one line, its first product written out; where the document has
-    no column of W_Q, q itself. query: the query's text."""
+    no column of W_Q, q itself.
+
+    query: the query's text.
+    """
     column = step.column
     if column is UNSET:
         return vectors([step.q], [query], view, title="q")
@@ -821,8 +834,12 @@ def line_of_first_entry(step: Projections, query: str, view: View) -> Lines:
 
 def line_of_score(step: Scores, key: int, name: str, raw: float, root: str, view: View) -> Lines:
     """The score of one key worked out in a line: q·k scaled, capped, and with what its position
-    adds. name: the key's.
-    raw: q·k. root: the number by whose square root it is divided; "" for none."""
+    adds.
+
+    name: the key's.
+    raw: q·k.
+    root: the number by whose square root it is divided; "" for none.
+    """
     write = f"{{:.{view.precision}f}}".format
     value = raw
     parts = [write(value)]

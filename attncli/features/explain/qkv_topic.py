@@ -144,8 +144,9 @@ def _shared_query_key(
     """The scores and weights where each word's key is its query too; UNSET where the query sees no
     other word.
 
-    stages: one head's. sink: the logit of a learned sink. rest: the keys where heads rest, which
-    are not the key that is compared.
+    stages: one head's.
+    sink: the logit of a learned sink.
+    rest: the keys where heads rest, which are not the key that is compared.
     """
     q = stages["q"][0]
     k = stages["k"][0]
@@ -184,7 +185,12 @@ def _shared_key_value(
     q: Floats, k: Floats, v: Floats, weights: Floats
 ) -> SharedKeyValue | UnsetType:
     """The query's output where each word's key is its value too; UNSET where the two differ in
-    width. q: [dim]. k, v: [key, dim]. weights: [key]."""
+    width.
+
+    q: [dim].
+    k, v: [key, dim].
+    weights: [key].
+    """
     if k.shape != v.shape:
         return UNSET
     nonzero = weights > 0  # a hidden vector may be anything, even NaN

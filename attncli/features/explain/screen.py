@@ -118,8 +118,11 @@ def code_lines(document: AttentionTopic, library: str) -> dict[str, Sequence[str
 
 
 def _softmax_code(library: str, *, sink: bool, empty: bool) -> list[str]:
-    """The lines of code of a softmax over each row. sink: whether a learned sink is in its sum.
-    empty: whether a row may have no visible key."""
+    """The lines of code of a softmax over each row.
+
+    sink: whether a learned sink is in its sum.
+    empty: whether a row may have no visible key.
+    """
     if library == "torch" and not sink:
         lines = ["a = torch.softmax(s, dim=-1)"]
     elif library == "torch":

@@ -51,8 +51,10 @@ if TYPE_CHECKING:
 
 class SearchRequest(Struct, frozen=True):
     """What to look for: the weight from the query `start` to the key `end`, in these layers and
-    heads. others: keys whose weights are told beside it. verify: whether also with another word in
-    front of the text.
+    heads.
+
+    others: keys whose weights are told beside it.
+    verify: whether also with another word in front of the text.
     """
 
     start: int
@@ -64,9 +66,12 @@ class SearchRequest(Struct, frozen=True):
 
 
 class CutOptions(Struct, frozen=True):
-    """How the effect of cutting the link is measured. memory: bytes there may be. progress: is told
-    the share done. entries: the vocabulary ids of target and versus, whose logits' difference is
-    measured as well; None for neither.
+    """How the effect of cutting the link is measured.
+
+    memory: bytes there may be.
+    progress: is told the share done.
+    entries: the vocabulary ids of target and versus, whose logits' difference is measured as well;
+        None for neither.
     """
 
     memory: int
@@ -137,10 +142,14 @@ class _QueryRows:
 
 
 class MergedRow(NamedTuple):
-    """What a query looks at in each head of a layer, all [head, key]. weights: to each key; visible:
-    whether it is visible. beyond: the weight without the tokens where heads rest; visible_beyond:
-    whether any other token of the key is visible. partly: which keys hold tokens of both kinds,
-    [key]."""
+    """What a query looks at in each head of a layer, all [head, key].
+
+    weights: to each key.
+    visible: whether it is visible.
+    beyond: the weight without the tokens where heads rest.
+    visible_beyond: whether any other token of the key is visible.
+    partly: which keys hold tokens of both kinds, [key].
+    """
 
     weights: Floats
     visible: Bools
@@ -324,8 +333,10 @@ def _ends_in_regions(places: Mapping[str, int], regions: Sequence[Region]) -> li
 
 
 def _check_apart(spans: Mapping[str, tuple[int, int]]) -> None:
-    """Raise UsageError where two names share tokens and do not name the same ones. spans: the first
-    token of each name, and the one behind its last."""
+    """Raise UsageError where two names share tokens and do not name the same ones.
+
+    spans: the first token of each name, and the one behind its last.
+    """
     ordered = sorted(spans, key=lambda reference: spans[reference])
     for before, after in pairwise(ordered):
         if spans[before] != spans[after] and spans[before][1] > spans[after][0]:
@@ -348,8 +359,10 @@ def _key_names(key: str | Sequence[str]) -> list[str]:
 
 
 def _check_keys_differ(keys: Sequence[str], spans: Mapping[str, tuple[int, int]]) -> None:
-    """Raise UsageError where two keys name the same tokens. spans: the first token of each name, and
-    the one behind its last."""
+    """Raise UsageError where two keys name the same tokens.
+
+    spans: the first token of each name, and the one behind its last.
+    """
     names: dict[tuple[int, int], str] = {}
     for key in keys:
         span = spans[key]
@@ -378,10 +391,14 @@ def _found_heads(
     head. Tokens of the key where heads rest do not count in that order if it holds others.
 
     rank: 1 for the key that the query looks at most; null where the mask hides the key. reverse:
-    the same from `end` to `start`. words: merge pieces first; then start and end are words.
-    progress: told the share done of a long text. recording: takes the heads of the run.
-    Heads whose numbers left the range of their type have no rank; warnings name them. Raises
-    InputError where no other is left.
+    the same from `end` to `start`.
+
+    words: merge pieces first; then start and end are words.
+    progress: told the share done of a long text.
+    recording: takes the heads of the run. Heads whose numbers left the range of their type have no
+        rank; warnings name them.
+
+    Raises InputError where no other is left.
     """
     ends = [list(_tokens_of_word(words, word)) for word in (request.start, request.end)]
     rest = resting_keys(tokens, model.identity.source)
@@ -457,8 +474,12 @@ def _progress_of_second_half(progress: Callable[[float], None], share: float) ->
 
 
 class LinkEnds(NamedTuple):
-    """A link between words of a text. tokens: those of the query and those of the key. merged: the
-    words of the text; None where each token is one. rest: which tokens heads rest on, [key]."""
+    """A link between words of a text.
+
+    tokens: those of the query and those of the key.
+    merged: the words of the text; None where each token is one.
+    rest: which tokens heads rest on, [key].
+    """
 
     tokens: Sequence[Sequence[int]]
     merged: Words | None

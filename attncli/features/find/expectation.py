@@ -29,8 +29,11 @@ CHECK = re.compile(
 
 
 class Expectation(Struct, frozen=True):
-    """What `--expect` says. start, end: the link that it names; None for that of `--from` and
-    `--to`. sign: of `COMPARISONS`. bound: what the largest weight of all heads is compared with.
+    """What `--expect` says.
+
+    start, end: the link that it names; None for that of `--from` and `--to`.
+    sign: of `COMPARISONS`.
+    bound: what the largest weight of all heads is compared with.
     """
 
     start: str | None

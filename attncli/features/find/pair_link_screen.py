@@ -56,7 +56,9 @@ def _known(value: object) -> object:
 
 def pair_table(document: FindDocument, links: Sequence[PairLink], view: View) -> Lines:
     """The heads whose weight on the key differs most between the clean and the corrupt texts.
-    document: for the ends of the link in the first pair."""
+
+    document: for the ends of the link in the first pair.
+    """
     shown = links
     if not view.full:
         shown = links[: view.top]

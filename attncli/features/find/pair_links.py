@@ -54,8 +54,10 @@ class PairEnds(Struct, frozen=True):
 
 
 def pair_ends(pair: TokenPair, start: str | None, end: str | None) -> PairEnds:
-    """The link of a pair. start: the token of the clean text that looks; None for its last. end:
-    the token looked at; None for every place where the answer stands.
+    """The link of a pair.
+
+    start: the token of the clean text that looks; None for its last.
+    end: the token looked at; None for every place where the answer stands.
 
     Raises InputError where a token is not there.
     """
@@ -261,7 +263,9 @@ def _tell_cost(
     on_cost: Callable[[CostEstimate, int], None],
 ) -> None:
     """Call `on_cost` with the estimated cost of all pairs, of which the longest counts for each.
-    cut_from: the first token whose link is cut, and the first that changes; None where none is."""
+
+    cut_from: the first token whose link is cut, and the first that changes; None where none is.
+    """
     count = max(len(pair.clean) for pair in fitted.pairs)
     size = SweepSize(model.spec, count, model.backend.dtype, predicts=True)
     branches = len(places(model.spec, selection))
@@ -287,8 +291,11 @@ def _document(
     weights: Floats,
     removals: Sequence[RemovalResult],
 ) -> FindDocument:
-    """The means over pairs as an `attn.find/1` document, the largest change first. weights: [pair,
-    text, head, keys], of the clean and the corrupt text, to the answer and to the other one."""
+    """The means over pairs as an `attn.find/1` document, the largest change first.
+
+    weights: [pair, text, head, keys], of the clean and the corrupt text, to the answer and to the
+        other one.
+    """
     texts = [(pair.clean, pair.answer, pair.versus) for pair in fitted.pairs]
     measured = measured_differences(model, texts)
     means = weights.mean(0)

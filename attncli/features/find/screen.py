@@ -152,6 +152,7 @@ def _hidden_ways(heads: Sequence[FoundHead]) -> tuple[bool, bool]:
 
 def _rest_note(document: FindDocument, *, is_hidden: bool) -> str:
     """A note on which columns leave out the keys where heads rest; "" where none is known.
+
     is_hidden: whether the mask hides the link in every head.
     """
     if document.rest is UNSET:
@@ -186,8 +187,11 @@ def _columns(
     is_one_way: bool,
 ) -> list[Column[FoundHead]]:
     """What is told of each head; where there is too little room, less is shown, never half a
-    number. is_hidden: whether the mask hides the link in every head, so that its reverse is shown
-    alone; is_one_way: whether it hides the reverse."""
+    number.
+
+    is_hidden: whether the mask hides the link in every head, so that its reverse is shown alone.
+    is_one_way: whether it hides the reverse.
+    """
     write = writer(
         [counted_weight(link) for head in heads for link in (head, head.reverse)], view.precision
     )
@@ -241,8 +245,10 @@ def _columns(
 def _other_columns(
     document: FindDocument, view: View, *, is_turned: bool
 ) -> Iterator[Column[FoundHead]]:
-    """Yield a column for each further key: what the query gives it in the same head. is_turned:
-    whether the first column is of the reverse link, so that these name their query."""
+    """Yield a column for each further key: what the query gives it in the same head.
+
+    is_turned: whether the first column is of the reverse link, so that these name their query.
+    """
     heads = document.heads
     weights = [link.weight for head in heads for link in head.others or ()]
     write = writer(weights, view.precision)

@@ -170,10 +170,13 @@ NEAR = 16
 class GenerateRequest(Struct, frozen=True):
     """How a text is continued.
 
-    count: how many tokens at most. temperature: 0 takes the likeliest token; above, the logits are
-    divided by it and a token is drawn. seed: of the draws, one per position. layers, heads: whose
-    attention is kept. rows: whether the weights themselves are held. regions: of the prompt, to
-    each of which the weights are summed.
+    count: how many tokens at most.
+    temperature: 0 takes the likeliest token; above, the logits are divided by it and a token is
+        drawn.
+    seed: of the draws, one per position.
+    layers, heads: whose attention is kept.
+    rows: whether the weights themselves are held.
+    regions: of the prompt, to each of which the weights are summed.
     """
 
     count: int
@@ -255,7 +258,9 @@ def _continued(
     past: Past | None = None,
     progress: Callable[[float], None] = ignore,
 ) -> GenerateDocument:
-    """Continue a text and return its `attn.generate/1` document. past: as of `generate`.
+    """Continue a text and return its `attn.generate/1` document.
+
+    past: as of `generate`.
 
     Every new token asks as a query over the prompt and what was generated, itself included. Its
     lookback is context/(context + generated): the share of its attention that lies on the prompt.
@@ -384,7 +389,9 @@ def _refuse_continuation(model: Model, prompt: int, count: int) -> None:
 
 def _with_rest(regions: Sequence[Region], rest: Bools) -> list[Region]:
     """The regions, then the same without the keys where heads rest, then these keys; none of none.
-    rest: booleans [key]."""
+
+    rest: booleans [key].
+    """
     if not regions:
         return []
     bare_regions = [
@@ -395,11 +402,15 @@ def _with_rest(regions: Sequence[Region], rest: Bools) -> list[Region]:
 
 
 class _Looking(NamedTuple):
-    """What is asked of a new token's rows. prompt: how many keys are the prompt's, which come
-    first. rest: on which of these heads rest, booleans [key]. regions: those of the request, then
-    the same without these keys, then these keys; none where the request has none. shares, evens:
-    of each head what it, and what even attention, gives each of these, [region]; added to as heads
-    are run."""
+    """What is asked of a new token's rows.
+
+    prompt: how many keys are the prompt's, which come first.
+    rest: on which of these heads rest, booleans [key].
+    regions: those of the request, then the same without these keys, then these keys; none where the
+        request has none.
+    shares, evens: of each head what it, and what even attention, gives each of these, [region];
+        added to as heads are run.
+    """
 
     prompt: int
     rest: Bools
@@ -440,7 +451,10 @@ class _Looking(NamedTuple):
         return replace(step, rest=rested, top_beyond_rest=top_key)
 
     def beyond_rest(self, heads: Sequence[StepHead], count: int) -> dict[str, Any]:
-        """The members of a step that tell rest apart: means over heads. count: of regions."""
+        """The members of a step that tell rest apart: means over heads.
+
+        count: of regions.
+        """
         rested = [head.rest for head in heads if head.rest is not UNSET]
         if not rested:
             return {}
@@ -497,8 +511,9 @@ def _run_tokens(
 
 
 def _even_shares(sees: np.ndarray[Any, np.dtype[np.bool_]], regions: Sequence[Region]) -> Floats:
-    """Of the keys that a query sees, the share that lies in each region, [region]. sees: booleans
-    [key].
+    """Of the keys that a query sees, the share that lies in each region, [region].
+
+    sees: booleans [key].
     """
     return np.array([sees[list(region.tokens)].sum() / max(sees.sum(), 1) for region in regions])
 

@@ -65,7 +65,9 @@ class AcrossHeads:
     """Collects layers' weights for the analyses of `--across` (rollout, flow, similarity, circuits)
     and makes their document parts.
 
-    names: those to do, out of `ACROSS`. count: how many words or tokens. layers: how many layers.
+    names: those to do, out of `ACROSS`.
+    count: how many words or tokens.
+    layers: how many layers.
     """
 
     def __init__(self, names: frozenset[str], count: int, layers: int) -> None:
@@ -98,8 +100,10 @@ class AcrossHeads:
         heads: Selection,
         progress: Callable[[float], None],
     ) -> HeadsDocument:
-        """The document with a part for each analysis of `--across` that `names` holds. progress:
-        told the share of the flow that is done."""
+        """The document with a part for each analysis of `--across` that `names` holds.
+
+        progress: told the share of the flow that is done.
+        """
         if "rollout" in self._names:
             rollout = RolloutPart(weights=self._rollout.result, uniform=self._rollout.uniform)
             document = replace(document, rollout=rollout)
@@ -215,7 +219,10 @@ DRAWS = 4
 class HeadMatrices(Struct, frozen=True, eq=False):
     """The weights of one head, applied to row vectors: q = x·w_q.
 
-    w_q, w_k: [width, dim]. w_v: [width, v_dim]. w_o: [v_dim, width]. scale: of the scores.
+    w_q, w_k: [width, dim].
+    w_v: [width, v_dim].
+    w_o: [v_dim, width].
+    scale: of the scores.
     """
 
     layer: int
@@ -276,7 +283,10 @@ def random_composition(before: HeadMatrices, after: HeadMatrices) -> dict[str, f
 
 
 def _random_head(head: HeadMatrices, seed: int, stream: str) -> HeadMatrices:
-    """Standard normal matrices of the shapes of a head's. stream: what tells equal seeds apart."""
+    """Standard normal matrices of the shapes of a head's.
+
+    stream: what tells equal seeds apart.
+    """
     w_q, w_k, w_v, w_o = (
         normal(seed, f"circuits\0{stream}\0{name}", getattr(head, name).shape).astype(np.float64)
         for name in ("w_q", "w_k", "w_v", "w_o")
@@ -351,7 +361,10 @@ def kernel_chance(width: int, rank: int) -> KernelChance:
     """
 
     def random_basis(seed: int, stream: str) -> Floats:
-        """A basis of a random subspace, [width, rank]. stream: what tells equal seeds apart."""
+        """A basis of a random subspace, [width, rank].
+
+        stream: what tells equal seeds apart.
+        """
         return basis(normal(seed, f"subspace\0{stream}", (width, rank)).astype(np.float64))
 
     values = [
@@ -442,8 +455,10 @@ def max_flow(
     key].
 
     layers: mean weights of each layer [query, key], first layer first. Rows are scaled to sum to 1
-    for comparison with rollout. progress: told the share of the queries done. Raises LimitError
-    (see `check_flow_size`).
+        for comparison with rollout.
+    progress: told the share of the queries done.
+
+    Raises LimitError (see `check_flow_size`).
     """
     count = len(layers[0])
     check_flow_size(count, len(layers), len(queries))
@@ -662,9 +677,11 @@ def head_directions(model: Model, places: Sequence[tuple[int, int]]) -> list[Hea
 def _directions(
     model: Model, head: HeadMatrices, table: Floats, unembedding: Floats
 ) -> HeadDirections:
-    """One head's strongest singular directions, each end told by its nearest tokens. table,
-    unembedding: the tokens' vectors to compare with, where something is read and where it is
-        written, [token, width]."""
+    """One head's strongest singular directions, each end told by its nearest tokens.
+
+    table, unembedding: the tokens' vectors to compare with, where something is read and where it is
+        written, [token, width].
+    """
     rows = []
     for circuit, (into, out_of), tables in (
         ("ov", (head.w_v, head.w_o), (table, unembedding)),
@@ -696,7 +713,10 @@ def product_svd(first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
 
 def _nearest_tokens(model: Model, direction: Floats, table: Floats) -> DirectionEnd:
     """The tokens whose vectors lie nearest to a direction [width], and nearest to its opposite, by
-    the cosine. table: the tokens' vectors, [token, width]."""
+    the cosine.
+
+    table: the tokens' vectors, [token, width].
+    """
     parts = []
     step = max(WHOLE // table.shape[1], 1)
     for start in range(0, len(table), step):

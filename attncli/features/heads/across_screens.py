@@ -213,7 +213,11 @@ def _likeness(part: Circuits, view: View) -> Lines:
 
 class _Sources(NamedTuple):
     """Where positions take most from: key is the largest of all, free_key the largest of those
-    where no head rests. rests: whether heads rest on the key. names: of both, for a sentence."""
+    where no head rests.
+
+    rests: whether heads rest on the key.
+    names: of both, for a sentence.
+    """
 
     key: int
     free_key: int

@@ -87,15 +87,21 @@ REGION_LINKS = 10
 class HeadsRequest(Struct, frozen=True):
     """What `attn heads` measures, and what of it goes into the document.
 
-    layers, heads: which. metrics: names. maps: whether the weights themselves are held.
-    all_links: whether a head's top link may be an uninformative one. exclude: what is left out of
-    everything, out of `row_facts.KINDS`; renormalise: whether rows are scaled to sum to 1 again.
-    words: whether pieces are merged. moved: whether the same is also told of what heads move
-    (weights times the size of the transformed values). labels: whether heads are labelled; across:
-    out of `ACROSS`;
-    directions: of which heads, layer and number. sort: the metric that orders the heads, None for
-        layer and head;
-    rising: the smallest first. regions: named sets of tokens.
+    layers, heads: which.
+    metrics: names.
+    maps: whether the weights themselves are held.
+    all_links: whether a head's top link may be an uninformative one.
+    exclude: what is left out of everything, out of `row_facts.KINDS`.
+    renormalise: whether rows are scaled to sum to 1 again.
+    words: whether pieces are merged.
+    moved: whether the same is also told of what heads move (weights times the size of the
+        transformed values).
+    labels: whether heads are labelled.
+    across: out of `ACROSS`.
+    directions: of which heads, layer and number.
+    sort: the metric that orders the heads, None for layer and head.
+    rising: the smallest first.
+    regions: named sets of tokens.
     """
 
     layers: Selection = EVERY
@@ -133,7 +139,8 @@ class HeadsRequest(Struct, frozen=True):
 class _LayerTally:
     """The metrics, links, maps and shares of regions of one layer's heads, fed row by row.
 
-    heads: their numbers. side: cells of the side of a pooled map; None for no pooled maps.
+    heads: their numbers.
+    side: cells of the side of a pooled map; None for no pooled maps.
     """
 
     def __init__(
@@ -190,7 +197,10 @@ class _LayerTally:
         repeats: RepeatScores | None,
         scores: RoleScores | None = None,
     ) -> list[HeadMetrics]:
-        """One part of the document for each head. scores: of roles, where they are asked for."""
+        """One part of the document for each head.
+
+        scores: of roles, where they are asked for.
+        """
         results: dict[str, Measured] = self.tally.result()
         if scores is not None:
             results |= {
@@ -425,9 +435,15 @@ def _measured_heads(
     baseline, per head.
 
     `average` is the mean of the chosen heads' weights of the last layer that ran, with what it
-    hides of them. repeats: scores of random repeats for the labels. scores: of roles. rows: None for
-    whole weights; else query rows at a time: nothing is n × n then, and maps are pooled. progress:
-    told the share done, where rows are given, and of attention flow. recording: takes its heads.
+    hides of them.
+
+    repeats: scores of random repeats for the labels.
+    scores: of roles.
+    rows: None for whole weights; else query rows at a time: nothing is n × n then, and maps are
+        pooled.
+    progress: told the share done, where rows are given, and of attention flow.
+    recording: takes its heads.
+
     Raises UsageError for an order by `massive`, which is a layer's.
     """
     if request.sort is not None and column_metric(request.sort).name == MASSIVE:
@@ -541,7 +557,10 @@ class _HeadCollector:
     def add_layer(
         self, trace: LayerTrace, repeats: RepeatScores | None, scores: RoleScores | None
     ) -> None:
-        """Take what a layer says of its heads. repeats, scores: as for `_measured_heads`."""
+        """Take what a layer says of its heads.
+
+        repeats, scores: as for `_measured_heads`.
+        """
         heads = _select_heads(self.model, self.request, trace.layer)
         tally = self.tally_of(trace.layer)
         weights: Floats | None = None
@@ -744,8 +763,10 @@ def _moved_metrics(
 
 def sizes_by_query(model: Model, trace: LayerTrace) -> Floats:
     """‖v_j · W_O‖ of each head, query and key j, [head, query, key]; the query axis is 1 long
-    unless a gate, or global tokens with values of their own, make queries differ. trace: as for
-    `value_sizes`."""
+    unless a gate, or global tokens with values of their own, make queries differ.
+
+    trace: as for `value_sizes`.
+    """
     if "gate" in trace.stages:
         return _gated_sizes(model, trace)
     sizes = value_sizes(model, trace)[:, None, :]
@@ -810,7 +831,8 @@ def shares(weights: Floats, sizes: Floats) -> Floats:
     """Weight × size of each key as a share of its row's sum, [head, query, key]; rows sum to 1, or
     are 0.
 
-    weights: [head, query, key]. sizes: the same, or of one query for all.
+    weights: [head, query, key].
+    sizes: the same, or of one query for all.
     """
     products = np.asarray(weights, np.float64) * sizes
     sums = products.sum(-1, keepdims=True)

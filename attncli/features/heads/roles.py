@@ -66,9 +66,12 @@ SEQUENCES = Path(__file__).parent / "sequences.txt"
 
 
 class RoleScores(Struct, frozen=True):
-    """Scores of heads that belong to a model, whatever the text. values: by metric, (layer, head) to
-    score; heads that cannot have one are not there. chance: by metric, what a head would have that
-    does nothing of the kind. tested: by metric, over how many tokens or texts."""
+    """Scores of heads that belong to a model, whatever the text.
+
+    values: by metric, (layer, head) to score; heads that cannot have one are not there.
+    chance: by metric, what a head would have that does nothing of the kind.
+    tested: by metric, over how many tokens or texts.
+    """
 
     values: dict[str, dict[tuple[int, int], float]]
     chance: dict[str, float]
@@ -93,9 +96,9 @@ def role_scores(
 ) -> RoleScores:
     """The scores of these names, out of `ROLE_METRICS`, of every head of these layers.
 
-    repeats: scores of random repeats, where they are known. progress: told the share done, 0 to 1.
-    What a model cannot be asked (no output head, no single matrices, a task that it does not do)
-    has no scores.
+    repeats: scores of random repeats, where they are known.
+    progress: told the share done, 0 to 1. What a model cannot be asked (no output head, no single
+        matrices, a task that it does not do) has no scores.
     """
     scores = RoleScores({}, {}, {})
     if {"induction", "duplicate"} & set(names):
@@ -238,8 +241,12 @@ def _add_output_of(model: Model, scores: RoleScores, layers: Selection) -> None:
 
 class _WrittenTest(Struct, frozen=True, eq=False):
     """Tokens that heads are shown one at a time, and which of them each should write towards.
-    vectors: what leaves layer 0 of each, [token, width]; rows: of the output head, [token, width].
-    places: which of the tokens have an answer; answers: the place of each answer among the tokens."""
+
+    vectors: what leaves layer 0 of each, [token, width].
+    rows: of the output head, [token, width].
+    places: which of the tokens have an answer.
+    answers: the place of each answer among the tokens.
+    """
 
     vectors: Array
     rows: Floats

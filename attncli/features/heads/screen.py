@@ -382,8 +382,10 @@ def _notes_on_metrics(names: Sequence[str], *, has_uniform: bool) -> Iterator[st
 
 
 def _word_columns(heads: Sequence[HeadMetrics], first: int) -> list[int]:
-    """The columns of words that some head has: its strongest link and its labels. first: the number
-    of the links' column, before that of the labels."""
+    """The columns of words that some head has: its strongest link and its labels.
+
+    first: the number of the links' column, before that of the labels.
+    """
     columns = []
     if any(head.top_link for head in heads):
         columns.append(first)
@@ -478,8 +480,10 @@ def _column_groups(
     view: View,
 ) -> list[list[int]]:
     """Columns of numbers in groups that fit the view, each after the columns that name the head.
-    columns: their titles;
-    rows: their cells."""
+
+    columns: their titles.
+    rows: their cells.
+    """
     every = (*name_columns, *number_columns)
     widths = {column: 2 + max(cells(row[column]) for row in (columns, *rows)) for column in every}
     groups = [name_columns]
@@ -580,7 +584,10 @@ def _metric_text(metric: MetricValue | None, view: View) -> str:
 
 
 def _link_text(link: TopLink | None, tokens: Sequence[TokenRow], view: View) -> str:
-    """A link with its weight, such as `it → cat 0.50`; "-" for none. tokens: the text's."""
+    """A link with its weight, such as `it → cat 0.50`; "-" for none.
+
+    tokens: the text's.
+    """
     if not link:
         return "-"
     query, key = (placed_token(tokens, index, END, view) for index in (link.query, link.key))
@@ -1055,8 +1062,10 @@ def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
 
 
 def _others_sentence(others: Sequence[tuple[float, int, int]], view: View) -> str:
-    """That these heads do as the one named before, the first of them by name. others: the value, the
-    layer and the head of each, the largest value first."""
+    """That these heads do as the one named before, the first of them by name.
+
+    others: the value, the layer and the head of each, the largest value first.
+    """
     names = [
         message(
             "layer {layer} head {head} ({value})",

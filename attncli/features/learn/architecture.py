@@ -42,9 +42,11 @@ variance learns later:
 class Architecture(Struct, frozen=True):
     """What the options say about a model that is trained.
 
-    position: one of `POSITIONS`. scale: "sqrt-dk", "sqrt-dmodel", "none" or a number. mlp: whether
-    there is a feed-forward part after each attention. residual: whether each layer adds to its
-    input; without it, one layer's attention alone says what is predicted.
+    position: one of `POSITIONS`.
+    scale: "sqrt-dk", "sqrt-dmodel", "none" or a number.
+    mlp: whether there is a feed-forward part after each attention.
+    residual: whether each layer adds to its input; without it, one layer's attention alone says
+        what is predicted.
     """
 
     layers: int = 2
@@ -61,12 +63,12 @@ class SmallModel(Struct, frozen=True, eq=False):
     """A model that can be trained: its Spec, how it is saved, and which of its numbers training
     leaves alone.
 
-    spec: what it does. kind, config, class_name: how it is saved, see `CheckpointParts`; "" for one
-        that no family has.
+    spec: what it does.
+    kind, config, class_name: how it is saved, see `CheckpointParts`; "" for one that no family has.
     score_factor: by what saved queries are multiplied, so that a family's own scale gives the
         scores that were trained.
-    fixed: roles that training leaves alone, with their numbers. masks: numbers of a role that stay
-    0, as zeros and ones.
+    fixed: roles that training leaves alone, with their numbers.
+    masks: numbers of a role that stay 0, as zeros and ones.
     """
 
     spec: Spec

@@ -74,8 +74,9 @@ ROSE = 0.1
 class LearnRequest(Struct, frozen=True):
     """What is to be trained, and how.
 
-    task: what is learned, made of the reader's text where it takes one. rate: of learning. seeds:
-    the first of them is shown, of the others how they ended.
+    task: what is learned, made of the reader's text where it takes one.
+    rate: of learning.
+    seeds: the first of them is shown, of the others how they ended.
     """
 
     task: Task
@@ -174,8 +175,9 @@ def _make_task(
 class Moment(Struct, frozen=True, eq=False):
     """The loss, the scores and the maps of a model after so many steps.
 
-    loss: on the test texts. scores: [layer, head] by name, on the same. weights: in the example,
-    [layer, head, query, key].
+    loss: on the test texts.
+    scores: [layer, head] by name, on the same.
+    weights: in the example, [layer, head, query, key].
     """
 
     step: int
@@ -352,8 +354,10 @@ def train(
     ends_early: bool = False,
 ) -> Lesson:
     """Train a model on the request's task with one seed, and return its `Lesson`: what was measured
-    on the way, and the weights copied at `snapshots` steps. points: about how many times it is
-    measured."""
+    on the way, and the weights copied at `snapshots` steps.
+
+    points: about how many times it is measured.
+    """
     task = request.task
     steps = request.steps
     trainer = Trainer(model, seed, request.rate, task.thrift)
@@ -678,9 +682,11 @@ def tasks_document() -> TasksDocument:
 
 
 def kept_numbers(spec: Spec, rows: int, length: int) -> int:
-    """About how many numbers a forward pass keeps of one layer for the gradients. rows: tokens of
-    all texts together.
-    length: tokens of each text."""
+    """About how many numbers a forward pass keeps of one layer for the gradients.
+
+    rows: tokens of all texts together.
+    length: tokens of each text.
+    """
     heads = spec.blocks[0].attention.heads
     width = spec.d_model
     return rows * (
@@ -707,9 +713,12 @@ LONGEST_TRAINING = 7 * 86400.0
 
 
 class TrainingCost(Struct, frozen=True):
-    """About how long a training takes, in seconds. step: each of its steps. rest: what is drawn,
-    measured on the way and measured without each head at the end. all: everything, of every
-    seed."""
+    """About how long a training takes, in seconds.
+
+    step: each of its steps.
+    rest: what is drawn, measured on the way and measured without each head at the end.
+    all: everything, of every seed.
+    """
 
     step: float
     rest: float

@@ -33,8 +33,12 @@ NO_TARGET = -1
 
 
 class Batch(Struct, frozen=True, eq=False):
-    """Texts to learn from. ids: integers [text, token]. targets: the id that is to be predicted at
-    each token, [text, token], `NO_TARGET` where there is none."""
+    """Texts to learn from.
+
+    ids: integers [text, token].
+    targets: the id that is to be predicted at each token, [text, token], `NO_TARGET` where there is
+        none.
+    """
 
     ids: Integers
     targets: Integers
@@ -110,8 +114,11 @@ class RoleStore:
 
 
 class ForwardPass(Struct, frozen=True, eq=False):
-    """What a model computes of texts. logits: [text, token, vocabulary]. weights: attention's, of
-    each layer, [text, head, query, key]; empty where none were kept."""
+    """What a model computes of texts.
+
+    logits: [text, token, vocabulary].
+    weights: attention's, of each layer, [text, head, query, key]; empty where none were kept.
+    """
 
     logits: Array
     weights: Sequence[Array]
@@ -126,8 +133,10 @@ def forward(
     keep: bool = False,
     interventions: Interventions = NO_INTERVENTIONS,
 ) -> ForwardPass:
-    """The logits of texts of one length, ids [text, token], under the weights `arrays`. keep:
-    whether to keep the attention weights too."""
+    """The logits of texts of one length, ids [text, token], under the weights `arrays`.
+
+    keep: whether to keep the attention weights too.
+    """
     store = RoleStore(spec, arrays)
     count = ids.shape[-1]
     if keep:
@@ -147,7 +156,8 @@ def forward(
 def cross_entropy(backend: Backend, scores: Array, targets: Integers) -> Array:
     """The mean of −ln p of the target ids, over all places that have a target; one number.
 
-    scores: logits [text, token, vocabulary]. targets: as in `Batch`; without any, 0.
+    scores: logits [text, token, vocabulary].
+    targets: as in `Batch`; without any, 0.
     """
     shifted = scores - backend.max(scores, -1)
     log_p = shifted - backend.log(backend.sum(backend.exp(shifted), -1))

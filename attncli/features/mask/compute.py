@@ -35,10 +35,13 @@ T5 = {"t5": RelativeBuckets(32, 128, True), "t5-decoder": RelativeBuckets(32, 12
 
 
 class Bias(Struct, frozen=True, eq=False):
-    """A score bias by distance. values: of j − i for j − i = −reach … reach, [2·reach + 1].
+    """A score bias by distance.
 
-    name: as `--score-bias` spells it. slope: ALiBi's m of this head, None for others. buckets:
-    whether the values are T5's bucket numbers, not what is learned for them.
+    values: of j − i for j − i = −reach … reach, [2·reach + 1].
+
+    name: as `--score-bias` spells it.
+    slope: ALiBi's m of this head, None for others.
+    buckets: whether the values are T5's bucket numbers, not what is learned for them.
     """
 
     name: str

@@ -699,8 +699,10 @@ def _formats() -> list[FormatRow]:
 
 
 def _alias_row(name: str, alias: Alias, cache: Path, variables: Mapping[str, str]) -> AliasRow:
-    """What is known of an alias, and where it would be taken from without the network. cache: the
-    hub's."""
+    """What is known of an alias, and where it would be taken from without the network.
+
+    cache: the hub's.
+    """
     location: Literal["package", "cache"] | None = None
     snapshot = find_snapshot(cache, HubId(alias.hub))
     if alias.package is not None and alias.package.is_here(variables):
@@ -732,8 +734,8 @@ def model_document(
     """`attn.model/1`: where a checkpoint is and what it does; layers that do the same stand
     together.
 
-    parameters: how many numbers its weights have. estimate: what a text would take, None where none
-    was asked about. The weights are not read.
+    parameters: how many numbers its weights have.
+    estimate: what a text would take, None where none was asked about. The weights are not read.
     """
     tensors = checkpoint.names().values()
     vocabulary = checkpoint.vocabulary_name
@@ -938,6 +940,7 @@ def _weight_bytes(folder: Path) -> int:
 
 def verify_document(location: ModelLocation, text: str, result: Verification) -> VerifyDocument:
     """`attn.verify/1`: how far a checkpoint's run is from transformers' own; see `models.verify`.
+
     text: "" for ids.
     """
     return VerifyDocument(

@@ -238,7 +238,10 @@ def _entropy(logits: Floats) -> float:
 
 
 def _target(model: Model, logits: Floats, entry: int, word: str | None = None) -> NextTarget:
-    """The probability and rank of a vocabulary entry. word: what it is the first piece of."""
+    """The probability and rank of a vocabulary entry.
+
+    word: what it is the first piece of.
+    """
     return NextTarget(
         token=target_token(model, entry, word),
         probability=float(np.exp(log_softmax(logits))[entry]),

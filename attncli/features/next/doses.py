@@ -58,8 +58,8 @@ def dose_passes(
     """The runs that a curve takes: one at each dose, one for each draw of random tokens but at the
     dose that changes nothing, and those of the continuations, at most.
 
-    position: after which token the next is measured. masked: whether it is a mask, which is not
-    continued.
+    position: after which token the next is measured.
+    masked: whether it is a mask, which is not continued.
     """
     if masked:
         last = len(tokens) - 1
@@ -88,7 +88,8 @@ def doses(
 ) -> list[Dose]:
     """The curve of a weighing: the probability of the vocabulary's entry at a place.
 
-    rows: query rows at a time, None for all. progress: told the share done, 0 to 1.
+    rows: query rows at a time, None for all.
+    progress: told the share done, 0 to 1.
     """
     # an encoder reads the tokens behind the mask, too
     last = place.position

@@ -306,8 +306,11 @@ def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
 def _first_sentence(
     document: NextDocument, name: str, share: str, leads_from: int | None, view: View
 ) -> str:
-    """The likeliest token, next or behind the mask. leads_from: the layer from which on it comes
-    first; None where that is the first layer, or not known."""
+    """The likeliest token, next or behind the mask.
+
+    leads_from: the layer from which on it comes first; None where that is the first layer, or not
+        known.
+    """
     if leads_from is None and document.masked:
         template = message("The likeliest in place of {mask} is {token} ({share}).")
     elif leads_from is None:

@@ -58,11 +58,13 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 class RegionResults(Struct, frozen=True):
     """The log probabilities of the answer that are known: of the whole text, and without the links
-    to a region, by the region's number; more are added as they come. top: by region, the likeliest
-    tokens after the text without the links to it.
+    to a region, by the region's number; more are added as they come.
 
-    answer: the entries whose log probabilities are summed. holding: by region, without the links to it
-    while every head attends as in the own run; empty where that is not measured.
+    top: by region, the likeliest tokens after the text without the links to it.
+
+    answer: the entries whose log probabilities are summed.
+    holding: by region, without the links to it while every head attends as in the own run; empty
+        where that is not measured.
     """
 
     answer: list[int] = []
@@ -163,8 +165,9 @@ def each_region(
         return lambda share: progress((done + share) / runs)
 
     def document_so_far(more: Sequence[str] = ()) -> RegionsDocument:
-        """The document of the regions that are measured by now. more: warnings beside the text's
-        own.
+        """The document of the regions that are measured by now.
+
+        more: warnings beside the text's own.
         """
         effects = [
             _region_effect(leaves, place, logprob, results)
@@ -291,7 +294,9 @@ def interruption_note(count: int, runs: int) -> str:
 
 
 def first_choice(model: Model, scores: Floats) -> int:
-    """The id of the token that is likeliest after the last one. scores: logits [token, vocabulary].
+    """The id of the token that is likeliest after the last one.
+
+    scores: logits [token, vocabulary].
 
     Raises InputError for one that the tokenizer does not have: a vocabulary may be padded.
     """
@@ -307,7 +312,10 @@ def first_choice(model: Model, scores: Floats) -> int:
 
 def _cut_links(model: Model, region: LeafRegion, count: int) -> Interventions:
     """Interventions that cut the links to a region from the tokens outside it, in all heads of all
-    layers. count: tokens of the text."""
+    layers.
+
+    count: tokens of the text.
+    """
     inside = set(region.tokens)
     outside = tuple(index for index in range(count) if index not in inside)
     return {
@@ -326,8 +334,9 @@ def _last_logits(
     interventions: Interventions,
     progress: Callable[[float], None],
 ) -> Floats:
-    """The logits after the last `count` tokens, [token, vocabulary], float64. progress: told the
-    share of layers.
+    """The logits after the last `count` tokens, [token, vocabulary], float64.
+
+    progress: told the share of layers.
     """
     last = len(model.spec.blocks) - 1
     watched = replace(model, store=ProgressStore(model.store, progress))
@@ -338,7 +347,8 @@ def _last_logits(
 
 
 def sum_logprob(scores: Floats, answer: Sequence[int]) -> float:
-    """The log probability of all tokens of an answer. scores: the logits before each, [token,
-    vocabulary].
+    """The log probability of all tokens of an answer.
+
+    scores: the logits before each, [token, vocabulary].
     """
     return float(log_softmax(scores)[np.arange(len(answer)), list(answer)].sum())

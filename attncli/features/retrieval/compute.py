@@ -72,8 +72,12 @@ class Needle(Struct, frozen=True):
 
 
 class Probe(Struct, frozen=True, eq=False):
-    """One text with a needle in it. needle: its number. steps: the tokens after which each token of
-    the answer is to come. targets: their ids. places: the answer's tokens within the needle.
+    """One text with a needle in it.
+
+    needle: its number.
+    steps: the tokens after which each token of the answer is to come.
+    targets: their ids.
+    places: the answer's tokens within the needle.
     others: as many, elsewhere.
     """
 
@@ -86,10 +90,13 @@ class Probe(Struct, frozen=True, eq=False):
 
 
 class FetchResult(Struct, frozen=True, eq=False):
-    """What one run gave. right: for each token of the answer, whether it was predicted. literal:
-    the share of them that the head's largest weight was on as each was predicted; writes: how much
-    more a token there adds to their logits through the head than one elsewhere; both for the answer
-    within the needle and for as many other tokens, [head of all layers]."""
+    """What one run gave.
+
+    right: for each token of the answer, whether it was predicted.
+    literal: the share of them that the head's largest weight was on as each was predicted.
+    writes: how much more a token there adds to their logits through the head than one elsewhere;
+        both for the answer within the needle and for as many other tokens, [head of all layers].
+    """
 
     needle: int
     right: list[bool]
@@ -182,7 +189,10 @@ def retrieval(
     checks: list[FetchCheck] = []
 
     def document_so_far(more: Sequence[str] = ()) -> RetrievalDocument:
-        """The document of the texts that are measured by now. more: warnings beside the model's."""
+        """The document of the texts that are measured by now.
+
+        more: warnings beside the model's.
+        """
         ranked = _ranked_if_answered(heads, results, seed)
         return RetrievalDocument(
             version=__version__,
@@ -353,8 +363,10 @@ def _make_probes(
     seed: int,
     sample: int = 0,
 ) -> list[Probe]:
-    """A text for each length, depth and needle. sample: only so many of them, drawn by the seed; 0
-    for all."""
+    """A text for each length, depth and needle.
+
+    sample: only so many of them, drawn by the seed; 0 for all.
+    """
     grid = list(enumerate(product(lengths, depths, range(len(facts)))))
     if 0 < sample < len(grid):
         order = integers(seed, "sample", len(grid)).argsort(kind="stable")
@@ -515,8 +527,9 @@ def _measure_heads(
     on_run: Callable[[int], None] = ignore,
 ) -> FetchResult:
     """The scores `literal` and `writes` of every head in one text; 0 where no token of the answer
-    was predicted, and for `writes` where `literal` is measured alone. on_run: told how many runs are
-    done before the last.
+    was predicted, and for `writes` where `literal` is measured alone.
+
+    on_run: told how many runs are done before the last.
     """
     right, looks = _run_probe(model, probe)
     if not literal_alone:
@@ -598,11 +611,13 @@ def _score_intervals(
     pairs: Sequence[tuple[Floats, Floats]], needles: Sequence[int], seed: int
 ) -> list[FetchScore]:
     """Each head's mean score over runs, its 95% interval from needles drawn again, and its mean on
-    other tokens as chance. pairs: of each run the scores [head] on the needle's answer, and on
-    other tokens.
+    other tokens as chance.
+
+    pairs: of each run the scores [head] on the needle's answer, and on other tokens.
 
     Not `mean_intervals`, which takes values that are independent: runs share their needles, so
-    needles are drawn again, each with all of its runs."""
+    needles are drawn again, each with all of its runs.
+    """
     values, chance = (np.stack([pair[side] for pair in pairs]) for side in (0, 1))
     kinds = sorted(set(needles))
     sums = np.stack([values[[number == kind for number in needles]].sum(0) for kind in kinds])

@@ -26,9 +26,12 @@ BLOCK = 2**21
 class PatternBlock(Struct, frozen=True, eq=False):
     """Some query rows of one layer in one text.
 
-    text: its number among those that run. layer, kind: the layer, and which of the model's masks it
-    has. heads: the numbers of its heads among all heads of the model. queries: positions, [row].
-    weights: attention weights, [head, row, key]. rules: those of the rules, [rule, row, key].
+    text: its number among those that run.
+    layer, kind: the layer, and which of the model's masks it has.
+    heads: the numbers of its heads among all heads of the model.
+    queries: positions, [row].
+    weights: attention weights, [head, row, key].
+    rules: those of the rules, [rule, row, key].
     visible: what the rows see, [row, key].
     """
 
@@ -48,8 +51,12 @@ class PatternBlock(Struct, frozen=True, eq=False):
 
 
 class HeadKinds(Struct, frozen=True):
-    """The heads of a model in one row, by what they may see. layers: those that attend. starts: the
-    first head of each, and how many there are. kinds: which of the model's masks each layer has."""
+    """The heads of a model in one row, by what they may see.
+
+    layers: those that attend.
+    starts: the first head of each, and how many there are.
+    kinds: which of the model's masks each layer has.
+    """
 
     layers: tuple[int, ...]
     starts: tuple[int, ...]
@@ -88,7 +95,10 @@ class HeadKinds(Struct, frozen=True):
 
 
 class HeadPlaces(HeadKinds, frozen=True):
-    """The heads of a model in one row, with the masks that its layers have. masks: those there are."""
+    """The heads of a model in one row, with the masks that its layers have.
+
+    masks: those there are.
+    """
 
     masks: tuple[Mask, ...]
 
@@ -182,8 +192,8 @@ def observe(
 ) -> None:
     """Run texts, and hand on the attention of each layer beside what rules say of it.
 
-    consume: takes each block; the layers of a text come in order. progress: takes how many tokens
-    have run.
+    consume: takes each block; the layers of a text come in order.
+    progress: takes how many tokens have run.
     """
     short = [number for number, tokens in enumerate(texts) if len(tokens) <= LONG]
     begin = 0
@@ -218,8 +228,11 @@ def _block(
     weights: Floats,
     first: int = 0,
 ) -> PatternBlock:
-    """A block of the heads `first`, `first` + 1, … of a layer. row: the first query. weights:
-    [head, row, key]."""
+    """A block of the heads `first`, `first` + 1, … of a layer.
+
+    row: the first query.
+    weights: [head, row, key].
+    """
     kind = places.kind_of(layer)
     queries = np.arange(row, row + weights.shape[1])
     rows, visible_keys = text.rows(places.masks[kind], row, row + weights.shape[1])

@@ -276,7 +276,10 @@ class _SwapTrial:
         self._first[:, names.index("first")] = 1.0
 
     def run(self, ranked: Sequence[int], shares: Sequence[float]) -> list[SwappedHeads]:
-        """The losses for each share of the heads, the fewest first. ranked: heads, the best first."""
+        """The losses for each share of the heads, the fewest first.
+
+        ranked: heads, the best first.
+        """
         own = self._loss(None)
         rows = []
         for share in sorted(shares):

@@ -26,8 +26,13 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class HeadRule(Struct, frozen=True):
-    """One rule. name: as documents and options spell it. label: as screens call it. formula: which
-    keys j a query i prefers. sentence: the same in words."""
+    """One rule.
+
+    name: as documents and options spell it.
+    label: as screens call it.
+    formula: which keys j a query i prefers.
+    sentence: the same in words.
+    """
 
     name: str
     label: str
@@ -54,7 +59,10 @@ class EvenSpread(HeadRule, frozen=True):
 
 
 class Offset(HeadRule, frozen=True):
-    """The key at a fixed distance. back: how many tokens before the query, negative for after."""
+    """The key at a fixed distance.
+
+    back: how many tokens before the query, negative for after.
+    """
 
     back: int
 
@@ -90,8 +98,10 @@ class LastKey(HeadRule, frozen=True):
 
 
 class Decay(HeadRule, frozen=True):
-    """Less by a factor of e every `reach` tokens of distance. kind: the only tokens that count, an
-    attribute of `TokenPatterns`; "" for all."""
+    """Less by a factor of e every `reach` tokens of distance.
+
+    kind: the only tokens that count, an attribute of `TokenPatterns`; "" for all.
+    """
 
     reach: float
     kind: str = ""
@@ -116,7 +126,10 @@ class Opening(HeadRule, frozen=True):
 
 
 class Marked(HeadRule, frozen=True):
-    """Every token of a kind. kind: an attribute of `TokenPatterns`."""
+    """Every token of a kind.
+
+    kind: an attribute of `TokenPatterns`.
+    """
 
     kind: str
 
@@ -126,7 +139,10 @@ class Marked(HeadRule, frozen=True):
 
 
 class LastMarked(HeadRule, frozen=True):
-    """The last token of a kind up to the query. kind: an attribute of `TokenPatterns`."""
+    """The last token of a kind up to the query.
+
+    kind: an attribute of `TokenPatterns`.
+    """
 
     kind: str
 
@@ -136,8 +152,11 @@ class LastMarked(HeadRule, frozen=True):
 
 
 class Segment(HeadRule, frozen=True):
-    """The tokens of the query's own segment, or of one before it. kind: an attribute of
-    `TokenPatterns` that numbers segments. back: how many segments before."""
+    """The tokens of the query's own segment, or of one before it.
+
+    kind: an attribute of `TokenPatterns` that numbers segments.
+    back: how many segments before.
+    """
 
     kind: str
     back: int = 0
@@ -149,8 +168,10 @@ class Segment(HeadRule, frozen=True):
 
 
 class Place(HeadRule, frozen=True):
-    """A key that the text gives for each query. kind: an attribute of `TokenPatterns` with places,
-    `NONE` for no key."""
+    """A key that the text gives for each query.
+
+    kind: an attribute of `TokenPatterns` with places, `NONE` for no key.
+    """
 
     kind: str
 
@@ -160,11 +181,14 @@ class Place(HeadRule, frozen=True):
 
 
 class Twin(HeadRule, frozen=True):
-    """Tokens beside others that are like the query. kind: what makes two alike, an attribute of
-    `TokenPatterns`. beside: how far the key is from the one that is like the query, 1 for the token
-    after it. alike: how many tokens up to the query must be like those up to the other. starts:
-    whether only first pieces of words count. apart: numbers by token that must differ, such as
-    "word"; "" for none."""
+    """Tokens beside others that are like the query.
+
+    kind: what makes two alike, an attribute of `TokenPatterns`.
+    beside: how far the key is from the one that is like the query, 1 for the token after it.
+    alike: how many tokens up to the query must be like those up to the other.
+    starts: whether only first pieces of words count.
+    apart: numbers by token that must differ, such as "word"; "" for none.
+    """
 
     kind: str = "identity"
     beside: int = 0
@@ -214,8 +238,9 @@ def rule_rows(
 ) -> Floats:
     """Where each rule looks, [rule, query, key]: rows sum to 1, or to 0 where a query sees nothing.
 
-    queries: positions, [query]. visible: which keys they see, [query, key]. A row in which a rule
-    finds no key that is seen rests on the first key that is.
+    queries: positions, [query].
+    visible: which keys they see, [query, key]. A row in which a rule finds no key that is seen
+        rests on the first key that is.
     """
     rows = np.zeros((len(rules), queries.size, patterns.count))
     for place, rule in enumerate(rules):

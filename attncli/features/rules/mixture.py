@@ -24,15 +24,22 @@ CLOSE = 1e-12
 
 
 class PairSums(Struct, frozen=True, eq=False):
-    """Sums over pairs of query and key, all that the fit of mixtures needs. rules: Σ R_r R_s,
-    [head, rule, rule]; both: Σ R_r A, [head, rule]; heads: Σ A², [head]."""
+    """Sums over pairs of query and key, all that the fit of mixtures needs.
+
+    rules: Σ R_r R_s, [head, rule, rule].
+    both: Σ R_r A, [head, rule].
+    heads: Σ A², [head].
+    """
 
     rules: Floats
     both: Floats
     heads: Floats
 
     def errors(self, weights: Floats) -> Floats:
-        """Σ (Σ c_r R_r − A)² of these mixtures, [head]. weights: [head, rule]."""
+        """Σ (Σ c_r R_r − A)² of these mixtures, [head].
+
+        weights: [head, rule].
+        """
         square = np.einsum("hr,hrs,hs->h", weights, self.rules, weights)
         errors: Floats = square - 2 * np.einsum("hr,hr->h", weights, self.both) + self.heads
         return errors

@@ -37,8 +37,13 @@ def rule_meanings(rules: Sequence[HeadRule], found_shares: Floats) -> list[RuleM
 def ruled_heads(
     places: Sequence[tuple[int, int]], names: Sequence[str], mixtures: Floats, overlaps: Floats
 ) -> list[RuledHead]:
-    """All heads as documents hold them. places: layer and head of each. names: of the rules.
-    mixtures: [head, rule]. overlaps: with the mixture, first, even, by distance, [4, head]."""
+    """All heads as documents hold them.
+
+    places: layer and head of each.
+    names: of the rules.
+    mixtures: [head, rule].
+    overlaps: with the mixture, first, even, by distance, [4, head].
+    """
     return [
         _ruled_head(layer, head, names, mixtures[place], overlaps[:, place])
         for place, (layer, head) in enumerate(places)
@@ -48,7 +53,10 @@ def ruled_heads(
 def _ruled_head(
     layer: int, head: int, names: Sequence[str], mixture: Floats, overlaps: Floats
 ) -> RuledHead:
-    """One head as documents hold it. overlaps: with the mixture, first, even, by distance."""
+    """One head as documents hold it.
+
+    overlaps: with the mixture, first, even, by distance.
+    """
     order = [place for place in np.argsort(-mixture, kind="stable").tolist() if mixture[place] > 0]
     said, first, even, distance = overlaps.tolist()
     return RuledHead(
@@ -64,7 +72,10 @@ def _ruled_head(
 
 
 def mean_overlaps(overlaps: Floats) -> RuleOverlaps:
-    """The means over heads. overlaps: with the mixture, first, even, by distance, [4, head]."""
+    """The means over heads.
+
+    overlaps: with the mixture, first, even, by distance, [4, head].
+    """
     rules, first, even, distance = overlaps.mean(-1).tolist()
     return RuleOverlaps(rules=rules, first=first, even=even, distance=distance)
 

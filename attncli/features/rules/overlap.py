@@ -15,7 +15,11 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 def distance_rows(profile: Floats, queries: Ints, visible: Bools) -> Floats:
     """Rows of heads that look by distance alone, [head, query, key], of sum 1 where a query sees
-    something. profile: mean weight by distance, [head, distance]; visible: [query, key]."""
+    something.
+
+    profile: mean weight by distance, [head, distance].
+    visible: [query, key].
+    """
     rows = profile[:, distance_bins(queries, visible.shape[-1])] * visible
     total = rows.sum(-1, keepdims=True)
     rows = np.where(total > 0, rows, visible)
@@ -27,8 +31,9 @@ def distance_rows(profile: Floats, queries: Ints, visible: Bools) -> Floats:
 class OverlapSums:
     """Collects the overlap of heads with their mixtures and with baselines.
 
-    mixtures: [head, rule]. profile: mean weight by distance, [head, distance]. first, even: which
-    of the rules are these.
+    mixtures: [head, rule].
+    profile: mean weight by distance, [head, distance].
+    first, even: which of the rules are these.
     """
 
     def __init__(

@@ -79,8 +79,12 @@ class RuleText:
 
 
 class FileRule(HeadRule, frozen=True):
-    """A rule of a user's file. function: gives what queries prefer. path, line: where it begins.
-    sha256: of the file's bytes."""
+    """A rule of a user's file.
+
+    function: gives what queries prefer.
+    path, line: where it begins.
+    sha256: of the file's bytes.
+    """
 
     function: Callable[[RuleText], Any]
     path: Path

@@ -109,7 +109,10 @@ class RuleSums:
 
     def choose(self, samples: Sequence[ChoiceRows]) -> tuple[Floats, Floats]:
         """The mixture of each head, [head, rule], of sum 1, and its overlap on the rows that it was
-        chosen by, [head]. samples: these rows, of each head."""
+        chosen by, [head].
+
+        samples: these rows, of each head.
+        """
         kinds = self._places.head_kinds()
         used = self.arrays["used"] / np.maximum(self.arrays["rows"], 1)[:, None] >= LEAST_USE
         used[:, 0] = True
@@ -151,8 +154,8 @@ def sum_shapes(places: HeadKinds, rules: int) -> dict[str, tuple[int, ...]]:
 class HalfRecord:
     """What a half of the texts tells of all heads: sums to fit to, and rows to choose by.
 
-    rules: how many there are; the first of them must be that of the first token. lengths: the tokens
-    of each text.
+    rules: how many there are; the first of them must be that of the first token.
+    lengths: the tokens of each text.
     """
 
     def __init__(self, places: HeadKinds, rules: int, lengths: Sequence[int]) -> None:
@@ -220,8 +223,12 @@ class HalfRecord:
 
 
 class ChoiceRows(Struct, frozen=True, eq=False):
-    """Rows of one head that its rules are chosen by. weights: [pair]; rules: [rule, pair]; shares:
-    how much each pair's row counts in the mean over rows, [pair]; over rows these sum to 1."""
+    """Rows of one head that its rules are chosen by.
+
+    weights: [pair].
+    rules: [rule, pair].
+    shares: how much each pair's row counts in the mean over rows, [pair]; over rows these sum to 1.
+    """
 
     weights: Sample
     rules: Sample
@@ -241,9 +248,10 @@ def choose_rules(
     """Which rules each head keeps, [head, rule], and the overlap that they have on the rows that
     they are chosen by, [head].
 
-    sums: of the texts that are fitted to. samples: of each head, rows of other texts. usable: which
-    rules a head may have, [head, rule]; rule 0 is that of the first token, and another begins only
-    where it says `GAIN` more.
+    sums: of the texts that are fitted to.
+    samples: of each head, rows of other texts.
+    usable: which rules a head may have, [head, rule]; rule 0 is that of the first token, and
+        another begins only where it says `GAIN` more.
     """
     heads, rules = sums.both.shape
     chosen = np.zeros((heads, rules), bool)
@@ -324,8 +332,11 @@ def _gains(sums: PairSums, mixtures: Floats) -> Floats:
 
 
 def _first_best(gains: Floats) -> Ints:
-    """The first rule of each head whose gain is about the largest, [head]: what is as good by chance
-    alone does not replace a plainer rule. gains: [head, rule]."""
+    """The first rule of each head whose gain is about the largest, [head]: what is as good by
+    chance alone does not replace a plainer rule.
+
+    gains: [head, rule].
+    """
     most = gains.max(-1, keepdims=True)
     return (gains >= most - TIE * np.abs(most)).argmax(-1)
 

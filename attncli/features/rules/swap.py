@@ -29,9 +29,13 @@ LOGIT_ROWS = 64
 
 
 class Swap(Struct, frozen=True, eq=False):
-    """Which heads attend by rule. heads: their numbers among all. mixtures: of all heads, [head,
-    rule]. profile: where they attend by distance alone, mean weights of all heads, [head,
-    distance]; None for the mixtures."""
+    """Which heads attend by rule.
+
+    heads: their numbers among all.
+    mixtures: of all heads, [head, rule].
+    profile: where they attend by distance alone, mean weights of all heads, [head, distance]; None
+        for the mixtures.
+    """
 
     heads: frozenset[int]
     mixtures: Floats
@@ -117,8 +121,8 @@ def next_token_loss(
     """The mean of −log p of the token that does follow, in nats, over all tokens but the first of
     each text; 0 where no text has two tokens.
 
-    swap: which heads attend by rule; None for the model as it is. progress: takes how many tokens
-    have run.
+    swap: which heads attend by rule; None for the model as it is.
+    progress: takes how many tokens have run.
     """
     last = len(model.spec.blocks) - 1
     changes: Callable[[Sequence[Sequence[Token]]], Interventions] | None = None
@@ -154,8 +158,10 @@ def next_token_loss(
 
 
 def _loss_sum(model: Model, after: Array, tokens: Sequence[Token]) -> float:
-    """The sum of −log p of a text's tokens but the first. after: what leaves the last layer, [token,
-    width]."""
+    """The sum of −log p of a text's tokens but the first.
+
+    after: what leaves the last layer, [token, width].
+    """
     total = 0.0
     for start in range(0, len(tokens) - 1, LOGIT_ROWS):
         stop = min(start + LOGIT_ROWS, len(tokens) - 1)

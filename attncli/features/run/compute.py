@@ -74,13 +74,16 @@ if TYPE_CHECKING:
 class RunRequest(Struct, frozen=True):
     """What of a run goes into its document.
 
-    layers, heads: which. query: the one query whose rows are wanted; None where none is chosen.
-    matrices: whether scores, weights and outputs are held at all; stages: every stage by name.
-    top: how many links; all_links: also the uninformative ones. words: whether pieces are merged to
-        words, or what they are merged to.
-    span: tokens or words [first, stop) in a row that are one; `query` counts after that. regions:
-    between which weights are summed; a text is run by blocks of rows then. weighing: attention on
-    some keys, multiplied while it runs; None for none.
+    layers, heads: which.
+    query: the one query whose rows are wanted; None where none is chosen.
+    matrices: whether scores, weights and outputs are held at all.
+    stages: every stage by name.
+    top: how many links.
+    all_links: also the uninformative ones.
+    words: whether pieces are merged to words, or what they are merged to.
+    span: tokens or words [first, stop) in a row that are one; `query` counts after that.
+    regions: between which weights are summed; a text is run by blocks of rows then.
+    weighing: attention on some keys, multiplied while it runs; None for none.
     """
 
     layers: Selection = EVERY
@@ -131,11 +134,15 @@ def cost_of(
     last_rows: int | None = None,
     stored_sizes: StoredSizes | None = None,
 ) -> CostEstimate:
-    """The cost of running `count` tokens through a model of this Spec. dtype: of its results.
+    """The cost of running `count` tokens through a model of this Spec.
+
+    dtype: of its results.
     compute_dtype: what it computes in.
 
-    is_saved: whether all stages are kept to be saved. rows: query rows at a time. last_rows: how
-    many of the last layer are computed, None for all. stored_sizes: sizes of weights in files.
+    is_saved: whether all stages are kept to be saved.
+    rows: query rows at a time.
+    last_rows: how many of the last layer are computed, None for all.
+    stored_sizes: sizes of weights in files.
     """
     layers = spec.attending(request.layers)
     attentions = [spec.blocks[layer].attention for layer in layers]
@@ -205,7 +212,11 @@ def with_next_token(
     sizes: StoredSizes | None = None,
 ) -> CostEstimate:
     """The cost of a run of these layers with what comes next, which a decoder's run tells where it
-    comes to its last layer. dtype: of the answer. sizes: of the weights in files."""
+    comes to its last layer.
+
+    dtype: of the answer.
+    sizes: of the weights in files.
+    """
     ends = len(spec.blocks) - 1 in spec.attending(layers)
     if spec.head is None or not ends:
         return expected
@@ -236,7 +247,10 @@ class BatchTraces(Struct, frozen=True):
 def run_batch(
     model: Model, texts: Sequence[Sequence[Token]], layers: Selection, heads: Selection
 ) -> list[BatchTraces]:
-    """Run texts together, padded to the longest, and return each one's part. layers, heads: which."""
+    """Run texts together, padded to the longest, and return each one's part.
+
+    layers, heads: which.
+    """
     traces = list(model.trace_batch(texts, layers=layers, heads=heads))
     shapes = shape_rows(traces[0], model.spec.blocks[traces[0].layer].attention, leading=("batch",))
     computing = model.compute_backend(max(map(len, texts)))
@@ -393,8 +407,10 @@ def _weighing_of(
     heads: Sequence[tuple[int, int]] | None,
     note: Callable[[str], None],
 ) -> Weighing | None:
-    """What a run multiplies attention by; None where nothing is weighed. regions: those that
-    `weigh` may name. heads: as `weigh_in` of `run`.
+    """What a run multiplies attention by; None where nothing is weighed.
+
+    regions: those that `weigh` may name.
+    heads: as `weigh_in` of `run`.
     """
     if weigh is None:
         return None
@@ -420,6 +436,7 @@ def _query_place(
     words: bool | Words,
 ) -> tuple[int | None, tuple[int, int] | None]:
     """The place of a query's first token, None for none; and its span, where it has several tokens.
+
     words: whether it is a word that tokens are merged to.
     """
     if query is None:
@@ -437,8 +454,9 @@ def _query_place(
 def _with_implicit_weights(
     expected: CostEstimate, model: Model, layers: Sequence[int], heads: Selection, count: int
 ) -> CostEstimate:
-    """What a run will take with the implicit weights of these recurrences, [query, key]. count: of
-    tokens.
+    """What a run will take with the implicit weights of these recurrences, [query, key].
+
+    count: of tokens.
     """
     implicit_heads = sum(len(_implicit_heads(model.spec, layer, heads)) for layer in layers)
     square = implicit_heads * count**2
@@ -461,10 +479,12 @@ def _measured_run(
 ) -> RunDocument:
     """Run a text and return its `attn.run/1` document.
 
-    on_trace: is handed each layer's trace, to save it. rows: None for dense attention; else query
-    rows at a time, nothing is n × n then, and maps are pooled. progress: told the share done, where
-    rows are given. batch: what the text gave in a batch, in place of a run. recording: takes the
-    heads of the run.
+    on_trace: is handed each layer's trace, to save it.
+    rows: None for dense attention; else query rows at a time, nothing is n × n then, and maps are
+        pooled.
+    progress: told the share done, where rows are given.
+    batch: what the text gave in a batch, in place of a run.
+    recording: takes the heads of the run.
     """
     words = _words_of(tokens, text, request)
     if words is None:
@@ -652,8 +672,8 @@ class _RunLinks:
 class _LayerParts:
     """Collects what of each layer goes into the document of a run.
 
-    words: those that pieces are merged to, None for none. long: what the rows of a long text were
-    streamed to, None for dense attention.
+    words: those that pieces are merged to, None for none.
+    long: what the rows of a long text were streamed to, None for dense attention.
     """
 
     def __init__(
@@ -722,8 +742,10 @@ class _LayerParts:
         return part
 
     def members(self, query: int) -> dict[str, Any]:
-        """The members of the document that tell of layers. query: the token whose shares of regions
-        are told."""
+        """The members of the document that tell of layers.
+
+        query: the token whose shares of regions are told.
+        """
         request = self._request
         regions = [
             RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions
@@ -772,8 +794,9 @@ def region_part(
     """How one query, and the tokens of each region (a named set of tokens), share their weight out
     over the regions.
 
-    layers: of each its number, its heads and its shares. query: the token that looks. top: how many
-    links.
+    layers: of each its number, its heads and its shares.
+    query: the token that looks.
+    top: how many links.
     """
     heads = [
         HeadRegions(
@@ -826,7 +849,10 @@ def region_links(
 ) -> list[RegionLink]:
     """The `top` largest weights that single heads give from one region to another, to keys where
     heads do not rest. Regions that share a token are left out, and so is the region of all tokens
-    that are in no other. layers: number, heads and their shares, of each layer."""
+    that are in no other.
+
+    layers: number, heads and their shares, of each layer.
+    """
     from attncli.inputs.regions import REST
 
     pairs = [
@@ -890,8 +916,10 @@ def kept_weights(head: RunHead) -> Numbers:
 
 
 def rows_of_long_text(layer: int, heads: Sequence[int], rows: Mapping[str, Numbers]) -> RunLayer:
-    """A layer of the document of which only one query's rows were kept. rows: its "masked" scores
-    and "weights", [head, 1, key]; empty where nothing was kept."""
+    """A layer of the document of which only one query's rows were kept.
+
+    rows: its "masked" scores and "weights", [head, 1, key]; empty where nothing was kept.
+    """
     numbered = zip(heads, rows["masked"], rows["weights"], strict=True) if rows else ()
     parts = [
         RunHead(head=head, scores=scores, weights=weights) for head, scores, weights in numbered
@@ -901,7 +929,9 @@ def rows_of_long_text(layer: int, heads: Sequence[int], rows: Mapping[str, Numbe
 
 def between_words(layer: RunLayer, words: Words, *, outputs: bool = False) -> RunLayer:
     """The layer with its weights between words; scores, outputs and stages belong to pieces and are
-    left out. outputs: whether those of a word's tokens are averaged instead.
+    left out.
+
+    outputs: whether those of a word's tokens are averaged instead.
     """
     heads = [
         RunHead(
@@ -1127,8 +1157,10 @@ def implicit_layers(
     heads: Selection,
     query: int | None,
 ) -> list[ImplicitLayer]:
-    """The implicit weights of the recurrences in these layers, A in O = A·V, by head. query: whose
-    row alone; None for all."""
+    """The implicit weights of the recurrences in these layers, A in O = A·V, by head.
+
+    query: whose row alone; None for all.
+    """
     from attncli.mechanism.mixer import implicit_weights
 
     parts = []

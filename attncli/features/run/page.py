@@ -50,8 +50,10 @@ def run_page_focus(document: RunDocument) -> PageFocus:
 
 
 def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
-    """The record of a run from the tensors of a file that `--save` wrote. document: the
-    `attn.run/1` made of that file."""
+    """The record of a run from the tensors of a file that `--save` wrote.
+
+    document: the `attn.run/1` made of that file.
+    """
     tokens = tokens_of(document.tokens)
     sides = Sides(tokens, tokens, names=identities_of(document, tokens))
     attention = document.attention

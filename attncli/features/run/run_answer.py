@@ -171,8 +171,10 @@ def _link_of_choice(document: RunDocument, head_links: Sequence[HeadLink]) -> He
 
 
 def _strongest_beyond_rest(document: RunDocument, head_links: Sequence[HeadLink]) -> float:
-    """The weight of the strongest link to a key where no head rests; 0 without one. head_links:
-    strongest first."""
+    """The weight of the strongest link to a key where no head rests; 0 without one.
+
+    head_links: strongest first.
+    """
     links = _beyond_rest(head_links, _rest(document))
     return links[0].weight if links else 0.0
 
@@ -234,8 +236,9 @@ def _received_shares(document: RunDocument, head_links: Sequence[HeadLink]) -> l
 
 
 def _largest_shares(head_links: Sequence[HeadLink], count: int) -> list[float | None]:
-    """The weight of the strongest link to each of `count` keys, 0 without one. head_links:
-    strongest first.
+    """The weight of the strongest link to each of `count` keys, 0 without one.
+
+    head_links: strongest first.
     """
     shares: list[float | None] = [0.0] * count
     for link in reversed(head_links):
@@ -296,8 +299,9 @@ def _tells_of_several_heads(document: RunDocument, head_links: Sequence[HeadLink
 
 
 def _second_link(links: Sequence[HeadLink]) -> HeadLink | None:
-    """The strongest link to another key than the first one's, if it is nearly as strong. links:
-    strongest first; not empty.
+    """The strongest link to another key than the first one's, if it is nearly as strong.
+
+    links: strongest first; not empty.
     """
     first = links[0]
     for link in links:
@@ -307,8 +311,11 @@ def _second_link(links: Sequence[HeadLink]) -> HeadLink | None:
 
 
 def _even_sentence(query: str, most: float, count: int, view: View) -> str:
-    """That a query spreads its weight almost evenly. most: its largest weight. count: of the keys
-    that it sees."""
+    """That a query spreads its weight almost evenly.
+
+    most: its largest weight.
+    count: of the keys that it sees.
+    """
     template = message(
         "{query} spreads its weight almost evenly: no word gets more than {weight}, and an even"
         " share is {even}."
@@ -389,8 +396,10 @@ def _resting_sentences(
     document: RunDocument, query: int, first: HeadLink | None, view: View
 ) -> Iterator[str]:
     """How much of the query's weight is where heads rest, on average over all heads, and which
-    other key has most; without rest, the key with the largest share. first: the link that is named
-    already."""
+    other key has most; without rest, the key with the largest share.
+
+    first: the link that is named already.
+    """
     if document.average is UNSET:
         return
     count = len(document.tokens)
@@ -435,8 +444,11 @@ def _looks_sentence(
     several: bool,
     view: View,
 ) -> str:
-    """A sentence that says at which key a query looks most, and at which second. several: whether
-    it names their heads. A neighbour that is left out and gets more is named beside them."""
+    """A sentence that says at which key a query looks most, and at which second.
+
+    several: whether it names their heads. A neighbour that is left out and gets more is named
+        beside them.
+    """
     links = [link for link in (first, second) if link is not None]
     keys = [claim_link(quoted_token(document.tokens, link.key, view), link, view) for link in links]
     if not several:

@@ -491,8 +491,11 @@ def head_table(
     note: str,
     row_numbers: Sequence[int] | None = None,
 ) -> Lines:
-    """A head's numbers, as `part` names them: "scores", "weights" or "output". place: the head's
-    name. note: below an output."""
+    """A head's numbers, as `part` names them: "scores", "weights" or "output".
+
+    place: the head's name.
+    note: below an output.
+    """
     if part == "output":
         assert head.output is not UNSET, "a head without an output has no table of it"
         return vectors(
@@ -516,8 +519,10 @@ def head_table(
 
 
 def head_map(layer: int, head: int, weights: NDArray, *, several: bool) -> Map:
-    """A small map of a head's weights. several: whether its title names the layer too, as heads of
-    several layers stand together."""
+    """A small map of a head's weights.
+
+    several: whether its title names the layer too, as heads of several layers stand together.
+    """
     from attncli.draw.heatmap import Map
 
     place = spoken_head(layer, head)

@@ -31,9 +31,12 @@ if TYPE_CHECKING:
 
 class StageTable(Struct, frozen=True):
     """How the table of a stage (an array on the way to the output, such as the scores) is shown.
-    stage: its name in the document. title, note: its heading in English.
 
-    square: whether it is [query, key]; else a vector a row. head: whether each head has its own.
+    stage: its name in the document.
+    title, note: its heading in English.
+
+    square: whether it is [query, key]; else a vector a row.
+    head: whether each head has its own.
     """
 
     stage: str

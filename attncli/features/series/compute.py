@@ -57,9 +57,11 @@ MOST_CELLS = 4_000_000
 class SeriesRequest(Struct, frozen=True):
     """What is measured of each checkpoint of a series, and how.
 
-    names: the checkpoints, as models are named. texts: what they read. metrics: of `attn heads`, or
-    of `REPEATS`. maps: whether the weights of the first text are kept. backend, dtype: what
-    computes.
+    names: the checkpoints, as models are named.
+    texts: what they read.
+    metrics: of `attn heads`, or of `REPEATS`.
+    maps: whether the weights of the first text are kept.
+    backend, dtype: what computes.
     """
 
     names: tuple[str, ...]
@@ -395,8 +397,10 @@ def _measure(
     progress: Callable[[float], None],
 ) -> tuple[MeasuredCheckpoint, Floats | None]:
     """Measure one checkpoint, loaded here alone; and the weights of its heads in the first text,
-    [head, query, key], None where no maps are wanted. progress: told the share of the texts that
-    is done."""
+    [head, query, key], None where no maps are wanted.
+
+    progress: told the share of the texts that is done.
+    """
     model = load(name, backend=request.backend, dtype=request.dtype, note=note, variables=variables)
     if not model.own_layers:
         raise UsageError(
@@ -452,8 +456,10 @@ def _measure(
 
 
 class HeadMeasurements(NamedTuple):
-    """What was measured of a head, text by text. values: of each metric, where it has one. labels:
-    in how many texts the head earned each.
+    """What was measured of a head, text by text.
+
+    values: of each metric, where it has one.
+    labels: in how many texts the head earned each.
     """
 
     values: dict[str, list[float]]
@@ -471,7 +477,9 @@ class HeadMeasurements(NamedTuple):
         self, place: tuple[int, int], request: SeriesRequest, repeats: Mapping[str, float | None]
     ) -> SeriesHead:
         """The head of the document: the means over texts, and the labels of half of them or more.
-        place: its layer and number. repeats: its scores on repeated tokens.
+
+        place: its layer and number.
+        repeats: its scores on repeated tokens.
         """
         means: dict[str, float | None] = dict.fromkeys(request.metrics)
         means |= {metric: float(np.mean(values)) for metric, values in self.values.items()}
@@ -498,7 +506,8 @@ def _share_reporter(
     share of the series and, at the first checkpoint, notes once how long all takes where that is
     long.
 
-    place: which checkpoint it is, from 0. count: how many there are.
+    place: which checkpoint it is, from 0.
+    count: how many there are.
     """
     start_time = perf_counter()
     waits = place == 0 and note is not None
@@ -528,8 +537,9 @@ def _share_reporter(
 
 
 def _refuse_large_page(checkpoints: int, model: Model, count: int) -> None:
-    """Raise UsageError where the maps of all checkpoints are more than a page holds. count: tokens
-    of the text.
+    """Raise UsageError where the maps of all checkpoints are more than a page holds.
+
+    count: tokens of the text.
     """
     heads = sum(block.attention.heads for block in model.spec.blocks)
     if checkpoints * heads * count * count > MOST_CELLS:

@@ -189,7 +189,10 @@ def _others_sentence(
     document: SeriesDocument, metric: str, rising: Mapping[int, Sequence[float]]
 ) -> list[Message]:
     """A sentence on the other heads in which a score rises, those that end highest by name; none
-    where there is none. rising: the score at each checkpoint, by the head's place."""
+    where there is none.
+
+    rising: the score at each checkpoint, by the head's place.
+    """
     if not rising:
         return []
     heads = document.checkpoints[-1].heads
@@ -284,7 +287,10 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
 
 def _head_values(document: SeriesDocument, place: int, metric: str) -> list[float]:
     """A head's score at each checkpoint; where it has none, that of the checkpoint before, or of
-    the first that has one. place: the head's among all."""
+    the first that has one.
+
+    place: the head's among all.
+    """
     known = [row.heads[place].metrics[metric] for row in document.checkpoints]
     value = next((value for value in known if value is not None), 0.0)
     return [value := number if number is not None else value for number in known]

@@ -278,8 +278,11 @@ def _tensors_document(
     """The `attn.tensors/1` document. Links are the largest weights over all batch entries.
 
     trace: every stage; None to attend by blocks of query rows, which leaves metrics and links, and
-    nothing that is n × n. heads: which, in rising order. top: how many links. stages: every stage
-    by name. progress: told the share that is done of what runs by blocks.
+        nothing that is n × n.
+    heads: which, in rising order.
+    top: how many links.
+    stages: every stage by name.
+    progress: told the share that is done of what runs by blocks.
     """
     backend = arrays.backend
     lead = arrays.lead
@@ -381,8 +384,9 @@ def _tensors_document(
 def _report_share(
     progress: Callable[[float], None], entry: int, entries: int, share: float
 ) -> None:
-    """Tell `progress` the share done of all batch entries, from the share done of one. entry:
-    which, from 0.
+    """Tell `progress` the share done of all batch entries, from the share done of one.
+
+    entry: which, from 0.
     """
     progress((entry + share) / entries)
 
@@ -452,7 +456,8 @@ KNOWN = tuple(name for name, metric in METRICS.items() if not metric.needs)
 class CapturedHeads:
     """The chosen heads of one attention: their metrics, and the `top` strongest links of each.
 
-    keys: how many keys there are. offset: position of query 0.
+    keys: how many keys there are.
+    offset: position of query 0.
     """
 
     def __init__(
@@ -464,8 +469,9 @@ class CapturedHeads:
         self._offset = offset
 
     def add_weights(self, weights: Floats, visible: Bools) -> None:
-        """Measure the chosen heads' weights [head, query, key] at once; visible: which keys they
-        see.
+        """Measure the chosen heads' weights [head, query, key] at once.
+
+        visible: which keys they see.
         """
         self._feeder.take_layer(np.nan_to_num(weights.astype(np.float64)), visible)
 
@@ -476,8 +482,9 @@ class CapturedHeads:
         rule: Rule,
         progress: Callable[[float], None],
     ) -> StreamResult:
-        """Attend q [head, query, dim], k, v [kv, key, dim] by blocks of query rows. progress: told
-        the share done.
+        """Attend q [head, query, dim], k, v [kv, key, dim] by blocks of query rows.
+
+        progress: told the share done.
         """
         q, k, _ = arrays
         heads = q.shape[-3]
@@ -522,8 +529,9 @@ def of_place(array: Array, place: tuple[int, ...]) -> Array:
 
 
 def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
-    """The rule of attention (mask, bias, offset) of one batch entry. place: its index on each batch
-    axis.
+    """The rule of attention (mask, bias, offset) of one batch entry.
+
+    place: its index on each batch axis.
     """
 
     def take_entry(array: Array | None) -> Array | None:
@@ -573,8 +581,12 @@ def visibility_notes(rule: Rule, backend: Backend) -> list[str]:
 def captured_record(
     arrays: CapturedTensors, trace: RowBlock, document: TensorsDocument, *, heads: Selection = EVERY
 ) -> RunRecord:
-    """The record from which the page of `attn tensors` is drawn. trace: all of its stages.
-    document: its `attn.tensors/1`. heads: which, None for all."""
+    """The record from which the page of `attn tensors` is drawn.
+
+    trace: all of its stages.
+    document: its `attn.tensors/1`.
+    heads: which, None for all.
+    """
     backend = arrays.backend
     queries = numbered_tokens(int(arrays.q.shape[-2]))
     keys = numbered_tokens(int(arrays.k.shape[-2]))

@@ -197,8 +197,10 @@ def _head_place(link: CapturedLink, view: View) -> str:
 
 
 def _head_matrix(part: str, index: Sequence[int], head: CapturedHead, view: View) -> Lines:
-    """One head's numbers, as `part` names them: "scores", "weights" or "output". index: its place
-    on the leading axes."""
+    """One head's numbers, as `part` names them: "scores", "weights" or "output".
+
+    index: its place on the leading axes.
+    """
     if index:
         place = message(
             "batch {batch} head {head}", batch=",".join(map(str, index)), head=head.head

@@ -130,7 +130,9 @@ def tokens_answer(document: TokensDocument, view: View) -> Lines:
 
 def _words_answer(document: TokensDocument, typed: Sequence[TokenBytes], view: View) -> str:
     """How many words are cut into tokens, and which one most; how many tokens there are, where
-    these do not tell their places. typed: special tokens that stand in the text.
+    these do not tell their places.
+
+    typed: special tokens that stand in the text.
     """
     pieces = _pieces_of_words(document, typed)
     if pieces is None:

@@ -50,7 +50,9 @@ class SavedHead(Header, tag="attn.run/1", frozen=True, kw_only=True):
 def run_of_tensors(
     tensors: Tensors, metadata: Mapping[str, str], where: str, top: int
 ) -> RunDocument:
-    """The `attn.run/1` document of a file that `--save` wrote. top: how many links.
+    """The `attn.run/1` document of a file that `--save` wrote.
+
+    top: how many links.
 
     Raises InputError for a file without our metadata or without weights.
     """
@@ -284,7 +286,9 @@ def saved_derivation(
     tensors: Tensors, document: RunDocument, layer: int, head: int, query: int
 ) -> AttentionTopic:
     """The `attn.explain/1` document that derives one query of a saved run, from
-    `layers.{layer}.{stage}` and `hidden.{layer}` of its tensor file. document: the run's.
+    `layers.{layer}.{stage}` and `hidden.{layer}` of its tensor file.
+
+    document: the run's.
 
     Raises UnsupportedError where a stage is missing, or a learned sink took a part of the row.
     """

@@ -185,7 +185,10 @@ def is_saved_run(metadata: Mapping[str, str]) -> bool:
 
 class Statistics(NamedTuple):
     """Least, mean, largest and standard deviation of a tensor's finite values, in float64; None
-    where it has none. odd: how many are not finite."""
+    where it has none.
+
+    odd: how many are not finite.
+    """
 
     min: float | None = None
     mean: float | None = None

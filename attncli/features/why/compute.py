@@ -68,10 +68,14 @@ thousand.
 
 
 class WhyRequest(Struct, frozen=True):
-    """Which link is explained, and how its score is split. queries, keys: positions of the tokens
-    of the two words; the pair with the largest weight is taken. than: positions of another key that
-    the score is compared with; empty for the row's weighted mean. selection: heads, of which the
-    one with the largest weight is taken."""
+    """Which link is explained, and how its score is split.
+
+    queries, keys: positions of the tokens of the two words; the pair with the largest weight is
+        taken.
+    than: positions of another key that the score is compared with; empty for the row's weighted
+        mean.
+    selection: heads, of which the one with the largest weight is taken.
+    """
 
     queries: tuple[int, ...]
     keys: tuple[int, ...]
@@ -281,7 +285,10 @@ def _pieces(
 ) -> tuple[int, ...]:
     """The token positions that `reference` is or names, those where heads rest left out if it names
     others; where they are several, a note says that the link with the largest weight among them is
-    explained. rest: the keys where heads rest; None for the tokens that look."""
+    explained.
+
+    rest: the keys where heads rest; None for the tokens that look.
+    """
     if not isinstance(reference, str):
         return tuple(reference)
     match = find_span(tokens, reference)
@@ -324,8 +331,9 @@ def written_parts(
 
     attributor: what followed the text to its end, with the head chosen; None for a model without an
         output head.
-    target: a vocabulary entry; None for the model's first choice. versus: one whose logit is taken
-        away from the target's.
+    target: a vocabulary entry; None for the model's first choice.
+    versus: one whose logit is taken away from the target's.
+
     Source: LOCOS, 2026, for retrieval scored by what is written in place of where it is looked.
     """
     model = text.model
@@ -573,8 +581,11 @@ def needs_layer_parts(
     text: SweepText, link: Link, memory: int | None, *, by_token: bool = False
 ) -> bool:
     """Whether the heads of a layer must be summed to one part for the split to fit in `memory`
-    bytes (None: any amount). by_token: whether heads are to be split by source token. Raises
-    LimitError where summing does not help.
+    bytes (None: any amount).
+
+    by_token: whether heads are to be split by source token.
+
+    Raises LimitError where summing does not help.
     """
     if memory is None:
         return False
@@ -628,8 +639,8 @@ def _link_document(
     """Build the `attn.why/1` document of a link from its split score, with the scores of the row's
     other keys.
 
-    than: the key whose score is subtracted, None for the row's mean. by_layer: whether a part is
-    all heads of a layer.
+    than: the key whose score is subtracted, None for the row's mean.
+    by_layer: whether a part is all heads of a layer.
     """
     link = whole.link
     row = whole.row
@@ -691,7 +702,9 @@ def _part_rows(
 ) -> list[WhyPart]:
     """Convert the parts of a score to document rows, over the key at position `than` or the row's
     weighted mean.
-    by_token: whether each head is split by the token whose value it carried."""
+
+    by_token: whether each head is split by the token whose value it carried.
+    """
     query_sides = whole.centre(whole.query_sums, than)
     key_sides = whole.centre(whole.key_sums, than)
     without = whole.weights_without()
@@ -716,9 +729,11 @@ def _part_rows(
 def part_row(
     part: LinkPart, query_side: float | None, key_side: float | None, without: Mapping[str, float]
 ) -> WhyPart:
-    """Convert one part of a score to a document row. query_side, key_side: what it adds to the
-    advantage on either side. without: the link's weight without it, by "query", "key" and
-    "all_keys"."""
+    """Convert one part of a score to a document row.
+
+    query_side, key_side: what it adds to the advantage on either side.
+    without: the link's weight without it, by "query", "key" and "all_keys".
+    """
     stream = part.stream
 
     def weight(name: str) -> float | None:
@@ -788,8 +803,9 @@ def _dimension_rows(
 
 def frequency_groups(rope: Rope, dim: int, length: int) -> list[tuple[list[int], float | None]]:
     """The entries of a head's vectors that RoPE rotates together, in pairs, each with its period in
-    tokens, shortest first; last, with None, the entries that it does not rotate. length: number of
-    positions in the text.
+    tokens, shortest first; last, with None, the entries that it does not rotate.
+
+    length: number of positions in the text.
     """
     per_pair, _ = frequencies(rope, length)
     half = rope.dims // 2

@@ -140,8 +140,10 @@ def why_size(documents: Sequence[WhyDocument]) -> int:
 
 
 def _part_entry(part: WhyPart, value: float, side: str, document: WhyDocument) -> dict[str, Any]:
-    """A part of the query's or the key's vector, as `side` says, for the page's script. value: what
-    it adds to the score."""
+    """A part of the query's or the key's vector, as `side` says, for the page's script.
+
+    value: what it adds to the score.
+    """
     token = source_of(part, document)
     if token is None:
         source = ""

@@ -53,9 +53,12 @@ Side = Literal["query", "key", "all_keys"]
 
 
 class _PairParts(Struct, frozen=True, eq=False):
-    """The parts of a score in one pair. query_sides, key_sides: what each adds to the advantage,
-    [part]. weights: the link's with a part as in the corrupt text, by side, [part]. rival: the
-    weight of the other key, None without one."""
+    """The parts of a score in one pair.
+
+    query_sides, key_sides: what each adds to the advantage, [part].
+    weights: the link's with a part as in the corrupt text, by side, [part].
+    rival: the weight of the other key, None without one.
+    """
 
     parts: tuple[LinkPart, ...]
     score: float
@@ -232,8 +235,10 @@ def _document(
     names: tuple[str | None, str | None, str | None],
     memory: int | None,
 ) -> WhyDocument:
-    """The means over pairs as an `attn.why/1` document. names: the link's query, its key and the
-    other key as they were given."""
+    """The means over pairs as an `attn.why/1` document.
+
+    names: the link's query, its key and the other key as they were given.
+    """
     # header and link are those of the first pair; the numbers are means over all
     first = fitted.pairs[0]
     if any(row.parts != parts[0].parts for row in parts):

@@ -618,7 +618,10 @@ def _side_reasons(
     document: WhyDocument, side: Literal["query", "key"], word: str, view: View
 ) -> Iterator[str]:
     """The sentences on one side of a link: its reason, or how spread that is, and what speaks most
-    against it. word: the link's word on that side, quoted."""
+    against it.
+
+    word: the link's word on that side, quoted.
+    """
     parts = sorted(
         ((value, part) for part, value in ranked_parts(document, side)), key=lambda row: -row[0]
     )
@@ -766,7 +769,10 @@ def _dimension_reason(document: WhyDocument, view: View) -> str:
 
 def reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
     """A part as a phrase in a sentence, such as "what layer 5 head 11 brought to 'it'", marked
-    where the encoder wrote it. word: the link's word on that side, quoted."""
+    where the encoder wrote it.
+
+    word: the link's word on that side, quoted.
+    """
     text = _reason_text(part, document, word, view)
     if is_of_source(part, document):
         return say(view, "{reason} (in the encoder)", reason=text)
@@ -790,8 +796,10 @@ PART_REASONS = {
 
 
 def _reason_text(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
-    """A part as a phrase in a sentence, naming the word whose value a head carried. word: the
-    link's word on that side, quoted."""
+    """A part as a phrase in a sentence, naming the word whose value a head carried.
+
+    word: the link's word on that side, quoted.
+    """
     places = {"layer": part.layer, "head": part.head, "word": word, "part": part_name(part)}
     template = PART_REASONS.get(part.kind, message("what is the same for every word ({part})"))
     if part.kind == "head" and (source := source_of(part, document)):

@@ -109,8 +109,9 @@ def last_queries(
     """The last query that sees each key under a policy, [head, key]; the last of all for a key that
     is never forgotten.
 
-    q: queries [head, query, dim]. k: keys [kv, key, dim] of the same tokens. scale, softcap: of the
-    scores.
+    q: queries [head, query, dim].
+    k: keys [kv, key, dim] of the same tokens.
+    scale, softcap: of the scores.
     """
     heads = q.shape[-3]
     count = k.shape[-2]

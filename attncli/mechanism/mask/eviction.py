@@ -366,10 +366,12 @@ def forget_online(
     """The mask of a cache of `budget` keys that after each query evicts the key that `worth` rates
     lowest.
 
-    vectors: queries and keys. score: scale and soft cap. worth: of each key [kv, cached], given the
-    weights [kv, group, cached], the keys in the cache [kv, cached] and the query; the least, and of
-    equals the first, is forgotten once there is a key too many, so that a query sees at most
-    `budget` with its own. by_weights: whether `worth` is given any.
+    vectors: queries and keys.
+    score: scale and soft cap.
+    worth: of each key [kv, cached], given the weights [kv, group, cached], the keys in the cache
+        [kv, cached] and the query; the least, and of equals the first, is forgotten once there is a
+        key too many, so that a query sees at most `budget` with its own.
+    by_weights: whether `worth` is given any.
     """
     queries, keys = group_queries(backend, *vectors)
     kv, group, count, dim = queries.shape

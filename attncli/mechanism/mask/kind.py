@@ -27,8 +27,10 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 class Spelling(Struct, frozen=True):
     """How people write a kind.
 
-    name: before the colon. form: with the numbers that may follow, as a message says it. counts:
-    how many of them there may be; empty for any number from 1. least: the least that each may be.
+    name: before the colon.
+    form: with the numbers that may follow, as a message says it.
+    counts: how many of them there may be; empty for any number from 1.
+    least: the least that each may be.
     example: one of the kind, for the gallery.
     """
 
@@ -42,8 +44,11 @@ class Spelling(Struct, frozen=True):
 class Pairs(Struct, frozen=True, eq=False):
     """(query, key) pairs for which a mask is asked whether they are visible.
 
-    i: integers [..., rows, 1]. j: integers [1, columns]. keys: how many keys there are in all. row:
-    integers [rows, 1], the queries' numbers, which are not i where positions do not start at 0.
+    i: integers [..., rows, 1].
+    j: integers [1, columns].
+    keys: how many keys there are in all.
+    row: integers [rows, 1], the queries' numbers, which are not i where positions do not start at
+        0.
     """
 
     i: Array
@@ -60,7 +65,10 @@ class Pairs(Struct, frozen=True, eq=False):
 
 class Reach(NamedTuple):
     """Bounds of what each query sees: no key outside [low, high), integers [query] that never fall
-    from query to query and may lie beyond the keys. whole: whether it sees every key within."""
+    from query to query and may lie beyond the keys.
+
+    whole: whether it sees every key within.
+    """
 
     low: Ints
     high: Ints
@@ -180,7 +188,10 @@ def triangle(n: int) -> int:
 
 
 def everywhere(i: Ints, keys: int, *, whole: bool) -> Reach:
-    """The reach over all keys for each position in i. whole: whether all of them are visible."""
+    """The reach over all keys for each position in i.
+
+    whole: whether all of them are visible.
+    """
     return Reach(np.zeros_like(i), np.full_like(i, keys), whole)
 
 

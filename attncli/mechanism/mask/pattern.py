@@ -595,7 +595,8 @@ def directions(
 def buckets_of(backend: Backend, vectors: Array, rotations: Array) -> Array:
     """The bucket of each vector, argmax of [xR; −xR], integers [head, round, token].
 
-    vectors: [head, token, dim]. rotations: [head, dim, round, buckets/2].
+    vectors: [head, token, dim].
+    rotations: [head, dim, round, buckets/2].
     """
     heads, width, rounds, half = rotations.shape
     projections = backend.matmul(

@@ -55,9 +55,11 @@ def spec(config: Config) -> Spec:
 
 
 def state_space(config: Config, default_eps: float = 1e-5, inner: int | None = None) -> StateSpace:
-    """Mamba 2 from the config keys that several families share. default_eps: the norm's ε where the
-    config does not set it. inner: the width of all heads; None for the model's width times the
-    config's expansion."""
+    """Mamba 2 from the config keys that several families share.
+
+    default_eps: the norm's ε where the config does not set it.
+    inner: the width of all heads; None for the model's width times the config's expansion.
+    """
     widened = config.integer("mamba_expand", default=2) * config.integer("hidden_size")
     if inner is None:
         inner = widened

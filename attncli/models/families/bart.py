@@ -90,9 +90,10 @@ def encoder_decoder(
     positions: int = 1024,
     before: bool = False,
 ) -> Spec:
-    """The Spec of an encoder with its decoder and their embedding. start, activation, positions:
-    used where the config does not set them. before: norms come before each part and after the last
-    layer (pre-norm), else after each part.
+    """The Spec of an encoder with its decoder and their embedding.
+
+    start, activation, positions: used where the config does not set them.
+    before: norms come before each part and after the last layer (pre-norm), else after each part.
     """
     width = config.integer("d_model")
     config.optional("num_hidden_layers")  # repeats encoder_layers
@@ -139,8 +140,10 @@ def encoder_decoder(
 
 
 def embedding_scale(config: Config, *, default: bool = False) -> float:
-    """The factor on token vectors: √d_model where `scale_embedding` is set, else 1. default:
-    whether it counts as set where the config lacks it."""
+    """The factor on token vectors: √d_model where `scale_embedding` is set, else 1.
+
+    default: whether it counts as set where the config lacks it.
+    """
     if config.flag("scale_embedding", default=default):
         return config.integer("d_model") ** 0.5
     return 1.0
@@ -155,7 +158,9 @@ BEFORE: dict[str, Source] = {
 
 def norms_first(names: Names, side: str) -> Names:
     """BART's tensor names for a pre-norm model: norms before each part and after the last layer.
-    side: "encoder" or "decoder"."""
+
+    side: "encoder" or "decoder".
+    """
     return names.with_roles(
         BEFORE,
         outside={"final": f"{side}.layer_norm"},

@@ -68,7 +68,10 @@ FIXED = {
 
 
 def spec(config: Config, *, activation: str = "gelu", eps: float = 1e-12, types: int = 2) -> Spec:
-    """The Spec of a BERT. activation, eps, types: used where the config does not set them."""
+    """The Spec of a BERT.
+
+    activation, eps, types: used where the config does not set them.
+    """
     width = config.integer("hidden_size")
     heads = config.heads(width, "num_attention_heads")
     norm = Norm("layer", config.number("layer_norm_eps", default=eps))

@@ -79,7 +79,9 @@ def spec(config: Config) -> Spec:
 def corrected_routing(config: Config, *, factor: float, groups: int, groups_chosen: int) -> Routing:
     """The routing of experts with sigmoid scores, each for itself, and a correction added when
     experts are chosen.
-    factor, groups, groups_chosen: used where the config does not set them."""
+
+    factor, groups, groups_chosen: used where the config does not set them.
+    """
     return Routing(
         "sigmoid",
         factor=config.number("routed_scaling_factor", default=factor),
@@ -100,8 +102,9 @@ def experts(
     renormalise: bool,
     per_token: int | None = None,
 ) -> Experts:
-    """The experts of the config. count, shared_count, width, per_token: used where the config does
-    not set them.
+    """The experts of the config.
+
+    count, shared_count, width, per_token: used where the config does not set them.
 
     Raises InputError for more experts than the chosen groups have.
     """
@@ -151,9 +154,12 @@ def latent_decoder(
     kv_heads: int | None = None,
     biases: tuple[str, ...],
 ) -> Spec:
-    """A decoder with latent attention (MLA) around these experts. dense, kv_heads: used where the
-    config does not set them: how many first layers have no experts, and how many key heads there
-    are, None for as many as query heads; any other number is refused."""
+    """A decoder with latent attention (MLA) around these experts.
+
+    dense, kv_heads: used where the config does not set them: how many first layers have no experts,
+        and how many key heads there are, None for as many as query heads; any other number is
+        refused.
+    """
     heads = config.integer("num_attention_heads", most=2**16)
     if (config.optional("num_key_value_heads", default=kv_heads) or heads) != heads:
         raise config.refuse(

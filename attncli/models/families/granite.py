@@ -20,7 +20,11 @@ def spec(config: Config) -> Spec:
 
 
 def block(config: Config, mlp: Mlp | Experts | None = None, *, rotates: bool = True) -> Block:
-    """One layer. mlp: None for the gated one. rotates: whether it has positions."""
+    """One layer.
+
+    mlp: None for the gated one.
+    rotates: whether it has positions.
+    """
     position = rope(config, llama.head_dim(config))
     scale = config.number("attention_multiplier", default=1.0)
     layer = llama.block(config, position=position if rotates else None, scale=scale, mlp=mlp)
@@ -30,8 +34,10 @@ def block(config: Config, mlp: Mlp | Experts | None = None, *, rotates: bool = T
 def whole_model(
     config: Config, blocks: Block | Sequence[Block], biases: tuple[str, ...] | None = None
 ) -> Spec:
-    """The model around its layers; multipliers that the config does not set are 1. biases: patterns
-    of the roles that have a bias; None for what the config says."""
+    """The model around its layers; multipliers that the config does not set are 1.
+
+    biases: patterns of the roles that have a bias; None for what the config says.
+    """
     embedding = Embedding(scale=config.number("embedding_multiplier", default=1.0))
     logit_scale = 1.0 / config.number("logits_scaling", default=1.0)
     return llama.decoder(

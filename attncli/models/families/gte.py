@@ -46,8 +46,10 @@ def spec(config: Config) -> Spec:
 
 
 def with_rotary(base: Spec, config: Config, theta: float) -> Spec:
-    """A BERT with rotary positions in place of learned ones. theta: the rotary base where the
-    config does not set it."""
+    """A BERT with rotary positions in place of learned ones.
+
+    theta: the rotary base where the config does not set it.
+    """
     position = rope(config, base.blocks[0].attention.head_dim, default_theta=theta)
     base = bert.with_attention(base, lambda attention: replace(attention, position=position))
     return replace(base, embedding=replace(base.embedding, positions=None), max_positions=None)

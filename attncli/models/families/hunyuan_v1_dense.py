@@ -18,7 +18,10 @@ def spec(config: Config) -> Spec:
 
 
 def block(config: Config, mlp: Experts | None = None) -> Block:
-    """One layer. mlp: None for the gated feed-forward part of the config."""
+    """One layer.
+
+    mlp: None for the gated feed-forward part of the config.
+    """
     norm = llama.rms(config, default=1e-5)
     position = rope(config, llama.head_dim(config), by_alpha=True)
     return llama.block(

@@ -89,10 +89,13 @@ def block(
 ) -> Block:
     """One layer as Llama's; each argument replaces what a related model has otherwise.
 
-    dim: None for the config's head_dim. mask: None for causal. scale: None for 1/√dim. kv_heads:
-    how many the config means by silence, None for as many as heads; null means that many in any
-    case. norm: at all of its `places`; None for the config's root-mean-square norm. mlp: None for
-    the config's gated one.
+    dim: None for the config's head_dim.
+    mask: None for causal.
+    scale: None for 1/√dim.
+    kv_heads: how many the config means by silence, None for as many as heads; null means that many
+        in any case.
+    norm: at all of its `places`; None for the config's root-mean-square norm.
+    mlp: None for the config's gated one.
     """
     rms_norm = rms(config)
     heads = config.integer("num_attention_heads", most=2**16)
@@ -114,13 +117,17 @@ def block(
 
 
 def rms(config: Config, *, default: float = 1e-6, unit_offset: bool = False) -> Norm:
-    """The root-mean-square norm of the config. default: its ε where the config does not set it."""
+    """The root-mean-square norm of the config.
+
+    default: its ε where the config does not set it.
+    """
     return Norm("rms", config.number("rms_norm_eps", default=default), unit_offset)
 
 
 def gated_mlp(config: Config, *, default: int | None = None) -> Mlp:
-    """The gated feed-forward part of the config. default: its width where the config does not set
-    it.
+    """The gated feed-forward part of the config.
+
+    default: its width where the config does not set it.
     """
     return Mlp(
         config.integer("intermediate_size", default=default),
@@ -139,9 +146,11 @@ def experts(
     width_key: str = "intermediate_size",
     renormalise: bool = True,
 ) -> Experts:
-    """The gated experts of the config, `per_token` of `count` for a token. count, per_token, width:
-    used where the config does not set them; width None: the config must. renormalise: whether the
-    weights of a token's chosen experts are made to sum to 1."""
+    """The gated experts of the config, `per_token` of `count` for a token.
+
+    count, per_token, width: used where the config does not set them; width None: the config must.
+    renormalise: whether the weights of a token's chosen experts are made to sum to 1.
+    """
     total = config.integer(*count_keys, default=count, most=2**16)
     return Experts(
         total,
@@ -162,10 +171,13 @@ def decoder(
     logit_cap: float | None = None,
     biases: tuple[str, ...] | None = None,
 ) -> Spec:
-    """The whole model around its blocks, with Llama's norm after the last. blocks: one for all
-    layers, or a list. tied: whether the head shares the token table where the config does not say.
+    """The whole model around its blocks, with Llama's norm after the last.
+
+    blocks: one for all layers, or a list.
+    tied: whether the head shares the token table where the config does not say.
     biases: patterns of the roles with a bias; None for those that `attention_bias` and `mlp_bias`
-        switch on."""
+        switch on.
+    """
     if isinstance(blocks, Block):
         blocks = [blocks] * depth(config)
     config.integer("max_position_embeddings", default=2048)

@@ -71,8 +71,11 @@ def spec(config: Config) -> Spec:
 
 
 def _layer_block(config: Config, mask: Causal | Chunk, rotary: bool, has_experts: bool) -> Block:
-    """One layer. rotary: whether queries and keys are rotated; where not, queries may be multiplied
-    by a number that grows with their position."""
+    """One layer.
+
+    rotary: whether queries and keys are rotated; where not, queries may be multiplied by a number
+        that grows with their position.
+    """
     norm = llama.rms(config, default=1e-5)
     dim = llama.head_dim(config, 128)
     normed = config.flag("use_qk_norm", default=True) and rotary

@@ -94,8 +94,10 @@ def minimax(config: Config) -> Spec:
 def _branch_factors(
     config: Config, kind: str, entering: Sequence[str], leaving: str
 ) -> dict[str, float]:
-    """The factor that each weight is multiplied with, by role, only those other than 1. entering:
-    the roles that read the mixer's input; leaving: the role of its output projection.
+    """The factor that each weight is multiplied with, by role, only those other than 1.
+
+    entering: the roles that read the mixer's input.
+    leaving: the role of its output projection.
 
     α·x + β·f(x), with x the norm's result, is x' + f'(x'), where x' = α·x: α multiplies the norm's
     weights and divides those of what reads it; β multiplies those of what writes.

@@ -103,8 +103,10 @@ def qwen2_moe(config: Config) -> Spec:
 def shared_experts(
     config: Config, *, count: int, per_token: int, width: int, shared_width: int, renormalise: bool
 ) -> Experts:
-    """The experts of the config, beside one for every token that a gate weighs. count, per_token,
-    width, shared_width: used where the config does not set them."""
+    """The experts of the config, beside one for every token that a gate weighs.
+
+    count, per_token, width, shared_width: used where the config does not set them.
+    """
     experts = llama.experts(
         config,
         count=count,

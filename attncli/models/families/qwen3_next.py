@@ -53,8 +53,10 @@ def spec(config: Config) -> Spec:
 
 
 def layer_types(config: Config, usual: Callable[[int], bool]) -> list[str]:
-    """ "linear_attention" or "full_attention" for each layer. usual: called with a layer's index
-    where the config lists no types; true for linear."""
+    """ "linear_attention" or "full_attention" for each layer.
+
+    usual: called with a layer's index where the config lists no types; true for linear.
+    """
     count = llama.depth(config)
     kinds = config.list_of("layer_types", kind=str, count=count)
     kinds = kinds or [LINEAR if usual(layer) else GLOBAL for layer in range(count)]
@@ -64,8 +66,10 @@ def layer_types(config: Config, usual: Callable[[int], bool]) -> list[str]:
 
 
 def whole_model(config: Config, parts: Sequence[Mlp | Experts], kv_heads: int = 2) -> Spec:
-    """The model with these feed-forward parts, one for each layer. kv_heads: number of key heads
-    where the config does not set it."""
+    """The model with these feed-forward parts, one for each layer.
+
+    kv_heads: number of key heads where the config does not set it.
+    """
     every = config.integer("full_attention_interval", default=4)
     kinds = layer_types(config, lambda layer: bool((layer + 1) % every))
     norm = llama.rms(config, unit_offset=True)

@@ -81,9 +81,9 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
     """The Spec of a T5: the encoder, with the decoder inside unless the file holds an encoder
     alone.
 
-    feed_forward: what the config means by saying nothing of `feed_forward_proj`. scaled: whether
-    the last vectors are scaled before the head; None for what the first T5 did, unless the config
-    says that the tables are not tied.
+    feed_forward: what the config means by saying nothing of `feed_forward_proj`.
+    scaled: whether the last vectors are scaled before the head; None for what the first T5 did,
+        unless the config says that the tables are not tied.
     """
     config.get("n_positions")  # plays no part
     scales_output = config.flag(
@@ -104,8 +104,10 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
     furthest = config.integer("relative_attention_max_distance", default=128, least=count // 2 + 1)
 
     def attention(*, looks_back: bool) -> Attention:
-        """Self-attention with T5's relative position buckets. looks_back: causal, as in the
-        decoder; else both ways, as in the encoder."""
+        """Self-attention with T5's relative position buckets.
+
+        looks_back: causal, as in the decoder; else both ways, as in the encoder.
+        """
         buckets = RelativeBuckets(count, furthest, bidirectional=not looks_back)
         return Attention(
             heads,

@@ -77,7 +77,10 @@ class Lookup(Task):
 
 def _pairs_of_listed_word(ids: Integers) -> Bools:
     """Which pairs join a word asked for (query) to the same word in the list before it (key),
-    [text, query, key]. ids: [text, token]."""
+    [text, query, key].
+
+    ids: [text, token].
+    """
     places = np.arange(ids.shape[-1])
     asks = (places >= 2 * PAIRS) & (places % 2 == 0)
     listed = (places < 2 * PAIRS) & (places % 2 == 0)

@@ -110,7 +110,9 @@ class OwnText(Task):
 
 
 def _mean_surprise(shares: Floats, entries: Integers) -> float:
-    """The mean of −ln p of the entries, in nats. shares: p of every entry. entries: indices into
-    them.
+    """The mean of −ln p of the entries, in nats.
+
+    shares: p of every entry.
+    entries: indices into them.
     """
     return float(-np.log(shares[entries]).mean())

@@ -29,7 +29,8 @@ class Score(Struct, frozen=True):
     """A score of heads: the weight that rows give to certain keys, the mean over the rows that have
     such keys.
 
-    threshold: from where a head is said to do it. head: what such a head is called.
+    threshold: from where a head is said to do it.
+    head: what such a head is called.
     """
 
     name: str
@@ -48,10 +49,13 @@ class Task(ABC):
     """One task. A new one is one file in this folder, with a class of its own; its name is the
     file's.
 
-    summary: what its texts are. lesson: what it shows. architecture, steps, batch, rate: what it is
-    learned with where the options say nothing else. thrift: what heads pay for writing, see
-    `Trainer`. scores: those that show how it is done. forms: the names of those of which some head
-    must do each, for it to be done so; none where any way will do.
+    summary: what its texts are.
+    lesson: what it shows.
+    architecture, steps, batch, rate: what it is learned with where the options say nothing else.
+    thrift: what heads pay for writing, see `Trainer`.
+    scores: those that show how it is done.
+    forms: the names of those of which some head must do each, for it to be done so; none where any
+        way will do.
     tested_apart: whether the stream "test" has texts that are not trained on.
     """
 
@@ -109,7 +113,8 @@ def head_scores(weights: Sequence[Floats], pairs: Mapping[str, Bools]) -> dict[s
     """By the name of each score, its value for each head, [layer, head], NaN where no row has keys
     that count.
 
-    weights: of each layer, [text, head, query, key]. pairs: [text, query, key].
+    weights: of each layer, [text, head, query, key].
+    pairs: [text, query, key].
     """
     return {
         name: np.stack([_mean_weight(layer, counted) for layer in weights])
@@ -119,8 +124,10 @@ def head_scores(weights: Sequence[Floats], pairs: Mapping[str, Bools]) -> dict[s
 
 def even_scores(visible: Bools, pairs: Mapping[str, Bools]) -> dict[str, float]:
     """By the name of each score, its value for a head that looks at all visible keys alike.
+
     visible: [query, key].
-    pairs: which count, [text, query, key]."""
+    pairs: which count, [text, query, key].
+    """
     even = visible / np.maximum(visible.sum(-1, keepdims=True), 1)
     return {
         name: float(_mean_weight(even[None, None], counted)[0]) for name, counted in pairs.items()
@@ -139,14 +146,20 @@ def _mean_weight(weights: Floats, counted: Bools) -> Floats:
 
 
 def previous_pairs(ids: Integers) -> Bools:
-    """Which key is the token before each query, [text, query, key]. ids: [text, token]."""
+    """Which key is the token before each query, [text, query, key].
+
+    ids: [text, token].
+    """
     count = ids.shape[-1]
     return np.broadcast_to(np.eye(count, k=-1, dtype=bool), (*ids.shape, count))
 
 
 def after_same_pairs(ids: Integers) -> Bools:
     """Which keys stand right after an earlier token of the same id as the query, [text, query,
-    key]. ids: [text, token]."""
+    key].
+
+    ids: [text, token].
+    """
     count = ids.shape[-1]
     same = (
         ids[:, :, None] == np.concatenate([np.full((len(ids), 1), -1), ids[:, :-1]], 1)[:, None, :]
