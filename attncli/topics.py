@@ -13,6 +13,8 @@ attncli.topics.residual(model, text, tokens, layer=0, query=2)    the residual c
 norm
 attncli.topics.qkv(model, text, tokens, layer=0, head=0, query=2)    why queries, keys and values have
 a matrix each
+attncli.topics.seq2seq(model, "le chat dort", "the cat sleeps")    one vector for a sentence, or a
+search
 attncli.topics.metric("entropy")    what a metric means
 attncli.topics.rule("after-same")    where a rule of heads looks
 """
@@ -23,6 +25,7 @@ from attncli.features.explain.compute import position_document as position
 from attncli.features.explain.compute import residual_document as residual
 from attncli.features.explain.qkv_topic import qkv_document as qkv
 from attncli.features.explain.rule_topic import rule_document as rule
+from attncli.features.explain.seq2seq_topic import seq2seq_document as seq2seq
 from attncli.features.explain.softmax_topics import matrix_softmax_document as matrix_softmax
 from attncli.features.explain.softmax_topics import metric_document as metric
 from attncli.features.explain.softmax_topics import order_document as order
@@ -41,6 +44,7 @@ __all__ = [
     "residual",
     "rule",
     "scaling",
+    "seq2seq",
     "softmax",
 ]
 

@@ -179,6 +179,7 @@ FIRST_CALLS = {
         f"attncli.topics.position([(of := {OF_TOPIC})[0]], *of[1:], layer=0, head=0, query=1)"
     ),
     "topics.qkv": f"attncli.topics.qkv(*{OF_TOPIC}, layer=0, head=0, query=1)",
+    "topics.seq2seq": f"attncli.topics.seq2seq({OF_TOPIC}[0], 'the cat', 'le chat')",
     "topics.residual": (
         f"attncli.topics.residual(m := {LEARNED}, 'the cat', m.encode('the cat'), layer=0, query=1)"
     ),

@@ -57,6 +57,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "explain mask": ("explain", "mask", TEXT),
     "explain multihead": ("explain", "multihead", TEXT),
     "explain qkv": ("explain", "qkv", TEXT),
+    "explain seq2seq": ("explain", "seq2seq", TEXT, TEXT),
     "explain residual": ("explain", "residual", TEXT),
     "compare": ("compare", TEXT, f"{TEXT} x"),
     "cross": ("cross", TEXT, "a dog"),

@@ -57,6 +57,7 @@ SAVED: dict[str, tuple[str, ...]] = {
     "explain multihead": ("explain", "multihead"),
     "explain residual": ("explain", "residual"),
     "explain qkv": ("explain", "qkv"),
+    "explain seq2seq": ("explain", "seq2seq", "a b", "c d"),
     "explain metric": ("explain", "metric", "entropy"),
     "explain rule": ("explain", "rule", "bracket"),
     "mask": ("mask", "causal", "window:3"),

@@ -385,6 +385,66 @@ def qkv(
     give_topic(ctx, document, output)
 
 
+READ_AND_SAID = ("le chat noir dort", "the black cat sleeps")
+"""The texts of `attn explain seq2seq` where none is given: what is said, and what was read."""
+
+
+def seq2seq(
+    ctx: typer.Context,
+    setup: Annotated[
+        RunSetup, without("residual", "layer_norm", "embeddings", "source_states", "source")
+    ],
+    output: Annotated[
+        ExplainOutput, without("show", "top", "scale_colors", "code"), meaning(max_output=RUN)
+    ],
+    query_text: Annotated[
+        str | None,
+        argument("What the decoder says. [default: le chat noir dort]", "[QUERY_TEXT]"),
+    ] = None,
+    key_text: Annotated[
+        str | None,
+        argument("What the encoder has read. [default: the black cat sleeps]", "[KEY_TEXT]"),
+    ] = None,
+    tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
+) -> None:
+    """An encoder-decoder: the bottleneck of one vector, annotations, and the search over them.
+
+    attn explain seq2seq "le chat noir dort" "the black cat sleeps"
+
+    attn explain seq2seq --model FOLDER "Das Haus ist klein" "The house is small"
+    """
+    from attncli.features.cross.compute import cross_memory, cross_texts
+    from attncli.features.explain.seq2seq_topic import seq2seq_document
+    from attncli.mechanism.spec import HeadSelection
+
+    environment: Environment = ctx.obj
+    sides = (query_text, key_text)
+    if query_text is None:
+        sides = READ_AND_SAID
+    elif key_text is None:
+        raise UsageError(
+            "one text is given, and an encoder-decoder has two",
+            expected="QUERY_TEXT and KEY_TEXT",
+            hint='attn explain seq2seq "le chat noir dort" "the black cat sleeps"',
+        )
+    model = request.model(environment, setup, tokenizer=tokenizer)
+    query, key = request.texts_and_chats(environment, sides, declarations.ChatOptions())
+    texts = cross_texts(model, query, key)
+    decoder = model.spec.decoder or model.spec
+    pairs = request.named_heads(decoder, setup.model)
+    if pairs:
+        layers, heads = HeadSelection(pairs=pairs).layers_and_heads()
+    else:
+        first = decoder.blocks[0].cross or decoder.blocks[0].attention
+        layers = request.numbers(setup.model.layer, "layer", len(decoder.blocks))
+        heads = request.numbers(setup.model.head, "head", first.heads)
+    request.refuse_memory(cross_memory(model, texts, layers, heads), setup.compute, "shorter texts")
+    document = seq2seq_document(
+        model, texts.query, texts.key, layers=layers, heads=heads, texts=texts
+    )
+    give_topic(ctx, document, output)
+
+
 def topic_place(
     environment: Environment,
     text: TextOptions,
@@ -712,6 +772,7 @@ TOPICS: dict[str, Callable[..., None]] = {
         matrix_softmax,
         scaling,
         qkv,
+        seq2seq,
         order,
         position,
         mask,
@@ -744,8 +805,8 @@ def text(
     attn explain --model minilm "The animal was too tired, so it slept" --query it --layer 5 --head 11
 
     Topics, each with its own --help: attn explain softmax 2.0 1.0 0.1, attn explain scaling --d-k
-    512, and matrix-softmax, qkv, order, position, mask, multihead, residual, metric NAME, rule NAME. A text
-    that is itself a topic's name is read with --file or from a pipe.
+    512, and matrix-softmax, qkv, seq2seq, order, position, mask, multihead, residual, metric NAME, rule NAME. A
+    text that is itself a topic's name is read with --file or from a pipe.
     """
     environment: Environment = ctx.obj
     check_steps(output, environment)

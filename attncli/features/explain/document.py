@@ -8,10 +8,12 @@ from typing import Annotated, Literal, TypeVar, get_args
 from msgspec import UNSET, UnsetType, field
 
 from attncli.documents import (
+    AttentionPart,
     Count,
     Document,
     EmptyRows,
     Header,
+    ModelPart,
     Numbers,
     Part,
     ShapeRows,
@@ -21,6 +23,8 @@ from attncli.documents import (
     axes,
     describe,
     index_of,
+    keys_of,
+    position_errors,
 )
 from attncli.language import listing, message
 
@@ -427,6 +431,58 @@ class QkvTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
         return {**super().lengths(), "key": len(self.tokens) + self.extra_keys}
 
 
+# The topic `seq2seq` of `attn.explain/1`: one vector for a sentence against a soft search.
+
+
+class Bottleneck(Part, frozen=True, kw_only=True):
+    """How much of sentences of one length is read back, with random vectors as their words."""
+
+    words: Annotated[Size, describe("In each sentence.")]
+    reads: Annotated[Size, describe("How many words were asked for, over several sentences.")]
+    vector: Annotated[Weight, describe("Share that one vector, the sum of all, gives back.")]
+    search: Annotated[Weight, describe("Share that a softmax over all annotations gives back.")]
+
+
+class Seq2seqTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
+    """An encoder-decoder: one vector for the whole sentence against annotations and a search."""
+
+    topic: Literal["seq2seq"]
+    query_text: Annotated[str, describe("What the decoder says.")]
+    key_text: Annotated[str, describe("What the encoder has read.")]
+    queries: Annotated[list[TokenRow], axes("query", meaning="the tokens of the query text.")]
+    keys: Annotated[list[TokenRow], axes("key token", meaning="the tokens of the key text.")]
+    model: ModelPart
+    attention: AttentionPart
+    layer: Count
+    head: Count
+    weights: Annotated[Numbers, axes("query", "key", meaning="the search of each query.")]
+    cosine: Annotated[
+        float | UnsetType,
+        describe("Mean over pairs of queries, between what each takes; absent for one query."),
+    ] = UNSET
+    width: Annotated[Size, describe("Of the vectors that words have, here and in `bottleneck`.")]
+    vocabulary: Annotated[Size, describe("Among how many words one is read back.")]
+    seed: Annotated[Count, describe("Of the random vectors.")]
+    bottleneck: list[Bottleneck]
+    warnings: list[str]
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """Lengths of the axes of the arrays: the queries, and the keys with learned keys after
+        them.
+        """
+        return {
+            "query": len(self.queries),
+            message("query token"): len(self.queries),
+            message("key token"): len(self.keys),
+            "key": keys_of(len(self.keys)),
+        }
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Yield (field, fault) pairs for tokens that do not lie in their texts."""
+        yield from position_errors(self.queries, self.query_text, "queries")
+        yield from position_errors(self.keys, self.key_text, "keys")
+
+
 Order = Annotated[
     list[Annotated[Count, index_of("token")]],
     axes("token", meaning="for each new place the position of the token that moves there."),
@@ -620,6 +676,7 @@ TaughtTopic = (
     | MultiheadTopic
     | ResidualTopic
     | QkvTopic
+    | Seq2seqTopic
 )
 ExplainDocument = AttentionTopic | TaughtTopic
 TOPICS: tuple[type[Document], ...] = get_args(ExplainDocument)

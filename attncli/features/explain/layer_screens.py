@@ -45,11 +45,13 @@ from attncli.features.explain.document import (
     ResidualTopic,
     RuleTopic,
     ScalingTopic,
+    Seq2seqTopic,
     SingleHead,
     SoftmaxTopic,
 )
 from attncli.features.explain.qkv_screen import qkv_blocks, qkv_rows
 from attncli.features.explain.rule_screen import rule_blocks, rule_rows_table
+from attncli.features.explain.seq2seq_screen import seq2seq_blocks, seq2seq_rows
 from attncli.features.explain.softmax_screens import (
     lead,
     matrix_rows,
@@ -872,6 +874,7 @@ TOPIC_SCREENS: dict[
     MultiheadTopic: (multihead_blocks, multihead_rows),
     ResidualTopic: (residual_blocks, residual_rows),
     QkvTopic: (qkv_blocks, qkv_rows),
+    Seq2seqTopic: (seq2seq_blocks, seq2seq_rows),
 }
 """Of each topic the parts of its screen, in order, and its numbers as a table with a header line,
 for `--plain`.

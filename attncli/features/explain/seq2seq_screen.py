@@ -1,0 +1,188 @@
+"""The screen of topic "seq2seq" of `attn.explain/1`: the bottleneck of one vector, annotations, and
+the search over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from msgspec import UNSET
+
+from attncli.draw.lines import Lines, remark, sentences, stack
+from attncli.draw.numbers import bar, format_fixed, percent
+from attncli.draw.safe import cut, safe
+from attncli.draw.screen_header import count_phrase, header_lines
+from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
+from attncli.draw.shaded_matrix import as_matrix, matrix
+from attncli.draw.tables import table
+from attncli.draw.token_names import key_names, quoted_token
+from attncli.draw.view import View
+from attncli.features.explain.document import Bottleneck, Seq2seqTopic
+from attncli.features.explain.softmax_screens import lead
+from attncli.language import message, say, say_each
+from attncli.mechanism.spec import spoken_head
+
+BAR = 20
+"""Cells of a share's bar at most."""
+HALF = 0.5
+"""Below this share the bottleneck is told."""
+
+
+def seq2seq_blocks(document: Seq2seqTopic, view: View) -> Sequence[Lines]:
+    """The screen of topic "seq2seq" as blocks: why one vector is too little, what it holds, the
+    annotations in its place, and the search of each word."""
+    text = f"{document.query_text} → {document.key_text}"
+    counts = (count_phrase(len(document.queries), "query"), count_phrase(len(document.keys), "key"))
+    top = header_lines(
+        cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii),
+        document,
+        view,
+        counts=counts,
+    )
+    what = lead(
+        "from one vector to a soft search",
+        "An encoder–decoder without attention hands over a sentence as one vector, however long "
+        "it is: a bottleneck. With attention the encoder keeps an annotation of each word, and "
+        "the decoder searches them anew for every word that it says.",
+        view,
+        note="Bahdanau, Cho, Bengio 2014",
+    )
+    return (
+        top,
+        what,
+        _bottleneck_table(document, view),
+        _annotations(document, view),
+        _searches(document, view),
+        _seq2seq_answer(document, view),
+    )
+
+
+def _bottleneck_table(document: Seq2seqTopic, view: View) -> Lines:
+    """How many words one vector and a search give back, by the length of the sentence."""
+    room = max(min((view.width - 36) // 2, BAR), 0)
+    rows = [
+        [
+            str(row.words),
+            percent(row.vector),
+            bar(row.vector, room, ascii=view.ascii),
+            percent(row.search),
+            bar(row.search, room, ascii=view.ascii),
+        ]
+        for row in document.bottleneck
+    ]
+    columns = say_each(view, "words", "one vector", "soft search")
+    body = table(
+        [columns[0], columns[1], "", columns[2], ""],
+        rows,
+        view,
+        align=["right", "right", "left", "right", "left"],
+        title="the bottleneck: words read back from a sentence",
+        note=say(view, "vectors of width {width}", width=document.width),
+    )
+    method = say(
+        view,
+        "Nothing is learned in this: random words, each marked with its place, are added up to one "
+        "vector; then each place is asked for, among {vocabulary} words. A trained encoder may pack "
+        "better than a sum, but its vector is as wide for a hundred words as for ten.",
+        vocabulary=document.vocabulary,
+    )
+    return stack(body, remark(method, view))
+
+
+def _annotations(document: Seq2seqTopic, view: View) -> Lines:
+    """How many numbers the decoder may read: of one vector, and of an annotation for each word."""
+    count = len(document.keys)
+    return remark(
+        say(
+            view,
+            "One vector for this text has {width} numbers; its annotations have {count} × {width} "
+            "= {total}, and grow with it.",
+            width=document.width,
+            count=count,
+            total=count * document.width,
+        ),
+        view,
+        style="",
+    )
+
+
+def _searches(document: Seq2seqTopic, view: View) -> Lines:
+    """The weights of every query over the annotations."""
+    rows = [token.text for token in document.queries]
+    keys = [token.text for token in document.keys]
+    place = spoken_head(document.layer, document.head)
+    note = message("{place} · rows: what is said, columns: what was read", place=place)
+    return matrix(
+        document.weights,
+        rows,
+        key_names(keys, document.weights),
+        view,
+        limits=(0.0, 1.0),
+        title="the search: one row for each word that is said",
+        note=note,
+    )
+
+
+def _seq2seq_answer(document: Seq2seqTopic, view: View) -> Lines:
+    """Both texts, the one that was read tinted by the sharpest search, and what is to be seen."""
+    keys = len(document.keys)
+    weights = as_matrix(document.weights)[:, :keys]
+    is_word = np.array([not token.special for token in document.keys])
+    free = np.where(is_word, weights, 0.0)
+    query, key = (int(place) for place in np.unravel_index(int(free.argmax()), free.shape))
+    no_shares: list[float | None] = [None] * len(document.queries)
+    said = sentence(
+        words(document.query_text, document.queries, no_shares, frozenset({query})), view
+    )
+    tint = message("tint: the weight that the word gets")
+    read = shaded_sentence(
+        document.key_text, document.keys, weights[query], view, query=None, tint=tint
+    )
+    texts = [
+        *_bottleneck_sentences(document.bottleneck, document.width, view),
+        say(
+            view,
+            "At {query} the search draws most on {key}: {share}.",
+            query=quoted_token(document.queries, query, view),
+            key=quoted_token(document.keys, key, view),
+            share=percent(float(weights[query, key])),
+        ),
+        _context_sentence(document, view),
+        not_learned_note(document.model, view),
+    ]
+    return stack(said, read, sentences(texts, view))
+
+
+def _bottleneck_sentences(rows: Sequence[Bottleneck], width: int, view: View) -> Iterator[str]:
+    """Yield what is read back at the first length at which one vector gives back less than half;
+    at the longest where none does."""
+    row = next((row for row in rows if row.vector < HALF), rows[-1])
+    yield say(
+        view,
+        "Of {words} random words one vector of width {width} gives back {vector}, a search over "
+        "{words} annotations {search}.",
+        words=row.words,
+        width=width,
+        vector=percent(row.vector),
+        search=percent(row.search),
+    )
+
+
+def _context_sentence(document: Seq2seqTopic, view: View) -> str:
+    """How alike are the vectors that different queries take; "" for one query."""
+    if document.cosine is UNSET:
+        return ""
+    return say(
+        view,
+        "Every word that is said takes a vector of its own (mean cosine between two: {cosine}); of "
+        "one fixed vector all would take the same (1).",
+        cosine=format_fixed(document.cosine, 2),
+    )
+
+
+def seq2seq_rows(document: Seq2seqTopic) -> Iterable[list[object]]:
+    """What is read back by length, for `--plain`."""
+    yield ["words", "reads", "vector", "search"]
+    for row in document.bottleneck:
+        yield [row.words, row.reads, row.vector, row.search]

@@ -1,0 +1,137 @@
+"""From one vector to a soft search: topic "seq2seq" of `attn.explain/1`."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from attncli.arrays.backend import EVERY, Selection
+from attncli.arrays.numpy_backend import integers, uniform
+from attncli.features.cross.compute import cross
+from attncli.features.cross.document import CrossDocument, CrossHead
+from attncli.features.explain.document import Bottleneck, Seq2seqTopic
+from attncli.features.explain.softmax_topics import row_softmax
+from attncli.measure.row_facts import Floats
+from attncli.measure.run_record import CrossTexts
+from attncli.mechanism.checked_arguments import checked
+from attncli.models.model import Model
+from attncli.version import __version__
+
+LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Words of the sentences that are read back."""
+VOCABULARY = 256
+"""Words among which each is looked for."""
+READS = 256
+"""Words of each length that are asked for, at least; a sentence of 128 has as many itself."""
+SEED = 0
+
+
+@checked
+def seq2seq_document(
+    model: Model,
+    query_text: str,
+    key_text: str,
+    *,
+    layers: Selection = EVERY,
+    heads: Selection = EVERY,
+    texts: CrossTexts | None = None,
+) -> Seq2seqTopic:
+    """Build the document of topic "seq2seq": a decoder's search over an encoder's annotations, and
+    how much one vector of the same width gives back of sentences of growing length.
+
+    Args:
+        model: As `attncli.load` returns it: seeded weights, or an encoder-decoder.
+        query_text: What the decoder says.
+        key_text: What the encoder has read.
+        layers: Which layers the head may be in.
+        heads: Which heads of each.
+        texts: The texts as tokens, as `cross_texts` returns them; None to let the model's tokenizer
+            find them.
+
+    Returns:
+        What `attn explain seq2seq --json` writes, of the head whose rows are sharpest: the largest
+        mean of each row's largest weight.
+
+    Raises:
+        UnsupportedError: For a checkpoint without cross-attention.
+    """
+    between = cross(model, query_text, key_text, layers=layers, heads=heads, top=1, texts=texts)
+    layer, head = sharpest_head(between)
+    width = model.spec.d_model
+    return Seq2seqTopic(
+        version=__version__,
+        topic="seq2seq",
+        query_text=between.query_text,
+        key_text=between.key_text,
+        queries=between.queries,
+        keys=between.keys,
+        model=between.model,
+        attention=between.attention,
+        layer=layer,
+        head=head.head,
+        weights=head.weights,
+        cosine=_mean_cosine(np.asarray(head.output, np.float64)),
+        width=width,
+        vocabulary=VOCABULARY,
+        seed=SEED,
+        bottleneck=[read_back(words, width) for words in LENGTHS],
+        warnings=between.warnings,
+    )
+
+
+def sharpest_head(document: CrossDocument) -> tuple[int, CrossHead]:
+    """The layer and the head between two texts with the largest mean of each row's largest
+    weight."""
+    heads = [(layer.layer, head) for layer in document.layers for head in layer.heads]
+    return max(heads, key=lambda place: float(np.asarray(place[1].weights).max(axis=-1).mean()))
+
+
+def read_back(words: int, width: int) -> Bottleneck:
+    """How many words of random sentences are read back from one vector, and by a soft search.
+
+    Each word has a random vector x and each place another one, p. The one vector is the sum of all
+    x times the signs of their p: times the signs again it gives back the word at a place, and the
+    others as noise. The search asks with p: softmax(p·Pᵀ / √width)·X. What either gives is taken
+    for the nearest word of the vocabulary, by dot product.
+
+    words: in each sentence. width: of the vectors.
+    """
+    sentences = -(-READS // words)
+    name = f"seq2seq\0{words}\0"
+    table = uniform(SEED, "seq2seq\0words", (VOCABULARY, width)).astype(np.float64)
+    table /= np.linalg.norm(table, axis=1, keepdims=True)
+    places = uniform(SEED, "seq2seq\0places", (words, width)).astype(np.float64)
+    signs = np.sign(places)
+    ids = integers(SEED, f"{name}ids", sentences * words).reshape(sentences, words) % VOCABULARY
+    weights = row_softmax(places @ places.T / np.sqrt(width))
+    by_vector = 0
+    by_search = 0
+    for sentence in ids:
+        annotations = table[sentence]
+        one_vector = (signs * annotations).sum(axis=0)
+        by_vector += int((nearest(signs * one_vector, table) == sentence).sum())
+        by_search += int((nearest(weights @ annotations, table) == sentence).sum())
+    return Bottleneck(
+        words=words,
+        reads=ids.size,
+        vector=by_vector / ids.size,
+        search=by_search / ids.size,
+    )
+
+
+def nearest(vectors: Floats, table: Floats) -> Floats:
+    """The row of a table with the largest dot product, for each vector, [vector]."""
+    rows: Floats = (vectors @ table.T).argmax(axis=1)
+    return rows
+
+
+def _mean_cosine(outputs: Floats) -> float | UnsetType:
+    """The mean cosine between what different queries take, [query, dim]; UNSET for fewer than
+    two."""
+    lengths = np.linalg.norm(outputs, axis=1)
+    rows = outputs[lengths > 0] / lengths[lengths > 0, None]
+    count = len(rows)
+    if count < 2:
+        return UNSET
+    cosines = rows @ rows.T
+    return float((cosines.sum() - np.trace(cosines)) / (count * (count - 1)))
