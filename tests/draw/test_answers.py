@@ -487,6 +487,8 @@ def explained(document: Any) -> Iterator[float]:
             yield from (np.abs(np.subtract(row, rows[0])).max() for row in rows)
         case "mask":
             yield 1 - document["hidden"]
+        case "seq2seq":
+            yield from (weight for row in document["weights"] for weight in row)
         case "multihead":
             yield from (weight for head in document["heads"] for weight in head["weights"])
             yield np.mean(document["entropies"])

@@ -134,6 +134,7 @@ LENDERS = {
 }
 """Features whose functions any other may use."""
 OTHER_USES = {
+    ("explain", "cross"): "seq2seq shows the search of a cross-attention",
     ("answer", "generate"): "the answer that the model writes",
     ("cache", "regions"): "the answer's tokens and its log probability",
     ("effects", "cross"): "the states of an encoder, as words",

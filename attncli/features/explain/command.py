@@ -240,7 +240,7 @@ def position(
     from attncli.features.explain.compute import position_document
 
     environment: Environment = ctx.obj
-    place = topic_place(environment, text, setup, query)
+    place = topic_place(environment, text, setup, output, query)
     position = setup.attention.position
     names = POSITIONS if position is None else dict.fromkeys(("none", position))
     is_fixed = place.model.identity.source == "checkpoint"
@@ -277,7 +277,9 @@ def mask(
     _refuse_mask_names([] if text.text is None else [text.text, *(others or ())])
     if setup.attention.mask is None and setup.model.model is None and not others:
         setup = replace(setup, attention=replace(setup.attention, mask=["causal"]))
-    place = topic_place(ctx.obj, text, setup, query, in_middle=setup.attention.mask == ["causal"])
+    place = topic_place(
+        ctx.obj, text, setup, output, query, in_middle=setup.attention.mask == ["causal"]
+    )
     more = [(spec, place.model.encode(spec)) for spec in others or ()]
     document = mask_topic_document(
         place.model,
@@ -331,7 +333,7 @@ def multihead(
     """
     from attncli.features.explain.compute import multihead_document
 
-    place = topic_place(ctx.obj, text, setup, query, heads=HEADS, whole_layer=True)
+    place = topic_place(ctx.obj, text, setup, output, query, heads=HEADS, whole_layer=True)
     document = multihead_document(
         place.model, place.text, place.tokens, layer=place.layer, query=place.query
     )
@@ -353,7 +355,7 @@ def residual(
 
     if setup.model.model is None:  # what the topic is about is there without being asked for
         setup = replace(setup, model=replace(setup.model, residual=True, layer_norm=True))
-    place = topic_place(ctx.obj, text, setup, query, whole_layer=True)
+    place = topic_place(ctx.obj, text, setup, output, query, whole_layer=True)
     document = residual_document(
         place.model, place.text, place.tokens, layer=place.layer, query=place.query
     )
@@ -373,7 +375,7 @@ def qkv(
     """
     from attncli.features.explain.qkv_topic import qkv_document
 
-    place = topic_place(ctx.obj, text, setup, query)
+    place = topic_place(ctx.obj, text, setup, output, query)
     document = qkv_document(
         place.model,
         place.text,
@@ -427,8 +429,9 @@ def seq2seq(
             expected="QUERY_TEXT and KEY_TEXT",
             hint='attn explain seq2seq "le chat noir dort" "the black cat sleeps"',
         )
+    validate_options(output, environment)
     model = request.model(environment, setup, tokenizer=tokenizer)
-    query, key = request.texts_and_chats(environment, sides, declarations.ChatOptions())
+    query, key = (request.one_text(environment, TextOptions(text=side_text)) for side_text in sides)
     texts = cross_texts(model, query, key)
     decoder = model.spec.decoder or model.spec
     pairs = request.named_heads(decoder, setup.model)
@@ -449,6 +452,7 @@ def topic_place(
     environment: Environment,
     text: TextOptions,
     setup: RunSetup,
+    output: ExplainOutput,
     query: str | None,
     *,
     heads: int = 1,
@@ -465,6 +469,7 @@ def topic_place(
     from attncli.features.explain.compute import default_query, strongest_head
     from attncli.features.run.compute import RunRequest
 
+    validate_options(output, environment)  # no note is made of what --quiet silences
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=heads)
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(loaded_model, source_text)
@@ -605,6 +610,7 @@ def matrix_softmax(
     from attncli.features.run.compute import RunRequest
 
     environment: Environment = ctx.obj
+    validate_options(output, environment)
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(loaded_model, source_text)
@@ -647,13 +653,12 @@ def order(
     if setup.model.embeddings is not None:
         what = message("--embeddings has one row per place, and order moves the tokens")
         raise UsageError(what, expected="seeded, file or checkpoint embeddings")
+    validate_options(output, environment)
     first = request.model(environment, setup, tokenizer=text.tokenizer)
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(first, source_text)
     layer = chosen_layer(first, setup.model)
-    request.refuse_run(
-        first, len(tokens), RunRequest([layer], matrices=False), setup.compute, "a shorter text"
-    )
+    request.refuse_run(first, len(tokens), RunRequest([layer]), setup.compute, "a shorter text")
     if other_text is None:
         new_order = reversed_order(tokens)
     else:

@@ -596,6 +596,14 @@ class OrderRow(Part, frozen=True, kw_only=True):
         Numbers | UnsetType,
         axes("token", "entry", meaning="the same in the other order, token for token."),
     ] = UNSET
+    weights: Annotated[
+        Numbers | UnsetType,
+        axes("token", meaning="of the query in the layer's first head, by key."),
+    ] = UNSET
+    moved_weights: Annotated[
+        Numbers | UnsetType,
+        axes("token", meaning="the same in the other order, key for key."),
+    ] = UNSET
 
 
 class OrderTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
@@ -611,6 +619,10 @@ class OrderTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
         ),
     ]
     moved: Annotated[list[TokenRow], axes("token", meaning="the tokens in the other order.")]
+    query: Annotated[
+        Annotated[Count, index_of("token")] | UnsetType,
+        describe("The first word, whose weights are told."),
+    ] = UNSET
     order_rows: list[OrderRow] = field(name="rows")
     warnings: list[str]
 

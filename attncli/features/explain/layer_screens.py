@@ -114,7 +114,7 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
     if document.batch is UNSET:
         batch = []
     else:
-        batch = [_batch_tables(document.batch, view)]
+        batch = [_batch_tables(document, document.batch, view)]
     if np.isfinite(masked[document.query]).all():
         row_block = []
     else:
@@ -265,7 +265,7 @@ def _padding_sentence(document: MaskTopic, view: View) -> str:
     return say(view, template, **values)
 
 
-def _batch_tables(batch: Sequence[PaddedText], view: View) -> Lines:
+def _batch_tables(document: MaskTopic, batch: Sequence[PaddedText], view: View) -> Lines:
     """The texts below each other, padded to the longest, and below them the weights of each one's
     last token.
     """
@@ -314,7 +314,16 @@ def _batch_tables(batch: Sequence[PaddedText], view: View) -> Lines:
         "Together or each alone, the weights differ by at most {difference}.",
         difference=difference,
     )
-    return stack(token_table, BLANK, last, remark(alike, view))
+    shapes = say(
+        view,
+        "In one batch: X is [{texts}, {longest}, {d_model}], the head's output [{texts}, {longest}, "
+        "{d_v}].",
+        texts=len(batch),
+        longest=longest,
+        d_model=document.model.d_model,
+        d_v=document.model.d_v,
+    )
+    return stack(token_table, remark(shapes, view), BLANK, last, remark(alike, view))
 
 
 def difference_text(difference: float) -> str:

@@ -46,7 +46,7 @@ def seq2seq_blocks(document: Seq2seqTopic, view: View) -> Sequence[Lines]:
         "it is: a bottleneck. With attention the encoder keeps an annotation of each word, and "
         "the decoder searches them anew for every word that it says.",
         view,
-        note="Bahdanau, Cho, Bengio 2014",
+        note=message("Bahdanau, Cho, Bengio 2014"),
     )
     return (
         top,

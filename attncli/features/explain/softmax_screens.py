@@ -19,7 +19,7 @@ from attncli.draw.screen_header import fact, header
 from attncli.draw.sentence import shaded_sentence
 from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import ledger, table
-from attncli.draw.token_names import position_and_text, quoted_token
+from attncli.draw.token_names import key_names, position_and_text, quoted_token
 from attncli.draw.view import View
 from attncli.language import contextual, message, plural, say, say_each
 
@@ -520,6 +520,7 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
         header(document, view),
         stack(*lines),
         *sides,
+        _weights_in_both_orders(document, view),
         stack(body, *order_notes),
         order_answer(document, view),
     )
@@ -534,6 +535,38 @@ def _rows_with_outputs(document: OrderTopic) -> list[OrderRow]:
         if row.order == document.order and row.outputs is not UNSET
     ]
     return [*rows[:1], *[row for row in rows[1:] if not row.equal and rows[0].equal][:1]]
+
+
+def _weights_in_both_orders(document: OrderTopic, view: View) -> Lines:
+    """The first word's weights by key in both orders, under the rows whose outputs are shown: where
+    they are equal, why the outputs are."""
+    texts = [token.text for token in document.tokens]
+    values = []
+    names = []
+    for row in _rows_with_outputs(document):
+        if row.weights is UNSET or row.moved_weights is UNSET:
+            return Lines()
+        name = convention(row.mask if row.position == "none" else row.position, view)
+        values += [row.weights, row.moved_weights]
+        names += [name, say(view, "(other order)")]
+    if document.query is UNSET:
+        return Lines()
+    word = label(texts[document.query], ascii=view.ascii)
+    body = matrix(
+        values,
+        names,
+        key_names(texts, values),
+        view,
+        limits=(0.0, 1.0),
+        title=say(view, "why: the weights of {query} on each word, in both orders", query=word),
+        note="columns: keys, in the first order",
+    )
+    reason = message(
+        "A score q·k is made of two words and of nothing between them, and the output adds up "
+        "w·v: terms of a sum may come in any order. A position encoding brings the place into "
+        "the words or the scores, a mask into what is seen."
+    )
+    return stack(body, remark(say(view, reason), view))
 
 
 def _outputs_side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Lines:

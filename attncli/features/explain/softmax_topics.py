@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Array, Selection
@@ -554,6 +554,7 @@ def order_document(
         order=list(order),
         reversed=back,
         moved=token_rows(_reorder(tokens, order)),
+        query=first_word(tokens),
         order_rows=rows,
         warnings=token_notes(text, tokens),
     )
@@ -563,10 +564,20 @@ def _order_row(model: Model, tokens: Sequence[Token], order: Sequence[int], laye
     """How far a layer's outputs change when the tokens come in another order, and whether that is
     rounding alone.
     """
-    before, after = (
-        float64_of(model, layer_trace(model, text_tokens, layer, ()).stages["out"])
+    traces = [
+        layer_trace(model, text_tokens, layer, ("weights",))
         for text_tokens in (tokens, _reorder(tokens, order))
-    )
+    ]
+    before, after = (float64_of(model, trace.stages["out"]) for trace in traces)
+    word = first_word(tokens)
+    weights: Floats | UnsetType = UNSET
+    moved_weights: Floats | UnsetType = UNSET
+    if all("weights" in trace.stages for trace in traces):
+        first, second = (
+            float64_of(model, trace.stages["weights"])[0][:, : len(tokens)] for trace in traces
+        )
+        weights = first[word]
+        moved_weights = second[list(order).index(word)][np.argsort(order)]
     difference = np.abs(after - before[list(order)]).max(axis=1)
     greatest = int(difference.argmax())
     tolerance = ROUNDING * EPSILON[model.backend.dtype] * float(np.abs(before).max(initial=0.0))
@@ -583,7 +594,14 @@ def _order_row(model: Model, tokens: Sequence[Token], order: Sequence[int], laye
         per_token=difference[np.argsort(order)],
         outputs=before[:, :ENTRIES],
         moved_outputs=after[np.argsort(order), :ENTRIES],
+        weights=weights,
+        moved_weights=moved_weights,
     )
+
+
+def first_word(tokens: Sequence[Token]) -> int:
+    """The position of the first token that is not special; 0 where all are."""
+    return next((place for place, token in enumerate(tokens) if not token.special), 0)
 
 
 def _reorder(tokens: Sequence[Token], order: Sequence[int]) -> list[Token]:

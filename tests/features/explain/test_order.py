@@ -140,7 +140,13 @@ def test_outputs_stand_side_by_side_and_the_tint_is_that_without_positions() -> 
             "--json",
         )
         texts = "我爱你", "".join("我爱你"[at] for at in row["order"])
-        first, second = (ask("run", text, *options).json["layers"][0]["output"] for text in texts)
+        layers = [ask("run", text, *options).json["layers"][0] for text in texts]
+        first, second = (layer["output"] for layer in layers)
+        rows = [layer["heads"][0]["weights"] for layer in layers]
+        moved = list(row["order"]).index(0)
+        np.testing.assert_allclose(row["weights"], rows[0][0], atol=1e-6)
+        for new, old in enumerate(row["order"]):
+            assert row["moved_weights"][old] == pytest.approx(rows[1][moved][new], abs=1e-6)
         places = np.argsort(row["order"])
         np.testing.assert_allclose(row["outputs"], np.asarray(first)[:, :8], atol=1e-5)
         np.testing.assert_allclose(row["moved_outputs"], np.asarray(second)[places, :8], atol=1e-5)

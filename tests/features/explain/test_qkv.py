@@ -106,3 +106,10 @@ def test_the_answer_says_the_numbers_and_no_more() -> None:
 def test_what_has_no_one_query_is_refused() -> None:
     refused = ask("explain", "qkv", TEXT, "--attention", "reformer:2")
     assert (refused.code, "no one query" in refused.err) == (4, True)
+
+
+@pytest.mark.parametrize("topic", ["qkv", "multihead"])
+def test_quiet_topics_tell_no_note(topic: str) -> None:
+    asked = ("explain", topic, "a cat sat", "--query", "cat", "--model", "minilm", "--brief")
+    assert "--layer" in ask(*asked).err
+    assert ask(*asked, "--quiet").err == ""
