@@ -175,9 +175,11 @@ def load_checkpoint(
     adapters: tuple[str, ...] = (),
 ) -> Model:
     """The checkpoint of this name, downloaded if it must be, with these adapters."""
+    from attncli.arrays.numpy_backend import keep_freed_memory
     from attncli.cli.progress import downloads
     from attncli.models.load import load
 
+    keep_freed_memory()
     with downloads(environment) as on_progress:
         return load(
             name,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import platform
+import subprocess
+import sys
 import threading
+import time
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -114,3 +119,54 @@ def test_what_a_work_or_taking_raises_is_raised_after_what_came_before(places, b
     assert taken == list(range(len(taken)))
     assert len(taken) <= bad
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_shared_work_comes_back_in_its_order(monkeypatch, threads):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    monkeypatch.setattr(numpy_backend.os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
+    seen = []
+
+    def work(number):
+        time.sleep(0.002 * (5 - number))
+        seen.append(numpy_backend.cores())
+        return number
+
+    works = (partial(work, number) for number in range(5))
+    assert numpy_backend.share_work(works, threads) == [0, 1, 2, 3, 4]
+    assert seen == [1] * 5  # no product in them is cut again
+    assert numpy_backend.cores() == 3
+
+
+def test_shared_work_stops_at_an_error():
+    begun = []
+
+    def fail():
+        begun.append("fail")
+        raise ValueError("three")
+
+    works = chain([fail], (partial(begun.append, number) for number in range(100)))
+    with pytest.raises(ValueError, match="three"):
+        numpy_backend.share_work(works, 1)
+    assert begun == ["fail"]
+
+
+@pytest.mark.thorough
+def test_memory_is_kept_for_the_next_arrays_where_the_c_library_can():
+    probe = (
+        "import resource, numpy as np\n"
+        "from attncli.arrays.numpy_backend import keep_freed_memory\n"
+        "def faults():\n"
+        "    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "def meet():\n"
+        "    before = faults()\n"
+        "    for _ in range(20):\n"
+        "        parts = [np.ones(200_000) for _ in range(20)]\n"
+        "        del parts\n"
+        "    return faults() - before\n"
+        "without = meet(); keep_freed_memory(); meet(); print(without, meet())"
+    )
+    words = [sys.executable, "-c", probe]
+    without, kept = map(int, subprocess.run(words, capture_output=True, check=True).stdout.split())
+    if platform.libc_ver()[0] == "glibc":
+        assert kept < without / 10, (without, kept)
