@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import subprocess
 import sys
 import threading
 import time
@@ -12,6 +11,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
+from processes import finish
 
 from attncli.arrays import numpy_backend
 from attncli.arrays.numpy_backend import NumpyBackend
@@ -167,6 +167,6 @@ def test_memory_is_kept_for_the_next_arrays_where_the_c_library_can():
         "without = meet(); keep_freed_memory(); meet(); print(without, meet())"
     )
     words = [sys.executable, "-c", probe]
-    without, kept = map(int, subprocess.run(words, capture_output=True, check=True).stdout.split())
+    without, kept = map(int, finish(words).stdout.split())
     if platform.libc_ver()[0] == "glibc":
         assert kept < without / 10, (without, kept)

@@ -51,6 +51,7 @@ from attncli.features.effects.sweep import (
     ByResample,
     ByZero,
     CutLink,
+    LastVectors,
     SweepPlan,
     SweepText,
     ablate_heads,
@@ -129,7 +130,8 @@ class RemovalResult(Struct, frozen=True, eq=False):
     heads changed at once, the vocabulary id whose log-probability was measured (None: none), and
     the backend that computed it. holding: `together` while every head attends as in the unchanged run.
     m_clean: the difference of two logits in the unchanged run, None where it is not measured. plan:
-    what the sweep changed.
+    what the sweep changed. vectors: what leaves the last layer at `MeasureRequest.position`, None
+    where that is no token of those measured.
     """
 
     effects: Sequence[Effect]
@@ -139,6 +141,7 @@ class RemovalResult(Struct, frozen=True, eq=False):
     plan: SweepPlan
     holding: dict[str, float] | None = None
     m_clean: float | None = None
+    vectors: LastVectors | None = None
 
     @property
     def backend(self) -> Backend:
@@ -180,11 +183,16 @@ def remove(
     if has_baseline:
         branches += compared * DRAWS
     first = len(chosen_places) / branches
+    rows = request.rows(text.count)
+    keep_at = None
+    if rows.start <= request.position < rows.stop:
+        keep_at = request.position
     swept = sweep(
         text,
         plan,
         request,
         memory,
+        keep_at=keep_at,
         on_trace=looking.on_trace,
         on_progress=lambda share: progress(share * first),
     )
@@ -236,6 +244,7 @@ def remove(
         plan,
         held_together,
         swept.reader.m_clean if isinstance(swept.reader, Meter) else None,
+        swept.vectors,
     )
 
 
@@ -464,13 +473,19 @@ def _predictions(
         return UNSET
     if not predicts_next(result.text.model):
         return UNSET
-    first = [result.plan.places[index] for index in order[:1]]
-    plan = replace(result.plan, places=first)
+    target = None
     if request.predicts:
         target = request.target
-    else:
-        target = None
-    return predictions(result.text, plan, request.position, target, memory)
+    place = next(iter(order), None)
+    vectors = result.vectors
+    if vectors is None:  # measured at other tokens than the one after which the next comes
+        plan = replace(result.plan, places=[result.plan.places[index] for index in order[:1]])
+        at = request.position
+        at_position = MeasureRequest(("vector",), (at,), at)
+        vectors = sweep(result.text, plan, at_position, memory, keep_at=at).vectors
+        place = None if place is None else 0
+    assert vectors is not None
+    return predictions(result.text, vectors, place, target)
 
 
 def _held_notes(model: Model, removal: Removal) -> list[str]:

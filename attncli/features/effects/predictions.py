@@ -13,7 +13,7 @@ from attncli.features.effects.measures import (
     next_logits,
     portions,
 )
-from attncli.features.effects.sweep import SweepPlan, SweepText, sweep
+from attncli.features.effects.sweep import LastVectors, SweepText
 from attncli.features.effects.targets import likeliest_tokens, target_token
 from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
@@ -23,29 +23,28 @@ LIKELIEST = 3
 
 
 def predictions(
-    text: SweepText, plan: SweepPlan, position: int, target: int | None, memory: int | None
+    text: SweepText, vectors: LastVectors, place: int | None, target: int | None
 ) -> Predictions:
-    """What would come next after the token at `position` in a text's own run, with the change of
-    the plan's only place, if it has one, and with all of its changes at once.
+    """What would come next after a token in a text's own run, with the change of one head, and with
+    all of a sweep's changes at once.
 
-    target: whose probability is told, None for the own run's first choice.
+    vectors: what leaves the last layer at the token. place: the head by its number in the sweep,
+    None for none. target: whose probability is told, None for the own run's first choice.
     """
-    reading = NextReading(position, target)
-    swept = sweep(text, plan, reading, memory)
-    reader = swept.reader
-    assert isinstance(reader, NextReader)
-    assert reader.target is not None
-    model = text.model
-    own, *changed = [
-        prediction_of(model, row, reader.target) for row in (reader.own, *reader.rows_read)
-    ]
-    # the run with every change is read before those of single heads
-    together, *single = changed
+    assert vectors.together is not None
+    chosen = [vectors.own, vectors.together]
+    if place is not None:
+        chosen.append(vectors.branches[place, 0])
+    stacked = text.backend.concat([vector[None] for vector in chosen], 0)
+    rows = probabilities_after(text.model, text.backend, stacked)
+    if target is None:
+        target = int(rows[0].argmax())
+    own, together, *single = [prediction_of(text.model, row, target) for row in rows]
+    without = None
+    if single:
+        without = single[0]
     return Predictions(
-        target=target_token(model, reader.target),
-        own=own,
-        without=(single[0] if single else own) if plan.places else None,
-        together=together,
+        target=target_token(text.model, target), own=own, without=without, together=together
     )
 
 
@@ -68,7 +67,7 @@ def probabilities_after(model: Model, backend: Backend, vectors: Array) -> list[
 
 
 class NextReading(Struct, frozen=True):
-    """What `predictions` measures, as the `SweepReading` of its sweep."""
+    """All next tokens' probabilities after one token, as the `SweepReading` of a sweep."""
 
     position: int
     target: int | None

@@ -54,7 +54,7 @@ from attncli.models.estimate import (
 )
 from attncli.models.model import Model
 from attncli.models.passes import decoding_seconds
-from attncli.models.run import LeavingBranches, Trunk, run_branches, run_layers
+from attncli.models.run import BranchResult, LeavingBranches, Trunk, run_branches, run_layers
 
 # How much memory a sweep takes, how many branches run together within it, and roughly how long it
 # takes.
@@ -309,14 +309,25 @@ class SweepPlan(Struct, frozen=True, eq=False):
     hold: bool = False
 
 
+class LastVectors(Struct, frozen=True, eq=False):
+    """What leaves the last layer at one token, before the final norm: of the unchanged run, [width];
+    of each changed one, [head, variant, width]; of the run with all changes at once, [width], None
+    without one."""
+
+    own: Array
+    branches: Array
+    together: Array | None
+
+
 class SweepResult(Struct, frozen=True, eq=False):
     """What a sweep returns. readings: measures by name, [head, variant]; together: those of the run
     with all changes at once, [1], None without one; reader: what measured them, with the unchanged
-    run's values."""
+    run's values; vectors: those that were to be kept, None for none."""
 
     readings: Readings
     together: Readings | None
     reader: Reader
+    vectors: LastVectors | None = None
 
 
 def sweep(
@@ -325,14 +336,16 @@ def sweep(
     reading: SweepReading,
     memory: int | None,
     *,
+    keep_at: int | None = None,
     on_trace: Callable[[LayerTrace], None] = lambda trace: None,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> SweepResult:
     """Run the text once for each head of the plan with that head's output changed, and measure each
     run.
 
-    memory: bytes there may be, None for any amount. on_trace: is handed each layer's own trace,
-        with its weights.
+    memory: bytes there may be, None for any amount. keep_at: the token at which what leaves the last
+        layer is kept, one of `reading.rows`; None for none. on_trace: is handed each layer's own
+        trace, with its weights.
     on_progress: the share done.
     """
     spec = text.model.spec
@@ -348,10 +361,10 @@ def sweep(
     parts: list[Readings] = []
     together: Readings | None = None
     reader: Reader | None = None
+    kept: list[BranchResult] = []
     budget = text.size(predicts=reading.predicts).plan(len(plan.places) * plan.many, memory)
     groups = list(budget.groups(plan.places, plan.many)) or [[]]
     for number, group in enumerate(groups):
-        leaver = _Leaver(text, group, plan, budget.at_once, on_trace if number == 0 else None)
         if group:
             begin = group[0].layer
         else:
@@ -369,6 +382,7 @@ def sweep(
             plan.joint if number == 0 else None,
             plan.hold,
         )
+        leaver = _Leaver(text, group, plan, trunk.part_size, on_trace if number == 0 else None)
 
         def on_layer(layer: int, hidden: Array, number: int = number, begin: int = begin) -> None:
             """Keep what enters a layer, and report the share of the sweep that is done."""
@@ -378,27 +392,36 @@ def sweep(
             on_progress((number + share) / len(groups))
 
         branched = run_branches(trunk, entering[first], leaver.leave, on_layer)
+        if not rows_only:
+            branched = _with_rows(branched, rows, branch_rows)
         if reader is None:
-            if rows_only:
-                own_hidden = branched.hidden
-            else:
-                own_hidden = branched.hidden[rows]
-            refuse_overflow(text.backend, own_hidden)
-            reader = reading.reader(text.model, text.backend, own_hidden, rows.start)
+            refuse_overflow(text.backend, branched.hidden)
+            reader = reading.reader(text.model, text.backend, branched.hidden, rows.start)
             if branched.joint is not None:
-                together = reader.read(
-                    branched.joint[None] if rows_only else branched.joint[None][:, rows]
-                )
+                together = reader.read(branched.joint[None])
+        if keep_at is not None:
+            kept.append(_at_row(text.backend, branched, keep_at - rows.start))
         ran += leaver.ran
-        parts += [
-            reader.read(part if rows_only else part[:, branch_rows]) for part in branched.branches
-        ]
+        parts += [reader.read(part) for part in branched.branches]
     assert reader is not None
     on_progress(1.0)
-    readings = _place_readings(
-        np.asarray(ran, bool).reshape(len(plan.places), plan.many), parts, reader.baseline
+    has_run = np.asarray(ran, bool).reshape(len(plan.places), plan.many)
+    readings = _place_readings(has_run, parts, reader.baseline)
+    vectors = None
+    if kept:
+        vectors = _last_vectors(text.backend, has_run, kept)
+    return SweepResult(readings, together, reader, vectors)
+
+
+def _with_rows(result: BranchResult, rows: slice, branch_rows: slice) -> BranchResult:
+    """What leaves the last layer, at some tokens alone. rows: in runs of the whole text;
+    branch_rows: in branches, which may begin at a later token."""
+    joint = result.joint
+    if joint is not None:
+        joint = joint[rows]
+    return BranchResult(
+        result.hidden[rows], [part[:, branch_rows] for part in result.branches], joint
     )
-    return SweepResult(readings, together, reader)
 
 
 class _Leaver:
@@ -414,12 +437,12 @@ class _Leaver:
         text: SweepText,
         group: Sequence[HeadAddress],
         plan: SweepPlan,
-        at_once: int,
+        part_size: int,
         on_trace: Callable[[LayerTrace], None] | None,
     ) -> None:
         self._text = text
         self._plan = plan
-        self._at_once = at_once
+        self._part_size = part_size
         self._on_trace = on_trace
         self._group = {
             key: list(head_places)
@@ -436,7 +459,7 @@ class _Leaver:
         for kind in kinds:
             if (trace.layer, kind) in self._group:
                 changed = self._changed_values(trace, weights, kind)
-                while portion := list(islice(changed, self._at_once)):
+                while portion := list(islice(changed, self._part_size)):
                     yield LeavingBranches(kind, self._text.backend.array(np.stack(portion)))
 
     def _changed_values(self, trace: LayerTrace, weights: Weights, kind: Kind) -> Iterator[Numbers]:
@@ -478,6 +501,30 @@ def _place_readings(ran: Bools, parts: Sequence[Readings], baseline: Readings) -
         if parts:
             readings[name][ran] = np.concatenate([part[name] for part in parts])
     return readings
+
+
+def _at_row(backend: Backend, result: BranchResult, row: int) -> BranchResult:
+    """What leaves the last layer at one token, copied, so that the rest can be let go."""
+    at = backend.array(np.array([row]))
+    joint = result.joint
+    if joint is not None:
+        joint = backend.take(joint, at, 0)
+    branches = [backend.take(part, at, 1) for part in result.branches]
+    return BranchResult(backend.take(result.hidden, at, 0), branches, joint)
+
+
+def _last_vectors(backend: Backend, ran: Bools, results: Sequence[BranchResult]) -> LastVectors:
+    """The vectors of the branches that ran as [head, variant, width] where `ran` is true, the
+    unchanged run's elsewhere. results: at one token; of several sweeps the first has all changes at
+    once."""
+    first = results[0]
+    own = first.hidden
+    numbers = np.zeros(ran.shape, np.int64)
+    numbers[ran] = np.arange(1, ran.sum() + 1)
+    parts = [part[:, 0] for result in results for part in result.branches]
+    rows = backend.take(backend.concat([own, *parts], 0), backend.array(numbers.reshape(-1)), 0)
+    branches = rows.reshape((*ran.shape, own.shape[-1]))
+    return LastVectors(own[0], branches, None if first.joint is None else first.joint[0])
 
 
 # Changes: what a head mixes after it is taken away, or after one of its links is.

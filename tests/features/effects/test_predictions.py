@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from time import process_time
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,8 +19,9 @@ from attncli.features.effects import measures
 from attncli.features.effects.ablation import Removal, RemovalResult, remove
 from attncli.features.effects.measures import MeasureRequest, Meter
 from attncli.features.effects.sweep import SweepSize
-from attncli.mechanism.context import Zero
+from attncli.mechanism.context import KnockOut, Zero
 from attncli.mechanism.spec import HeadSelection
+from attncli.models import run
 from attncli.models.model import Model
 
 IDS = (7, 3, 3, 50, 11, 28, 5)
@@ -111,3 +113,50 @@ def test_the_mean_of_many_tokens_takes_no_time_for_each_pair_of_them() -> None:
         0,
     )
     assert process_time() - begun < 1.0
+
+
+@pytest.mark.parametrize("link", [None, ("#1", "#0")])
+def test_what_comes_next_is_that_of_runs_of_their_own(
+    folder: Path, link: tuple[str, str] | None
+) -> None:
+    """Measured after the last token, where the sweep's vectors are taken, or at a link's query."""
+    model = attncli.load(folder, dtype="float64")
+    tokens = model.tokenizer.ids_to_tokens(IDS)
+    document = attncli.ablate(model, "text", tokens=tokens, link=link)
+    told = document.predictions
+    first = document.effects[0]
+
+    def probability(heads: dict[int, tuple[int, ...]]) -> float:
+        changes = {}
+        for layer, numbers in heads.items():
+            change = Zero(numbers) if link is None else KnockOut(numbers, (1,), (0,))
+            changes[layer, "self"] = (change,)
+        *_, last = model.trace(tokens, interventions=changes)
+        row = np.asarray(model.backend.numpy(model.logits(last.after)), np.float64)[-1]
+        return float((np.exp(row) / np.exp(row).sum())[told.target.id])
+
+    every = {
+        layer: tuple(range(block.attention.heads)) for layer, block in enumerate(model.spec.blocks)
+    }
+    assert told.own.probability == pytest.approx(probability({}), abs=1e-12)
+    assert told.without.probability == pytest.approx(
+        probability({first.layer: (first.head,)}), abs=1e-12
+    )
+    assert told.together.probability == pytest.approx(probability(every), abs=1e-12)
+    assert told.without.probability != told.own.probability != told.together.probability
+
+
+def test_parts_side_by_side_are_one_after_the_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = attncli.load(folder, backend="numpy", dtype="float64")
+    asked = MeasureRequest(("vector", "kl"), (AT,), AT)
+    alone = removed(model, asked)
+    monkeypatch.setattr(run, "cores", lambda: 2)
+    monkeypatch.setattr(run, "PART_ROWS", 1)
+    monkeypatch.setattr(run, "share_work", shared := Mock(wraps=run.share_work))
+    beside = removed(model, asked)
+    assert shared.call_count
+    for one, other in zip(alone.effects, beside.effects, strict=True):
+        assert one.place == other.place
+        assert one.readings == pytest.approx(other.readings, rel=1e-9, abs=1e-13)
