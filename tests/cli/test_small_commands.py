@@ -16,7 +16,8 @@ from attncli.cli import main
 from attncli.cli.environment import Environment
 from attncli.documents import SCHEMAS
 from attncli.inputs.tensors import tensor_file, write_tensors
-from attncli.language.guide import word_entries
+from attncli.language.guide import PAGES, page, word_entries
+from attncli.language.guide.search import sections_with
 
 
 def test_tokens_of_every_script_are_aligned_with_the_text() -> None:
@@ -265,6 +266,50 @@ def test_the_guide_is_turned_screen_by_screen_at_a_terminal_and_whole_elsewhere(
     assert rest == "\r\x1b[2K"
     everything = turned(*" " * 50)
     assert everything.replace("— any key for more, q ends —\r\x1b[2K", "") == whole
+
+
+def test_the_guide_is_searched_for_a_word() -> None:
+    sections = sections_with("softmax", "en")
+    assert sections[0].in_heading
+    assert not sections[-1].in_heading
+    # counted anew, by another way: sections in whose prose or commands the word stands
+    assert {section.name for section in sections} <= {
+        name for name in PAGES if "softmax" in page(name, "en").lower()
+    }
+    assert {section.name for section in sections} >= {"learners", "lessons", "words"}
+    counts = [section.count for section in sections if not section.in_heading]
+    assert counts == sorted(counts, reverse=True)
+    # no part of another word, and either spelling; the plural is the same word
+    assert all("paragraph" not in section.line for section in sections_with("rag", "en"))
+    assert sections_with("quantisation", "en") == sections_with("Quantization", "en") != []
+    assert sections_with("softmaxes", "en") == [] == sections_with(" ", "en")
+    assert sections_with("注意力", "zh")
+    shown = ask("guide", "--search", "softmax", "--color", "never")
+    assert shown.code == 0
+    assert "more sections that have it" in shown.out
+    assert ask("guide", "--search", "no such word").code == 3
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("gguf", "models"), ("rag", "long"), ("quantisation", "models"), ("jq", "json"),
+        ("xarray", "python"), ("pandas", "python"), ("induction", "words"), ("lora", "models"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_what_people_look_for_is_found_by_its_name(word: str, name: str, lang: str) -> None:
+    shown = ask("guide", word, "--lang", lang, "--color", "never")
+    assert shown.code == 0
+    if word not in word_entries(lang):
+        assert name in shown.out.split()
+        assert ask("guide", word, "--markdown").code == 2
+
+
+@pytest.mark.parametrize("words", [("learners",), ("--markdown",)])
+def test_a_search_of_the_guide_is_of_all_pages(words: tuple[str, ...]) -> None:
+    refused = ask("guide", *words, "--search", "softmax")
+    assert (refused.code, refused.out) == (2, "")
 
 
 def test_a_word_of_the_glossary_is_shown_by_any_of_its_names() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,12 +16,13 @@ from attncli.cli.grouped_command import command_app
 from attncli.cli.option import DATA, DRAWING, argument, delivery_option, meaning, only
 from attncli.cli.output import validate_options
 from attncli.cli.progress import wait_for_key
-from attncli.errors import UsageError
+from attncli.errors import InputError, UsageError
 from attncli.language import listing, message
 
 if TYPE_CHECKING:
     from attncli.draw.lines import Line, Lines
     from attncli.draw.view import View
+    from attncli.language.guide.search import Section
 
 
 def guide(
@@ -32,6 +33,10 @@ def guide(
     page: Annotated[
         str | None,
         argument("A page, or a word to explain; none lists them.", "PAGE", completion.pages),
+    ] = None,
+    search: Annotated[
+        str | None,
+        delivery_option(metavar="WORD", help="The sections that have this word, best first."),
     ] = None,
     markdown: Annotated[bool, delivery_option(help="The page as it is written.")] = False,
     pager: Annotated[
@@ -47,6 +52,8 @@ def guide(
     attn guide learners
 
     attn guide sink
+
+    attn guide --search softmax
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
@@ -54,29 +61,21 @@ def guide(
     from attncli.draw.lines import markdown as draw_markdown
     from attncli.language import guide as room
 
-    for screen_option in (
-        environment.options_without(DATA) if markdown and output.color != "never" else ()
-    ):
-        what = message(
-            "{screen_option} is about the screen, and --markdown draws none",
-            screen_option=screen_option,
-        )
-        raise UsageError(what, expected="one or the other")
-    if markdown and page is None:
-        raise UsageError(
-            "--markdown is about a page, and none is named", expected="attn guide PAGE --markdown"
-        )
-    if page is None:
-        text = None
-    else:
+    _check_options(environment, output, page, search, markdown)
+    text = None
+    if page is not None:
         text = _text_of(page, view.lang)
     if text is not None and markdown:
         environment.write(text.encode())
         return
-    if text is None:
-        lines = contents(room.titles(view.lang), view)
-    else:
+    if text is not None:
         lines = draw_markdown(text, view)
+    elif page is not None:
+        lines = _search_for_page(page, view, markdown)
+    elif search is not None:
+        lines = _search(search, view)
+    else:
+        lines = contents(room.titles(view.lang), view)
     if text is not None and _show_in_pager(as_text(lines, view), environment, pager):
         return
     for index, screen in enumerate(
@@ -87,16 +86,51 @@ def guide(
         environment.write(as_text(screen, view).encode("utf-8", "backslashreplace"))
 
 
-def _text_of(name: str, lang: str) -> str:
-    """The Markdown of a page, or of one word of the glossary. Raises UsageError for neither."""
+def _check_options(
+    environment: Environment,
+    output: OutputOptions,
+    page: str | None,
+    search: str | None,
+    markdown: bool,
+) -> None:
+    """Raise UsageError for options that contradict each other."""
+    screen_options: Iterable[str] = ()
+    if markdown and output.color != "never":
+        screen_options = environment.options_without(DATA)
+    for screen_option in screen_options:
+        what = message(
+            "{screen_option} is about the screen, and --markdown draws none",
+            screen_option=screen_option,
+        )
+        raise UsageError(what, expected="one or the other")
+    if search is not None and (page is not None or markdown):
+        raise UsageError(
+            "--search looks through all pages, and lists sections",
+            expected="no page and no --markdown",
+        )
+    if markdown and page is None:
+        raise UsageError(
+            "--markdown is about a page, and none is named", expected="attn guide PAGE --markdown"
+        )
+
+
+def _text_of(name: str, lang: str) -> str | None:
+    """The Markdown of a page, or of one word of the glossary; None for neither."""
     from attncli.language import guide as room
 
     if name in room.PAGES:
         return room.page(name, lang)
     entries = room.word_entries(lang)
     word = name.strip().lower()
-    if word in entries:
-        return entries[word]
+    return entries.get(word)
+
+
+def _no_page(name: str, lang: str) -> UsageError:
+    """Return, not raise, the UsageError for what is neither a page nor a word of the guide."""
+    from attncli.language import guide as room
+
+    entries = room.word_entries(lang)
+    word = name.strip().lower()
     from difflib import get_close_matches
 
     near = get_close_matches(word, [*room.PAGES, *entries], 1, 0.6)
@@ -104,7 +138,7 @@ def _text_of(name: str, lang: str) -> str:
         hint = f"attn guide {shlex.quote(near[0])}"
     else:
         hint = "attn guide"
-    raise UsageError(
+    return UsageError(
         "the guide has no page and no word {page}",
         expected=message("{pages}, or a word of attn guide words", pages=listing(room.PAGES)),
         hint=hint,
@@ -193,7 +227,72 @@ def _split_into_screens(lines: Lines, view: View, environment: Environment) -> I
     yield Lines(tuple(rows))
 
 
-guide_app = command_app(guide, essentials="--markdown --pager --lang --color")
+guide_app = command_app(guide, essentials="--search --markdown --pager --lang --color")
+
+
+MOST_SECTIONS = 12
+"""Sections that a search shows: what has a word more rarely says little about it."""
+
+
+def _search(word: str, view: View) -> Lines:
+    """The screen of the sections that have a word. Raises InputError where none has it."""
+    from attncli.language.guide.search import sections_with
+
+    sections = sections_with(word, view.lang)
+    if sections:
+        return search_results(word, sections, view)
+    raise InputError(
+        "no page of the guide has {word}",
+        expected="another word for it; the glossary is attn guide words",
+        hint="attn guide",
+        word=repr(word),
+    )
+
+
+def _search_for_page(name: str, view: View, markdown: bool) -> Lines:
+    """The screen of the sections that have a word which is neither a page nor explained alone.
+
+    Raises UsageError where none has it, and where a page's Markdown is asked for.
+    """
+    from attncli.language.guide.search import sections_with
+
+    sections = sections_with(name, view.lang)
+    if markdown or not sections:
+        raise _no_page(name, view.lang)
+    return search_results(name, sections, view)
+
+
+# The screen of `attn guide --search WORD`.
+
+
+def search_results(word: str, sections: Sequence[Section], view: View) -> Lines:
+    """The screen of a search: the page, heading and first line of each section that has the word.
+
+    Args:
+        word: What was looked for.
+        sections: Those that have it, best first.
+        view: How it is drawn.
+    """
+    from attncli.draw.lines import remark, stack
+    from attncli.draw.safe import cut
+    from attncli.draw.tables import table
+    from attncli.draw.token_names import quote_text
+    from attncli.language import say
+
+    shown = sections[:MOST_SECTIONS]
+    room = max(view.width - max(len(section.name) for section in shown) - 4, 20)
+    rows = []
+    for section in shown:
+        rows.append([section.name, cut(section.heading, room, ascii=view.ascii)])
+        rows.append(["", _excerpt(section.line, word, room, view)])
+    left_out = len(sections) - len(shown)
+    title = say(view, "where the guide has {word}", word=quote_text(word, view))
+    remarks = [remark("attn guide PAGE shows a page.", view)]
+    if left_out:
+        remarks.insert(
+            0, remark(message("more sections that have it: {count}", count=left_out), view)
+        )
+    return stack(table(["", ""], rows, view, title=title, faint=[0]), *remarks)
 
 
 # The screen of bare `attn guide`: the pages by name.
@@ -209,4 +308,25 @@ def contents(titles: Mapping[str, str], view: View) -> Lines:
         table(["", ""], rows, view, title="the guide"),
         remark("attn guide PAGE shows a page; --markdown prints it as it is written.", view),
         remark("attn guide WORD tells what a word means, such as attn guide sink.", view),
+        remark("attn guide --search WORD lists the sections that have it.", view),
     )
+
+
+BEFORE = 30
+"""Cells before a word that stay where the beginning of its line is cut off."""
+
+
+def _excerpt(line: str, word: str, room: int, view: View) -> str:
+    """As much of a line as there is room for, with the word in it."""
+    from attncli.draw.safe import cells, cut
+
+    start = line.casefold().find(word.casefold())
+    if start < 0 or cells(line[: start + len(word)]) < room:
+        return cut(line, room, ascii=view.ascii)
+    ellipsis = "…"
+    if view.ascii:
+        ellipsis = "..."
+    before = line[:start][-BEFORE:]
+    # from a whole word on, where there are blanks
+    before = before.partition(" ")[2] or before
+    return cut(f"{ellipsis}{before}{line[start:]}", room, ascii=view.ascii)

@@ -1,0 +1,113 @@
+"""Where the guide's pages have a word: the sections, those first that are about it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from attncli.language.guide import PAGES, page
+
+CHANGES = "changes"
+"""The page of what is new, which mentions everything and explains nothing."""
+LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+
+
+class Section(Struct, frozen=True):
+    """A section of a page in which a word stands.
+
+    name: of the page. heading: of the section. line: the first line that has the word, without
+    marks of Markdown. count: how many times the section has it. in_heading: whether the heading
+    has it.
+    """
+
+    name: str
+    heading: str
+    line: str
+    count: int
+    in_heading: bool
+
+
+def sections_with(word: str, lang: str) -> list[Section]:
+    """The sections of the guide that have a word, or words in this order.
+
+    Capitals, accents and the spellings -ise and -ize count alike. A word of Latin letters is found
+    whole, or in the plural; one of other letters within others.
+
+    Args:
+        word: What is looked for.
+        lang: The language of the pages.
+
+    Returns:
+        Sections whose heading has it, then those that have it most often; of equals those of the
+        page that is offered first.
+    """
+    pattern = _pattern(word)
+    if pattern is None:
+        return []
+    matches = []
+    for name in PAGES:
+        if name == CHANGES:
+            continue
+        for heading, lines in _sections(page(name, lang)):
+            having = [line for line in lines if pattern.search(fold(line))]
+            in_heading = pattern.search(fold(heading)) is not None
+            if having or in_heading:
+                count = sum(len(pattern.findall(fold(line))) for line in having)
+                line = _without_marks(next(iter(having), ""))
+                matches.append(Section(name, _without_marks(heading), line, count, in_heading))
+    return sorted(matches, key=lambda section: (not section.in_heading, -section.count))
+
+
+def fold(text: str) -> str:
+    """A text for comparing: small letters without accents, and -ise for -ize.
+
+    Args:
+        text: Any text.
+    """
+    apart = unicodedata.normalize("NFKD", text).casefold()
+    letters = "".join(sign for sign in apart if not unicodedata.combining(sign))
+    return letters.replace("iza", "isa").replace("ize", "ise").replace("izi", "isi")
+
+
+def _pattern(word: str) -> re.Pattern[str] | None:
+    """What finds a word in a folded text; None for a word of blanks alone."""
+    words = fold(word).split()
+    if not words:
+        return None
+    wording = r"\s+".join(map(re.escape, words))
+    if words[0][0].isascii() and words[0][0].isalnum():
+        wording = rf"(?<![a-z0-9]){wording}"
+    if words[-1][-1].isascii() and words[-1][-1].isalnum():
+        wording = rf"{wording}(?:s|es)?(?![a-z0-9])"
+    return re.compile(wording)
+
+
+def _sections(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The headings of a page, each with the lines below it up to the next: prose, and commands
+    without what they print."""
+    heading = ""
+    lines: list[str] = []
+    in_block = False
+    for line in text.splitlines():
+        if line.startswith("```"):
+            in_block = not in_block
+            continue
+        if in_block:
+            if line.startswith(("$ ", ">>> ")):
+                lines.append(line)
+        elif re.match(r"#{1,4} ", line):
+            yield heading, lines
+            heading = line.lstrip("#").strip()
+            lines = []
+        else:
+            lines.append(line)
+    yield heading, lines
+
+
+def _without_marks(line: str) -> str:
+    """A line of Markdown as it reads: without the marks of lists, tables, code and links."""
+    text = LINK.sub(r"\1", line.lstrip("-#> "))
+    return " ".join(text.replace("`", "").replace("**", "").replace("|", " ").split())
