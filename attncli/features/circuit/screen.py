@@ -31,6 +31,7 @@ from attncli.features.circuit.document import (
 )
 from attncli.features.effects.difference_answer import MOVES, WRITES
 from attncli.features.effects.document import Difference
+from attncli.inputs.token import bytes_name
 from attncli.language import Message, contextual, message, plural, say
 from attncli.measure.mean_intervals import FEWEST
 
@@ -258,7 +259,15 @@ def _edge_table(document: CircuitDocument, view: View) -> Lines:
     title = message("the strongest edges, cut one at a time: change of the logit difference")
     note = say(view, "{pairs} pairs", pairs=document.cuts.pairs)
     body = table(names, rows, view, align=align, title=title, note=note)
-    return stack(body, remark(_caution(document) or "", view), _more(len(cuts) - len(shown), view))
+    places = ""
+    if document.tokens is not UNSET:
+        places = message("most at: the place, and the token that the first clean text has there")
+    return stack(
+        body,
+        remark(places, view),
+        remark(_caution(document) or "", view),
+        _more(len(cuts) - len(shown), view),
+    )
 
 
 def _strongest_position(document: CircuitDocument, edge: EdgeCut, view: View) -> Iterator[str]:
@@ -267,7 +276,7 @@ def _strongest_position(document: CircuitDocument, edge: EdgeCut, view: View) ->
         return
     sizes = [abs(score) for score in edge.positions]
     place = sizes.index(max(sizes))
-    yield f"#{place} {label(document.tokens[place], ascii=view.ascii)}"
+    yield f"#{place} {label(bytes_name(document.tokens[place]), ascii=view.ascii)}"
 
 
 def _caution(document: CircuitDocument) -> Message | None:

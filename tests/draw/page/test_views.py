@@ -160,11 +160,11 @@ def test_the_cross_hair_moves_over_a_picture_that_is_not_drawn_again(window: Ope
     after = window.until(
         f"() => {{ const now = ({places})(); return now[1][0] === 'because' && now }}"
     )
-    assert [after[1][0], after[2][0]] == ["because", "didn"]
+    assert [after[1][0], after[2][0]] == ["because", "didn (didn't)"]
     assert after[0][1] > cell[1]
     assert after[0][2] < cell[2]
     assert window.value(picture) == before
-    assert '"because" looks at "didn"' in window.value(
+    assert '"because" looks at "didn (didn\'t)"' in window.value(
         "() => document.querySelector('#said').textContent"
     )
     window.page.mouse.move(0, 0)
@@ -493,7 +493,7 @@ def test_a_choice_outlives_the_way_to_another_view(window: Opened) -> None:
     words = window.until(
         "() => [...document.querySelectorAll('#view .pair bdi')].map((one) => one.textContent)"
     )
-    assert words == ["because", "'"]
+    assert words == ["because", "' (didn't)"]
     mouse.click(*window.value(place, 4))  # what is held is let go by choosing it again
     mouse.click(*window.value(place, 4))
     window.until("() => document.querySelector('#pin').hidden && attn.state.query === 4")

@@ -499,7 +499,7 @@ def test_scores_by_position_are_those_of_each_token(folder: Path, tmp_path: Path
     assert len(document["tokens"]) == len(document["edges"][0]["positions"])
     for edge in (*document["edges"], *document["exact"]["edges"]):
         assert sum(edge["positions"]) == pytest.approx(edge["score"], abs=1e-5)
-    assert "most at" in ask(*line, str(aligned)).out
+    assert "the token that the first clean text has there" in ask(*line, str(aligned)).out
     pair = pairs[0]
     shorter = replace(pair, clean=pair.clean[:-1], corrupt=pair.corrupt[:-1])
     elsewhere = replace(pair, corrupt=(*pair.clean[:-1], replace(pair.clean[-1], id=7)))
