@@ -343,7 +343,11 @@ def _load_state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
         isinstance(k, str) and torch.is_tensor(v) for k, v in tensors.items()
     ):
         what = message("this torch file holds something other than named tensors")
-        raise InputError(what, where=path, expected="a state_dict: names to tensors")
+        hint = ""
+        for key, value in tensors.items() if isinstance(tensors, Mapping) else ():
+            if isinstance(value, Mapping) and value and all(map(torch.is_tensor, value.values())):
+                hint = f"torch.save(torch.load(file)[{key!r}], file)"
+        raise InputError(what, where=path, expected="a state_dict: names to tensors", hint=hint)
     return tensors
 
 

@@ -94,6 +94,8 @@ PARTS = {
     ".token_adapter.trainable_tokens_delta": "rows",
 }
 """The ends of tensors' names, and what they are."""
+ALL_LINEAR = "all-linear"
+"""What stands for a list of all linear modules."""
 NAME = re.compile(r"\^?[\w.-]{1,200}\$?")
 """A module's name, or its end, as patterns of a config have it."""
 LAYER_NUMBER = re.compile(r"\.(\d+)\.")
@@ -589,7 +591,10 @@ def _read_adapter(merge: _Merge, request: AdapterRequest) -> None:
             _replace_rows(merge, module, array.astype(np.float64), config, request)
         else:
             modules.setdefault(module, {})[part] = array.astype(np.float64)
-    alphas = _alphas(config, list(modules), where)
+    names = list(modules)
+    _check_targets(config, names, where)
+    alphas = _by_pattern(config, "alpha_pattern", config.get("lora_alpha"), names, where)
+    ranks = _by_pattern(config, "rank_pattern", config.get("r"), names, where)
     for module, parts in modules.items():
         target = _base_tensor(base, f"{module}.weight", str(folder))
         first, second = ("table_a", "table_b") if "table_a" in parts else ("a", "b")
@@ -601,7 +606,7 @@ def _read_adapter(merge: _Merge, request: AdapterRequest) -> None:
                 module=repr(module),
                 part=repr(first if first not in parts else second),
             )
-        _check_change(config, module, parts, parts[first].shape[0], where)
+        _check_change(config, module, parts, (ranks[module], parts[first].shape[0]), where)
         scale = _change_scale(config, alphas[module], parts[first].shape[0], where) * request.weight
         shift = parts.pop("shift", None)
         if "magnitude" in parts:
@@ -650,7 +655,11 @@ def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str
 
 
 def _check_change(
-    config: Mapping[str, Any], module: str, parts: Mapping[str, Array], rank: int, where: str
+    config: Mapping[str, Any],
+    module: str,
+    parts: Mapping[str, Array],
+    ranks: tuple[object, int],
+    where: str,
 ) -> None:
     """Raise InputError for a change of a module that adapter_config.json contradicts: PEFT would
     load another adapter, or none.
@@ -659,15 +668,17 @@ def _check_change(
         config: What the file says.
         module: The name of the module.
         parts: The tensors that change it, by what they are.
-        rank: The rows of A.
+        ranks: What the file says for the module, and the rows of A.
         where: The path of the file.
     """
-    stated = config.get("r")
-    patterns = config.get("rank_pattern")
-    ranks = [stated, *(patterns.values() if isinstance(patterns, dict) else ())]
-    if "r" in config and rank not in ranks:
+    stated, rank = ranks
+    if stated is not None and stated != rank:
+        if config.get("r") == stated:
+            setting = _config_setting("r", stated)
+        else:
+            setting = _config_setting("rank_pattern", config.get("rank_pattern"))
         raise InputError(
-            _config_setting("r", stated),
+            setting,
             where=where,
             expected=message("{rank}, the rank of {module}", rank=rank, module=repr(module)),
         )
@@ -694,24 +705,30 @@ def _config_setting(key: str, value: object) -> Message:
     return message("{file} sets {key} to {value}", file=CONFIG, key=key, value=repr(value)[:80])
 
 
-def _alphas(config: Mapping[str, Any], modules: Sequence[str], where: str) -> dict[str, Any]:
-    """The α of each module: that of the first entry of alpha_pattern that matches its name, else
-    lora_alpha. As PEFT has it, an entry is an expression for the end of a name, from a word on.
+def _by_pattern(
+    config: Mapping[str, Any], key: str, usual: object, modules: Sequence[str], where: str
+) -> dict[str, Any]:
+    """What a config sets for each module: the value of the first entry of config[key] that matches
+    its name, else `usual`. As PEFT has it, an entry is an expression for the end of a name, from a
+    word on.
 
-    Raises UnsupportedError for an entry that is no expression or takes too long.
+    Raises InputError for an entry that is no expression, and UnsupportedError for one that takes
+    too long.
     """
-    alphas = dict.fromkeys(modules, config.get("lora_alpha"))
-    stated = config.get("alpha_pattern")
-    if isinstance(stated, dict):
-        patterns = stated
-    else:
-        patterns = {}
-    expressions = {
-        pattern: value for pattern, value in patterns.items() if not NAME.fullmatch(pattern)
-    }
+    settings = dict.fromkeys(modules, usual)
+    patterns = config.get(key) or {}
+    if not isinstance(patterns, dict):
+        raise InputError(
+            _config_setting(key, patterns),
+            where=where,
+            expected="names of modules, or expressions for them, each with a number",
+        )
+    expressions = [pattern for pattern in patterns if not NAME.fullmatch(pattern)]
+    whole = [rf"(.*\.)?({pattern})$" for pattern in expressions]
+    # of names alone, the common case, no process is started
     matches = dict(
-        zip(expressions, _matching(list(expressions), modules, where), strict=True)
-    )  # of names alone, the common case, no process is started
+        zip(expressions, _matching(key, expressions, whole, modules, where), strict=True)
+    )
     settled: set[str] = set()
     for pattern, value in patterns.items():
         end = "." + pattern.removeprefix("^").removesuffix("$")
@@ -722,22 +739,66 @@ def _alphas(config: Mapping[str, Any], modules: Sequence[str], where: str) -> di
                 hit = f".{module}".endswith(end)
             if hit and module not in settled:
                 settled.add(module)
-                alphas[module] = value
-    return alphas
+                settings[module] = value
+    return settings
 
 
-def _matching(patterns: Sequence[str], modules: Sequence[str], where: str) -> list[frozenset[str]]:
-    """For each expression, the modules whose names end with it; done in a bounded process, for an
-    expression can be written that never ends. Raises UnsupportedError."""
+def _check_targets(config: Mapping[str, Any], modules: Sequence[str], where: str) -> None:
+    """Raise InputError where a config's target_modules leave out, or its exclude_modules name, a
+    module that the adapter changes: PEFT would load none of that. A text is an expression for whole
+    names, a list holds their ends."""
+    for key, is_named in (("target_modules", True), ("exclude_modules", False)):
+        stated = config.get(key)
+        if isinstance(stated, str) and stated != ALL_LINEAR:
+            whole = [rf"^(?:{stated})$"]
+            (named,) = _matching(key, [stated], whole, modules, where)
+        elif isinstance(stated, list) and stated:
+            named = frozenset(
+                module
+                for module in modules
+                if any(f".{module}".endswith(f".{end}") for end in stated)
+            )
+        else:
+            continue
+        wrong = next((module for module in modules if (module in named) != is_named), None)
+        if wrong is None:
+            continue
+        expected = message("{module} among them", module=repr(wrong))
+        if not is_named:
+            expected = message("all but {module}", module=repr(wrong))
+        raise InputError(_config_setting(key, stated), where=where, expected=expected)
+
+
+def _matching(
+    key: str, patterns: Sequence[str], whole: Sequence[str], modules: Sequence[str], where: str
+) -> list[frozenset[str]]:
+    """For each expression, the modules that it matches; done in a bounded process, for an expression
+    can be written that never ends.
+
+    Args:
+        key: The setting of adapter_config.json.
+        patterns: Its expressions as they stand there.
+        whole: The same as they are matched, from the beginning of a name.
+        modules: The names.
+        where: The path of the file.
+
+    Raises:
+        InputError: For what is no expression.
+        UnsupportedError: For one that takes too long.
+    """
     if not patterns:
         return []
-    whole = [rf"(.*\.)?({pattern})$" for pattern in patterns]
     try:
-        places = run_bounded("pattern", {"patterns": whole, "names": list(modules)})
+        places = run_bounded("pattern", {"patterns": list(whole), "names": list(modules)})
     except TaskError as error:
-        pattern = patterns[error.place or 0]
+        what = _config_setting(key, patterns[error.place or 0])
+        if error.kind == "pattern":
+            # the place is one in the expression that is made of it
+            reason = str(error).partition(" at position")[0]
+            expected = message("a regular expression, as Python has them: {reason}", reason=reason)
+            raise InputError(what, where=where, expected=expected) from error
         raise UnsupportedError(
-            _config_setting("alpha_pattern", pattern),
+            what,
             where=where,
             expected=message("an expression for names of modules that is told in seconds"),
         ) from error

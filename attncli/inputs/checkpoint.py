@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import accumulate, islice
 from math import prod
-from pathlib import Path
+from pathlib import Path, PurePath
 from shlex import quote
 from types import MappingProxyType
 from typing import Any
@@ -60,6 +60,8 @@ CONVERT = (
     'python -c "from transformers import AutoModel as M;'
     " M.from_pretrained('FOLDER').save_pretrained('NEW FOLDER')\""
 )
+OLDER = {".h5": "from_tf", ".msgpack": "from_flax"}
+"""Endings of weights that transformers reads below version 5, and the option by which it does."""
 OTHER_FORMATS = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf", "*.onnx", "*.ckpt")
 BESIDE_WEIGHTS = ("openvino", "optimizer", "rng_state", "scaler", "scheduler", "training_args")
 """How files begin that have such an ending and hold no weights: a trainer's, and an export's."""
@@ -330,7 +332,8 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
         what = message(
             "the weights are in {second}, which is not safetensors", second=repr(others[0])
         )
-        return UnsupportedError(what, where=str(folder), expected=EXPECTED, hint=CONVERT)
+        expected, hint = _as_safetensors(folder, others)
+        return UnsupportedError(what, where=str(folder), expected=expected, hint=hint)
     tensors = sorted(path.name for path in folder.glob("*.safetensors"))
     if "adapter_model.safetensors" in tensors:
         return UnsupportedError(
@@ -353,6 +356,23 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
     return _unusable_weights(folder) or InputError(
         "this folder holds no weights", where=str(folder), expected=EXPECTED
     )
+
+
+def _as_safetensors(folder: Path, names: Sequence[str]) -> tuple[str, str]:
+    """What is expected in place of weights of another format, and a command that makes it of them;
+    "" where none is known to. names: the files, in order."""
+    first, ending = names[0], PurePath(names[0]).suffix
+    if ending in OLDER:
+        option = f"'FOLDER', {OLDER[ending]}=True"
+        expected = message(
+            "{files}, which transformers below version 5 makes of it", files=EXPECTED
+        )
+        return expected, CONVERT.replace("'FOLDER'", option)
+    if ending in (".bin", ".pt", ".pth") and len(names) == 1:
+        # a state_dict under another name
+        pickled = quote(str(folder / PICKLED_SINGLE))
+        return f"{EXPECTED}, or {PICKLED_SINGLE}", f"mv {quote(str(folder / first))} {pickled}"
+    return EXPECTED, ""
 
 
 MAKERS_WEIGHTS = "consolidated"
@@ -471,7 +491,7 @@ MLX = "quantization"
 
 def is_packed(config: Mapping[str, Any]) -> bool:
     """Whether a config.json declares quantised weights, packed in few bits."""
-    return any(config.get(key) is not None for key in (*PACKED, MLX))
+    return any(config.get(key) not in (None, {}) for key in (*PACKED, MLX))
 
 
 def without_packing(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -488,6 +508,8 @@ def _with_packing(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     text model's part (Kimi K2.5), or in a file of its own (AutoGPTQ, AutoAWQ)."""
     if is_packed(config):
         return config
+    # null and {} say nothing
+    config = {key: value for key, value in config.items() if key not in (*PACKED, MLX) or value}
     inner = config.get("text_config")
     if isinstance(inner, dict):
         lifted = {key: inner[key] for key in PACKED if inner.get(key) is not None}
@@ -565,7 +587,7 @@ class Checkpoint:
         )
         config = _with_packing(real, config)
         for key in () if packed else PACKED:
-            if config.get(key) is not None:
+            if config.get(key) not in (None, {}):
                 what = message(
                     "these weights are quantised ({config})",
                     config=_quantization_method(config[key]),

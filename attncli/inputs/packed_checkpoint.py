@@ -59,7 +59,23 @@ def open_packed(
         dict(config),
         dict(find_tensors(folder, packed=True) if tensors is None else tensors),
     )
+    if all(info.dtype in FLOATS for info in raw.names().values()):
+        # any scheme: a folder may hold the numbers again, or be packed when it is loaded
+        plain = DerivedCheckpoint(folder, without_packing(config), raw.names(), {})
+        if tensors is None:
+            plain.notes = (
+                message(
+                    "config.json says that the weights are quantised ({method}), and none is stored"
+                    " so: they are read as the numbers that they are",
+                    method=_packing_method(config),
+                ),
+            )
+        return plain
     return _PackedMatrices(raw).checkpoint()
+
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+"""The types of tensors that are no parts of a quantised matrix, where all are of them."""
 
 
 METHODS = (
@@ -90,7 +106,7 @@ def check_method(config: Mapping[str, Any], where: str) -> None:
 
 def _packing_method(config: Mapping[str, Any]) -> str:
     """The quantisation scheme that a config.json names, such as "gptq"; "none" where it names none."""
-    settings = next(config[key] for key in (*PACKED, MLX) if config.get(key) is not None)
+    settings = next(config[key] for key in (*PACKED, MLX) if config.get(key))
     usual = "mlx"
     if config.get(MLX) is None:
         usual = message("method not named")
@@ -114,9 +130,7 @@ class _PackedMatrices:
 
     def __init__(self, raw: Checkpoint) -> None:
         self.raw = raw
-        settings = next(
-            raw.config[key] for key in (*PACKED, MLX) if raw.config.get(key) is not None
-        )
+        settings = next(raw.config[key] for key in (*PACKED, MLX) if raw.config.get(key))
         self.settings: Mapping[str, Any] = settings if isinstance(settings, dict) else {}
         self.where = str(raw.folder)
         self.method = _packing_method(raw.config)

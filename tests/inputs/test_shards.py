@@ -142,9 +142,10 @@ def test_pipes_and_folders_are_not_waited_for(tmp_path: Path) -> None:
     ("name", "kind", "says"),
     [
         ("pytorch_model.bin", InputError, "state_dict"),
-        ("flax_model.msgpack", UnsupportedError, "save_pretrained"),
+        ("flax_model.msgpack", UnsupportedError, "M.from_pretrained('FOLDER', from_flax=True)"),
         ("model.gguf", UnsupportedError, "gguf"),
-        ("tf_model.h5", UnsupportedError, "h5"),
+        ("tf_model.h5", UnsupportedError, "transformers below version 5"),
+        ("model.pth", UnsupportedError, "pytorch_model.bin"),
         ("adapter_model.safetensors", UnsupportedError, "adapter"),
         ("other.safetensors", InputError, "other.safetensors"),
         ("readme.md", InputError, "no weights"),

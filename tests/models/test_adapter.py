@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from functools import cache
@@ -237,6 +238,12 @@ def test_what_does_not_belong_is_refused(
         (changed("alpha", {"lora_alpha": "much"}), "lora_alpha to 'much'"),
         (changed("pattern", {"alpha_pattern": {"(q_proj": 3}}), "alpha_pattern to '(q_proj'"),
         (changed("endless", {"alpha_pattern": {r"([\w.]|[\w.]{2})+!": 3}}), "alpha_pattern"),
+        (changed("no rank", {"rank_pattern": {"q_proj(": 2}}), "rank_pattern to 'q_proj('"),
+        (changed("ranks", {"rank_pattern": {"q_proj": 3}}), "rank_pattern to {'q_proj': 3}"),
+        (changed("list", {"rank_pattern": ["q_proj"]}), "rank_pattern to"),
+        (changed("targets", {"target_modules": ".*(q_proj"}), "target_modules to '.*(q_proj'"),
+        (changed("elsewhere", {"target_modules": ["v_proj"]}), "target_modules to"),
+        (changed("but", {"exclude_modules": "v_proj|.*q_proj"}), "exclude_modules to"),
         (changed("other", {"use_qalora": True}), "use_qalora"),
         (changed("share", {"use_dora": True}) + ":0.5", "share of 0.5"),
         (changed("dora", {"use_dora": True}), "use_dora to True"),
@@ -259,7 +266,7 @@ def test_what_does_not_belong_is_refused(
             "no tensor",
         ),
     ):
-        with pytest.raises((InputError, UnsupportedError), match=message.replace("(", r"\(")):
+        with pytest.raises((InputError, UnsupportedError), match=re.escape(message)):
             attncli.load(base, note=None, adapters=[text])
     file = gguf_files.write(base, tmp_path / "x.gguf", "llama")
     with pytest.raises(UnsupportedError, match="this is a GGUF file") as refusal:
@@ -269,6 +276,23 @@ def test_what_does_not_belong_is_refused(
         parse_adapter("x:1e9")
     with pytest.raises(UsageError):
         attncli.load(seed=0, adapters=[str(adapter)])
+
+
+def test_an_expression_that_is_none_is_told_with_its_fault(
+    bases: Callable[[str], Path], tmp_path: Path
+) -> None:
+    base = bases(LLAMA)
+    adapter = train(base, tmp_path / "a", r=2, lora_alpha=3, target_modules=["q_proj"])
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    for key in ("rank_pattern", "alpha_pattern"):
+        stated = json.dumps({**config, key: {"q_proj(": 2}})
+        (adapter / "adapter_config.json").write_text(stated)
+        with pytest.raises(InputError) as refusal:
+            attncli.load(base, note=None, adapters=[str(adapter)])
+        assert refusal.value.exit_code == 3
+        assert refusal.value.expected == (
+            "a regular expression, as Python has them: missing ), unterminated subpattern"
+        )
 
 
 def base_and_adapter(model: Path, place: Path) -> tuple[Path, Path]:

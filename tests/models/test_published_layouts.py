@@ -246,6 +246,31 @@ def test_what_says_how_weights_are_packed_may_stand_elsewhere(plain: Path, tmp_p
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 2471645608\n"
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"quant_method": "gptq", "bits": 4}, "gptq"),
+        ({"quant_method": "aqlm"}, "aqlm"),  # a scheme that is not read, where no number has it
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "modelopt NVFP4"),
+        (None, None),
+        ({}, None),
+    ],
+)
+def test_floats_that_a_config_calls_quantised_are_read_and_called_floats(
+    settings: dict[str, Any] | None, said: str | None, plain: Path, tmp_path: Path
+) -> None:
+    claiming = changed(plain, tmp_path / "claiming", {"quantization_config": settings})
+    model = attncli.load(claiming, note=None)
+    assert np.array_equal(weights(claiming), weights(plain))
+    notes = [note for note in model.warnings if "quantis" in note or "quantiz" in note]
+    assert len(notes) == bool(said)
+    for note in notes:
+        assert note == (
+            f"config.json says that the weights are quantised ({said}), and none is stored so: they"
+            " are read as the numbers that they are"
+        )
+
+
 def test_a_pointer_of_git_lfs_is_called_that(plain: Path, tmp_path: Path) -> None:
     folder = changed(plain, tmp_path / "clone")
     (folder / "model.safetensors").write_text(POINTER)
