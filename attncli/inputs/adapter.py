@@ -98,6 +98,8 @@ ALL_LINEAR = "all-linear"
 """What stands for a list of all linear modules."""
 NAME = re.compile(r"\^?[\w.-]{1,200}\$?")
 """A module's name, or its end, as patterns of a config have it."""
+PLACE = re.compile(r" \w+ \w+ \d+")
+"""Where Python says that the fault of an expression is."""
 LAYER_NUMBER = re.compile(r"\.(\d+)\.")
 """The number of a layer in a module's name."""
 OUTPUT_TABLE = "lm_head.weight"
@@ -794,7 +796,7 @@ def _matching(
         what = _config_setting(key, patterns[error.place or 0])
         if error.kind == "pattern":
             # the place is one in the expression that is made of it
-            reason = str(error).partition(" at position")[0]
+            reason = PLACE.split(str(error))[0]
             expected = message("a regular expression, as Python has them: {reason}", reason=reason)
             raise InputError(what, where=where, expected=expected) from error
         raise UnsupportedError(
