@@ -753,16 +753,16 @@ def _check_targets(config: Mapping[str, Any], modules: Sequence[str], where: str
         stated = config.get(key)
         if isinstance(stated, str) and stated != ALL_LINEAR:
             whole = [rf"^(?:{stated})$"]
-            (named,) = _matching(key, [stated], whole, modules, where)
+            (fitting,) = _matching(key, [stated], whole, modules, where)
         elif isinstance(stated, list) and stated:
-            named = frozenset(
+            fitting = frozenset(
                 module
                 for module in modules
                 if any(f".{module}".endswith(f".{end}") for end in stated)
             )
         else:
             continue
-        wrong = next((module for module in modules if (module in named) != is_named), None)
+        wrong = next((module for module in modules if (module in fitting) != is_named), None)
         if wrong is None:
             continue
         expected = message("{module} among them", module=repr(wrong))
