@@ -240,23 +240,31 @@ def _place_note(location: ModelLocation) -> str:
 
 NEAREST = "--model "
 """What the hint of an error begins with that names the nearest alias."""
+WITHOUT_MODEL = {
+    "unset HF_HUB_OFFLINE, or --model FOLDER": "unset HF_HUB_OFFLINE",
+    "attn models list, or --model FOLDER": "attn models list",
+}
+"""Hints of errors by what is left of them where there is no `--model`."""
 
 
 @contextmanager
 def _nearest_name_as(command: str) -> Iterator[None]:
-    """Tell the nearest alias of a name that is none as the command that takes it, since none here
-    has `--model`."""
+    """Tell the nearest alias of a name that is none as the command that takes it, and other hints
+    without `--model`, which none here has."""
     from attncli.errors import InputError
 
     try:
         yield
     except InputError as error:
         hint = str(error.hint)
-        if not hint.startswith(NEAREST):
+        if hint in WITHOUT_MODEL:
+            hint = WITHOUT_MODEL[hint]
+        elif hint.startswith(NEAREST):
+            hint = f"{command} {hint.removeprefix(NEAREST)}"
+        else:
             raise
-        name = hint.removeprefix(NEAREST)
         raise InputError(
-            error.what, where=error.where, expected=error.expected, hint=f"{command} {name}"
+            error.what, where=error.where, expected=error.expected, hint=hint
         ) from error
 
 

@@ -68,6 +68,7 @@ def test_without_a_network_a_command_is_named(
     said = " ".join(refused.err.split())
     assert says in said
     assert hint in said
+    assert "--model" not in said  # which this command does not have
 
 
 def test_an_alias_whose_package_is_missing_names_the_package(
