@@ -287,15 +287,9 @@ missing = Metric(
 )  # fmt: skip
 
 METRICS: dict[str, Metric] = {
-    metric.name: metric
-    for metric in (
-        entropy, normalised_entropy, effective_keys, confidence, confidence_beyond_first, distance, signed_distance,
-        previous, self,
-        next, sink, special, punctuation, diagonality, band, previous_pattern, duplicate_pattern, induction_pattern,
-        missing,
-    )
-}  # fmt: skip
-"""Every metric by name, in the order in which tables show them."""
+    value.name: value for value in tuple(globals().values()) if isinstance(value, Metric)
+}
+"""Every metric that is declared above by name, in the order in which tables show them."""
 METRIC_TITLES = {
     "entropy": message("entropy"),
     "confidence": message("confidence"),

@@ -62,8 +62,13 @@ def test_a_catalogue_has_every_sentence_and_no_other(lang: str) -> None:
     for sentence in untranslated(lang):
         warn(f"attncli/language/{lang}.po has no translation of: {sentence}", stacklevel=1)
     catalogue = updated(lang, sentences())
-    assert (FOLDER / f"{lang}.po").read_bytes() == po_bytes(catalogue), "python tests/catalogues.py"
-    assert (FOLDER / f"{lang}.mo").read_bytes() == mo_bytes(catalogue), "python tests/catalogues.py"
+    files = {".po": po_bytes(catalogue), ".mo": mo_bytes(catalogue)}
+    stale = [
+        f"attncli/language/{lang}{ending}"
+        for ending, content in files.items()
+        if (FOLDER / f"{lang}{ending}").read_bytes() != content
+    ]
+    assert stale == [], "PYTHONPATH=tests python tests/catalogues.py writes them anew"
 
 
 @pytest.mark.thorough
@@ -156,7 +161,7 @@ def unknown_texts(texts: list[Told]) -> list[str]:
 
 
 def test_every_text_of_the_source_is_a_sentence_of_the_catalogues() -> None:
-    assert unknown_texts(told()) == []
+    assert unknown_texts(told()) == [], "PYTHONPATH=tests python tests/catalogues.py adds them"
     assert unknown_texts([Told("a sentence that nobody {0} has written down", "here")]) != []
 
 
