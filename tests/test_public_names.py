@@ -210,7 +210,9 @@ for call in sys.argv[1:]:
 
 def test_every_public_name_has_a_first_call():
     functions = {f"topics.{name}" for name in attncli.topics.__all__}
-    assert {*attncli.__all__, *functions} | {"metrics.measure_texts"} == {*FIRST_CALLS}
+    assert {*attncli.__all__, *functions} | {"metrics.measure_texts"} == {*FIRST_CALLS}, (
+        "FIRST_CALLS of tests/test_public_names.py has a call of each"
+    )
 
 
 def first_calls(names, folder):
@@ -351,7 +353,10 @@ def test_a_command_and_its_function_give_the_same_document_of_arrays(tmp_path):
 def test_every_command_that_answers_with_a_document_has_its_function():
     without = {"explore", "view", "guide", "schema", "models", "weights"}
     commands = {name for name in COMMANDS if name not in without}
-    assert commands - {"scan", "next"} <= set(attncli.__all__)
+    missing = commands - {"scan", "next"} - set(attncli.__all__)
+    assert missing == set(), (
+        "attncli/__init__.py: import them for type checkers and list them in __all__"
+    )
     assert "next_word" in attncli.__all__  # next is a name of Python's own
     assert "scan_corpus" in attncli.__all__  # attncli.scan is the folder of the feature
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,7 +28,6 @@ from attncli.mechanism.context import (
     put_projections,
     put_weights,
 )
-from attncli.mechanism.edit import NO_EDITS, Edits, apply_edits, stages_to_edit
 from attncli.mechanism.feed_forward import (
     LayerPart,
     activate,
@@ -39,6 +39,9 @@ from attncli.mechanism.projection import LayerAttention, Projection, project
 from attncli.mechanism.reformer import HashTrace, hash_attention
 from attncli.mechanism.spec import Attention, Block, Convolution, Mixer, Place
 from attncli.mechanism.trace import Later, LayerTrace, head_outputs
+
+if TYPE_CHECKING:
+    from attncli.mechanism.edit import Edits, Site  # few runs edit
 
 
 @np.errstate(
@@ -53,7 +56,7 @@ def run_block(
 
     A block without residual gives its last branch's output, whose width may differ.
     """
-    edit = partial(apply_edits, backend, context.edits, layer)
+    edit = partial(_edited, backend, context.edits, layer)
     hidden = edit("resid_pre", hidden)
     block_input = hidden
     attention = LayerAttention(backend, weights, "attn", block.attention)
@@ -198,7 +201,7 @@ def mix_heads(
     interventions = context.interventions.get((layer, "self" if memory is None else "cross"), ())
     edits = context.edits
     if memory is not None:
-        edits = NO_EDITS
+        edits = {}
     parts = project(attention, x, memory, context, layer)
     rule = parts.rule
     apart = parts.rule.apart
@@ -229,7 +232,11 @@ def mix_heads(
         else:
             on_block = partial(context.on_block, layer, kind)
         q, k, v = put_projections(backend, interventions, parts.q, parts.k, parts.v)
-        edited = stages_to_edit(edits, layer)
+        edited = frozenset[str]()
+        if edits:
+            from attncli.mechanism.edit import stages_to_edit
+
+            edited = stages_to_edit(edits, layer)
         square_stages, mixed, empty = compute_attention(
             backend,
             q,
@@ -248,7 +255,7 @@ def mix_heads(
         stages |= square_stages
     mixed = put_weights(backend, interventions, stages, parts.v, mixed)
     mixed = apply_interventions(backend, interventions, mixed)
-    stages["mixed"] = apply_edits(backend, edits, layer, "z", mixed)
+    stages["mixed"] = _edited(backend, edits, layer, "z", mixed)
     if spec.gated:
         gate = attention.split_heads(attention.linear("gate", context.queries_of(x)), spec.heads)
         stages["gate"] = (backend.tanh(gate * 0.5) + 1.0) * 0.5
@@ -278,6 +285,15 @@ def _hash_heads(
     )
 
 
+def _edited(backend: Backend, edits: Edits, layer: int, site: Site, array: Array) -> Array:
+    """What the edits of a place make of an array; the array itself where nothing is edited."""
+    if not edits:
+        return array
+    from attncli.mechanism.edit import apply_edits
+
+    return apply_edits(backend, edits, layer, site, array)
+
+
 def _edit_weights(
     backend: Backend, edits: Edits, layer: int, stages: dict[str, Array], v: Array, rule: Rule
 ) -> Array:
@@ -288,9 +304,9 @@ def _edit_weights(
     """
     scores = stages["masked"]
     if (layer, "scores") in edits:
-        scores = apply_edits(backend, edits, layer, "scores", scores)
+        scores = _edited(backend, edits, layer, "scores", scores)
         stages |= {"masked": scores, "weights": weigh_scores(backend, scores, rule)}
-    stages["weights"] = apply_edits(backend, edits, layer, "pattern", stages["weights"])
+    stages["weights"] = _edited(backend, edits, layer, "pattern", stages["weights"])
     return mix_held(backend, stages["weights"], v, rule)
 
 

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, assert_never
 
 import numpy as np
 from msgspec import Struct, field
 
 from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock, mix
-from attncli.mechanism.edit import Edits
+
+if TYPE_CHECKING:
+    from attncli.mechanism.edit import Edits
 
 Kind: TypeAlias = Literal["self", "cross"]
 """Which attention of a layer: over the text itself, or over another one."""

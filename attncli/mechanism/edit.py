@@ -54,7 +54,6 @@ class Edit(Struct, frozen=True, eq=False):
 
 Edits: TypeAlias = Mapping[tuple[int, str], Sequence[Edit]]
 """What is edited, by layer and site; in the order in which it is done."""
-NO_EDITS: Edits = {}
 
 
 def edits_by_place(edits: Sequence[Edit], blocks: Sequence[Block], last: int) -> Edits:

@@ -30,7 +30,6 @@ from attncli.inputs.tokenize import ShiftedTokenizer
 from attncli.language import listing, message
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
 from attncli.mechanism.context import NO_INTERVENTIONS, Context, Interventions, Past
-from attncli.mechanism.edit import Edit, Edits, edits_by_place
 from attncli.mechanism.head_choice import choose_heads_of
 from attncli.mechanism.spec import Attention, Spec
 from attncli.mechanism.trace import SQUARE, STAGES, Later, LayerTrace, NotebookResult
@@ -40,6 +39,7 @@ from attncli.models.run import LONG, Store, embed_texts, rows_for, run_layers
 
 if TYPE_CHECKING:
     from attncli.inputs.chat_prompt import ChatPrompt
+    from attncli.mechanism.edit import Edit, Edits
 
 Source = Literal["seeded", "random", "file", "checkpoint", "tensors"]
 
@@ -351,8 +351,12 @@ class Model(Struct, frozen=True, eq=False):
         else:
             numbers = self.spec.attending(layers)
         run.check_indices("layer", numbers, layer_count)
-        by_place = edits_by_place(edits, self.spec.blocks, max(numbers, default=-1))
-        self._check_edits(by_place, rows)
+        by_place: Edits = {}
+        if edits:
+            from attncli.mechanism.edit import edits_by_place
+
+            by_place = edits_by_place(edits, self.spec.blocks, max(numbers, default=-1))
+            self._check_edits(by_place, rows)
 
         def run_text(stage_names: Collection[str]) -> Iterator[LayerTrace]:
             """The traces of the text with these stages kept, layer by layer."""

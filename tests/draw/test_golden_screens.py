@@ -78,6 +78,8 @@ def test_every_command_has_screens_or_a_reason() -> None:
     assert all(lines.values()), [path for path, examples in lines.items() if not examples]
     assert {*lines, *ELSEWHERE} == {path for path, _ in commands()}
     assert set(INSTEAD) <= set(lines)
-    assert {path.name for path in SCREENS.iterdir()} == {file_of(path).name for path in all_names()}
+    stored = {path.name for path in SCREENS.iterdir()}
+    wanted = {file_of(path).name for path in all_names()}
+    assert stored == wanted, f"{stored ^ wanted}: {RENEW}"
     known = {line for examples in lines.values() for line in examples}
     assert {line.split("\t")[0] for line in stored_digests()} <= known

@@ -38,14 +38,18 @@ def test_every_document_that_is_declared_is_named():
         name for path, text in SOURCES.items() if path.stem in ("document", "compute")
         for name in re.findall(r'tag="attn\.(\w+)', text)
     }  # fmt: skip
-    assert declared == set(NAMES) - {"error"}  # which carries no tag
+    # an error carries no tag
+    assert declared == set(NAMES) - {"error"}, "NAMES of attncli/documents/__init__.py lists them"
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "error"])
 def test_a_document_has_a_figure_or_says_that_it_has_none(name):
     place = f"{folder_of(name)}.figure"
     module = import_module(place) if find_spec(place) else None
-    assert hasattr(module, f"{name}_figure") == (name not in WITHOUT_FIGURE)
+    assert hasattr(module, f"{name}_figure") == (name not in WITHOUT_FIGURE), (
+        f"{place.replace('.', '/')}.py has {name}_figure, or attncli/documents/__init__.py lists"
+        f" {name!r} in WITHOUT_FIGURE"
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "error"])
@@ -53,7 +57,10 @@ def test_a_document_of_heads_has_a_page_of_them(name):
     place = f"{folder_of(name)}.page"
     module = import_module(place) if find_spec(place) else None
     for made in ("document_heads", "page_focus"):
-        assert hasattr(module, f"{name}_{made}") == (name in ABOUT_HEADS)
+        assert hasattr(module, f"{name}_{made}") == (name in ABOUT_HEADS), (
+            f"{place.replace('.', '/')}.py has {name}_{made}, and attncli/documents/__init__.py"
+            f" lists {name!r} in ABOUT_HEADS; or neither"
+        )
     assert hasattr(module, f"{name}_page_of") == (name in OF_TWO_RUNS)
 
 
