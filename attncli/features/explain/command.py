@@ -401,11 +401,11 @@ def seq2seq(
     ],
     query_text: Annotated[
         str | None,
-        argument("What the decoder says. [default: le chat noir dort]", "[QUERY_TEXT]"),
+        argument("What the decoder says; without texts, a pair of its own.", "[QUERY_TEXT]"),
     ] = None,
     key_text: Annotated[
         str | None,
-        argument("What the encoder has read. [default: the black cat sleeps]", "[KEY_TEXT]"),
+        argument("What the encoder has read.", "[KEY_TEXT]"),
     ] = None,
     tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
 ) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import completion
+from attncli.cli import completion, declarations
 from attncli.cli.declarations import OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import DATA, DRAWING, argument, delivery_option, meaning, only
+from attncli.cli.option import DATA, DRAWING, argument, delivery_option, meaning, only, redeclare
 from attncli.cli.output import validate_options
 from attncli.cli.progress import wait_for_key
 from attncli.errors import InputError, UsageError
@@ -39,6 +40,20 @@ def guide(
         delivery_option(metavar="WORD", help="The sections that have this word, best first."),
     ] = None,
     markdown: Annotated[bool, delivery_option(help="The page as it is written.")] = False,
+    notebook: Annotated[
+        Path | None,
+        delivery_option(
+            metavar="DIR",
+            help="Write the page's sections as notebooks into a folder, and show nothing.",
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        redeclare(
+            declarations.HTML,
+            help="Write the page as one offline page for a browser or a printer, and show nothing.",
+        ),
+    ] = None,
     pager: Annotated[
         bool | None,
         delivery_option(
@@ -54,6 +69,8 @@ def guide(
     attn guide sink
 
     attn guide --search softmax
+
+    attn guide lessons --html lessons.html
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
@@ -65,6 +82,10 @@ def guide(
     text = None
     if page is not None:
         text = _text_of(page, view.lang)
+    if notebook is not None or html is not None:
+        _write_course(page, text, notebook, html, view.lang, environment)
+        if not markdown:
+            return
     if text is not None and markdown:
         environment.write(text.encode())
         return
@@ -84,6 +105,41 @@ def guide(
         if index and wait_for_key(message("— any key for more, q ends —"), view, environment):
             return
         environment.write(as_text(screen, view).encode("utf-8", "backslashreplace"))
+
+
+def _write_course(
+    page: str | None,
+    text: str | None,
+    notebook: Path | None,
+    html: Path | None,
+    lang: str,
+    environment: Environment,
+) -> None:
+    """Write a page as notebooks, as a page for a browser, or both, and note the files. Raises
+    UsageError without a page, or with a word of the glossary for notebooks."""
+    from attncli.features.guide.course import html_page, write_notebooks
+    from attncli.inputs.files import atomic_writer
+    from attncli.language import guide as room
+
+    if page is not None and text is None:
+        raise _no_page(page, lang)
+    option = "--html"
+    if notebook is not None:
+        option = "--notebook"
+    if page is None or text is None or (notebook is not None and page not in room.PAGES):
+        raise UsageError(
+            "{option} is about a page, and none is named",
+            expected=f"attn guide PAGE {option}",
+            option=option,
+        )
+    files = []
+    if notebook is not None:
+        files = write_notebooks(page, lang, notebook)
+    if html is not None:
+        with atomic_writer(html) as stream:
+            stream.write(html_page(text, lang).encode())
+        files.append(html)
+    environment.note(message("written: {files}", files=listing([str(path) for path in files])))
 
 
 def _check_options(

@@ -1,0 +1,167 @@
+"""A page of the guide outside the terminal: its sections as notebooks, and the whole as one page
+for a browser or a printer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+from msgspec import Struct
+
+from attncli.errors import AttnError, UsageError
+from attncli.inputs.files import atomic_writer, make_folder, read_regular
+from attncli.language import guide as room
+from attncli.language import term
+
+FENCE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+"""A block of commands with what they print."""
+PICTURE = re.compile(r'(<img src=")([^":]+)"')
+"""A picture of a page, beside it in the package."""
+TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
+STYLE = """
+:root { color-scheme: light dark }
+body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.55 system-ui, sans-serif }
+pre { overflow-x: auto; padding: .7rem; border: 1px solid gray;
+  border-radius: .3rem; font-size: .82rem; line-height: 1.35 }
+code { font-family: ui-monospace, monospace }
+h2 { margin-top: 2.4rem }
+table { border-collapse: collapse } td, th { padding: .2rem .7rem; border: 1px solid; text-align: left }
+img { max-width: 100% }
+@media print { pre { white-space: pre-wrap } h2 { break-after: avoid } pre, table { break-inside: avoid } }
+"""
+"""How a page looks: readable in the dark, on a small screen and on paper."""
+
+
+class Section(Struct, frozen=True):
+    """A section of a page: its title without signs, and the Markdown below it."""
+
+    title: str
+    body: str
+
+
+def sections(markdown: str) -> list[Section]:
+    """The sections of a page that begin with `## `, in order; what stands before the first is
+    none."""
+    parts = re.split(r"^## ", markdown, flags=re.MULTILINE)[1:]
+    return [
+        Section(title.strip(), body.strip())
+        for title, _, body in (part.partition("\n") for part in parts)
+    ]
+
+
+def commands_of(body: str) -> list[str]:
+    """The commands of a section's console blocks, in order, without what they print."""
+    return [
+        line.removeprefix("$ ")
+        for block in FENCE.findall(body)
+        for line in block.splitlines()
+        if line.startswith("$ ")
+    ]
+
+
+def notebook(section: Section) -> dict[str, object]:
+    """A section as a notebook: its prose as cells of Markdown, each command as a cell to run. What
+    commands print is left out: it is to be predicted first."""
+    cells: list[dict[str, object]] = [_cell("markdown", f"# {section.title}", 0)]
+    for source in _cell_sources(section.body):
+        kind = "markdown"
+        if source.startswith("!"):
+            kind = "code"
+        cells.append(_cell(kind, source, len(cells)))
+    return {
+        "cells": cells,
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+def _cell_sources(body: str) -> Iterator[str]:
+    """The sources of a section's cells: prose, and commands as a notebook's `!` takes them."""
+    place = 0
+    for block in FENCE.finditer(body):
+        yield from filter(None, [body[place : block.start()].strip()])
+        for command in commands_of(block[0]):
+            # in such a line a notebook puts values in place of names in braces or after a dollar
+            shell = command.replace("$", "$$").replace("{", "{{").replace("}", "}}")
+            yield f"!{shell}"
+        place = block.end()
+    yield from filter(None, [body[place:].strip()])
+
+
+def _cell(kind: str, source: str, number: int) -> dict[str, object]:
+    """A cell of a notebook. kind: "markdown" or "code"."""
+    cell: dict[str, object] = {
+        "cell_type": kind,
+        "id": f"cell-{number}",
+        "metadata": {},
+        "source": source.splitlines(keepends=True),
+    }
+    if kind == "code":
+        cell |= {"execution_count": None, "outputs": []}
+    return cell
+
+
+def write_notebooks(name: str, lang: str, folder: Path) -> list[Path]:
+    """Write a page's sections as notebooks into a folder, which is made where it is not there, and
+    return their files, such as `lessons-01.ipynb`.
+
+    Raises UsageError for a page without sections that have commands, AttnError where the folder
+    cannot be written.
+    """
+    with_commands = [
+        section for section in sections(room.page(name, lang)) if commands_of(section.body)
+    ]
+    if not with_commands:
+        raise UsageError(
+            "the page {page} has no commands to run", expected="a page with examples", page=name
+        )
+    try:
+        make_folder(folder)
+    except OSError as error:
+        raise AttnError(
+            "this folder cannot be written: {reason}",
+            where=str(folder),
+            expected="a place that may be written",
+            reason=term(error.strerror or str(error)),
+        ) from None
+    files = []
+    for number, section in enumerate(with_commands, 1):
+        path = folder / f"{name}-{number:02}.ipynb"
+        text = json.dumps(notebook(section), ensure_ascii=False, indent=1) + "\n"
+        with atomic_writer(path) as stream:
+            stream.write(text.encode())
+        files.append(path)
+    return files
+
+
+def html_page(markdown: str, lang: str) -> str:
+    """A page of the guide as one HTML file that needs no network: its pictures are in it."""
+    from markdown_it import MarkdownIt
+
+    title = markdown.partition("\n")[0].removeprefix("# ")
+    renderer = MarkdownIt("commonmark", {"html": False}).enable("table")
+    body = PICTURE.sub(_with_picture, renderer.render(markdown))
+    return (
+        f'<!doctype html>\n<html lang="{escape(lang)}">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+        "style-src 'unsafe-inline'; img-src data:\">\n"
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}</body>\n"
+        "</html>\n"
+    )
+
+
+def _with_picture(place: re.Match[str]) -> str:
+    """The beginning of an `img` element whose picture is written out as data."""
+    path = room.FOLDER / "pictures" / Path(place[2]).name
+    data = b64encode(read_regular(path, what="a picture of the guide")).decode()
+    return f'{place[1]}data:{TYPES[path.suffix]};base64,{data}"'

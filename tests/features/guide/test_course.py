@@ -1,0 +1,90 @@
+"""The guide's lessons as notebooks, and its pages as one file for a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from asking import ask
+
+from attncli.features.guide.course import commands_of, html_page, notebook, sections
+from attncli.language.guide import page
+
+LESSONS = 10
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_each_lesson_is_a_notebook_with_its_commands_and_without_answers(
+    tmp_path: Path, lang: str
+) -> None:
+    answer = ask("guide", "lessons", "--notebook", str(tmp_path / "nb"), "--lang", lang)
+    assert (answer.code, answer.out) == (0, "")
+    files = sorted((tmp_path / "nb").iterdir())
+    assert [file.name for file in files] == [
+        f"lessons-{number:02}.ipynb" for number in range(1, LESSONS + 1)
+    ]
+    markdown = page("lessons", lang)
+    commands = re.findall(r"^\$ (.*)$", markdown, re.MULTILINE)
+    found = []
+    for file in files:
+        cells = json.loads(file.read_text("utf-8"))["cells"]
+        assert len({cell["id"] for cell in cells}) == len(cells)
+        for cell in cells:
+            source = "".join(cell["source"])
+            if cell["cell_type"] == "code":
+                assert cell["outputs"] == []
+                assert source.startswith("!attn ")
+                found.append(source.removeprefix("!"))
+            else:
+                assert "```" not in source
+                assert "$ attn" not in source
+    assert found == commands
+
+
+def test_a_notebook_takes_a_command_as_a_shell_does() -> None:
+    section = sections("# A\n\n## One\n\nText.\n\n```console\n$ echo {a} $B\nout\n```\n")[0]
+    cells = notebook(section)["cells"]
+    assert isinstance(cells, list)
+    assert cells[-1]["source"] == ["!echo {{a}} $$B"]
+    assert commands_of(section.body) == ["echo {a} $B"]
+
+
+class Sources(HTMLParser):
+    """What a page loads or links to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+@pytest.mark.parametrize("name", ["lessons", "learners"])
+def test_a_page_is_one_file_that_needs_no_network(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "page.html"
+    answer = ask("guide", name, "--html", str(file), "--lang", "zh")
+    assert (answer.code, answer.out) == (0, "")
+    text = file.read_text("utf-8")
+    parser = Sources()
+    parser.feed(text)
+    assert all(source.startswith("data:image/") for source in parser.found)
+    assert len(parser.found) == page(name, "zh").count("](../pictures/")
+    assert '<html lang="zh">' in text
+    assert "default-src 'none'" in text
+    heading = page(name, "zh").partition("\n")[0].removeprefix("# ")
+    assert f"<h1>{heading}</h1>" in text
+
+
+def test_markdown_of_a_page_is_never_html_of_its_own() -> None:
+    assert "<script>" not in html_page("# A\n\n<script>alert(1)</script>\n", "en")
+
+
+def test_what_is_no_page_is_no_course(tmp_path: Path) -> None:
+    for words in (("--html",), ("sink", "--notebook")):
+        refused = ask("guide", *words, str(tmp_path / "course"))
+        assert (refused.code, "is about a page" in refused.err) == (2, True)
+    assert not list(tmp_path.iterdir())
