@@ -54,7 +54,7 @@ def test_a_row_has_all_its_parts_in_both_languages(row: Row) -> None:
     for part in (row.title, row.source, row.claim, row.formula, row.change):
         assert all(part)
     assert row.commands
-    assert any(figure.side for figure in row.figures)
+    assert any(figure.side for figure in row.figures) or [*row.sentences] == [UNTRIED]
     for figure in row.figures:
         assert all(figure.says)
         assert all(figure.counted)

@@ -154,6 +154,11 @@ def measure_induction(desk: Desk) -> dict[str, Measured]:
     }
 
 
+def measure_nothing(desk: Desk) -> dict[str, Measured]:
+    """No number, for a claim that cannot be tried here."""
+    return {}
+
+
 # Pronouns
 
 PRONOUNS = "sample_inputs/pronouns.tsv"
@@ -292,17 +297,22 @@ def measure_successors(desk: Desk) -> dict[str, Measured]:
 # Heads that fetch
 
 FETCH = "attn heads --model smollm2 --retrieval --lengths 64,256 --sample 20 --json"
+LONGER = (
+    "attn heads --model smollm2 --retrieval --lengths 560 --haystack sample_inputs/corpus.txt"
+    " --sample 8 --json"
+)
 WITHOUT = "attn heads --model smollm2 --retrieval --lengths 64 --sample 8 --verify --json"
 
 
 def measure_retrieval(desk: Desk) -> dict[str, Measured]:
     """The share of heads with a literal score of 0.1 or more, between those whose whole interval
     is there and those whose interval reaches it; recall without the first ten of them, and beside
-    it without ten random heads; and the share of texts that were answered."""
+    it without ten random heads; and the share of texts that were answered, short and longer."""
     (document,) = desk.ask(FETCH)
     scores = [head["literal"] for head in document["heads"]]
     reached = [sum(score[end] >= 0.1 for score in scores) for end in ("mean", "low", "high")]
     (verified,) = desk.ask(WITHOUT)
+    (longer,) = desk.ask(LONGER)
     (ten,) = [taken for taken in verified["verify"] if taken["heads"] == 10]
     left = share(round(ten["literal"] * verified["runs"]), verified["runs"])
     random = float(np.mean(ten["random"]))
@@ -310,6 +320,7 @@ def measure_retrieval(desk: Desk) -> dict[str, Measured]:
         "without": Measured(left.value, left.low, left.high, left.count, random),
         "few": Measured(*(hits / len(scores) for hits in reached), document["runs"]),
         "recall": share(document["answered"], document["runs"]),
+        "longer": share(longer["answered"], longer["runs"]),
     }
 
 
@@ -385,9 +396,17 @@ def measure_rules(desk: Desk) -> dict[str, Measured]:
 
 # Quantising
 
-QUANTISED = ("Q8_0", "Q4_0")
-WRITE = "python tests/quantised_minilm.py minilm-{kind}.gguf {kind}"
-COMPARE = "attn compare minilm minilm-{kind}.gguf --file sample_inputs/corpus.txt --lines --json"
+QUANTISED = (
+    ("minilm", "Q8_0"),
+    ("minilm", "Q4_0"),
+    ("smollm2", "F32"),
+    ("smollm2", "Q8_0"),
+    ("smollm2", "Q4_0"),
+)
+"""The files that are set beside a model: of which one, and the type of their matrices."""
+SCRIPTS = {"minilm": "quantised_minilm.py", "smollm2": "requantised_gguf.py"}
+WRITE = "python tests/{script} {model}-{kind}.gguf {kind}"
+COMPARE = "attn compare {model} {model}-{kind}.gguf --file sample_inputs/corpus.txt --lines --json"
 
 
 def measure_quantised(desk: Desk) -> dict[str, Measured]:
@@ -395,15 +414,22 @@ def measure_quantised(desk: Desk) -> dict[str, Measured]:
     above and those whose interval reaches it; the mean move of all heads beside it."""
     sys.path.insert(0, str(ROOT / "tests"))
     from quantised_minilm import Kind, write_quantised_minilm
+    from requantised_gguf import write_requantised_smollm2
 
+    writers = {"minilm": write_quantised_minilm, "smollm2": write_requantised_smollm2}
     found = {}
-    for kind in QUANTISED:
-        write_quantised_minilm(desk.folder / f"minilm-{kind}.gguf", Kind[kind])
-        (document,) = desk.ask(COMPARE.format(kind=kind))
+    for model, kind in QUANTISED:
+        file = desk.folder / f"{model}-{kind}.gguf"
+        writers[model](file, Kind[kind])
+        (document,) = desk.ask(COMPARE.format(model=model, kind=kind))
+        file.unlink()
         moves = [head["js"] for head in document["change"]["heads"]]
-        moved = [sum(move[end] > 0.01 for move in moves) for end in ("mean", "low", "high")]
-        found[kind] = Measured(*(hits / len(moves) for hits in moved), document["texts"])
-        found[f"mean_{kind}"] = bootstrap([move["mean"] for move in moves])
+        moved = [
+            sum((move[end] or 0.0) > 0.01 for move in moves) for end in ("mean", "low", "high")
+        ]
+        mean = float(np.mean([move["mean"] for move in moves]))
+        shares = (hits / len(moves) for hits in moved)
+        found[f"{model}_{kind}"] = Measured(*shares, document["texts"], mean)
     return found
 
 

@@ -19,12 +19,14 @@ from claim_measures import (
     LEARN,
     LEARNED_SEEDS,
     LINKS,
+    LONGER,
     ONE_LAYER,
     PRONOUNS,
     QUANTISED,
     ROLE_SCORES,
     ROLES,
     RULES,
+    SCRIPTS,
     SERIES,
     SINKS,
     SNAPSHOTS,
@@ -35,6 +37,7 @@ from claim_measures import (
     measure_induction,
     measure_links,
     measure_massive,
+    measure_nothing,
     measure_pronouns,
     measure_quantised,
     measure_retrieval,
@@ -47,7 +50,7 @@ from claim_measures import (
     measure_suppression,
     measure_windows,
 )
-from claims import BASELINE, FAILS, HOLDS, IN_PART, Figure, Row
+from claims import BASELINE, FAILS, HOLDS, IN_PART, UNTRIED, Figure, Row
 
 TEXTS = ("{count} texts", "{count} 个文本")
 PAIRS = ("{count} pairs", "{count} 对文本")
@@ -359,12 +362,37 @@ ROWS: tuple[Row, ...] = (
             "换一个不靠复制也能解决的任务；在大模型里这次下降只是许多次中的一次，只有它的检查点能说明。",
         ),
         models=(),
-        hub="attn series EleutherAI/pythia-160m@step1,step512,step1000,step143000 --text \"a b c d a b c d\"",
         arithmetic=(
             "`curve` has the loss, `heads` the scores, step by step. `attn series` reads the same score off checkpoints kept on the way.",
             "`curve` 是各步的损失，`heads` 是各步的得分。`attn series` 从途中保存的检查点读出同一个得分。",
         ),
         cheap=True,
+    ),
+    Row(
+        name="phase",
+        title=("Induction heads form in one phase of a large model", "大模型的归纳头在一个阶段内形成"),
+        source=("Olsson et al. 2022, arXiv 2209.11895", "Olsson 等 2022，arXiv 2209.11895"),
+        claim=(
+            "in models of many sizes induction heads form early in training, in one short phase, together with learning from the context.",
+            "在各种大小的模型中，归纳头都在训练早期的一个短暂阶段形成，同时学会利用上下文。",
+        ),
+        formula=(
+            "the best induction score over a model's heads, by checkpoint, on a logarithmic axis of steps.",
+            "各检查点上模型各头最好的归纳得分，横轴为步数的对数。",
+        ),
+        commands=(
+            'attn series EleutherAI/pythia-160m@step1,step64,step512,step1000,step4000,step143000 --text "a b c d a b c d"',
+        ),
+        figures=(),
+        measure=measure_nothing,
+        sentences={
+            UNTRIED: (
+                "Checkpoints of a large model over training are on the hub alone; no package of the index has them. With the hub the command above tells.",
+                "大模型训练途中的检查点只在 hub 上，索引中没有这样的软件包。能访问 hub 时，上面的命令给出答案。",
+            ),
+        },
+        change=("access to the hub.", "能够访问 hub。"),
+        models=(),
     ),
     Row(
         name="pronouns",
@@ -492,7 +520,7 @@ ROWS: tuple[Row, ...] = (
             "literal score: share of the answer's tokens at which the head looks most at that token in the needle; fetching from 0.1 on. Recall: share of texts whose answer the model gives, most of its tokens.",
             "字面得分：在答案的各词元处，该头看得最多的正是针中那个词元的比例；0.1 起算取回。回忆：模型给出答案（多数词元）的文本的比例。",
         ),
-        commands=(FETCH, WITHOUT),
+        commands=(FETCH, WITHOUT, LONGER),
         figures=(
             Figure(
                 "few", ("of the heads fetch", "取回的头"),
@@ -509,6 +537,7 @@ ROWS: tuple[Row, ...] = (
                     ("without ten random heads", "没有十个随机的头时"),
                 ),
                 Figure("recall", ("texts of 64 to 211 tokens that are answered", "64 至 211 个词元的文本中答出的"), TEXTS, "share"),
+                Figure("longer", ("texts of up to 560 tokens that are answered", "至多 560 个词元的文本中答出的"), TEXTS, "share"),
         ),
         measure=measure_retrieval,
         sentences={
@@ -518,8 +547,8 @@ ROWS: tuple[Row, ...] = (
             ),
         },
         change=(
-            "longer texts, on which recall may fail: here twenty texts of four needles end at 211 tokens, or a larger model.",
-            "更长的文本，那里回忆可能失败：这里四根针的二十个文本止于 211 个词元，或更大的模型。",
+            "longer texts: up to 560 tokens recall did not fail surely, and four needles are few; or a larger model.",
+            "更长的文本：到 560 个词元为止，回忆没有确实失败，四根针也很少；或更大的模型。",
         ),
         hub="attn heads --model Qwen/Qwen2.5-0.5B --retrieval --lengths 1024 --haystack FILE --verify",
     ),
@@ -634,32 +663,37 @@ ROWS: tuple[Row, ...] = (
             "各行移动超过 0.01 纳特的头的比例：量化前后各行的 Jensen–Shannon 散度，在行与文本上平均。",
         ),
         commands=tuple(
-            command.format(kind=kind) for kind in QUANTISED for command in (WRITE, COMPARE)
+            command.format(script=SCRIPTS[model], model=model, kind=kind)
+            for model, kind in QUANTISED
+            for command in (WRITE, COMPARE)
         ),
         figures=tuple(
-            figure
-            for kind, bits in (("Q8_0", "8"), ("Q4_0", "4"))
-            for figure in (
-                Figure(
-                    kind, (f"heads of MiniLM that {bits} bits moved", f"{bits} 位使之移动的 MiniLM 的头"),
-                    ("{count} texts; from heads whose whole interval is above to heads whose interval reaches it", "{count} 个文本；从整个区间都在其上的头，到区间达到它的头"),
-                    "share", "below", 0.1, ("one head in ten", "十分之一的头"),
-                ),
-                Figure(f"mean_{kind}", (f"nats that {bits} bits moved a head", f"{bits} 位使一个头移动的纳特数"), HEADS, "tiny"),
+            Figure(
+                name, says,
+                ("{count} texts; from heads whose whole interval is above to heads whose interval reaches it", "{count} 个文本；从整个区间都在其上的头，到区间达到它的头"),
+                "share", "below", 0.1, ("one head in ten", "十分之一的头"),
+                ("what a head moves on average, nats", "一个头平均移动的纳特数"), "tiny",
+            )
+            for name, says in (
+                ("minilm_Q8_0", ("heads of MiniLM that 8 bits moved", "8 位使之移动的 MiniLM 的头")),
+                ("minilm_Q4_0", ("heads of MiniLM that 4 bits moved", "4 位使之移动的 MiniLM 的头")),
+                ("smollm2_F32", ("heads of SmolLM2 moved in a file of the same values", "数值相同的文件使之移动的 SmolLM2 的头")),
+                ("smollm2_Q8_0", ("heads of SmolLM2 that 8 bits after its own 4 moved", "在自身 4 位之后 8 位使之移动的 SmolLM2 的头")),
+                ("smollm2_Q4_0", ("heads of SmolLM2 that 4 bits after its own 4 moved", "在自身 4 位之后再次 4 位使之移动的 SmolLM2 的头")),
             )
         ),
         measure=measure_quantised,
         sentences={
-            HOLDS: (
-                "Of MiniLM's 72 heads none moves by more than 0.01 nats in eight bits or in four; four bits move them more than a hundred times as far as eight.",
-                "MiniLM 的 72 个头，无论八位还是四位，没有一个移动超过 0.01 纳特；四位移动的距离是八位的一百倍以上。",
+            IN_PART: (
+                "MiniLM keeps its heads in eight bits and in four, SmolLM2 in eight; rounded to four bits a second time, a quarter of SmolLM2's heads move.",
+                "MiniLM 的头在八位和四位下都不移动，SmolLM2 在八位下也不移动；第二次舍入到四位时，SmolLM2 有四分之一的头移动。",
             ),
         },
         change=(
-            "a decoder, whose errors grow over layers and tokens, two or three bits, or texts unlike these sentences.",
-            "解码器（误差随层和词元增长），两位或三位，或与这些句子不同的文本。",
+            "the decoder's weights before their first rounding, which are on the hub alone, or a finer kind of four bits.",
+            "解码器第一次舍入之前的权重（只在 hub 上），或更精细的四位类型。",
         ),
-        models=("minilm",),
+        models=("minilm", "smollm2"),
         corpus=(CORPUS,),
         hub="attn compare HuggingFaceTB/SmolLM2-135M-Instruct smollm2 --file sample_inputs/corpus.txt --lines",
         cheap=True,

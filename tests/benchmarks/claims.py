@@ -84,9 +84,10 @@ class Measured:
 class Figure:
     """A number of a row, and what the claim asks of it.
 
-    says: what the number is. counted: what its interval goes over. beside: what the baseline is.
-    side, bound: the claim asks that the number be above or below this; "beside" is the baseline
-    itself, None asks nothing. why: where the bound comes from."""
+    says: what the number is. counted: what its interval goes over. side, bound: the claim asks that
+    the number be above or below this; None asks nothing. why: where the bound comes from;
+    `BASELINE` makes the baseline the bound. beside: what the baseline is, beside_unit: in which
+    unit, where it is another."""
 
     name: str
     says: Words
@@ -96,6 +97,7 @@ class Figure:
     bound: float = 0.0
     why: Words = ("", "")
     beside: Words = ("", "")
+    beside_unit: Unit | None = None
 
 
 @dataclass(frozen=True)
@@ -376,7 +378,7 @@ def figure_line(figure: Figure, measured: Measured, lang: str) -> str:
     else:
         line = f"- **{value}**：{figure.says[at]}（{interval}，{counted}）。"
     if measured.beside is not None:
-        beside = number(measured.beside, figure.unit)
+        beside = number(measured.beside, figure.beside_unit or figure.unit)
         if lang == "en":
             line += f" Beside it, {figure.beside[at]}: {beside}."
         else:
@@ -461,6 +463,8 @@ def section(row: Row, result: dict[str, Any], lang: str, index: int) -> str:
     ]
     if row.hub:
         lines += ["", f"{label['hub']}{stop}`{row.hub}`"]
+    if not row.figures:
+        return "\n".join([*lines, ""])
     seconds = f"{result['cpu_seconds']:.0f}"
     told = label["cpu"].format(seconds=seconds, digest=result["digest"])
     lines += ["", f"{told}{'.' if lang == 'en' else '。'}", ""]
