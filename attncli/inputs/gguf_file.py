@@ -281,21 +281,27 @@ class _Header:
         return count
 
     def texts(self, count: int) -> StringTable:
-        """Read `count` texts one after the other. Raises InputError for one that ends beyond the
-        file."""
+        """Read `count` texts one after the other, each with its length in 8 bytes before it. Raises
+        InputError for one that ends beyond the file."""
         first = self.at
         begins: list[Array] = []
         left = count
         while left:
+            # as many as lie within what is loaded
             starts, stop = text_starts(self.buffer, self.at, left)
-            if stop > self.size:  # what the last text claims
+            if stop > self.size:
+                # reading the last one by itself raises the error
                 self.at = int(starts[-1]) - 8
                 self.text(self.size)
             left -= len(starts)
             begins.append(starts)
             self.at = stop
-            self.load(max(stop, min(stop + 8, self.size) if left else 0))
+            loaded_to = stop
+            if left:
+                loaded_to = max(stop, min(stop + 8, self.size))
+            self.load(loaded_to)
         begin = np.concatenate([*begins, np.array([self.at + 8])]) - first
+        # a text ends where the length of the next one begins
         return StringTable(self.buffer[first : self.at], begin[:-1], begin[1:] - 8)
 
     def text(self, most: int) -> str:

@@ -219,20 +219,22 @@ class ShardLinks:
 
     def _count_held_links(self) -> None:
         """Add the links recorded so far to the heads' counts, and empty the buffer."""
+        # links hold tokens by the order in which they were met; they are counted in that of ids
         ids = np.array(list(self._places), np.int64)
         order = np.argsort(ids)
         ranks = np.empty_like(order)
         ranks[order] = np.arange(ids.size)
         ids = ids[order]
         for layer, size in enumerate(self._sizes):
-            for place in (
-                range(int(self._starts[layer]), int(self._starts[layer + 1])) if size else ()
-            ):
+            if size == 0:
+                continue
+            for place in range(int(self._starts[layer]), int(self._starts[layer + 1])):
                 head = self._heads[place]
                 head.add(*count_links(self._links[place, :size], ranks, ids))
                 if head.codes.size > 2 * self._distinct:
                     head.lost_count += head.prune(self._distinct)
-        self._sizes, self._text_numbers = [0] * len(self._sizes), np.arange(0)
+        self._sizes = [0] * len(self._sizes)
+        self._text_numbers = np.arange(0)
         self._places.clear()
 
     def arrays(self) -> dict[str, Ints]:

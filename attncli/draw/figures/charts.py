@@ -635,6 +635,16 @@ def _draw_caption(
     return width(caption, size)
 
 
+LEANING = 50
+"""Degrees by which words above a map lean whose cells are too narrow for them."""
+SLANT = 0.65
+"""Points to the right that a leaning word takes for each point of its length: its cosine."""
+RISE = 0.76
+"""Points upwards that it takes for each: its sine."""
+LONGEST_LEANING = 90.0
+"""Points of a leaning or upright word that count: longer ones are cut."""
+
+
 class UpperWords(NamedTuple):
     """How the words above a map stand.
 
@@ -647,15 +657,15 @@ class UpperWords(NamedTuple):
 
 
 def _upper_words(figure_map: FigureMap, cell: float) -> UpperWords:
-    """How the words above a map stand whose cells are `cell` points long. Words that lean take more
-    of a row than their height: where cells are narrower they stand upright.
+    """How the words above a map with cells of `cell` points stand: level where all fit over their
+    cells, leaning where each has a cell wider than a line is high, else upright.
     """
     widest = max((width(word, SIZE) for word in figure_map.columns), default=0)
     if widest <= CELL:
         return UpperWords(0, 12)
     if cell >= 1.3 * SIZE:
-        return UpperWords(50, min(widest, 90) * 0.76 + 8)
-    return UpperWords(90, min(widest, 90) + 8)
+        return UpperWords(LEANING, min(widest, LONGEST_LEANING) * RISE + 8)
+    return UpperWords(90, min(widest, LONGEST_LEANING) + 8)
 
 
 def _write_left_words(
@@ -685,8 +695,8 @@ def _write_upper_words(
         elif words.rotation == 90:
             drawing.text(x + middle + 3, y - 4, text, size=size, quiet=True, rotation=90)
         else:
-            drawing.text(x + middle + 2, y - 5, text, size=SIZE, quiet=True, rotation=50)
-            end = middle + 2 + width(text, SIZE) * 0.65
+            drawing.text(x + middle + 2, y - 5, text, size=SIZE, quiet=True, rotation=LEANING)
+            end = middle + 2 + width(text, SIZE) * SLANT
             slant = max(slant, end - len(figure_map.columns) * cell)
     return slant
 
@@ -708,16 +718,10 @@ def _left_words_width(figure_map: FigureMap) -> float:
     return min(max((width(word, SIZE) for word in figure_map.rows), default=0.0), 90.0) + 6
 
 
-LONGEST_SLANTED = 90.0
-"""Points of a slanted word that count: longer ones are cut."""
-SLANT = 0.65
-"""Points to the right that a slanted word takes for each point of its length."""
-
-
 def _slant_width(figure_map: FigureMap) -> float:
-    """Points by which the slanted words above a map may lean over its right edge."""
+    """Points by which the leaning words above a map may pass its right edge."""
     longest = max((width(word, SIZE) for word in figure_map.columns), default=0.0)
-    return min(longest, LONGEST_SLANTED) * SLANT
+    return min(longest, LONGEST_LEANING) * SLANT
 
 
 def _worded_cell_size(drawing: Drawing, figure_map: FigureMap) -> float:
