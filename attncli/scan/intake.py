@@ -351,21 +351,22 @@ def take_in(
     format: Format | None,
     folder: Path,
     *,
-    size: ShardSize,
+    sizes: ShardSizes,
     stdin: BinaryIO,
     cluster: str = "",
     files: list[File] | None = None,
 ) -> tuple[list[File], list[tuple[Range, ...]]]:
-    """Read a corpus once, and return its files and, for each shard of `size` records, its ranges.
+    """Read a corpus once, and return its files and, for each shard, its ranges.
 
     folder: where copies of packed or piped files go.
+    sizes: how many records a shard has.
     cluster: the column of Parquet files that groups records, "" for none.
     files: a list to fill with each file as it is read, even if a later one fails.
 
     Raises InputError, UnsupportedError.
     """
     files = [] if files is None else files
-    ranges = Ranges(size)
+    ranges = Ranges(sizes)
     for file_number, name in enumerate(names):
         if format is not None:
             kind = format
@@ -612,7 +613,7 @@ def changed_error(file: File) -> InputError:
 # Ranges of a corpus: which records of which files each shard holds, cut while the files go by.
 #
 # How many records there are is known when all have gone by, and decides how many a shard holds. So
-# ranges are cut in both sizes at once, until it is known.
+# ranges are cut in all sizes at once, until it is known.
 
 
 @dataclass(frozen=True)
@@ -632,23 +633,27 @@ class Range:
 
 
 @dataclass(frozen=True)
-class ShardSize:
-    """How many records a shard has: `usual`, or `large` in a corpus of `many` records or more."""
+class ShardSizes:
+    """How many records a shard has, by the number of records in the corpus.
 
-    usual: int
-    large: int
-    many: int
+    steps: (size, records) in rising order: shards of that size where the corpus has fewer records
+        than that.
+    largest: the size where it has more than any step says.
+    """
+
+    steps: tuple[tuple[int, int], ...]
+    largest: int
 
 
 class Ranges:
-    """Collects the ranges of a corpus, cut for both the usual and the large size of shards; the
-    usual ones are dropped once there are many records, so that a corpus of any size takes little
-    memory."""
+    """Collects the ranges of a corpus, cut for all sizes of shards; those of a size are dropped
+    once there are too many records for it, so that a corpus of any size takes little memory."""
 
-    def __init__(self, size: ShardSize) -> None:
-        self._size = size
+    def __init__(self, sizes: ShardSizes) -> None:
+        self._limits = dict(sizes.steps)
+        self._limits.pop(sizes.largest, None)
         self._records = 0
-        self._ranges: dict[int, list[Range]] = {size.usual: [], size.large: []}
+        self._ranges: dict[int, list[Range]] = {size: [] for size in (*self._limits, sizes.largest)}
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -656,12 +661,13 @@ class Ranges:
         return tuple(self._ranges)
 
     def count(self, records: int) -> None:
-        """Add `records` to the number of records known; once there are many, the usual size of
-        shards is given up.
+        """Add `records` to the number of records known; sizes for which there are too many now are
+        given up.
         """
         self._records += records
-        if self._records >= self._size.many and self._size.usual != self._size.large:
-            self._ranges.pop(self._size.usual, None)
+        for size, limit in self._limits.items():
+            if self._records >= limit:
+                self._ranges.pop(size, None)
 
     def add(self, size: int, additions: Sequence[Range]) -> None:
         """Add ranges cut for shards of `size` records; ignored where that size was given up."""

@@ -42,7 +42,7 @@ from attncli.measure.layer_metrics import column_metric, in_order
 from attncli.measure.metric import FILE_METRICS, OFFSETS
 from attncli.measure.metric_file import MetricFile, declare, load_metric_file
 from attncli.mechanism.mask import AllOf, AnyOf, Hashed, Mask, MatrixMask, SameBucket
-from attncli.mechanism.spec import head_name
+from attncli.mechanism.spec import Spec, head_name
 from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
 from attncli.scan import intake, shard_files
@@ -52,7 +52,7 @@ from attncli.scan.intake import (
     Format,
     Range,
     Record,
-    ShardSize,
+    ShardSizes,
     find_files,
     name_of_duplicates,
 )
@@ -68,7 +68,16 @@ EXPECTED = message("a folder that attn scan wrote")
 COPIES = "corpus"
 """Folder for what cannot be sought: compressed files, standard input, remote files."""
 SHARD = 4096
-"""Texts of a shard."""
+"""Texts of a shard, at most."""
+SHARD_SECONDS, LEAST_SECONDS = 30.0, 4.0
+"""About how long a worker computes a shard, at most and at least: what is lost when it is stopped.
+Each shard costs a second besides, for its file and for adding it up."""
+SHARDS = 16
+"""Shards that a corpus is cut into, at least, where they do not get too small by it: four for each
+of four workers."""
+TEXT_TOKENS, OPERATIONS_PER_SECOND = 26, 2.5e10
+"""Tokens of a usual text, and what one thread multiplies in a second, with all that is measured on
+the way: 500 sentences with MiniLM took 12 seconds."""
 LARGE_SHARD, LARGE = 65_536, 10**8
 """Texts of a shard of a corpus of so many texts or more."""
 NAMES = 3
@@ -609,7 +618,10 @@ def make_plan(
     names = find_files(request.corpus, out=folder, note=note)
     measures = _plan_measures(request, model)
     with _withdraw_on_failure(folder) as files:
-        shards = _take_in_corpus(names, request, folder, stdin, files)
+        sizes = shard_sizes(model.spec)
+        if request.shard:
+            sizes = ShardSizes((), request.shard)
+        shards = _take_in_corpus(names, request, folder, stdin, files, sizes)
         if not shards:
             raise InputError(
                 "the corpus holds no texts", where=names[0], expected="a line of text at least"
@@ -752,18 +764,22 @@ def rule_version(rule: HeadRule) -> str:
 
 
 def _take_in_corpus(
-    names: list[str], request: ScanRequest, folder: Path, stdin: BinaryIO, files: list[File]
+    names: list[str],
+    request: ScanRequest,
+    folder: Path,
+    stdin: BinaryIO,
+    files: list[File],
+    sizes: ShardSizes,
 ) -> list[tuple[Range, ...]]:
     """Read the corpus, and return the ranges of records of each shard.
 
     names: its files, reordered here as an earlier plan in the folder has them.
     files: filled with each file as it is read.
+    sizes: how many records a shard has.
     """
-    if request.shard:
-        size = ShardSize(request.shard, request.shard, 0)
-    else:
-        size = ShardSize(SHARD, LARGE_SHARD, LARGE)
-    take_in = partial(intake.take_in, size=size, stdin=stdin, cluster=request.cluster, files=files)
+    take_in = partial(
+        intake.take_in, sizes=sizes, stdin=stdin, cluster=request.cluster, files=files
+    )
     _, shards = take_in(names, request.format, folder / COPIES)
     order = _order_of_old_plan(files, folder)
     if order != sorted(order) and "-" not in names:
@@ -777,6 +793,40 @@ def _take_in_corpus(
         )
         raise UsageError(what, expected="a corpus of .jsonl or .parquet")
     return shards
+
+
+def shard_sizes(spec: Spec) -> ShardSizes:
+    """How many texts a shard has under a model: what a thread computes in about half a minute, and
+    less where the corpus would be cut into few shards.
+
+    It follows from the model and the number of texts alone, so that whoever plans the same scan has
+    the same shards, whatever the machine and its workers.
+
+    Args:
+        spec: The model's.
+
+    Returns:
+        The sizes, each twice the one before it up to the usual one.
+    """
+    # a layer of the usual shape has 12 · width² weights
+    weights = 12 * spec.d_model**2 * len(spec.blocks)
+    seconds = 2 * weights * TEXT_TOKENS / OPERATIONS_PER_SECOND
+    usual = _largest_power_of_two(SHARD_SECONDS / seconds)
+    size = _largest_power_of_two(LEAST_SECONDS / seconds)
+    steps = []
+    while size < usual:
+        steps.append((size, SHARDS * 2 * size))
+        size *= 2
+    steps.append((usual, LARGE))
+    return ShardSizes(tuple(steps), max(LARGE_SHARD, usual))
+
+
+def _largest_power_of_two(texts: float) -> int:
+    """The largest power of two that is not above a number of texts; from 1 to `SHARD`."""
+    size = 1
+    while 2 * size <= min(texts, SHARD):
+        size *= 2
+    return size
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from asking import ask
 
 from attncli.draw.safe import last_part, path_of
 from attncli.scan.corpus_page import tails
-from attncli.scan.intake import ShardSize, parse_format, records, take_in
+from attncli.scan.intake import ShardSizes, parse_format, records, take_in
 from attncli.scan.site import DEVICES, _file_names
 
 ROOT = Path(__file__).parents[2]
@@ -117,7 +117,7 @@ def test_a_corpus_with_windows_line_ends_has_the_same_texts(name, kind, tmp_path
         file.write_bytes(TEXTS[name].replace("\n", ends).encode())
         chosen = None if kind is None else parse_format(kind)
         files, shards = take_in(
-            [str(file)], chosen, tmp_path / "copies", size=ShardSize(8, 8, 100), stdin=BytesIO()
+            [str(file)], chosen, tmp_path / "copies", sizes=ShardSizes((), 8), stdin=BytesIO()
         )
         texts.append(
             [record.text for shard in shards for record in records(files, shard, tmp_path, "")]
@@ -128,7 +128,7 @@ def test_a_corpus_with_windows_line_ends_has_the_same_texts(name, kind, tmp_path
 def test_a_scan_names_its_copies_alike_on_every_system(tmp_path):
     packed = tmp_path / "lines.txt.gz"
     packed.write_bytes(gzip.compress(TEXTS["lines.txt"].encode()))
-    (copy,), _ = take_in([str(packed)], None, tmp_path, size=ShardSize(8, 8, 100), stdin=BytesIO())
+    (copy,), _ = take_in([str(packed)], None, tmp_path, sizes=ShardSizes((), 8), stdin=BytesIO())
     assert copy.path == PurePosixPath(copy.path).as_posix()
     assert "\\" not in copy.path
     assert (tmp_path / copy.path).is_file()

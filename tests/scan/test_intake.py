@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow
@@ -15,12 +16,13 @@ import pyarrow.parquet
 import pytest
 import zstandard
 from asking import ask
+from msgspec import structs
 from scanning import Inside, inside, loaded, planned
 
 from attncli.errors import InputError, UsageError
 from attncli.scan import intake, plan
 from attncli.scan.engines import run
-from attncli.scan.intake import Format, Ranges, ShardSize, find_files
+from attncli.scan.intake import Format, Ranges, ShardSizes, find_files
 from attncli.scan.intake import _unpacked_pieces as intake_pieces
 from attncli.scan.worker import Worker
 
@@ -189,7 +191,7 @@ def test_a_corpus_of_many_texts_is_cut_into_large_shards(many, chunk, tmp_path, 
     monkeypatch.setattr(Ranges, "count", count)
     names = [str(path) for path in files]
     _, shards = intake.take_in(
-        names, Format("lines"), tmp_path, size=ShardSize(2, 5, many), stdin=io.BytesIO()
+        names, Format("lines"), tmp_path, sizes=ShardSizes(((2, many),), 5), stdin=io.BytesIO()
     )
     found = []
     for shard in shards:
@@ -213,7 +215,7 @@ def test_rows_are_cut_as_lines_are(lines, tmp_path):
         pyarrow.parquet.write_table(pyarrow.table({"text": lines}), path, row_group_size=size)
         for many, wanted in ((60, [25, 25, 10]), (61, [10] * 6)):
             _, shards = intake.take_in(
-                [str(path)], None, tmp_path, size=ShardSize(10, 25, many), stdin=io.BytesIO()
+                [str(path)], None, tmp_path, sizes=ShardSizes(((10, many),), 25), stdin=io.BytesIO()
             )
             assert [[one.count for one in shard] for shard in shards] == [
                 [count] for count in wanted
@@ -221,6 +223,33 @@ def test_rows_are_cut_as_lines_are(lines, tmp_path):
             for (one,) in shards:
                 told = intake.digest_of_groups(str(path), one, Format("parquet", "text"), "")
                 assert told == one.sha256
+
+
+def test_a_small_corpus_has_many_shards_that_hold_all_its_texts(lines, tmp_path):
+    sizes = ShardSizes(((1, 8), (2, 16), (4, 32)), 8)
+    for count, size in ((3, 1), (7, 1), (8, 2), (15, 2), (31, 4), (32, 8)):
+        path = tmp_path / f"{count}.txt"
+        path.write_text("".join(f"{line}\n" for line in lines[:count]), "utf-8")
+        _, shards = intake.take_in([str(path)], None, tmp_path, sizes=sizes, stdin=io.BytesIO())
+        counts = [part.count for shard in shards for part in shard]
+        assert counts == [size] * (count // size) + [count % size] * (count % size > 0)
+
+
+@pytest.mark.parametrize(("width", "layers"), [(64, 2), (384, 6), (576, 30), (4096, 32)])
+def test_a_shard_takes_a_worker_seconds_and_a_corpus_has_sixteen(width, layers, encoder):
+    spec = loaded(str(encoder)).spec
+    spec = structs.replace(spec, d_model=width, blocks=spec.blocks[:1] * layers)
+    sizes = plan.shard_sizes(spec)
+    seconds = 2 * 12 * width**2 * layers * plan.TEXT_TOKENS / plan.OPERATIONS_PER_SECOND
+    (least, _), *_, (usual, most) = [sizes.steps[0], *sizes.steps]
+    assert most == plan.LARGE
+    for size, bound in ((least, plan.LEAST_SECONDS), (usual, plan.SHARD_SECONDS)):
+        assert size == 1 or size * seconds <= bound
+        assert size == plan.SHARD or bound < 2 * size * seconds
+    for (size, records), (longer, _) in pairwise(sizes.steps):
+        assert longer == 2 * size
+        # a corpus that just needs the larger shards has sixteen of them
+        assert records == plan.SHARDS * longer
 
 
 def test_a_large_corpus_has_large_shards_and_is_not_searched_for_repeats(

@@ -36,6 +36,7 @@ SPREADS = {"entropy", "effective_keys"}
 
 
 def scanned(model: Path, corpus: Path, folder: Path, **wanted: Any) -> tuple[plan.ScanPlan, Worker]:
+    wanted.setdefault("shard", 100)
     asked = plan.ScanRequest((str(corpus),), wanted.pop("metrics", tuple(METRICS)), **wanted)
     made = plan.write(
         plan.make_plan(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder
