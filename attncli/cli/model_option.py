@@ -145,8 +145,11 @@ KEPT_SHARE = 2
 def _with_weights_kept(environment: Environment, model: Model, compute: ComputeOptions) -> Model:
     """The model with its weights kept in memory once they are read, where that takes at most half of
     what is free; else the model itself. `--verbose` says which."""
+    from attncli.arrays.numpy_backend import keep_freed_memory
     from attncli.draw.numbers import size_words
     from attncli.models.load import held_bytes, hold_weights
+
+    keep_freed_memory()  # not for one run: of a long text it would take a fifth more memory
 
     needed = held_bytes(model)
     limit = memory_limit(compute)
@@ -175,11 +178,9 @@ def load_checkpoint(
     adapters: tuple[str, ...] = (),
 ) -> Model:
     """The checkpoint of this name, downloaded if it must be, with these adapters."""
-    from attncli.arrays.numpy_backend import keep_freed_memory
     from attncli.cli.progress import downloads
     from attncli.models.load import load
 
-    keep_freed_memory()
     with downloads(environment) as on_progress:
         return load(
             name,
