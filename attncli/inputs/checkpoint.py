@@ -354,8 +354,31 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
             tensors=listing(map(repr, tensors[:3])),
         )
     return _unusable_weights(folder) or InputError(
-        "this folder holds no weights", where=str(folder), expected=EXPECTED
+        "this folder holds no weights",
+        where=str(folder),
+        expected=EXPECTED,
+        hint=_whole_model(folder),
     )
+
+
+def no_family(folder: Path) -> InputError:
+    """The error, returned and not raised, that a config.json names no family; beside a part of a
+    model, such as sentence-transformers' `1_Pooling`, with the model's folder."""
+    return InputError(
+        "config.json does not say which family the model belongs to",
+        where=str(folder / "config.json"),
+        expected="a model_type",
+        hint=_whole_model(folder),
+    )
+
+
+def _whole_model(folder: Path) -> str:
+    """The option that takes the model of sentence-transformers that a folder is a part of; "" for
+    a folder that is none."""
+    above = folder.resolve().parent
+    if is_there(above / "modules.json") and is_there(above / "config.json"):
+        return f"--model {quote(str(above))}"
+    return ""
 
 
 def _as_safetensors(folder: Path, names: Sequence[str]) -> tuple[str, str]:

@@ -426,7 +426,7 @@ def chosen_file(folder: Path, quantization: str = "") -> Path | None:
     quantization: part of its name, such as "Q4_K_M", in any case. Raises InputError where several
     remain, or none has that in its name.
     """
-    names = [path.name for path in folder.glob(f"*{SUFFIX}")]
+    names = [path.name for path in folder_entries(folder) if path.suffix.lower() == SUFFIX]
     if not quantization and not _first_parts(names):
         return None
     return folder / _chosen_name(names, quantization, str(folder))
@@ -454,15 +454,18 @@ def _chosen_name(names: Iterable[str], quantization: str, where: str) -> str:
 
 
 def _first_parts(names: Iterable[str]) -> list[str]:
-    """The names of GGUF files of models, in order, of those in several parts the first."""
-    models = sorted(
-        name for name in names if name.endswith(SUFFIX) and not name.lower().startswith("mmproj")
-    )
-    return [
-        name
-        for name in models
-        if (match := LATER_PART.fullmatch(name)) is None or int(match[2]) == 1
-    ]
+    """The names of GGUF files of models, in order, of those in several parts the first that is
+    there."""
+    firsts: dict[str, str] = {}
+    for name in sorted(names):
+        if not name.lower().endswith(SUFFIX) or name.lower().startswith("mmproj"):
+            continue
+        match = LATER_PART.fullmatch(name)
+        if match is None:
+            firsts[name] = name
+        else:
+            firsts.setdefault(f"{match[1]}-of-{match[3]}", name)
+    return sorted(firsts.values())
 
 
 def _fitting_names(names: Sequence[str], quantization: str) -> list[str]:
@@ -568,9 +571,11 @@ MOST_BESIDE = 1000
 
 
 def _near_place(place: Path) -> Path | None:
-    """A model's folder or GGUF file beside a place that does not exist, of almost its name; None
-    without one. Names with other numbers, as of another size or version, are not alike."""
+    """A model's folder or GGUF file beside a place that does not exist, of almost its name, or the
+    first file of that name; None without one. Names with other numbers, as of another size or
+    version, are not alike."""
     name = place.name.lower()
+    whole = re.compile(rf"{re.escape(name.removesuffix(SUFFIX))}(-00001-of-\d{{5}})?\{SUFFIX}")
     best: tuple[float, Path] | None = None
     try:
         entries = [path.name for path in folder_entries(place.parent)][:MOST_BESIDE]
@@ -579,7 +584,9 @@ def _near_place(place: Path) -> Path | None:
     for entry in sorted(entries):
         path = place.parent / entry
         alike = SequenceMatcher(None, name, entry.lower()).ratio()
-        if alike < ALIKE or DIGITS.findall(name) != DIGITS.findall(entry):
+        if whole.fullmatch(entry.lower()):
+            alike = 1.0  # without its ending, or without which part it is
+        elif alike < ALIKE or DIGITS.findall(name) != DIGITS.findall(entry):
             continue
         is_model = path.suffix.lower() == SUFFIX or is_there(path / "config.json")
         if is_model and (best is None or alike > best[0]):

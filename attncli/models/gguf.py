@@ -724,6 +724,21 @@ def vocabulary_of(path: Path) -> Tokenizer:
     return gguf_tokenizer(Metadata(read_gguf(real).metadata, where), where) or IdsOnly(where)
 
 
+def _check_whole(header: GgufHeader, path: Path) -> None:
+    """Raise InputError for a file that is one of several parts of a model, and is not called so."""
+    count, part = (header.metadata.get(f"split.{key}") for key in ("count", "no"))
+    if not (isinstance(count, int) and isinstance(part, int) and 1 < count <= MOST_PARTS):
+        return
+    name = f"{path.stem}-{part + 1:05}-of-{count:05}.gguf"
+    raise InputError(
+        "this file is part {part} of {count} of a model, and its name does not say so",
+        where=str(path),
+        expected=message("{name}, with the other parts beside it", name=repr(name)),
+        part=part + 1,
+        count=count,
+    )
+
+
 def open_gguf(path: Path) -> GgufCheckpoint:
     """The checkpoint in a GGUF file; where the file is one of several parts, in all of them.
 
@@ -733,7 +748,9 @@ def open_gguf(path: Path) -> GgufCheckpoint:
     real = path.resolve()
     match = PART_OF.fullmatch(path.name)
     if match is None:
-        return GgufCheckpoint([(real, read_gguf(real))])
+        header = read_gguf(real)
+        _check_whole(header, path)
+        return GgufCheckpoint([(real, header)])
     stem = match[1]
     count = int(match[3])
     if not 1 <= int(match[2]) <= count <= MOST_PARTS:

@@ -19,7 +19,13 @@ from msgspec.structs import replace
 from attncli.arrays.backend import ITEM, Array, ArrayKind, Backend, array_kind, choose
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
-from attncli.inputs.checkpoint import Checkpoint, TensorInfo, is_packed, without_packing
+from attncli.inputs.checkpoint import (
+    Checkpoint,
+    TensorInfo,
+    is_packed,
+    no_family,
+    without_packing,
+)
 from attncli.inputs.files import guarded_path, is_there, read_object
 from attncli.inputs.hub import GENERATION, Fetch, Parts, Watch, gguf_file
 from attncli.inputs.token import Token, Tokenizer
@@ -807,11 +813,7 @@ def read_spec(
     where = str(checkpoint.folder / "config.json")
     kind = checkpoint.config.get("model_type")
     if not isinstance(kind, str):
-        raise InputError(
-            "config.json does not say which family the model belongs to",
-            where=where,
-            expected="a model_type",
-        )
+        raise no_family(checkpoint.folder)
     model_family = family(kind)
     if model_family is None:
         raise _family_refusal(kind, where)

@@ -13,7 +13,7 @@ import pytest
 from attncli.errors import AttnError, InputError
 from attncli.inputs import hub
 from attncli.inputs.adapter import AdapterRequest, merge_adapters
-from attncli.inputs.checkpoint import Checkpoint
+from attncli.inputs.checkpoint import Checkpoint, _no_weights, no_family
 from attncli.inputs.hub import resolve
 
 OFFLINE = {"HF_HUB_OFFLINE": "1"}
@@ -23,6 +23,14 @@ def model(folder: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text('{"model_type": "bert"}')
     return folder
+
+
+def part_of_a_model(folder: Path) -> Path:
+    """The folder of the pooling of a model of sentence-transformers, as that writes it."""
+    (model(folder) / "modules.json").write_text("[]")
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"word_embedding_dimension": 30}')
+    return folder / "1_Pooling"
 
 
 def adapter(folder: Path) -> Path:
@@ -55,6 +63,14 @@ def test_a_folder_one_step_off_is_told_the_right_one(
         assert Checkpoint.describe(Path(given[1])).config["model_type"] == "bert"
 
 
+def test_a_part_of_a_model_is_told_the_whole(tmp_path: Path) -> None:
+    folder = part_of_a_model(tmp_path / "m")
+    for error in (no_family(folder), _no_weights(folder)):
+        assert error.hint == f"--model {tmp_path / 'm'}"
+    (tmp_path / "m" / "modules.json").unlink()
+    assert not no_family(folder).hint
+
+
 def test_a_folder_of_nothing_has_no_hint(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no config\.json") as error:
         Checkpoint.describe(tmp_path)
@@ -68,6 +84,8 @@ def test_a_folder_of_nothing_has_no_hint(tmp_path: Path) -> None:
         ("my-llama-2", "My-Llama-2"),
         ("tiny-135M.Q4_K.gguf", "tiny-135m.Q4_K.ggfu"),
         ("tiny-135M.Q4_K.gguf", "tiny-135M.Q4_K.guf"),
+        ("tiny.Q4_K.gguf", "tiny.Q4_K"),
+        ("tiny-00001-of-00003.gguf", "tiny.gguf"),
     ],
 )
 def test_a_misspelt_name_is_looked_for_beside(

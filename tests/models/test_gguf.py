@@ -477,6 +477,31 @@ def test_several_files_are_one_model(pair: Callable[[str], tuple[Path, Path]], t
         attncli.load(tmp_path, note=None)
 
 
+@pytest.mark.parametrize(
+    ("names", "place", "says"),
+    [
+        (("m-00002-of-00003.gguf",), "", "part 1 of 3 is missing: 'm-00001-of-00003.gguf'"),
+        (("m-00002-of-00003.gguf",), "m-00002-of-00003.gguf", "part 1 of 3 is missing"),
+        (("first.gguf",), "first.gguf", "this file is part 1 of 3 of a model, and its name does"),
+        (("first.gguf", "m-00002-of-00003.gguf"), "", r"2 \.gguf files"),
+    ],
+)
+def test_parts_that_are_lost_or_renamed_are_told(
+    names: tuple[str, ...], place: str, says: str, tmp_path: Path
+) -> None:
+    for name in names:
+        writer = gguf.GGUFWriter(tmp_path / name, "llama")
+        writer.add_uint16("split.no", 0)
+        writer.add_uint16("split.count", 3)
+        for step in ("header", "kv_data", "tensors"):
+            getattr(writer, f"write_{step}_to_file")()
+        writer.close()
+    with pytest.raises(InputError, match=says) as refusal:
+        attncli.load(tmp_path / place, note=None)
+    if place == "first.gguf":
+        assert refusal.value.expected.startswith("'first-00001-of-00003.gguf'")
+
+
 def test_a_folder_with_several_models_says_which(
     pair: Callable[[str], tuple[Path, Path]], tmp_path: Path
 ):

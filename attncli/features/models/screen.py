@@ -400,7 +400,7 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
         *(f"{size_words(size)} {name}" for name, size in document.bytes.items()),
         message("" if document.fetched else "to be fetched"),
     ]
-    is_file = document.folder.endswith(".gguf")
+    is_file = document.folder.lower().endswith(".gguf")
     source: str = message("a file") if is_file else SOURCES[document.source]
     tokenizer: str
     if document.tokenizer and is_file:
