@@ -401,7 +401,10 @@ class NumpyBackend:
 
     def matmul(self, a: NDArray, b: NDArray, *, out: NDArray | None = None) -> NDArray:
         """a·b over the last two axes: large ones by threads, low precision in float32 and rounded
-        once. out: not used."""
+        once.
+
+        out: not used.
+        """
         if min(a.dtype.itemsize, b.dtype.itemsize) >= 4:
             if (
                 b.ndim == 2
@@ -504,7 +507,12 @@ class NumpyBackend:
         return np.any(array, axis, keepdims=True)
 
     def affine(self, x: NDArray, weight: NDArray, bias: NDArray | None) -> NDArray:
-        """x·Wᵀ + b, [row, out]. x: [row, in]; weight: [out, in]; bias: [out]."""
+        """x·Wᵀ + b, [row, out].
+
+        x: [row, in].
+        weight: [out, in].
+        bias: [out].
+        """
         product = self.matmul(x, weight.T)
         if bias is not None:
             product += bias
@@ -685,7 +693,8 @@ def block_rows(a: NDArray, b: NDArray) -> int | None:
     """How many columns of b to take at a time in a·b so that it is faster than the whole product;
     None where it is not.
 
-    a: [rows, in]. b: [in, out], the transposed view of a weight [out, in] in row-major order.
+    a: [rows, in].
+    b: [in, out], the transposed view of a weight [out, in] in row-major order.
     """
     if (
         a.ndim != 2

@@ -149,8 +149,11 @@ class _Change(Struct, frozen=True, eq=False):
 
 class MergedRows:
     """A recipe (it computes a tensor's rows when they are read): a matrix of the base plus the
-    low-rank changes of its adapters, one after the other. in_out: whether the matrix is stored [in,
-    out], not [out, in]. whole: a matrix that an adapter stores in place of the base's."""
+    low-rank changes of its adapters, one after the other.
+
+    in_out: whether the matrix is stored [in, out], not [out, in].
+    whole: a matrix that an adapter stores in place of the base's.
+    """
 
     def __init__(
         self,
@@ -245,7 +248,10 @@ class ReplacedTensor:
 
 class ReplacedRows:
     """A recipe (it gives a tensor's rows when they are read): a table of the base, some of whose
-    rows an adapter stores. weight: the share of the change."""
+    rows an adapter stores.
+
+    weight: the share of the change.
+    """
 
     unit = 1
 
@@ -270,11 +276,13 @@ class ReplacedRows:
 
 
 class AdaptedCheckpoint(DerivedCheckpoint):
-    """A `Checkpoint` with adapters merged into it as its tensors are read. base: the checkpoint
-    that they change; tensors without a change are read from it.
+    """A `Checkpoint` with adapters merged into it as its tensors are read.
 
-    adapters: each as it is told. shapes: of tables that an adapter brings with other rows than the
-    base's. tokenizer: a tokenizer.json that belongs to such tables, in place of the base's.
+    base: the checkpoint that they change; tensors without a change are read from it.
+
+    adapters: each as it is told.
+    shapes: of tables that an adapter brings with other rows than the base's.
+    tokenizer: a tokenizer.json that belongs to such tables, in place of the base's.
     """
 
     def __init__(
@@ -351,8 +359,10 @@ class AdaptedCheckpoint(DerivedCheckpoint):
         self.base.ahead([name for name in names if name not in self.recipes])
 
     def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
-        """A checkpoint of some of these tensors under new names and another config. names: the old
-        name of each new one; adapters stay merged."""
+        """A checkpoint of some of these tensors under new names and another config.
+
+        names: the old name of each new one; adapters stay merged.
+        """
         recipes = {new: self.recipes[old] for new, old in names.items() if old in self.recipes}
         shapes = {new: self._shapes[old] for new, old in names.items() if old in self._shapes}
         base = self.base.part(names, config)

@@ -53,8 +53,13 @@ LEAST = -800.0
 
 
 class SoftmaxResult(NamedTuple):
-    """The result of a softmax over keys. weights: [..., head, rows, key]. lse: log-sum-exp. empty:
-    rows that see nothing. entropy: −Σ w ln w in nats. peak: the largest weight, 0 in an empty row.
+    """The result of a softmax over keys.
+
+    weights: [..., head, rows, key].
+    lse: log-sum-exp.
+    empty: rows that see nothing.
+    entropy: −Σ w ln w in nats.
+    peak: the largest weight, 0 in an empty row.
 
     All but the weights are [..., head, rows, 1]; entropy is None unless asked for, peak where a
     sink takes part.
@@ -80,10 +85,12 @@ def softmax(
 ) -> SoftmaxResult:
     """Softmax over keys of scores [..., head, rows, key] in which hidden keys are −inf.
 
-    visibility: visibility that broadcasts to the scores; None if every row sees something. sinks: a
-    logit per head that takes part and is dropped. free: whether the scores may be overwritten.
-    entropy: whether each row's is computed. hidden: the ranges of keys among which some are hidden,
-    None where that is not known. buffer: memory to work in.
+    visibility: visibility that broadcasts to the scores; None if every row sees something.
+    sinks: a logit per head that takes part and is dropped.
+    free: whether the scores may be overwritten.
+    entropy: whether each row's is computed.
+    hidden: the ranges of keys among which some are hidden, None where that is not known.
+    buffer: memory to work in.
     """
     highest = backend.max(scores, -1)
     shape = (*scores.shape[:-1], 1)
@@ -179,9 +186,11 @@ class PositionBias(Protocol):
 class Rule(Struct, frozen=True, eq=False):
     """What turns queries and keys into attention weights: scale, soft cap, mask, biases and sinks.
 
-    scale: multiplies q·k. softcap: bound of the soft cap, None for none.
-    mask: what each position sees; visibility: the same as booleans that broadcast to [..., head,
-    query, key]. bias: floats that broadcast likewise, −inf hides.
+    scale: multiplies q·k.
+    softcap: bound of the soft cap, None for none.
+    mask: what each position sees.
+    visibility: the same as booleans that broadcast to [..., head, query, key].
+    bias: floats that broadcast likewise, −inf hides.
     position_bias: a function of (i [..., rows, 1], j [1, columns]) and a choice of heads giving
         [head, rows, columns].
     offset: absolute position of query 0, an int or integers [batch..., 1, 1, 1].
@@ -215,14 +224,16 @@ class Rule(Struct, frozen=True, eq=False):
 class RowBlock(Struct, frozen=True):
     """The stages of queries start..stop-1 over the keys low..high-1; nothing outside is visible.
 
-    stages: those asked for, each [..., head, rows, high - low]. mixed: [..., head, rows, v_dim].
+    stages: those asked for, each [..., head, rows, high - low].
+    mixed: [..., head, rows, v_dim].
     find_visibility: makes booleans that broadcast to [..., head, rows, high - low], or None if all
         is visible.
-    empty: booleans [..., head, rows]. first_head: the number of the first head in it.
+    empty: booleans [..., head, rows].
+    first_head: the number of the first head in it.
     alone: the mask, where it alone decides what a query sees; its reach spares looking at each
         pair.
     lse: log Σ exp over what a row sees, its sink included, [..., head, rows]; −inf for an empty
-    row.
+        row.
     """
 
     start: int
@@ -278,14 +289,16 @@ def attend_rows(
     """Compute the attention of query rows start..stop−1 as one block: scores by `rule`, weights,
     and mixed values.
 
-    q: [..., head, query, dim]. k: [..., kv, key, dim]. v: [..., kv, key, v_dim]; consecutive heads
-        share a kv head.
+    q: [..., head, query, dim].
+    k: [..., kv, key, dim].
+    v: [..., kv, key, v_dim]; consecutive heads share a kv head.
     keep: names of the stages to return, and what is cheap here of each row, [..., head, rows]:
-    "entropy" in nats, and "peak", the largest weight, which is not told where there are sinks.
+        "entropy" in nats, and "peak", the largest weight, which is not told where there are sinks.
     whole: whether to compute over all keys even where a range of them is known to be hidden.
-    finite: whether v is known to hold only finite numbers, which spares looking. buffer: memory for
-    scores and weights, which the next block in it overwrites; None for new memory. A row that sees
-    nothing has weights 0 and mixed 0. Hidden keys and values may hold NaN.
+    finite: whether v is known to hold only finite numbers, which spares looking.
+    buffer: memory for scores and weights, which the next block in it overwrites; None for new
+        memory. A row that sees nothing has weights 0 and mixed 0. Hidden keys and values may hold
+        NaN.
     """
     keys = k.shape[-2]
     low, high = (0, keys) if whole else _key_range(rule, start, stop, keys)
@@ -377,7 +390,9 @@ def _biases(
 ) -> Iterator[Array]:
     """Yield what the rule adds to the scores of a block: by position, and by number of row and key.
 
-    i, j: positions of its queries and keys. block: its first and last row, and key. keys: of all.
+    i, j: positions of its queries and keys.
+    block: its first and last row, and key.
+    keys: of all.
     """
     if rule.position_bias is not None:
         bias = rule.position_bias(i, j)
@@ -483,7 +498,10 @@ def _find_visibility(
     where: tuple[int, int, int, int],
 ) -> Array | None:
     """Which keys the rows of a block see, booleans that broadcast to [..., head, rows, columns];
-    None for all. where: the block's first row, the one after its last, and the same of keys."""
+    None for all.
+
+    where: the block's first row, the one after its last, and the same of keys.
+    """
     real = keys - rule.extra_keys
     parts = []
     if not shows_all(rule.mask):
@@ -522,7 +540,9 @@ def _block_of(array: Array, start: int, stop: int, low: int, high: int) -> Array
 
 def by_group(backend: Backend, a: Array, b: Array, buffer: ScoreBuffer | None = None) -> Array:
     """a [..., head, rows, n] times b [..., kv, n, m], consecutive heads sharing one entry of b.
-    buffer: where to put it."""
+
+    buffer: where to put it.
+    """
     heads = a.shape[-3]
     groups = b.shape[-3]
     if heads == groups:
@@ -542,8 +562,9 @@ def by_group(backend: Backend, a: Array, b: Array, buffer: ScoreBuffer | None = 
 def mix(backend: Backend, weights: Array, values: Array, visibility: Array | None) -> Array:
     """weights·values, where a hidden value may be NaN or infinite without reaching the result.
 
-    weights: [..., head, rows, key]. values: [..., kv, key, v_dim]. visibility: booleans that
-    broadcast to the weights; None if all is visible.
+    weights: [..., head, rows, key].
+    values: [..., kv, key, v_dim].
+    visibility: booleans that broadcast to the weights; None if all is visible.
     """
     if visibility is None:
         return by_group(backend, weights, values)
@@ -590,8 +611,9 @@ class SeparateQueries(Struct, frozen=True, eq=False):
     """Query rows with projections of their own for query, key and value, such as Longformer's
     global tokens.
 
-    rows: which of the queries, ascending. q: theirs, [..., head, one of them, dim]. k, v: [..., kv,
-    key, dim or v_dim].
+    rows: which of the queries, ascending.
+    q: theirs, [..., head, one of them, dim].
+    k, v: [..., kv, key, dim or v_dim].
     """
 
     rows: tuple[int, ...]
@@ -604,7 +626,10 @@ def apart_in(
     backend: Backend, apart: SeparateQueries | None, dtype: str, where: tuple[int, int, int, int]
 ) -> SeparateQueries | None:
     """The separate queries that lie in a block, rows counted from its start and keys cut to its
-    range; None where none do. where: start and stop row, low and high key of the block."""
+    range; None where none do.
+
+    where: start and stop row, low and high key of the block.
+    """
     start, stop, low, high = where
     if apart is None:
         places = []
@@ -670,8 +695,10 @@ FEWEST = 16
 
 
 class StreamResult(NamedTuple):
-    """What is left of attention by blocks. mixed: [..., head, query, v_dim]. empty: booleans [...,
-    head, query].
+    """What is left of attention by blocks.
+
+    mixed: [..., head, query, v_dim].
+    empty: booleans [..., head, query].
     """
 
     mixed: Array
@@ -692,13 +719,14 @@ def stream(
 ) -> StreamResult:
     """Attend block by block, handing each to `on_block`.
 
-    q: [..., head, query, dim], k: [..., kv, key, dim], v: [..., kv, key, v_dim]. rows: query rows
-    of all heads together that may be held at once. A block holds the heads of one kv head and as
-    many more rows, or fewer under a narrow window, and what is in it is overwritten once `on_block`
-    is done. Several blocks are worked on at the same time, by as many threads; `on_block` is called
-    here, rows in order, the heads of the same rows one after the other. Memory is linear in the
-    length; masks that hide keys save the work on them. last_queries: blocks without any of these
-    are not computed, and their mixed values are 0; None for all.
+    q: [..., head, query, dim], k: [..., kv, key, dim], v: [..., kv, key, v_dim].
+    rows: query rows of all heads together that may be held at once. A block holds the heads of one
+        kv head and as many more rows, or fewer under a narrow window, and what is in it is
+        overwritten once `on_block` is done. Several blocks are worked on at the same time, by as
+        many threads; `on_block` is called here, rows in order, the heads of the same rows one after
+        the other. Memory is linear in the length; masks that hide keys save the work on them.
+    last_queries: blocks without any of these are not computed, and their mixed values are 0; None
+        for all.
     """
     heads = q.shape[-3]
     queries = q.shape[-2]
@@ -726,7 +754,10 @@ def stream(
         row_range: range,
         buffer: ScoreBuffer,
     ) -> RowBlock:
-        """The attention of some query rows of one group of heads. buffer: memory for its scores."""
+        """The attention of some query rows of one group of heads.
+
+        buffer: memory for its scores.
+        """
         row_block = attend_rows(
             backend,
             *arrays,
@@ -781,7 +812,8 @@ def compute_attention(
     """One attention of a layer: the stages kept, the mixed values and the empty rows.
 
     rows: None for dense attention, which keeps its stages; else by blocks, which go to `on_block`
-    and leave none. last_queries: queries whose blocks are computed, see `stream`.
+        and leave none.
+    last_queries: queries whose blocks are computed, see `stream`.
     """
     if rows is None and _worth_gathering(backend, q, k, keep):
         return gather_blocks(backend, q, k, v, rule, keep=keep)

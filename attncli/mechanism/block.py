@@ -50,9 +50,11 @@ if TYPE_CHECKING:
 def run_block(
     backend: Backend, block: Block, weights: Weights, hidden: Array, context: Context, layer: int
 ) -> LayerTrace:
-    """Run one layer. hidden: what enters it, [..., token, width]. The trace's `after`, what leaves
-    it, has the same axes and is computed only when it is asked for, or at once where a callback
-    listens to activations.
+    """Run one layer.
+
+    hidden: what enters it, [..., token, width]. The trace's `after`, what leaves it, has the same
+        axes and is computed only when it is asked for, or at once where a callback listens to
+        activations.
 
     A block without residual gives its last branch's output, whose width may differ.
     """
@@ -188,9 +190,10 @@ def mix_heads(
     """Run an attention up to its heads' mixed values, before the output projection; returns its
     stages by name, and which rows see no key, booleans [..., head, query].
 
-    x: what enters it, [..., token, width]; memory: the vectors that it reads in place of those,
-    None for none. Raises UnsupportedError for hash attention over rows, batches, kept keys or a
-    link that is cut.
+    x: what enters it, [..., token, width].
+    memory: the vectors that it reads in place of those, None for none.
+
+    Raises UnsupportedError for hash attention over rows, batches, kept keys or a link that is cut.
     """
     backend = attention.backend
     spec = attention.spec
@@ -300,7 +303,8 @@ def _edit_weights(
     """What heads mix, [..., head, query, v_dim], with their scores and attention weights edited;
     both stand in the stages from then on.
 
-    stages: with "masked" and "weights", [..., head, query, key]. v: [..., kv, key, v_dim].
+    stages: with "masked" and "weights", [..., head, query, key].
+    v: [..., kv, key, v_dim].
     """
     scores = stages["masked"]
     if (layer, "scores") in edits:

@@ -57,8 +57,11 @@ class Weigh(Struct, frozen=True):
     """Intervention: the logarithm of `factor` is added to the scores of these keys in these heads,
     so that their weights grow by that factor against those of other keys.
 
-    keys: absolute positions. factor: 0 hides them from every query that sees another key; one that
-    sees none keeps its weights. Source: Zhang et al., Tell your model where to attend, 2023.
+    keys: absolute positions.
+    factor: 0 hides them from every query that sees another key; one that sees none keeps its
+        weights.
+
+    Source: Zhang et al., Tell your model where to attend, 2023.
     """
 
     heads: tuple[int, ...]
@@ -119,7 +122,8 @@ def visible_links(
     """Which (query, key) pairs are left by the knock-outs among these interventions, booleans [head
     or 1, query, key]; None where there are no knock-outs.
 
-    positions: absolute position of each query, [query]. keys: how many keys there are.
+    positions: absolute position of each query, [query].
+    keys: how many keys there are.
     """
     knock_outs = [
         intervention for intervention in interventions if isinstance(intervention, KnockOut)
@@ -149,7 +153,9 @@ def weighed_scores(
     backend: Backend, interventions: Sequence[Intervention], heads: int, keys: int
 ) -> Array | None:
     """What the `Weigh`s among these interventions add to scores, [head, 1, key]; None without any.
-    keys: how many there are."""
+
+    keys: how many there are.
+    """
     weighed = [change for change in interventions if isinstance(change, Weigh)]
     if not weighed:
         return None
@@ -182,7 +188,8 @@ def hold_weights(
     """The interventions of an attention with its weights held. A knock-out among them is carried
     out on these weights, as it would be on their scores: the rest of the row grows.
 
-    weights: of the run that they are held from, [head, query, key]. positions: of the queries.
+    weights: of the run that they are held from, [head, query, key].
+    positions: of the queries.
     sinks: whether a learned logit takes part in the softmax, so that rows sum to less than 1.
     """
     heads, _, keys = weights.shape
@@ -315,8 +322,10 @@ class ReadWeights(ABC):
     @abstractmethod
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
         """x·Wᵀ + b, [row, out], multiplied while W (role `name`.weight) is read; None where W
-        cannot be streamed so and must be read whole. x: [..., in], its leading axes one row axis in
-        the result."""
+        cannot be streamed so and must be read whole.
+
+        x: [..., in], its leading axes one row axis in the result.
+        """
 
 
 class TableWeights(ABC):
@@ -332,7 +341,10 @@ class TableWeights(ABC):
     @abstractmethod
     def product(self, role: str, x: Array) -> Array | None:
         """x·Wᵀ, [..., row], multiplied while a table W is read; None for a table that is in memory,
-        and one that must be read first. x: [..., width]."""
+        and one that must be read first.
+
+        x: [..., width].
+        """
 
     @abstractmethod
     def tiles(self, role: str) -> Iterator[Array] | None:
@@ -352,21 +364,23 @@ class Context(Struct, frozen=True, eq=False):
     """What a layer's run needs besides weights and input vectors: positions, past keys, what to
     keep, interventions, callbacks.
 
-    positions: absolute position of each token, integers [token]; length: positions in all.
+    positions: absolute position of each token, integers [token].
+    length: positions in all.
     key_lengths: real keys per batch entry, integers [batch, 1, 1, 1]; None if all are real.
     memory: the encoder's output [..., token, width] for cross-attention; memory_lengths likewise.
     past: keys and values of earlier positions by layer, and what its mixer keeps of them by layer
-    and "mixer", extended in place while generating.
-    keep: which n × n stages to keep. rows: None for dense attention; else how many query rows
-    to compute at a time, each block handed to `on_block(layer, kind, block)` with kind "self" or
-    "cross".
-    interventions: what is changed on the way. edits: functions that change it.
+        and "mixer", extended in place while generating.
+    keep: which n × n stages to keep.
+    rows: None for dense attention; else how many query rows to compute at a time, each block handed
+        to `on_block(layer, kind, block)` with kind "self" or "cross".
+    interventions: what is changed on the way.
+    edits: functions that change it.
     asking: positions within the text, start to stop, that are computed as queries and leave the
-    layer, None where none are singled out; the others only lend their keys and values.
+        layer, None where none are singled out; the others only lend their keys and values.
     last_queries: with `rows`, the queries that are looked at in the last layer: blocks without any
-    of them are not computed there, and their mixed values are 0. None for all.
+        of them are not computed there, and their mixed values are 0. None for all.
     on_activation: handed the layer, a norm's place with what enters it, or "mixer", "mlp" or "conv"
-    with what the mixer, the feed-forward part or the convolution gives.
+        with what the mixer, the feed-forward part or the convolution gives.
     """
 
     positions: np.ndarray[Any, Any]

@@ -30,11 +30,11 @@ class Edit(Struct, frozen=True, eq=False):
     there from then on.
 
     layer: Counted from 0.
-    site: "resid_pre", "resid_mid" or "resid_post" for the residual stream before attention,
-        between attention and the feed-forward part, and after it, [token, width]; "attn_out" or
-        "mlp_out" for what they add to it, [token, width], after a norm of their own; "z" for what
-        each head mixes, [head, token, v_dim]; "scores" for what enters the softmax, −∞ where a key
-        is hidden, or "pattern" for attention weights, [head, query, key].
+    site: "resid_pre", "resid_mid" or "resid_post" for the residual stream before attention, between
+        attention and the feed-forward part, and after it, [token, width]; "attn_out" or "mlp_out"
+        for what they add to it, [token, width], after a norm of their own; "z" for what each head
+        mixes, [head, token, v_dim]; "scores" for what enters the softmax, −∞ where a key is hidden,
+        or "pattern" for attention weights, [head, query, key].
     function: Takes the array (NumPy or torch, as the model computes) and returns one of the same
         shape; it may return what it got, if it only wants to see it. A row of scores that are all
         −∞ has weights 0.

@@ -47,11 +47,12 @@ Source = Literal["seeded", "random", "file", "checkpoint", "tensors"]
 class Identity(Struct, frozen=True):
     """Where the weights come from, as every document states it.
 
-    source: "seeded", "random", "file", "checkpoint" or "tensors". digest: sha256 of the
-    weights; None where computing it would mean reading weights the run does not need.
-    layout: how a weight file spells its tensors, in words; None for the others. quantization: the
-    kinds of numbers that weights are computed from as they are read, such as "Q4_K, Q6_K"; None for
-    plain floats.
+    source: "seeded", "random", "file", "checkpoint" or "tensors".
+    digest: sha256 of the weights; None where computing it would mean reading weights the run does
+        not need.
+    layout: how a weight file spells its tensors, in words; None for the others.
+    quantization: the kinds of numbers that weights are computed from as they are read, such as
+        "Q4_K, Q6_K"; None for plain floats.
     adapters: those that are merged into the weights, as they were asked for.
     """
 
@@ -82,8 +83,10 @@ BatchInterventions = Callable[[Sequence[Sequence[Token]]], Interventions]
 class PaddedTexts(Struct, frozen=True, eq=False):
     """Texts of about one length that run together, shortest first.
 
-    places: the place of each among those that were waiting. texts: the tokens of each. layers: runs
-    them; every array has a leading batch axis, and rows past a text's end mean nothing.
+    places: the place of each among those that were waiting.
+    texts: the tokens of each.
+    layers: runs them; every array has a leading batch axis, and rows past a text's end mean
+        nothing.
     """
 
     places: tuple[int, ...]
@@ -95,11 +98,13 @@ class Model(Struct, frozen=True, eq=False):
     """A model ready to run. `attncli.load` makes one.
 
     An encoder-decoder comes as its encoder; `decoder` gives the other side.
+
     warnings: what loading found odd, for every document made with it.
-    decoder_store: the store of the decoder side. memory: what a decoder's cross-attention looks at,
-        [token, width];
-    source: the tokens that it comes from, none for captured states. encoder: the model that made it
-    of them; None for captured states, and for a model that reads nothing.
+    decoder_store: the store of the decoder side.
+    memory: what a decoder's cross-attention looks at, [token, width].
+    source: the tokens that it comes from, none for captured states.
+    encoder: the model that made it of them; None for captured states, and for a model that reads
+        nothing.
     ends: the ids at which a text that it continues ends; none where the checkpoint names none.
     kept_bytes: what its weights take that are kept in memory once they are read, for many runs.
     """
@@ -757,8 +762,10 @@ class Model(Struct, frozen=True, eq=False):
         )
 
     def _no_cross_attention(self, expected: str) -> UnsupportedError:
-        """Return, not raise, the UnsupportedError for a model without cross-attention. expected:
-        models that have it."""
+        """Return, not raise, the UnsupportedError for a model without cross-attention.
+
+        expected: models that have it.
+        """
         return UnsupportedError(
             "a {family} model has no cross-attention", expected=expected, family=self.spec.family
         )
@@ -848,8 +855,9 @@ def run_batch(
 
 
 def take_text(trace: LayerTrace, entry: int, length: int) -> LayerTrace:
-    """One text's part of a batch's trace, without batch axis and padding. length: how many tokens
-    the text has.
+    """One text's part of a batch's trace, without batch axis and padding.
+
+    length: how many tokens the text has.
     """
     longest = trace.before.shape[-2]
     leaving = trace.leaving
@@ -883,8 +891,10 @@ def _batches_by_length(lengths: Sequence[int], waste: float) -> Iterator[list[in
 def _layers_of_text(
     batch: Sequence[LayerTrace], entry: int, tokens: Sequence[Token], keep: Collection[str]
 ) -> Iterator[LayerTrace]:
-    """The traces of one text, `entry`, cut out of a batch that has run, layer by layer. keep:
-    ignored; the batch decided."""
+    """The traces of one text, `entry`, cut out of a batch that has run, layer by layer.
+
+    keep: ignored; the batch decided.
+    """
     del keep
     for trace in batch:
         yield replace(take_text(trace, entry, len(tokens)), tokens=tuple(tokens))
@@ -918,7 +928,9 @@ def _drop_padding(array: Array, axes: Sequence[str], length: int, longest: int) 
 
 def _check_masks(spec: Spec, differ: bool) -> None:
     """Raise UnsupportedError for masks that cannot run in a batch because they differ by text.
-    differ: whether the texts differ in length."""
+
+    differ: whether the texts differ in length.
+    """
     for block in spec.blocks:
         for mask in block.attention.mask.parts_of():
             # hash buckets belong to the vectors of one text
@@ -999,11 +1011,10 @@ class TextTrace(NotebookResult):
     Iterating runs the model and holds one layer at a time; iterating again runs it again. A
     notebook shows the page of all heads.
 
-    Attributes:
-        tokens: Those of the text.
-        layers: The numbers of the layers, rising.
-        heads: How many heads each of them gives.
-        name: Of the model.
+    Attributes: tokens: Those of the text. layers: The numbers of the layers, rising.
+
+    heads: How many heads each of them gives.
+    name: Of the model.
     """
 
     def __init__(
@@ -1017,10 +1028,13 @@ class TextTrace(NotebookResult):
         name: str = "",
         once: bool = False,
     ) -> None:
-        """heads: each layer's number and those of the heads that it gives. run: runs the text, keeping these
-        n × n stages. keep:
-        those that iterating keeps. dtype: of the numbers. name: of the model. once: whether a run
-        leaves something behind, so that there is one alone."""
+        """heads: each layer's number and those of the heads that it gives.
+        run: runs the text, keeping these n × n stages.
+        keep: those that iterating keeps.
+        dtype: of the numbers.
+        name: of the model.
+        once: whether a run leaves something behind, so that there is one alone.
+        """
         self.tokens = tuple(tokens)
         self.layers = tuple(layer for layer, _ in heads)
         self.heads = tuple(len(numbers) for _, numbers in heads)
@@ -1036,8 +1050,9 @@ class TextTrace(NotebookResult):
         return len(self.layers)
 
     def run(self, keep: Collection[str]) -> Iterator[LayerTrace]:
-        """Run the text and yield its layers; keep: the n × n stages to hold, in place of those
-        asked for at first.
+        """Run the text and yield its layers.
+
+        keep: the n × n stages to hold, in place of those asked for at first.
 
         Raises UsageError where a run that extends kept keys has been already.
         """

@@ -210,7 +210,10 @@ def has_unembedding(head: Head, weights: Weights) -> bool:
 
 def no_output_head(spec: Spec, hint: str = "") -> UnsupportedError:
     """Return, not raise, the UnsupportedError for next-token predictions of a model without an
-    output head. hint: what needs none."""
+    output head.
+
+    hint: what needs none.
+    """
     what = message(
         "this {family} model predicts no next token: it has no output head", family=spec.family
     )
@@ -279,7 +282,10 @@ the two of a difference of logits."""
 def _unembedding_tiles(role: str, weights: Weights, entries: slice) -> Iterator[Array]:
     """The matrix of a role for these entries of the vocabulary, [entry, width]: some rows at a time
     where it is large and all are asked for, else those alone, so that it is never in memory as a
-    whole. entries: all, or from a start to a stop within the vocabulary."""
+    whole.
+
+    entries: all, or from a start to a stop within the vocabulary.
+    """
     if isinstance(weights, TableWeights) and weights.has(role):
         tiles = weights.tiles(role)
         if entries == slice(None):
@@ -461,8 +467,9 @@ def with_positions(
     where it adds none.
 
     positions: the row of each token in a table of positions, in which `padding` is that of padding.
-    learned_rows: the rows of a learned table, [token, width], for a model that has one. stored:
-    whether it has a table of what could be computed, which then counts: it was perhaps rounded.
+    learned_rows: the rows of a learned table, [token, width], for a model that has one.
+    stored: whether it has a table of what could be computed, which then counts: it was perhaps
+        rounded.
     """
     match embedding.positions:
         case "learned":
@@ -489,8 +496,10 @@ def with_positions(
 
 
 class LeavingBranches(Struct, frozen=True, eq=False):
-    """Changed runs ("branches") that part from a text's own run at one attention. values: replace
-    that attention's mixed values in each branch, [branch, head, token, v_dim]."""
+    """Changed runs ("branches") that part from a text's own run at one attention.
+
+    values: replace that attention's mixed values in each branch, [branch, head, token, v_dim].
+    """
 
     kind: Kind
     values: Array
@@ -546,7 +555,10 @@ class Trunk(Struct, frozen=True, eq=False):
         self, block: Block, trace: LayerTrace, interventions: Interventions, asking: slice | None
     ) -> Interventions:
         """The interventions of a layer, with the weights of its attentions held as they are in the
-        trunk's trace where the trunk says so. asking: the rows that are computed, None for all."""
+        trunk's trace where the trunk says so.
+
+        asking: the rows that are computed, None for all.
+        """
         if not self.hold or block.instead:
             return interventions
         rows = asking
@@ -569,8 +581,10 @@ class Trunk(Struct, frozen=True, eq=False):
 
 
 def values_of_rows(interventions: Interventions, asking: slice | None) -> Interventions:
-    """Interventions whose values are those of the rows that are computed alone. asking: those rows,
-    None for all."""
+    """Interventions whose values are those of the rows that are computed alone.
+
+    asking: those rows, None for all.
+    """
     if asking is None:
         return interventions
     return {
@@ -604,9 +618,9 @@ def run_branches(
     ("branch") that `leave` yields at a layer.
 
     leave: given a layer's own trace and its weights, the branches that leave there, in parts of at
-        most `trunk.part_size`.
-    joint: of the trunk, given that trace too, what is changed in the one run that has all changes;
-    None for no such run. on_layer: handed each layer's number and the vectors that enter it.
+        most `trunk.part_size`. joint: of the trunk, given that trace too, what is changed in the
+        one run that has all changes; None for no such run.
+    on_layer: handed each layer's number and the vectors that enter it.
     """
     spec = trunk.spec
     backend = trunk.backend
@@ -654,9 +668,12 @@ class _BranchLayer(Struct, frozen=True, eq=False):
     def run_all(
         self, hidden: Array, parts: Sequence[Array], leaving: Iterator[LeavingBranches]
     ) -> list[Array]:
-        """What leaves the layer, in pieces [branch, token, width]: of the branches on their way, and
-        of those that leave here. hidden: what enters it in the unchanged run, [token, width];
-        parts: in those branches, [branch, token, width]."""
+        """What leaves the layer, in pieces [branch, token, width]: of the branches on their way,
+        and of those that leave here.
+
+        hidden: what enters it in the unchanged run, [token, width].
+        parts: in those branches, [branch, token, width].
+        """
         trunk = self.trunk
         first = list(islice(leaving, 1))
         entering = hidden[trunk.start :]
@@ -677,8 +694,10 @@ class _BranchLayer(Struct, frozen=True, eq=False):
         return together
 
     def run(self, hidden: Array, leaving: LeavingBranches | None = None) -> Array:
-        """What leaves the layer, [branch, token, width]. hidden: what enters it, the same axes; no
-        branch axis at the layer where branches begin."""
+        """What leaves the layer, [branch, token, width].
+
+        hidden: what enters it, the same axes; no branch axis at the layer where branches begin.
+        """
         trunk = self.trunk
         start = self.trunk.start
         rows = slice(

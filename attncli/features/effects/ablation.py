@@ -92,9 +92,11 @@ class Removal(Struct, frozen=True, eq=False):
     """What `remove` takes away: the heads of `selection` each replaced as `by` says, or, with
     `link`, only that link cut in each of them (None: the whole head).
 
-    together: only all of them at once. baseline: which rows are compared with random directions of
-    the same size: "top" for the `top` largest effects. hold: whether it is measured a second time
-    while every head attends as in the unchanged run. start: the first token that a change touches.
+    together: only all of them at once.
+    baseline: which rows are compared with random directions of the same size: "top" for the `top`
+        largest effects.
+    hold: whether it is measured a second time while every head attends as in the unchanged run.
+    start: the first token that a change touches.
     """
 
     selection: HeadSelection
@@ -108,13 +110,18 @@ class Removal(Struct, frozen=True, eq=False):
 
 
 class Effect(Struct, frozen=True):
-    """How the measures change when one head is taken away or its link cut. readings: the change by
-    measure, NaN where undefined. weight: the link's in the unchanged run, summed over its keys and
-    averaged over its queries, None without a link; looks: (key position, weight) that the measured
-    token attends to most; looks_beyond_rest: the same without keys where heads rest, UNSET where
-    nothing rests. random: the same changes for random directions of the same size,
-    averaged; None where none were drawn. holding: the same changes while every head attends as in the
-    unchanged run; None where that was not measured."""
+    """How the measures change when one head is taken away or its link cut.
+
+    readings: the change by measure, NaN where undefined.
+    weight: the link's in the unchanged run, summed over its keys and averaged over its queries,
+        None without a link.
+    looks: (key position, weight) that the measured token attends to most.
+    looks_beyond_rest: the same without keys where heads rest, UNSET where nothing rests.
+    random: the same changes for random directions of the same size, averaged; None where none were
+        drawn.
+    holding: the same changes while every head attends as in the unchanged run; None where that was
+        not measured.
+    """
 
     place: HeadAddress
     readings: dict[str, float]
@@ -128,10 +135,13 @@ class Effect(Struct, frozen=True):
 class RemovalResult(Struct, frozen=True, eq=False):
     """What `remove` returns: one `Effect` per head in the order of layers, the readings with all
     heads changed at once, the vocabulary id whose log-probability was measured (None: none), and
-    the backend that computed it. holding: `together` while every head attends as in the unchanged run.
-    m_clean: the difference of two logits in the unchanged run, None where it is not measured. plan:
-    what the sweep changed. vectors: what leaves the last layer at `MeasureRequest.position`, None
-    where that is no token of those measured.
+    the backend that computed it.
+
+    holding: `together` while every head attends as in the unchanged run.
+    m_clean: the difference of two logits in the unchanged run, None where it is not measured.
+    plan: what the sweep changed.
+    vectors: what leaves the last layer at `MeasureRequest.position`, None where that is no token of
+        those measured.
     """
 
     effects: Sequence[Effect]
@@ -161,9 +171,11 @@ def remove(
     """Take heads away (or cut a link in them), one at a time and all at once, and return how the
     requested measures change.
 
-    memory: bytes there may be, None for any amount. progress: the share done. Raises InputError
-    where no chosen head has the link, LimitError where not even one branch fits, UnsupportedError
-    for what this model cannot have taken away or measured.
+    memory: bytes there may be, None for any amount.
+    progress: the share done.
+
+    Raises InputError where no chosen head has the link, LimitError where not even one branch fits,
+    UnsupportedError for what this model cannot have taken away or measured.
     """
     refuse_foreign(model)
     refuse_hashed(model)
@@ -249,8 +261,10 @@ def remove(
 
 
 def _readings_of(readings: Mapping[str, Floats], branch: int) -> dict[str, float]:
-    """What each measure reads of one branch of a sweep that has one variant. readings: each
-    [branch, variant]."""
+    """What each measure reads of one branch of a sweep that has one variant.
+
+    readings: each [branch, variant].
+    """
     return {name: float(column[branch, 0]) for name, column in readings.items()}
 
 
@@ -302,8 +316,10 @@ def choose_backend(
     model: Model, tokens: Sequence[Token], branches: Sequence[HeadAddress]
 ) -> SweepText:
     """Pair a text with the backend to run it in: float64 where a float32 checkpoint needs at most
-    `WIDE_UP_TO` seconds more for it, else the model's own. branches: the heads of which each costs
-    a run of its own."""
+    `WIDE_UP_TO` seconds more for it, else the model's own.
+
+    branches: the heads of which each costs a run of its own.
+    """
     backend = model.backend
     if backend.dtype == "float32" and model.identity.source == "checkpoint":
         work = sweep_work(model.spec, len(tokens), branches)
@@ -394,7 +410,8 @@ def look_beyond_rest(row: Floats, rest: Bools) -> tuple[int, float] | None:
     """The key with most of a row's weight where heads do not rest, and that weight; None where all
     of it rests.
 
-    row: weights [key], perhaps of learned keys behind the tokens. rest: booleans [token].
+    row: weights [key], perhaps of learned keys behind the tokens.
+    rest: booleans [token].
     """
     beyond = np.where(rest, 0.0, row[: len(rest)])
     key = int(beyond.argmax())
@@ -418,7 +435,9 @@ def removal_document(
     progress: Callable[[float], None] = lambda share: None,
 ) -> AblateDocument:
     """As `remove`, with what it returns as an `attn.ablate/1` document. Arguments and errors are
-    those of `remove`. predict: whether it also tells what a decoder would say next.
+    those of `remove`.
+
+    predict: whether it also tells what a decoder would say next.
     """
     answered = [*tokens, *following_tokens(model, tokens, request.answer[:-1])]
     if request.answer:
@@ -555,7 +574,9 @@ def reading_fields(
     readings: Mapping[str, float], holding: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
     """Convert readings by name ("cosine", "norm", "logprob", "kl", "difference") to the keyword
-    fields of `Measures`, NaN as None. holding: the same while attention is held; None if not measured.
+    fields of `Measures`, NaN as None.
+
+    holding: the same while attention is held; None if not measured.
     """
     number = {name: None if math.isnan(value) else value for name, value in readings.items()}
     fields: dict[str, Any] = {name: number[name] for name in ("logprob", "kl") if name in number}
@@ -586,7 +607,9 @@ LEAST: Mapping[Reading, float] = {
 
 def interval(values: Sequence[float], least: float = -math.inf) -> Interval | None:
     """Mean of one value per text with its 95% interval; None without values, and without ends for a
-    single one. least: the smallest value that there can be, below which no interval goes.
+    single one.
+
+    least: the smallest value that there can be, below which no interval goes.
 
     Student's t, not `mean_intervals` as over pairs: two texts have an interval here, and comparing
     two sets of texts takes the error of each mean back from its upper end.
@@ -606,9 +629,10 @@ def interval(values: Sequence[float], least: float = -math.inf) -> Interval | No
 def effects_document(
     documents: Sequence[AblateDocument], place: str, link: tuple[str, str] | None
 ) -> EffectsDocument:
-    """Average the `attn.ablate/1` documents of several texts into one `attn.effects/1`. place,
-    link: the token measured at and the (query, key) cut, as the words that name them in every text;
-        link None: whole heads.
+    """Average the `attn.ablate/1` documents of several texts into one `attn.effects/1`.
+
+    place, link: the token measured at and the (query, key) cut, as the words that name them in
+        every text; link None: whole heads.
 
     Raises InputError for no text.
     """
@@ -691,8 +715,12 @@ def difference_document(
     a: EffectsDocument, b: EffectsDocument, names: tuple[str, str]
 ) -> DifferenceDocument:
     """How the mean of the first measure differs between two `attn.effects/1` documents, b − a, head
-    by head. names: what a and b are called. Raises InputError where measures differ or no head is
-    in both."""
+    by head.
+
+    names: what a and b are called.
+
+    Raises InputError where measures differ or no head is in both.
+    """
     if a.measures[0] != b.measures[0]:
         what = message(
             "one document measures {measure}, the other {measure_2}",
@@ -727,8 +755,9 @@ def difference_document(
 
 
 def _head_difference(key: HeadKey, a: Interval, b: Interval) -> DifferentHead:
-    """One head's difference of means, b − a, with its 95% interval (Welch). key: (attention, layer,
-    head).
+    """One head's difference of means, b − a, with its 95% interval (Welch).
+
+    key: (attention, layer, head).
 
     Source of the interval: Welch, The generalization of Student's problem, 1947.
     """

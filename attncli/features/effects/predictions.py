@@ -28,8 +28,9 @@ def predictions(
     """What would come next after a token in a text's own run, with the change of one head, and with
     all of a sweep's changes at once.
 
-    vectors: what leaves the last layer at the token. place: the head by its number in the sweep,
-    None for none. target: whose probability is told, None for the own run's first choice.
+    vectors: what leaves the last layer at the token.
+    place: the head by its number in the sweep, None for none.
+    target: whose probability is told, None for the own run's first choice.
     """
     assert vectors.together is not None
     chosen = [vectors.own, vectors.together]
@@ -80,8 +81,10 @@ class NextReading(Struct, frozen=True):
         return slice(self.position, self.position + 1)
 
     def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> NextReader:
-        """The `NextReader` of these runs. hidden: the unchanged run's last-layer output, [token,
-        width], from token `first` on."""
+        """The `NextReader` of these runs.
+
+        hidden: the unchanged run's last-layer output, [token, width], from token `first` on.
+        """
         return NextReader(model, backend, self.target, hidden, self.position - first)
 
 

@@ -72,9 +72,12 @@ run.
 
 
 class BranchPlan(Struct, frozen=True):
-    """How many changed runs ("branches") fit in memory. at_once: how many are computed together.
-    waiting: how many can be held between layers. bytes: the sweep's peak memory, without the
-    program's own."""
+    """How many changed runs ("branches") fit in memory.
+
+    at_once: how many are computed together.
+    waiting: how many can be held between layers.
+    bytes: the sweep's peak memory, without the program's own.
+    """
 
     at_once: int
     waiting: int
@@ -90,8 +93,11 @@ class BranchPlan(Struct, frozen=True):
 
 class SweepSize(Struct, frozen=True):
     """What determines the memory and time of sweeps (runs with one head changed at a time) over a
-    text. count: its tokens. predicts: whether next tokens are measured, which adds the output head
-    and logits."""
+    text.
+
+    count: its tokens.
+    predicts: whether next tokens are measured, which adds the output head and logits.
+    """
 
     spec: Spec
     count: int
@@ -146,7 +152,7 @@ class SweepSize(Struct, frozen=True):
         """Estimated cost of changing each of these heads in turn, within `memory` bytes.
 
         draws: how many random changes follow, for the heads that are compared with them: which
-        those are is not known yet, so that they count as evenly spread over the places.
+            those are is not known yet, so that they count as evenly spread over the places.
         start: the first token that changes; where none reads later ones, those before it run once.
         passes: how often each change runs, twice where attention is held besides.
         """
@@ -267,7 +273,10 @@ Variants = Callable[[HeadAddress, Numbers, Numbers], Numbers]
 
 
 class SweepText(Struct, frozen=True, eq=False):
-    """A tokenized text with the model that runs it. backend: what computes it, in which type."""
+    """A tokenized text with the model that runs it.
+
+    backend: what computes it, in which type.
+    """
 
     model: Model
     tokens: Sequence[Token]
@@ -279,7 +288,10 @@ class SweepText(Struct, frozen=True, eq=False):
         return len(self.tokens)
 
     def size(self, *, predicts: bool) -> SweepSize:
-        """The `SweepSize` of sweeps over this text. predicts: whether next tokens are measured."""
+        """The `SweepSize` of sweeps over this text.
+
+        predicts: whether next tokens are measured.
+        """
         return SweepSize(self.model.spec, self.count, self.backend.dtype, predicts)
 
     def context(self, keep: frozenset[str] = frozenset()) -> Context:
@@ -293,10 +305,13 @@ class SweepText(Struct, frozen=True, eq=False):
 
 
 class SweepPlan(Struct, frozen=True, eq=False):
-    """Which heads a sweep changes, and how. places: heads, one at a time, by `change`; variants:
-    makes from own and changed output those that are run, `many` for each head.
+    """Which heads a sweep changes, and how.
 
-    start: the first token that changes. joint: every change at once, None for no such run.
+    places: heads, one at a time, by `change`.
+    variants: makes from own and changed output those that are run, `many` for each head.
+
+    start: the first token that changes.
+    joint: every change at once, None for no such run.
     hold: whether every changed run attends as the unchanged one does.
     """
 
@@ -320,9 +335,13 @@ class LastVectors(Struct, frozen=True, eq=False):
 
 
 class SweepResult(Struct, frozen=True, eq=False):
-    """What a sweep returns. readings: measures by name, [head, variant]; together: those of the run
-    with all changes at once, [1], None without one; reader: what measured them, with the unchanged
-    run's values; vectors: those that were to be kept, None for none."""
+    """What a sweep returns.
+
+    readings: measures by name, [head, variant].
+    together: those of the run with all changes at once, [1], None without one.
+    reader: what measured them, with the unchanged run's values.
+    vectors: those that were to be kept, None for none.
+    """
 
     readings: Readings
     together: Readings | None
@@ -343,9 +362,10 @@ def sweep(
     """Run the text once for each head of the plan with that head's output changed, and measure each
     run.
 
-    memory: bytes there may be, None for any amount. keep_at: the token at which what leaves the last
-        layer is kept, one of `reading.rows`; None for none. on_trace: is handed each layer's own
-        trace, with its weights.
+    memory: bytes there may be, None for any amount.
+    keep_at: the token at which what leaves the last layer is kept, one of `reading.rows`; None for
+        none.
+    on_trace: is handed each layer's own trace, with its weights.
     on_progress: the share done.
     """
     spec = text.model.spec
@@ -414,8 +434,11 @@ def sweep(
 
 
 def _with_rows(result: BranchResult, rows: slice, branch_rows: slice) -> BranchResult:
-    """What leaves the last layer, at some tokens alone. rows: in runs of the whole text;
-    branch_rows: in branches, which may begin at a later token."""
+    """What leaves the last layer, at some tokens alone.
+
+    rows: in runs of the whole text.
+    branch_rows: in branches, which may begin at a later token.
+    """
     joint = result.joint
     if joint is not None:
         joint = joint[rows]
@@ -515,8 +538,10 @@ def _at_row(backend: Backend, result: BranchResult, row: int) -> BranchResult:
 
 def _last_vectors(backend: Backend, ran: Bools, results: Sequence[BranchResult]) -> LastVectors:
     """The vectors of the branches that ran as [head, variant, width] where `ran` is true, the
-    unchanged run's elsewhere. results: at one token; of several sweeps the first has all changes at
-    once."""
+    unchanged run's elsewhere.
+
+    results: at one token; of several sweeps the first has all changes at once.
+    """
     first = results[0]
     own = first.hidden
     numbers = np.zeros(ran.shape, np.int64)
@@ -547,8 +572,12 @@ class ByZero(Struct, frozen=True):
 
 
 class ByMean(Struct, frozen=True, eq=False):
-    """Replaces a head's output at every token by its mean over tokens. of: the means over reference
-    texts, None for this text's own. Source: Wang et al., Interpretability in the wild, 2022."""
+    """Replaces a head's output at every token by its mean over tokens.
+
+    of: the means over reference texts, None for this text's own.
+
+    Source: Wang et al., Interpretability in the wild, 2022.
+    """
 
     of: Mixed | None = None
     name: ClassVar[Literal["mean"]] = "mean"
@@ -721,8 +750,9 @@ def means_of(texts: Iterable[SweepText]) -> Mixed:
 
 
 def same_length(tokens_a: Sequence[Token], tokens_b: Sequence[Token], what: str) -> None:
-    """Raise InputError unless both texts have as many tokens. what: what the error calls the second
-    text.
+    """Raise InputError unless both texts have as many tokens.
+
+    what: what the error calls the second text.
     """
     if len(tokens_a) != len(tokens_b):
         texts = [" ".join(readable_names(tokens)) for tokens in (tokens_a, tokens_b)]

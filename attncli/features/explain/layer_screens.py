@@ -154,6 +154,7 @@ MASK_MATRICES = {
 
 def _query_row_table(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
     """The query's row as a table: score and weight of each key without the mask, then with it.
+
     texts: the tokens'.
     """
     query = document.query
@@ -177,8 +178,10 @@ def _query_row_table(document: MaskTopic, texts: Sequence[str], view: View) -> L
         blank = []
 
     def score_column(values: NDArray, *, hides: bool) -> tuple[list[str], str]:
-        """The texts of a column of scores, and "" as its sum, which is not shown. hides: whether
-        scores that are not finite are shown as hidden."""
+        """The texts of a column of scores, and "" as its sum, which is not shown.
+
+        hides: whether scores that are not finite are shown as hidden.
+        """
         none = spell("−∞", ascii=view.ascii)
         shown = values[keys_shown]
         cells = [
@@ -432,6 +435,7 @@ def _single_head(
     document: MultiheadTopic, single: SingleHead, texts: Sequence[str], view: View
 ) -> Lines:
     """For a model of one head: its weights and output beside those of attention without heads.
+
     texts: the tokens'.
     """
     names = [say(view, "single-head"), say(view, "h = 1")]
@@ -451,7 +455,9 @@ def _single_head(
 
 def _keys_of_rest(document: MultiheadTopic, average: NDArray) -> Bools:
     """Which keys heads rest on, booleans [key]; none where all of the query's weight is there.
-    average: the heads' mean weights."""
+
+    average: the heads' mean weights.
+    """
     rest = np.zeros(average.size, bool)
     of_tokens = resting_keys(document.tokens, document.model.source)[: average.size]
     if np.delete(average, np.flatnonzero(of_tokens)).any():
@@ -550,8 +556,11 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
 
 
 def _shared_look(heads: Sequence[HeadPart], weights: NDArray, count: int, view: View) -> str:
-    """The sentence that heads look at one key, and how much each does. weights: the key's, by head.
-    count: of the heads that look at it most."""
+    """The sentence that heads look at one key, and how much each does.
+
+    weights: the key's, by head.
+    count: of the heads that look at it most.
+    """
     low, high = int(np.argmin(weights)), int(np.argmax(weights))
     template = message(
         "All {heads} heads look there; averaging loses how much each does: from {least} "
@@ -575,8 +584,9 @@ def _shared_look(heads: Sequence[HeadPart], weights: NDArray, count: int, view: 
 
 
 def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -> Lines:
-    """Σ O_h·W_O^h, term by term; where there is no W_O, why there is nothing to add. names: the
-    heads'.
+    """Σ O_h·W_O^h, term by term; where there is no W_O, why there is nothing to add.
+
+    names: the heads'.
     """
     title = message("concat(O₁ … O_h)·W_O")
     terms = [
@@ -814,8 +824,9 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
 
 
 def _encoding_table(way: PositionWay, texts: Sequence[str], view: View) -> Lines:
-    """What a position encoding brings in: vectors, angles, or what is added to the scores. texts:
-    the tokens'.
+    """What a position encoding brings in: vectors, angles, or what is added to the scores.
+
+    texts: the tokens'.
     """
     title = say(view, TABLES[way.enters], position=way.position)
     note = way.formula
@@ -829,7 +840,10 @@ def _encoding_table(way: PositionWay, texts: Sequence[str], view: View) -> Lines
 
 def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
     """The text tinted by how far each word's weight moves under the position encoding that moves
-    them most, and sentences on which that is. query: the query's text."""
+    them most, and sentences on which that is.
+
+    query: the query's text.
+    """
     query_text = say(view, '"{text}"', text=query)
     other_ways = document.ways[1:]
     note = not_learned_note(document.model, view)

@@ -94,7 +94,8 @@ def read_back(words: int, width: int) -> Bottleneck:
     others as noise. The search asks with p: softmax(p·Pᵀ / √width)·X. What either gives is taken
     for the nearest word of the vocabulary, by dot product.
 
-    words: in each sentence. width: of the vectors.
+    words: in each sentence.
+    width: of the vectors.
     """
     sentences = -(-READS // words)
     name = f"seq2seq\0{words}\0"

@@ -289,7 +289,10 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
 
 
 def _scaled_product(scale: str, document: ScalingTopic, view: View) -> str:
-    """q·k with what a scale divides it by, such as `q·k / √64`. scale: one of `SCALES`."""
+    """q·k with what a scale divides it by, such as `q·k / √64`.
+
+    scale: one of `SCALES`.
+    """
     divisor = {
         "none": "",
         "sqrt-dk": f" / √{document.d_k}",

@@ -45,12 +45,13 @@ from attncli.version import __version__
 class SoftmaxSteps(Struct, frozen=True):
     """One row of softmax with every step, as Python floats.
 
-    scores: what enters, None where hidden. highest: the largest visible score, None if nothing
-    is visible. shifted_scores: score − highest, in (−∞, 0]. exponentials: of these, in [0, 1], 0
-    where hidden.
-    sink: the exponential of a learned sink, None without one. total: the sum of all of
-    these. weights: exponential / total, in [0, 1], sum 1 (less with a sink, 0 if nothing is
-    visible).
+    scores: what enters, None where hidden.
+    highest: the largest visible score, None if nothing is visible.
+    shifted_scores: score − highest, in (−∞, 0].
+    exponentials: of these, in [0, 1], 0 where hidden.
+    sink: the exponential of a learned sink, None without one.
+    total: the sum of all of these.
+    weights: exponential / total, in [0, 1], sum 1 (less with a sink, 0 if nothing is visible).
     """
 
     scores: tuple[float | None, ...]
@@ -78,7 +79,9 @@ class SoftmaxSteps(Struct, frozen=True):
 
 
 def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) -> SoftmaxSteps:
-    """Compute the softmax of one row of scores with every step. scores: None for a hidden key.
+    """Compute the softmax of one row of scores with every step.
+
+    scores: None for a hidden key.
     sink: a learned logit that takes part in the sum but gets no output weight; None without one.
 
     Source: the maximum is subtracted first, as every implementation does, so that no exponential
@@ -245,8 +248,10 @@ def layer_trace(
     keep: Collection[str],
     heads: Selection = EVERY,
 ) -> LayerTrace:
-    """Run a model on tokens and return the trace of one layer. keep: the large stages that it is to
-    hold; the others are always there. heads: which heads.
+    """Run a model on tokens and return the trace of one layer.
+
+    keep: the large stages that it is to hold; the others are always there.
+    heads: which heads.
 
     Raises InputError for numbers that left the range of their type.
     """
@@ -605,8 +610,10 @@ def first_word(tokens: Sequence[Token]) -> int:
 
 
 def _reorder(tokens: Sequence[Token], order: Sequence[int]) -> list[Token]:
-    """The tokens in another order, with new positions. order: for each new place the old position
-    of the token that moves there."""
+    """The tokens in another order, with new positions.
+
+    order: for each new place the old position of the token that moves there.
+    """
     return [replace(tokens[source], index=place) for place, source in enumerate(order)]
 
 

@@ -98,7 +98,10 @@ def _cell_sources(body: str) -> Iterator[str]:
 
 
 def _cell(kind: str, source: str, number: int) -> dict[str, object]:
-    """A cell of a notebook. kind: "markdown" or "code"."""
+    """A cell of a notebook.
+
+    kind: "markdown" or "code".
+    """
     cell: dict[str, object] = {
         "cell_type": kind,
         "id": f"cell-{number}",

@@ -18,9 +18,11 @@ LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 class Section(Struct, frozen=True):
     """A section of a page in which a word stands.
 
-    name: of the page. heading: of the section. line: the first line that has the word, without
-    marks of Markdown. count: how many times the section has it. in_heading: whether the heading
-    has it.
+    name: of the page.
+    heading: of the section.
+    line: the first line that has the word, without marks of Markdown.
+    count: how many times the section has it.
+    in_heading: whether the heading has it.
     """
 
     name: str
