@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from attncli.errors import AttnError as AttnError
     from attncli.features.answer.compute import answer as answer
     from attncli.features.cache.compute import cache as cache
+    from attncli.features.check.compute import check as check
     from attncli.features.circuit.compute import circuit as circuit
     from attncli.features.compare.compute import compare as compare
     from attncli.features.compare_models.compute import compare_models as compare_models
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttentionTrace", "AttnError", "Edit", "KnockOut", "Region", "Replace", "Spec", "Weigh", "Zero", "__version__",
-    "ablate", "ablate_pairs", "answer", "attention", "cache", "circuit", "compare", "compare_models", "cost",
+    "ablate", "ablate_pairs", "answer", "attention", "cache", "check", "circuit", "compare", "compare_models", "cost",
     "cross", "each_region", "explain", "find", "find_pairs", "generate", "heads", "learn", "load", "logits",
     "logits_pairs", "mask", "metrics", "next_word", "pairs", "patch", "patch_pairs", "retrieval", "rules", "run",
     "scan_corpus", "series", "tensors", "tokens", "topics", "why", "why_pairs",

@@ -100,7 +100,9 @@ OF_TRAINED = {
 half a minute: they are computed in float32, and numbers may differ by `NEAR`."""
 NEAR = 0.02
 TRAINED_WIDTHS = (120,)
-TRAINED = re.compile(r"--model|minilm|gpt2|\bDIR\b|--time|before|after|my-model|my_rules|run\.json")
+TRAINED = re.compile(
+    r"--model|minilm|gpt2|\bDIR\b|--time|before|after|my-model|my_rules|run\.json|answers\.json"
+)
 """What needs a model that was trained, files of one's own, or a clock."""
 
 

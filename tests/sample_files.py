@@ -238,6 +238,18 @@ def document_regions() -> str:
     return json.dumps(regions, indent=2, ensure_ascii=False) + "\n"
 
 
+ANSWERS = {
+    "1": 0.66,
+    "2": 2.72,
+    "3": "66%",
+    "4": 64,
+    "5": "humpty",
+    "6": 64,
+    "7": 500500,
+    "8": "no",
+}
+"""Answers to the worksheet of the lessons, all of them right."""
+
 FILES: dict[str, Callable[[], bytes]] = {
     "sentences.txt": lambda: SENTENCES.encode(),
     "corpus.txt": lambda: CORPUS.encode(),
@@ -268,6 +280,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "tokenizer.json": tokenizer,
     "captured.npz": lambda: npz(captured()),
     "captured.safetensors": lambda: save(one_text()),
+    "answers.json": lambda: (json.dumps(ANSWERS, indent=2) + "\n").encode(),
 }
 """Every file, and what makes its bytes."""
 

@@ -84,6 +84,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
         "run": (attncli.run, {"model": seeded, "text": TEXT}),
         "tensors": (attncli.tensors, {"arrays": {"q": q, "k": q, "v": q}}),
         "tokens": (attncli.tokens, {"text": TEXT}),
+        "check": (attncli.check, {"answers": {"1": 0.5}}),
         "why": (attncli.why, {**of_text, "query": "sat", "key": "cat"}),
         "topics.softmax": (topics.softmax, {"scores": [1.0, 2.0], "temperature": 1.0}),
         "topics.metric": (topics.metric, {"name": "entropy"}),
@@ -116,7 +117,7 @@ UNTRIED = {
 }
 """Functions of files on a disk, or of many models, whose other arguments are those of the rest."""
 NAMES = (
-    "ablate", "ablate_pairs", "answer", "attention", "cache", "circuit", "compare", "compare_models", "cost",
+    "ablate", "ablate_pairs", "answer", "attention", "cache", "check", "circuit", "compare", "compare_models", "cost",
     "cross", "each_region", "explain", "find", "generate", "heads", "learn", "load", "logits", "mask",
     "metrics.measure", "next_word", "pairs", "patch", "retrieval", "rules", "run", "tensors", "tokens",
     "topics.mask", "topics.matrix_softmax", "topics.metric", "topics.multihead", "topics.qkv", "topics.residual",

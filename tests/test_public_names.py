@@ -141,6 +141,7 @@ FIRST_CALLS = {
     "compare": f"attncli.compare(run := attncli.run({MODEL}, 'the cat'), run)",
     "compare_models": f"attncli.compare_models(m := {MODEL}, m, 'the cat')",
     "cost": "attncli.cost(9)",
+    "check": "attncli.check({'1': 0.5})",
     "cross": f"attncli.cross({MODEL}, 'the cat', 'a dog')",
     "each_region": f"attncli.each_region({LEARNED}, 'the cat', [attncli.Region('r', (0, 1))])",
     "explain": f"attncli.explain({MODEL}, 'the cat')",

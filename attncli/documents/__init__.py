@@ -48,7 +48,7 @@ NAMES = (
     "run", "generate", "heads", "retrieval", "rules", "find", "tokens", "weights", "tensors", "models", "model",
     "verify", "explain", "mask", "cross", "compare", "compare_models", "cost", "next", "answer", "ablate", "regions",
     "cache", "effects", "difference", "logits", "patch", "circuit", "circuit_compare", "pairs", "why", "learn",
-    "tasks", "series", "scan", "scan_compare", "scan_verify", "error",
+    "tasks", "check", "series", "scan", "scan_compare", "scan_verify", "error",
 )  # fmt: skip
 """The documents by the names in their schemas, in the order in which they are listed."""
 FOLDERS = {
@@ -71,7 +71,7 @@ OF_TWO_RUNS = ("compare",)
 """Documents that hold something of the heads of two runs, for a page of both."""
 WITHOUT_FIGURE = (
     "generate", "retrieval", "tokens", "weights", "models", "model", "verify", "explain", "next", "regions",
-    "effects", "difference", "circuit_compare", "compare_models", "pairs", "tasks", "scan", "scan_compare",
+    "effects", "difference", "circuit_compare", "compare_models", "pairs", "tasks", "check", "scan", "scan_compare",
     "scan_verify", "error",
 )  # fmt: skip
 """Documents that are words and tables; every other has its figure in `figure.py`."""

@@ -58,6 +58,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "explain multihead": ("explain", "multihead", TEXT),
     "explain qkv": ("explain", "qkv", TEXT),
     "explain seq2seq": ("explain", "seq2seq", TEXT, TEXT),
+    "check": ("check",),
     "explain residual": ("explain", "residual", TEXT),
     "compare": ("compare", TEXT, f"{TEXT} x"),
     "cross": ("cross", TEXT, "a dog"),
@@ -140,6 +141,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 """Other documents and screens of some commands."""
 VALUES = {
     "csv": "{t}/out/a.csv", "output": "{t}/out/a.txt", "svg": "{t}/out/a.svg", "html": "{t}/out/a.html",
+    "search": "softmax", "notebook": "{t}/out/notebooks",
     "save": "{t}/out/a.npz", "figure_style": "dark", "html_budget": "3kB", "precision": "5", "top": "1",
     "color": "always", "lang": "zh", "scale_colors": "log", "max_output": "1GB", "stages": "all", "show_as": "heads",
     "site": "{t}/out/site", "snapshots": "2", "show": "all", "code": "numpy", "fail_above": "9", "baseline": "all",

@@ -85,6 +85,7 @@ SAVED: dict[str, tuple[str, ...]] = {
     "patch": ("patch", TEXT, OTHER, *SUMMED),
     "learn": ("learn", "order", "--steps", "5"),
     "tasks": ("learn",),
+    "check": ("check",),
     "series": ("series", "{t}/gpt2", "{t}/again", "--text", TEXT),
     "why": ("why", TEXT, *HEADS, "--from", "sat", "--to", "cat"),
     "why of a model": (

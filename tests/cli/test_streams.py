@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "residual": ("explain", "residual", "a b"),
     "qkv": ("explain", "qkv", "a b"),
     "seq2seq": ("explain", "seq2seq", "a b", "c d"),
+    "check": ("check",),
     "find": ("find", "a b", "--from", "a", "--to", "b"),
     "compare": ("compare", "a b", "a c"),
     "cross": ("cross", "a b", "c d"),

@@ -317,6 +317,7 @@ ASKED = {
     "explain seq2seq": ("explain", "seq2seq", SAID, SAID),
     "explain metric": ("explain", "metric", "entropy"),
     "explain rule": ("explain", "rule", "bracket"),
+    "check": ("check", "sample_inputs/answers.json"),
 }
 """A question to every command that ends with an answer."""
 EXACT = {"1e-06"}

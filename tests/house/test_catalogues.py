@@ -138,7 +138,7 @@ AS_THEY_ARE = re.compile(
     r"attn( [a-z]+){0,3}( [A-Z…{\d\u201c\"-].*)?|attn scan minilm .*|attn scan · \{0\}|measure\.log.*|"
     r"([\w.]+\.[\w.]+ ?)+(, \[out, in\])?|.*(blues| on light)|An explanation with its numbers.*|at line \(.*|"
     r"auto numpy torch|The animal didn't cross .*|Numbers, or lists of lists .*|Known families, .*|Write, list and .*|"
-    r"le chat noir dort|the black cat sleeps|\n:root .*|echo '.*|"
+    r"humpty dumpty sat on|le chat noir dort|the black cat sleeps|\n:root .*|echo '.*|"
     r"Pairs of texts that .*|The cat \(a cat\) saw .*|if a:\n.*|a b\nc d.*|a cat \[SEP\] .*|x_1 = .*|"
     r"kv head|both ways|\{0\} is not a valid \{1\}\.|attention of \{0\} queries and .*|module 'attncli' has .*",
     re.DOTALL,

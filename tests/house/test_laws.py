@@ -134,6 +134,7 @@ LENDERS = {
 }
 """Features whose functions any other may use."""
 OTHER_USES = {
+    ("check", "explain"): "the worked examples that answers are compared with",
     ("explain", "cross"): "seq2seq shows the search of a cross-attention",
     ("answer", "generate"): "the answer that the model writes",
     ("cache", "regions"): "the answer's tokens and its log probability",

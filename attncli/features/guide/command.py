@@ -73,7 +73,7 @@ def guide(
     attn guide lessons --html lessons.html
     """
     environment: Environment = ctx.obj
-    view = validate_options(output, environment)
+    view = validate_options(output, environment, files={"--html": html})
     from attncli.draw.lines import as_text
     from attncli.draw.lines import markdown as draw_markdown
     from attncli.language import guide as room
@@ -123,6 +123,13 @@ def _write_course(
 
     if page is not None and text is None:
         raise _no_page(page, lang)
+    if notebook is not None and html is not None and notebook.resolve() == html.resolve():
+        raise UsageError(
+            "{first_name} and {name} are the same file",
+            expected="a folder for notebooks, and a file for the page",
+            first_name="--html",
+            name="--notebook",
+        )
     option = "--html"
     if notebook is not None:
         option = "--notebook"

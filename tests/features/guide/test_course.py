@@ -20,6 +20,7 @@ LESSONS = 10
 def test_each_lesson_is_a_notebook_with_its_commands_and_without_answers(
     tmp_path: Path, lang: str
 ) -> None:
+    (tmp_path / "nb").mkdir()
     answer = ask("guide", "lessons", "--notebook", str(tmp_path / "nb"), "--lang", lang)
     assert (answer.code, answer.out) == (0, "")
     files = sorted((tmp_path / "nb").iterdir())

@@ -1,0 +1,1 @@
+"""`attn check`: the worksheet of the lessons, and answers to it marked."""

@@ -1,0 +1,132 @@
+"""Marking a worksheet: each answer against what a run of now gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from difflib import get_close_matches
+from unicodedata import normalize
+
+from attncli.errors import InputError
+from attncli.features.check.document import CheckDocument, MarkedAnswer
+from attncli.features.check.questions import QUESTIONS, Answer, Question
+from attncli.language import message
+from attncli.mechanism.checked_arguments import checked
+from attncli.version import __version__
+
+YES_AND_NO = {
+    "yes": "yes", "true": "yes", "是": "yes", "对": "yes", "会": "yes",
+    "no": "no", "false": "no", "否": "no", "不": "no", "不会": "no", "不是": "no",
+}  # fmt: skip
+"""How a yes or a no may be written."""
+
+
+@checked
+def check(answers: Mapping[str, object] | None = None, *, name: str | None = None) -> CheckDocument:
+    """Mark the answers to the worksheet of the lessons.
+
+    Args:
+        answers: By the number of the question, such as `{"1": 0.66, "5": "humpty"}`; None for the
+            questions alone.
+        name: What the answers come from, for the document; None for nowhere.
+
+    Returns:
+        What `attn check --json` writes. Right answers are computed for the questions that were
+        answered, and are not told: a wrong one gets the reason of a usual mistake, and each
+        question the command that shows it.
+
+    Raises:
+        InputError: For a number that is no question's, and an answer that is neither a number, a
+            word nor true or false.
+    """
+    numbers = [str(number) for number in range(1, len(QUESTIONS) + 1)]
+    for key in answers or {}:
+        if key not in numbers:
+            close = get_close_matches(key, numbers, 1)
+            raise InputError(
+                "the worksheet has no question {number}",
+                where=name,
+                expected=message("numbers from 1 to {last}", last=numbers[-1]),
+                hint="attn check" if close else None,
+                number=repr(key),
+            )
+    marks = [
+        _marked(int(number), question, (answers or {}).get(number), name)
+        for number, question in zip(numbers, QUESTIONS, strict=True)
+    ]
+    return CheckDocument(
+        version=__version__,
+        source=name,
+        answers=marks,
+        right=sum(mark.is_right is True for mark in marks),
+        warnings=[],
+    )
+
+
+def _marked(number: int, question: Question, given_value: object, name: str | None) -> MarkedAnswer:
+    """A question with its mark; without one where nothing is answered. name: the answers' file."""
+    mark = MarkedAnswer(
+        number=number,
+        question=question.text,
+        answer=None,
+        is_right=None,
+        reason="",
+        command=question.command,
+    )
+    if given_value is None:
+        return mark
+    if not isinstance(given_value, str | int | float):
+        raise InputError(
+            "the answer to question {number} is no answer",
+            where=name,
+            expected="a number, a word, true or false",
+            number=number,
+        )
+    text = str(given_value).strip()
+    answer = question.work_out()
+    is_right = _is_same(text, answer.value, answer.tolerance)
+    reason = ""
+    if not is_right:
+        reason = _reason(text, answer, question)
+    return MarkedAnswer(
+        number=number,
+        question=question.text,
+        answer=text,
+        is_right=is_right,
+        reason=reason,
+        command=question.command,
+    )
+
+
+def _reason(text: str, answer: Answer, question: Question) -> str:
+    """What a wrong answer probably comes from: that of a known slip, else the question's own."""
+    return next(
+        (slip.reason for slip in answer.slips if _is_same(text, slip.answer, answer.tolerance)),
+        question.reason,
+    )
+
+
+def _is_same(text: str, value: float | str, tolerance: float) -> bool:
+    """Whether what was written is this answer: a word but for its case, a number but for a share of
+    it, `tolerance`."""
+    if isinstance(value, str):
+        word = text.casefold()
+        if value in ("yes", "no"):
+            return YES_AND_NO.get(word) == value
+        return word == value.casefold()
+    number = _number(text)
+    return number is not None and math.isclose(number, value, rel_tol=tolerance)
+
+
+def _number(text: str) -> float | None:
+    """The number of a text such as `0.66`, `66%`, `1,000` or `1/2`; None where it is none."""
+    bare = normalize("NFKC", text).replace(",", "")  # full-width signs too
+    try:
+        if bare.endswith("%"):
+            return float(bare[:-1]) / 100
+        if "/" in bare:
+            top, _, bottom = bare.partition("/")
+            return float(top) / float(bottom)
+        return float(bare)
+    except (ValueError, ZeroDivisionError):
+        return None

@@ -1,0 +1,93 @@
+"""The screen of `attn.check/1`: the questions, and what became of each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attncli.draw.lines import (
+    Lines,
+    fit_to_view,
+    heading,
+    line,
+    localize,
+    remark,
+    sentences,
+    stack,
+    stack_spaced,
+)
+from attncli.draw.safe import safe
+from attncli.draw.view import View
+from attncli.features.check.document import CheckDocument, MarkedAnswer
+from attncli.language import message, plural, say
+
+
+def check_screen(document: CheckDocument, view: View) -> Lines:
+    """The worksheet, question by question, with marks where there are answers, and how many are
+    right; that alone in a brief view."""
+    if view.brief:
+        return fit_to_view(sentences(check_sentences(document, view), view), view)
+    top = heading("worksheet of the lessons", "attn guide lessons", view)
+    blocks = [_answer_lines(answer, view) for answer in document.answers]
+    end = sentences(check_sentences(document, view), view)
+    return fit_to_view(stack_spaced(top, *blocks, end), view)
+
+
+def _answer_lines(answer: MarkedAnswer, view: View) -> Lines:
+    """A question, what was answered to it, and the reason of a mistake."""
+    question = remark(f"{answer.number}. {localize(answer.question, view)}", view, style="bold")
+    if answer.is_right is None:
+        return question
+    text = safe(answer.answer or "", ascii=view.ascii)
+    if answer.is_right:
+        return stack(question, remark(say(view, "{answer}: right", answer=text), view))
+    wrong = say(
+        view,
+        "{answer}: not right. {reason}",
+        answer=text,
+        reason=localize(answer.reason, view),
+    )
+    return stack(question, remark(wrong, view, style=""), line((answer.command, "")))
+
+
+def check_sentences(document: CheckDocument, view: View) -> list[str]:
+    """How many answers are right, how many are missing; or how answers are written."""
+    marked = [answer for answer in document.answers if answer.is_right is not None]
+    if not marked:
+        return [
+            say(
+                view,
+                "{count} questions. Write your answers into a file, numbers or words, and have them "
+                "marked:",
+                count=len(document.answers),
+            ),
+            'echo \'{"1": 0.5, "5": "sat"}\' > answers.json && attn check answers.json',
+        ]
+    texts = [
+        say(
+            view,
+            plural(
+                "{right} of {count} answer is right.",
+                "{right} of {count} answers are right.",
+                count=len(marked),
+                right=document.right,
+            ),
+        )
+    ]
+    missing = [str(answer.number) for answer in document.answers if answer.is_right is None]
+    if missing:
+        texts.append(say(view, message("Not answered: {numbers}.", numbers=", ".join(missing))))
+    return texts
+
+
+def check_rows(document: CheckDocument) -> Iterator[Sequence[object]]:
+    """The answers with their marks, for `--plain`."""
+    yield ["number", "question", "answer", "is_right", "reason", "command"]
+    for answer in document.answers:
+        yield [
+            answer.number,
+            answer.question,
+            answer.answer,
+            answer.is_right,
+            answer.reason,
+            answer.command,
+        ]

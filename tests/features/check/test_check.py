@@ -1,0 +1,90 @@
+"""`attn check`: answers are marked by what runs of now give, and mistakes get their reason."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from asking import ask
+
+from attncli.features.check.compute import check
+from attncli.features.check.questions import QUESTIONS
+
+RIGHT = {
+    "1": math.exp(2) / (math.exp(2) + math.exp(1) + math.exp(0.1)),
+    "2": math.e,
+    "3": "65.9%",
+    "4": 8 * 8,
+    "5": "Humpty",
+    "6": 512 // 8,
+    "7": "500,500",
+    "8": False,
+    "9": 3,
+    "10": "no",
+}
+"""Answers worked out by hand; the fifth and the last as the guide shows them."""
+
+
+@pytest.fixture
+def marked(tmp_path: Path):
+    def answer(answers: object, *words: str):
+        file = tmp_path / "answers.json"
+        file.write_text(json.dumps(answers))
+        return ask("check", str(file), *words)
+
+    return answer
+
+
+def test_right_answers_are_right_however_they_are_written(marked) -> None:
+    answer = marked(RIGHT, "--json")
+    assert (answer.code, answer.json["right"]) == (0, len(QUESTIONS)) == (0, len(RIGHT))
+    assert all(mark["reason"] == "" for mark in answer.json["answers"])
+
+
+def test_each_mistake_has_its_reason_and_its_command(marked) -> None:
+    wrong = {"1": 0.645, "4": 8, "7": 1_000_000, "8": "yes", "9": 17}
+    answer = marked(wrong, "--json")
+    assert answer.code == 1
+    reasons = {str(mark["number"]): mark["reason"] for mark in answer.json["answers"]}
+    assert {number for number, reason in reasons.items() if reason} == set(wrong)
+    assert "exponentiate first" in reasons["1"]
+    assert "standard deviation" in reasons["4"]
+    assert "without the mask" in reasons["7"]
+    assert reasons["9"] == "It sees the keys before it and itself."
+    said = marked(wrong, "--lang", "zh").out
+    assert "这是标准差" in said
+    assert "attn explain scaling --d-k 64" in said
+    assert "未作答：2, 3, 5, 6, 10。" in said.replace("\n", "")
+
+
+def test_every_slip_is_wrong_and_every_command_runs() -> None:
+    for number, question in enumerate(QUESTIONS, 1):
+        for slip in question.work_out().slips:
+            mark = check({str(number): slip.answer}).answers[number - 1]
+            assert (mark.is_right, mark.reason) == (False, slip.reason)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_command_of_a_question_shows_it(question) -> None:
+    import shlex
+
+    assert ask(*shlex.split(question.command)[1:]).code == 0
+
+
+def test_without_answers_the_questions_are_listed() -> None:
+    answer = ask("check")
+    assert answer.code == 0
+    assert "10. A head learns" in answer.out
+    assert "10 questions." in answer.out
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [({"11": 1}, "no question '11'"), ({"1": [1]}, "is no answer"), ([1], "JSON")],
+)
+def test_what_is_no_answer_is_refused(marked, answers: object, told: str) -> None:
+    refused = marked(answers)
+    assert (refused.code, told in refused.err) == (3, True)
