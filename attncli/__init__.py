@@ -76,12 +76,14 @@ if TYPE_CHECKING:
     from attncli.mechanism.trace import AttentionTrace as AttentionTrace
     from attncli.models.load import load as load
     from attncli.scan.corpus_scan import scan_corpus as scan_corpus
+    from attncli.scan.open_scan import open_scan as open_scan
 
 __all__ = [
     "AttentionTrace", "AttnError", "Edit", "KnockOut", "Region", "Replace", "Spec", "Weigh", "Zero", "__version__",
     "ablate", "ablate_pairs", "answer", "attention", "cache", "check", "circuit", "compare", "compare_models", "cost",
     "cross", "each_region", "explain", "find", "find_pairs", "generate", "heads", "learn", "load", "logits",
-    "logits_pairs", "mask", "metrics", "next_word", "pairs", "patch", "patch_pairs", "retrieval", "rules", "run",
+    "logits_pairs", "mask", "metrics", "next_word", "open_scan", "pairs", "patch", "patch_pairs", "retrieval", "rules",
+    "run",
     "scan_corpus", "series", "tensors", "tokens", "topics", "why", "why_pairs",
 ]  # fmt: skip
 
@@ -106,6 +108,7 @@ _HOMES = {
     "load": "attncli.models.load",
     "logits": "attncli.features.effects.compute",
     "next_word": "attncli.features.next.compute",
+    "open_scan": "attncli.scan.open_scan",
     "patch": "attncli.features.effects.compute",
     "scan_corpus": "attncli.scan.corpus_scan",
 }

@@ -157,6 +157,10 @@ FIRST_CALLS = {
     "metrics": "attncli.metrics.measure([[[1.0]]])",
     "metrics.measure_texts": f"attncli.metrics.measure_texts({LEARNED}, ['the cat', 'a dog'])",
     "next_word": f"attncli.next_word({LEARNED}, 'the cat')",
+    "open_scan": (
+        "(attncli.scan_corpus('model', ['corpus.txt'], 'opened'),"
+        " attncli.open_scan('opened').document)[1]"
+    ),
     "pairs": f"attncli.pairs({LEARNED}, 'pairs.jsonl')",
     "patch": f"attncli.patch({MODEL}, 'the cat', 'a cat')",
     "patch_pairs": f"attncli.patch_pairs({LEARNED}, 'pairs.jsonl')",

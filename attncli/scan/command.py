@@ -32,7 +32,7 @@ from attncli.cli.option import (
 from attncli.cli.output import validate_options, write_documents
 from attncli.cli.progress import progress
 from attncli.errors import AttnError, ExitCode, InputError, UsageError
-from attncli.inputs.files import atomic_writer, is_folder, is_there
+from attncli.inputs.files import atomic_writer, is_folder
 from attncli.language import listing, message
 from attncli.mechanism.spec import head_name
 
@@ -703,17 +703,10 @@ def _comparison_of(folders: Sequence[Path]) -> ScanCompareDocument | None:
 def _read_scan(folder: Path) -> Scan:
     """The (plan, document) of the scan in a folder; of an unfinished scan the document is computed
     from the shards that are done."""
-    from attncli.scan import plan, report
-    from attncli.scan.totals import total
+    from attncli.scan.open_scan import open_scan
 
-    scan_plan = plan.read_plan(folder)
-    if is_there(folder / report.NAME):
-        document = report.read_report(folder)
-    else:
-        document = None
-    if document is None or document.done.shards[0] < len(scan_plan.shards):
-        document = report.scan_document(total(scan_plan, folder), report.failures(folder))
-    return scan_plan, document
+    scan = open_scan(folder)
+    return scan.plan, scan.document
 
 
 def _check_shown(

@@ -1,0 +1,100 @@
+"""A scan's folder, opened in Python: what it says of every head, and the tables that it kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from attncli.errors import InputError
+from attncli.inputs.files import is_there
+from attncli.language import Message, message
+from attncli.scan import plan, report
+from attncli.scan.document import ScanDocument
+from attncli.scan.plan import ScanPlan
+from attncli.scan.shard_files import FOLDER, import_pyarrow
+from attncli.scan.totals import total
+
+
+class OpenScan(Struct, frozen=True, eq=False):
+    """A scan that was opened.
+
+    folder: Where it is.
+    plan: What was counted, over which corpus.
+    document: What every head does, as `attn scan show --json` says it; `document.to_pandas()` is a
+        frame with a line for each head and metric.
+    """
+
+    folder: Path
+    plan: ScanPlan
+    document: ScanDocument
+
+    def __repr__(self) -> str:
+        """The folder, and how much is done."""
+        done, shards = self.document.done.shards
+        texts = self.document.done.texts
+        return f"<scan {self.folder}: {texts} texts, {done} of {shards} shards>"
+
+    def rows(self) -> Any:
+        """Every text and head of a scan that was made with `--rows`.
+
+        Returns:
+            A pyarrow Table with a row for each text and head: text (a hash of it), file, line,
+            layer, head, tokens, rows, and a column for each metric; of the shards that are done,
+            in their order. Its `to_pandas()` is a frame.
+
+        Raises:
+            InputError: Where the scan kept none.
+            UnsupportedError: Where pyarrow is not installed.
+        """
+        return self._table("rows", message("this scan kept no row for each text and head"))
+
+    def links(self) -> Any:
+        """The links that a scan with `--find` kept.
+
+        Returns:
+            A pyarrow Table with a row for each link: condition (its number), text (a hash of it),
+            file, line, layer, head, query, key, query_text, key_text and weight; of the shards that
+            are done, in their order.
+
+        Raises:
+            InputError: Where the scan kept none.
+            UnsupportedError: Where pyarrow is not installed.
+        """
+        return self._table("links", message("this scan looked for no links"))
+
+    def _table(self, kind: str, missing: Message) -> Any:
+        """The tables of one kind of all shards as one, "rows" or "links"."""
+        arrow = import_pyarrow()
+        paths = sorted((self.folder / FOLDER).glob(f"*/*.{kind}.parquet"))
+        if not paths:
+            option = {"rows": "--rows", "links": "--find WHICH"}[kind]
+            raise InputError(
+                missing,
+                where=str(self.folder),
+                expected=message("a scan made with {option}", option=option),
+            )
+        return arrow.concat_tables([arrow.parquet.read_table(path) for path in paths])
+
+
+def open_scan(folder: str | Path) -> OpenScan:
+    """Open the folder of a scan; of an unfinished one, what is done so far.
+
+    Args:
+        folder: Where `attn scan` or `attncli.scan_corpus` has written it.
+
+    Returns:
+        The scan: its document, and the tables that it kept.
+
+    Raises:
+        InputError: Where there is no scan, or it is damaged.
+    """
+    place = Path(folder)
+    scan_plan = plan.read_plan(place)
+    document = None
+    if is_there(place / report.NAME):
+        document = report.read_report(place)
+    if document is None or document.done.shards[0] < len(scan_plan.shards):
+        document = report.scan_document(total(scan_plan, place), report.failures(place))
+    return OpenScan(place, scan_plan, document)
