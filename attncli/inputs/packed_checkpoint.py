@@ -61,7 +61,7 @@ def open_packed(
     )
     if all(info.dtype in FLOATS for info in raw.names().values()):
         # any scheme: a folder may hold the numbers again, or be packed when it is loaded
-        plain = DerivedCheckpoint(folder, without_packing(config), raw.names(), {})
+        plain = DerivedCheckpoint(folder, without_packing(config), dict(raw.names()), {})
         if tensors is None:
             plain.notes = (
                 message(

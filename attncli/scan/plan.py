@@ -796,8 +796,8 @@ def _take_in_corpus(
 
 
 def shard_sizes(spec: Spec) -> ShardSizes:
-    """How many texts a shard has under a model: what a thread computes in about half a minute, and
-    less where the corpus would be cut into few shards.
+    """How many texts a shard has under a model: what a thread computes in about half a minute where
+    texts are of usual length, and less where the corpus would be cut into few shards.
 
     It follows from the model and the number of texts alone, so that whoever plans the same scan has
     the same shards, whatever the machine and its workers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -284,6 +285,15 @@ def test_the_guide_is_searched_for_a_word() -> None:
     assert sections_with("quantisation", "en") == sections_with("Quantization", "en") != []
     assert sections_with("softmaxes", "en") == [] == sections_with(" ", "en")
     assert sections_with("注意力", "zh")
+    # lines are broken anywhere, Chinese ones within words
+    assert "long" in {section.name for section in sections_with("random sets of regions", "en")}
+    text = re.sub(r"(?s)^```.*?^```$", "", page("long", "zh"), flags=re.MULTILINE)
+    breaks = re.findall(r"[\u4e00-\u9fff]{2}\n[\u4e00-\u9fff]{2}", text)
+    assert breaks
+    for broken in breaks:
+        assert "long" in {
+            section.name for section in sections_with(broken.replace("\n", ""), "zh")
+        }, broken
     shown = ask("guide", "--search", "softmax", "--color", "never")
     assert shown.code == 0
     assert "more sections that have it" in shown.out

@@ -224,7 +224,7 @@ ERRORS = (
     ("mask", "window:x"), ("mask", "nothing"), ("cost", "-n", "0"), ("cost", "--num-heads", "7"),
     ("cross", TEXT), ("tokens", TEXT, "--tokenizer", "nothing"), ("weights", "show", "none.npz"),
     ("weights", "init", "a.npz", "--layout", "nothing"), ("models", "show", "nothing"), ("view", "none.json"),
-    ("view", "sample_inputs/captured.npz", "--lines"), ("guide", "nothing"), ("schema", "nothing"),
+    ("view", "sample_inputs/captured.npz", "--lines"), ("guide", "qqzx"), ("schema", "nothing"),
     ("learn", "nothing"), ("learn", "order", "--steps", "0"), ("series",), ("series", "nothing-there"),
     ("scan", "minilm"),
     ("scan", "show", "nowhere"), ("explore", TEXT),

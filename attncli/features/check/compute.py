@@ -45,9 +45,9 @@ def check(answers: Mapping[str, object] | None = None, *, name: str | None = Non
             close = get_close_matches(key, numbers, 1)
             raise InputError(
                 "the worksheet has no question {number}",
-                where=name,
+                where=name or "",
                 expected=message("numbers from 1 to {last}", last=numbers[-1]),
-                hint="attn check" if close else None,
+                hint="attn check" if close else "",
                 number=repr(key),
             )
     marks = [
@@ -78,7 +78,7 @@ def _marked(number: int, question: Question, given_value: object, name: str | No
     if not isinstance(given_value, str | int | float):
         raise InputError(
             "the answer to question {number} is no answer",
-            where=name,
+            where=name or "",
             expected="a number, a word, true or false",
             number=number,
         )

@@ -20,7 +20,7 @@ class Section(Struct, frozen=True):
 
     name: of the page.
     heading: of the section.
-    line: the first line that has the word, without marks of Markdown.
+    line: the first paragraph or command that has the word, without marks of Markdown.
     count: how many times the section has it.
     in_heading: whether the heading has it.
     """
@@ -88,25 +88,45 @@ def _pattern(word: str) -> re.Pattern[str] | None:
 
 
 def _sections(text: str) -> Iterator[tuple[str, list[str]]]:
-    """The headings of a page, each with the lines below it up to the next: prose, and commands
+    """The headings of a page, each with the paragraphs below it up to the next, and commands
     without what they print."""
     heading = ""
-    lines: list[str] = []
+    paragraphs: list[str] = []
     in_block = False
+    goes_on = False
     for line in text.splitlines():
         if line.startswith("```"):
             in_block = not in_block
-            continue
-        if in_block:
+            goes_on = False
+        elif in_block:
             if line.startswith(("$ ", ">>> ")):
-                lines.append(line)
+                paragraphs.append(line)
         elif re.match(r"#{1,4} ", line):
-            yield heading, lines
+            yield heading, paragraphs
             heading = line.lstrip("#").strip()
-            lines = []
+            paragraphs = []
+            goes_on = False
+        elif goes_on and not BEGINNING.match(line):
+            paragraphs[-1] = _joined(paragraphs[-1], line.strip())
         else:
-            lines.append(line)
-    yield heading, lines
+            paragraphs.append(line)
+            goes_on = not line.startswith("|")
+        if not line.strip():
+            goes_on = False
+    yield heading, paragraphs
+
+
+BEGINNING = re.compile(r"\s*$|\s*[-*>|] |\s*\d+\. |\|")
+"""What a line begins with that does not go on with the one before: nothing, or the mark of a list,
+a quotation or a table."""
+
+
+def _joined(before: str, after: str) -> str:
+    """Two lines of a paragraph as one: Chinese goes on without a blank."""
+    meeting = f"{before[-1:]}{after[:1]}"
+    if all(unicodedata.east_asian_width(sign) in "WF" for sign in meeting):
+        return before + after
+    return f"{before} {after}"
 
 
 def _without_marks(line: str) -> str:
