@@ -514,7 +514,20 @@ MLX = "quantization"
 
 def is_packed(config: Mapping[str, Any]) -> bool:
     """Whether a config.json declares quantised weights, packed in few bits."""
-    return any(config.get(key) not in (None, {}) for key in (*PACKED, MLX))
+    return packing_settings(config) is not None
+
+
+def packing_settings(config: Mapping[str, Any]) -> object | None:
+    """What a config.json says of how weights are packed.
+
+    Args:
+        config: What the file holds.
+
+    Returns:
+        The first of its declarations, usually a dictionary; None where it has none. null, false, 0
+        and what is empty declare nothing.
+    """
+    return next((config[key] for key in (*PACKED, MLX) if config.get(key)), None)
 
 
 def without_packing(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -531,11 +544,11 @@ def _with_packing(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     text model's part (Kimi K2.5), or in a file of its own (AutoGPTQ, AutoAWQ)."""
     if is_packed(config):
         return config
-    # null and {} say nothing
+    # null, false and {} say nothing
     config = {key: value for key, value in config.items() if key not in (*PACKED, MLX) or value}
     inner = config.get("text_config")
     if isinstance(inner, dict):
-        lifted = {key: inner[key] for key in PACKED if inner.get(key) is not None}
+        lifted = {key: inner[key] for key in PACKED if inner.get(key)}
         if lifted:
             return {**config, "text_config": without_packing(inner), **lifted}
     for name, method in SEPARATE.items():
@@ -610,7 +623,7 @@ class Checkpoint:
         )
         config = _with_packing(real, config)
         for key in () if packed else PACKED:
-            if config.get(key) not in (None, {}):
+            if config.get(key):
                 what = message(
                     "these weights are quantised ({config})",
                     config=_quantization_method(config[key]),

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,11 @@ import numpy as np
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import (
     MLX,
-    PACKED,
     Array,
     Checkpoint,
     TensorInfo,
     find_tensors,
+    packing_settings,
     without_packing,
 )
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint, Recipe, kinds_by_size
@@ -59,7 +60,9 @@ def open_packed(
         dict(config),
         dict(find_tensors(folder, packed=True) if tensors is None else tensors),
     )
-    if all(info.dtype in FLOATS for info in raw.names().values()):
+    if all(
+        info.dtype in FLOATS or _is_buffer(name, info.dtype) for name, info in raw.names().items()
+    ):
         # any scheme: a folder may hold the numbers again, or be packed when it is loaded
         plain = DerivedCheckpoint(folder, without_packing(config), dict(raw.names()), {})
         if tensors is None:
@@ -76,6 +79,18 @@ def open_packed(
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 """The types of tensors that are no parts of a quantised matrix, where all are of them."""
+WHOLE_NUMBERS = ("int64", "bool")
+"""The types in which no scheme packs numbers."""
+BUFFERS = ("*position_ids", "*token_type_ids", "*.attn.bias", "*.attention.bias")
+"""Names of tensors that torch stores beside the weights, and whose whole numbers may be small:
+positions, kinds of tokens, causal masks."""
+
+
+def _is_buffer(name: str, dtype: str) -> bool:
+    """Whether a stored tensor of this name and type is no part of a weight, but what torch stores
+    beside weights.
+    """
+    return dtype in WHOLE_NUMBERS or any(fnmatchcase(f".{name}", pattern) for pattern in BUFFERS)
 
 
 METHODS = (
@@ -106,9 +121,9 @@ def check_method(config: Mapping[str, Any], where: str) -> None:
 
 def _packing_method(config: Mapping[str, Any]) -> str:
     """The quantisation scheme that a config.json names, such as "gptq"; "none" where it names none."""
-    settings = next(config[key] for key in (*PACKED, MLX) if config.get(key))
+    settings = packing_settings(config)
     usual = "mlx"
-    if config.get(MLX) is None:
+    if not config.get(MLX):
         usual = message("method not named")
     if not isinstance(settings, dict):
         return usual
@@ -130,7 +145,7 @@ class _PackedMatrices:
 
     def __init__(self, raw: Checkpoint) -> None:
         self.raw = raw
-        settings = next(raw.config[key] for key in (*PACKED, MLX) if raw.config.get(key))
+        settings = packing_settings(raw.config)
         self.settings: Mapping[str, Any] = settings if isinstance(settings, dict) else {}
         self.where = str(raw.folder)
         self.method = _packing_method(raw.config)
@@ -167,6 +182,9 @@ class _PackedMatrices:
             builders[self.method](module, parts)
         for name, info in names.items():
             if name in self.used_names or name.endswith(CACHE_SCALES):
+                continue
+            if _is_buffer(name, info.dtype):
+                self.tensors[name] = info
                 continue
             if info.dtype.startswith("float8") or info.dtype in (
                 "uint8",

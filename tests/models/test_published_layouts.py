@@ -254,12 +254,22 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 247
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "modelopt NVFP4"),
         (None, None),
         ({}, None),
+        (False, None),
+        ([], None),
+        ("", None),
+        (0, None),
+        ("gptq", "method not named"),
     ],
 )
 def test_floats_that_a_config_calls_quantised_are_read_and_called_floats(
-    settings: dict[str, Any] | None, said: str | None, plain: Path, tmp_path: Path
+    settings: object, said: str | None, plain: Path, tmp_path: Path
 ) -> None:
+    """Whole numbers that torch stores beside the weights change nothing in that."""
     claiming = changed(plain, tmp_path / "claiming", {"quantization_config": settings})
+    tensors = load_file(claiming / "model.safetensors")
+    tensors["model.position_ids"] = torch.arange(64)[None]
+    tensors["model.token_type_ids"] = torch.zeros(1, 64, dtype=torch.int32)
+    save_file(tensors, claiming / "model.safetensors", metadata={"format": "pt"})
     model = attncli.load(claiming, note=None)
     assert np.array_equal(weights(claiming), weights(plain))
     notes = [note for note in model.warnings if "quantis" in note or "quantiz" in note]
@@ -269,6 +279,50 @@ def test_floats_that_a_config_calls_quantised_are_read_and_called_floats(
             f"config.json says that the weights are quantised ({said}), and none is stored so: they"
             " are read as the numbers that they are"
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "is_beside"),
+    [
+        ("h.0.attn.bias", "uint8", True),
+        ("layers.0.attention.bias", "uint8", True),
+        ("embeddings.position_ids", "int64", True),
+        ("position_ids", "int32", True),
+        ("norm.num_batches_tracked", "int64", True),
+        ("h.0.attn.c_attn.bias", "uint8", False),
+        ("h.0.attn.c_attn.qweight", "int32", False),
+    ],
+)
+def test_whole_numbers_beside_the_weights_are_no_packed_matrix(
+    name: str, dtype: str, is_beside: bool, tmp_path: Path
+) -> None:
+    """A scheme that is not read is refused where a matrix is stored in it, and not for a mask."""
+    from attncli.inputs.checkpoint import TensorInfo
+    from attncli.inputs.packed_checkpoint import open_packed
+
+    tensors = {
+        "wte.weight": TensorInfo("float32", (2, 2), tmp_path, 0, 16),
+        name: TensorInfo(dtype, (2, 2), tmp_path, 16, 32),
+    }
+    config = {"quantization_config": {"quant_method": "aqlm"}}
+    if is_beside:
+        assert open_packed(tmp_path, config, tensors).names() == tensors
+    else:
+        with pytest.raises(UnsupportedError, match=r"quantised \(aqlm\)"):
+            open_packed(tmp_path, config, tensors)
+
+
+@pytest.mark.parametrize("settings", [False, [], 0, ""])
+@pytest.mark.parametrize("key", ["quantization_config", "compression_config", "quantization"])
+def test_what_is_empty_declares_no_quantised_weights(
+    key: str, settings: object, tmp_path: Path
+) -> None:
+    from attncli.inputs.checkpoint import Checkpoint, is_packed
+
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", key: settings}))
+    config = Checkpoint.describe(tmp_path, packed=True).config
+    assert not is_packed(config)
+    assert Checkpoint.describe(tmp_path).config == {"model_type": "llama"}
 
 
 def test_a_pointer_of_git_lfs_is_called_that(plain: Path, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def _refuse_quantized(config: Config) -> None:
         raise UnsupportedError(
             what, where=config.where, expected=expected, hint="--model unsloth/gpt-oss-20b-BF16"
         )
-    if quantization is not None:
+    if quantization:
         raise config.refuse("quantization_config", "weights in bfloat16, float16 or float32")
 
 
