@@ -319,10 +319,22 @@ COUNT = re.compile(r"(?:n\s*=\s*)?[0-9]{1,3}(?:[,_]?[0-9]{3})*|(?:n\s*=\s*)?[0-9
 
 def too_many(context: Any, extra: list[str]) -> UsageError:
     """The UsageError for arguments that are left over: mostly a text without its quotes, a number
-    without its option, or one more text."""
+    without its option, one more text, or an option that the command lacks behind a dash that is no
+    hyphen."""
     import shlex
 
     path = context.command_path.rstrip()
+    dashed = DASHED.fullmatch(extra[0])
+    if dashed is not None:
+        missing = no_option(context, f"--{dashed[1]}")
+        return UsageError(
+            "{word} begins with a dash, and {path} has no option {name}",
+            expected=message("the text in quotes, and options of the command"),
+            hint=missing.hint,
+            word=repr(extra[0]),
+            path=path,
+            name=f"--{dashed[1]}",
+        )
     values = context.params
     many = message("{extra} arguments too many", extra=len(extra))
     if len(extra) == 1:

@@ -84,7 +84,8 @@ class ChatTemplate(Struct, frozen=True):
 
 def parse_chat(raw: bytes, where: str) -> Chat:
     """The chat in a JSON file: a list of {role, content}, or an object with `messages` and, maybe,
-    `tools`.
+    `tools`, variables of the template, and more of these in `chat_template_kwargs`, as servers
+    take them.
 
     Raises InputError for what is no such chat, naming the message.
     """
@@ -118,6 +119,7 @@ def parse_chat(raw: bytes, where: str) -> Chat:
     tools: Any = None
     variables: dict[str, Any] = {}
     if isinstance(value, dict):
+        value = _unpacked(value, where)
         tools = value.get("tools")
         names = [name for name in value if name not in ("messages", "tools")]
         variables = {name: value[name] for name in names if VARIABLE.fullmatch(name)}
@@ -136,6 +138,47 @@ def parse_chat(raw: bytes, where: str) -> Chat:
         where,
         variables,
     )
+
+
+KEYWORDS = "chat_template_kwargs"
+"""The key of a chat under which servers take the variables of its template."""
+
+
+def _unpacked(value: dict[str, Any], where: str) -> dict[str, Any]:
+    """The object of a chat with the variables under `KEYWORDS` beside its other keys.
+
+    Raises InputError for what is no object of variables, and for one with two values.
+    """
+    keywords = value.get(KEYWORDS)
+    members = {name: member for name, member in value.items() if name != KEYWORDS}
+    if keywords is None:
+        return members
+    expected = message(
+        "an object of variables such as {example}", example='{"enable_thinking": false}'
+    )
+    if not isinstance(keywords, dict):
+        raise InputError(
+            "the {key} of this chat are no object", where=where, expected=expected, key=KEYWORDS
+        )
+    for name, given in keywords.items():
+        if not VARIABLE.fullmatch(name) or name in (*RESERVED, KEYWORDS):
+            raise InputError(
+                "{name} is no variable of a chat's template",
+                where=message("{file}, {key}", file=where, key=KEYWORDS),
+                expected=expected,
+                name=repr(name),
+            )
+        if name in members and members[name] != given:
+            raise InputError(
+                "{name} is {first} beside the messages and {second} in {key}",
+                where=where,
+                expected=message("one value for it"),
+                name=repr(name),
+                first=json.dumps(members[name], ensure_ascii=False)[:80],
+                second=json.dumps(given, ensure_ascii=False)[:80],
+                key=KEYWORDS,
+            )
+    return {**members, **keywords}
 
 
 PROMPT = "add_generation_prompt"

@@ -63,8 +63,12 @@ CONVERT = (
 OLDER = {".h5": "from_tf", ".msgpack": "from_flax"}
 """Endings of weights that transformers reads below version 5, and the option by which it does."""
 OTHER_FORMATS = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf", "*.onnx", "*.ckpt")
-BESIDE_WEIGHTS = ("openvino", "optimizer", "rng_state", "scaler", "scheduler", "training_args")
-"""How files begin that have such an ending and hold no weights: a trainer's, and an export's."""
+BESIDE_WEIGHTS = (
+    "imatrix", "lr_scheduler", "openvino", "optimizer", "random_states", "rng_state", "scaler",
+    "scheduler", "tokenizer", "trainer_state", "training_args", "training_state", "vocab",
+)  # fmt: skip
+"""How files begin that have such an ending and hold no weights: a trainer's, an export's, and those
+of a vocabulary."""
 EXPECTED = f"{SINGLE} or {INDEX}"
 PICKLED_SINGLE = "pytorch_model.bin"
 PICKLED_INDEX = "pytorch_model.bin.index.json"
@@ -322,12 +326,7 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
     """
     if is_there(folder / ADAPTER_CONFIG):
         return _an_adapter(folder, EXPECTED)
-    others = sorted(
-        path.name
-        for pattern in OTHER_FORMATS
-        for path in folder.glob(pattern)
-        if not path.name.startswith(BESIDE_WEIGHTS)
-    )
+    others = sorted(path.name for path in _in_other_formats(folder))
     if others:
         what = message(
             "the weights are in {second}, which is not safetensors", second=repr(others[0])
@@ -439,7 +438,17 @@ def has_weights(folder: Path) -> bool:
         path = guarded_path(folder.resolve(), index)
         if is_there(path) and any(is_there(folder / name) for name in shard_names(path, ending)):
             return True
-    return any(next(folder.glob(form), None) for form in ("*.safetensors", *OTHER_FORMATS))
+    if next(folder.glob("*.safetensors"), None) is not None:
+        return True
+    return next(_in_other_formats(folder), None) is not None
+
+
+def _in_other_formats(folder: Path) -> Iterator[Path]:
+    """The files of a folder that may hold weights and are no safetensors."""
+    for pattern in OTHER_FORMATS:
+        for path in folder.glob(pattern):
+            if not path.name.startswith(BESIDE_WEIGHTS):
+                yield path
 
 
 def no_tensor(name: str, names: Mapping[str, object], folder: Path) -> InputError:

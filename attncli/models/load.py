@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
 from math import prod
@@ -858,7 +859,11 @@ def _family_refusal(kind: str, where: str) -> UnsupportedError:
     else:
         what = message("models of the family {kind} do not run natively", kind=family_name)
         hint = install_command("transformers")
-    return UnsupportedError(what, where=where, expected=listing(MODEL_TYPES), hint=hint)
+    nearest = get_close_matches(kind, MODEL_TYPES, 3, 0.6)
+    expected = message("one of the {count} families of attn models list", count=len(MODEL_TYPES))
+    if nearest:
+        expected = message("{families}, the nearest", families=listing(nearest))
+    return UnsupportedError(what, where=where, expected=expected, hint=hint or "attn models list")
 
 
 def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer:

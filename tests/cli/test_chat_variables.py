@@ -48,6 +48,24 @@ def test_variables_come_from_the_chat_and_from_the_line(tmp_path: Path) -> None:
     assert text_of(folder, *given) == "hi"
 
 
+def test_variables_of_servers_are_those_of_the_file(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, chat_template=THINKING)
+    said = {"messages": [{"role": "user", "content": "hi"}]}
+
+    def answer(*arguments: str, **more: object) -> str:
+        (folder / "served.json").write_text(json.dumps({**said, **more}))
+        return text_of(folder, *arguments, chat="served.json")
+
+    assert answer(chat_template_kwargs={"thinking": False, "level": 3}) == "hi off 3"
+    assert answer(chat_template_kwargs={"thinking": False}, thinking=False) == "hi off "
+    assert answer("--chat-var", "thinking=true", chat_template_kwargs={"thinking": False}) == "hi "
+    assert answer(chat_template_kwargs=None) == "hi "
+    told = answer(chat_template_kwargs={"thinking": False}, thinking=True)
+    assert "'thinking' is true beside the messages and false in chat_template_kwargs" in told
+    for wrong in ({"messages": []}, {"a b": 1}, {"_x": 1}, [1], 5):
+        assert "chat_template_kwargs" in answer(chat_template_kwargs=wrong)
+
+
 def test_python_spellings_and_tools_are_values(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, chat_template=THINKING)
     assert text_of(folder, "--chat-var", "thinking=False") == "hi off "

@@ -47,6 +47,8 @@ def test_a_language_with_its_region_is_that_language(given: str, meant: str) -> 
 HINTS = (
     (("run", "a b", "—query", "a"), "attn run 'a b' --query a"),
     (("run", "a b", "–-query=a"), "attn run 'a b' --query=a"),
+    (("heads", "a b", "—query", "a"), "attn heads has no option --query\n"),
+    (("heads", "a b", "—sorted", "a"), "did you mean --sort?"),
     (("explain", "a b", "−−query", "a"), "attn explain 'a b' --query a"),
     (("run", "a b", "--causal"), "--mask causal"),
     (("heads", "a b", "--window"), "--mask window:4"),

@@ -82,7 +82,12 @@ def test_a_spec_is_read_without_weights(tmp_path: Path) -> None:
     ("installed", "named", "told", "hint"),
     [
         (False, False, "'unheard' do not run natively", install_command("transformers")),
-        (True, False, "neither attn nor transformers knows the family 'unheard'", ""),
+        (
+            True,
+            False,
+            "neither attn nor transformers knows the family 'unheard'",
+            "attn models list",
+        ),
         (
             True,
             True,
@@ -109,6 +114,13 @@ def test_an_unknown_family_is_told(
     ):
         read_spec(checkpoint)
     assert error.value.hint == hint
+    assert len(str(error.value.expected)) < 80
+
+
+def test_the_families_named_are_those_nearest_to_the_name() -> None:
+    told = load._family_refusal("deepseek_vl_v2", "config.json")
+    assert "deepseek_v2" in str(told.expected)
+    assert "llama" not in str(told.expected)
 
 
 def test_a_family_that_nobody_knows_is_refused_without_importing_a_library(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from attncli.draw.figures.drawing import Drawing
 from attncli.draw.figures.head_ranking import draw_grid
 from attncli.draw.numbers import format_period, writer
 from attncli.draw.safe import label
+from attncli.draw.token_names import placed_token, with_word
 from attncli.draw.view import View
 from attncli.features.why.document import (
     WhyDocument,
@@ -27,14 +28,17 @@ from attncli.features.why.document import (
 )
 from attncli.language import message, say
 
+END_CELLS = 40
+"""Cells of a link's word in titles."""
+
 
 def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) -> None:
     """Draw why a head's query looks at a key: the parts of either vector as bars by what they add
     to the score, each with the weight that would be left without it; and the earlier heads by what
     they add. Of a score taken apart by entries of q and k, those alone."""
     link = document.link
-    query = label(document.tokens[link.query].text)
-    key = label(document.keys[link.key].text)
+    query = placed_token(document.tokens, link.query, END_CELLS, view)
+    key = placed_token(document.keys, link.key, END_CELLS, view)
     total = writer([document.total], 2)(document.total)
     places = {
         "layer": link.layer,
@@ -51,7 +55,7 @@ def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) 
         template = message(
             "layer {layer} head {head}, weight {weight}: the score is {total} above that of {other}"
         )
-        places["other"] = label(document.keys[document.centred.key].text)
+        places["other"] = placed_token(document.keys, document.centred.key, END_CELLS, view)
     subtitle = say(view, template, **places)
     top = draw_title(drawing, f"{query}  →  {key}", f"{subtitle}; {text_note(document, view)}")
     if document.dimensions:
@@ -126,4 +130,4 @@ def _part_label(part: WhyPart, document: WhyDocument, view: View) -> str:
     source = source_of(part, document)
     if source is None:
         return name
-    return f"{name} ← {label(source[0].text)}{source[1]}"
+    return f"{name} ← {label(with_word(source[0], view))}{source[1]}"

@@ -11,6 +11,8 @@ from attncli.documents.header import tokens_of
 from attncli.draw.page import PageFocus
 from attncli.draw.page.page_frame import as_json
 from attncli.draw.safe import label
+from attncli.draw.token_names import name_tokens, with_word
+from attncli.draw.view import View
 from attncli.features.why.document import (
     HALF,
     WhyDocument,
@@ -104,6 +106,7 @@ def why_entry(document: WhyDocument) -> dict[str, Any]:
             place = (part.layer, part.head)
             added[place] = added.get(place, 0.0) + (part.query_side or 0.0) + (part.key_side or 0.0)
     shares = [support(value for _, value in side).share for side in sides]
+    named = name_tokens(document)
     return {
         "l": link.layer,
         "h": link.head,
@@ -117,11 +120,9 @@ def why_entry(document: WhyDocument) -> dict[str, Any]:
         "count": len(document.parts),
         "counts": list(map(len, sides)),
         "spread": document.total > 0 and max(shares) < HALF,
-        "asks": [
-            _part_entry(part, value, "query", document) for part, value in sides[0][:MOST_PARTS]
-        ],
+        "asks": [_part_entry(part, value, "query", named) for part, value in sides[0][:MOST_PARTS]],
         "answers": [
-            _part_entry(part, value, "key", document) for part, value in sides[1][:MOST_PARTS]
+            _part_entry(part, value, "key", named) for part, value in sides[1][:MOST_PARTS]
         ],
         "heads": (
             [[*place, value] for place, value in added.items()] if link.attention == "self" else []
@@ -145,13 +146,14 @@ def _part_entry(part: WhyPart, value: float, side: str, document: WhyDocument) -
     value: what it adds to the score.
     """
     token = source_of(part, document)
-    if token is None:
-        source = ""
-    else:
-        source = f" ← {label(token[0].text)}{token[1]}"
+    names: dict[str, str] = {}
+    for lang in languages():
+        names[lang] = translate(part_title(part, document), lang)
+        if token is not None:
+            names[lang] += f" ← {label(with_word(token[0], View(lang=lang)))}{token[1]}"
     is_head = part.kind == "head" and part.attention == "self" and document.link.attention == "self"
     return {
-        "n": {lang: translate(part_title(part, document), lang) + source for lang in languages()},
+        "n": names,
         "v": value,
         "w": part.weight_without.query if side == "query" else part.weight_without.key,
         "l": part.layer if is_head else None,

@@ -17,11 +17,12 @@ from attncli.draw.numbers import (
     percent_below,
     writer,
 )
-from attncli.draw.safe import cut, label, spell
+from attncli.draw.safe import spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import LEAST, not_learned_note, sentence, words
 from attncli.draw.tables import table
 from attncli.draw.token_names import (
+    PieceRow,
     capitalize,
     claim_link,
     quote_text,
@@ -29,6 +30,7 @@ from attncli.draw.token_names import (
     quoted_row,
     quoted_token,
     resting_key,
+    short_token,
     token_reference,
 )
 from attncli.draw.view import Parts, ScreenPart, View, never
@@ -125,7 +127,7 @@ def _part_text(part: WhyPart, document: WhyDocument, view: View) -> str:
     if source is None:
         return name
     token, occurrence = source
-    text = cut(label(token.text, ascii=view.ascii), WORD_CELLS, ascii=view.ascii)
+    text = short_token(token, WORD_CELLS, view)
     return f"{name} {spell('←', ascii=view.ascii)} {text}{occurrence}"
 
 
@@ -363,8 +365,7 @@ def _writes_table(document: WhyDocument, view: View) -> Lines:
                 place = ""
             else:
                 place = f" #{row.source}"
-            text = label(document.keys[row.source].text, ascii=view.ascii)
-            names.append(cut(text, WORD_CELLS, ascii=view.ascii) + place)
+            names.append(short_token(document.keys[row.source], WORD_CELLS, view) + place)
         else:
             names.append(say(view, "learned key"))
     columns = [
@@ -802,6 +803,8 @@ def _reason_text(part: WhyPart, document: WhyDocument, word: str, view: View) ->
     """
     places = {"layer": part.layer, "head": part.head, "word": word, "part": part_name(part)}
     template = PART_REASONS.get(part.kind, message("what is the same for every word ({part})"))
+    if part.kind == "token" and _is_piece(word, document, view):
+        template = message("{word} itself")
     if part.kind == "head" and (source := source_of(part, document)):
         name = quoted_row(source[0], view)
         if source[1]:
@@ -811,6 +814,13 @@ def _reason_text(part: WhyPart, document: WhyDocument, word: str, view: View) ->
     elif part.kind == "head" and part.attention == "cross":
         template = message("what layer {layer} cross head {head} brought to {word}")
     return say(view, template, **places)
+
+
+def _is_piece(word: str, document: WhyDocument, view: View) -> bool:
+    """Whether an end of the link, quoted, is a piece of a word."""
+    link = document.link
+    ends = [document.tokens[link.query], *document.keys[link.key : link.key + 1]]
+    return any(isinstance(end, PieceRow) and quoted_row(end, view) in word for end in ends)
 
 
 def _exactness_sentence(document: WhyDocument, view: View) -> str:

@@ -18,8 +18,11 @@ from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.documents.reading import document_of
+from attncli.draw.figures import figure
 from attncli.draw.lines import draw_parts
 from attncli.draw.numbers import format_small_signed, percent_below
+from attncli.draw.token_names import name_tokens
 from attncli.draw.view import View
 from attncli.features.effects import logit_parts
 from attncli.features.why.compute import why
@@ -228,11 +231,25 @@ def test_a_source_that_stands_twice_is_told_with_its_place(gpt2: str) -> None:
     ]
     named = [row for row in rows if "←" in row]
     assert len(named) == len({*named}) > 3
-    assert any(row.endswith("← t #1") for row in named)
+    assert any(row.endswith("← t (the) #1") for row in named)
     assert not re.search(r'" ?#\d', shown)  # in sentences as everywhere: "t" (1)
-    assert any(row.endswith("← he") for row in named)
+    assert any(row.endswith("← he (the)") for row in named)
     writes = shown.split("what the head writes")[1]
-    assert "c #4" in writes
+    assert "c (cat) #4" in writes
+
+
+def test_a_piece_is_named_with_its_word_on_figures_and_pages(gpt2: str, tmp_path: Path) -> None:
+    page = tmp_path / "why.html"
+    line = ("why", "the cat the cat", "--model", gpt2, "--from", "#4", "--to", "#1", "--head", "L1H0",
+            "--by", "token", "--json", "--html", str(page))  # fmt: skip
+    document = document_of(ask(*line).json, "test")
+    drawing = figure(document)
+    assert drawing is not None
+    for shown in (drawing.svg(), page.read_text()):
+        assert "← he (the)" in shown
+    assert "(the)" in drawing.svg().split("layer 1 head 0")[0]
+    (told,) = [line for line in why_sentences(name_tokens(document), View()) if "looks at" in line]
+    assert "(a piece of" in told
 
 
 def with_words(name: str, folder: Path) -> str:
