@@ -160,7 +160,7 @@ def _unpacked(value: dict[str, Any], where: str) -> dict[str, Any]:
         raise InputError(
             "the {key} of this chat are no object", where=where, expected=expected, key=KEYWORDS
         )
-    for name, given in keywords.items():
+    for name, setting in keywords.items():
         if not VARIABLE.fullmatch(name) or name in (*RESERVED, KEYWORDS):
             raise InputError(
                 "{name} is no variable of a chat's template",
@@ -168,14 +168,14 @@ def _unpacked(value: dict[str, Any], where: str) -> dict[str, Any]:
                 expected=expected,
                 name=repr(name),
             )
-        if name in members and members[name] != given:
+        if name in members and members[name] != setting:
             raise InputError(
                 "{name} is {first} beside the messages and {second} in {key}",
                 where=where,
                 expected=message("one value for it"),
                 name=repr(name),
                 first=json.dumps(members[name], ensure_ascii=False)[:80],
-                second=json.dumps(given, ensure_ascii=False)[:80],
+                second=json.dumps(setting, ensure_ascii=False)[:80],
                 key=KEYWORDS,
             )
     return {**members, **keywords}

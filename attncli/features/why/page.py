@@ -106,7 +106,7 @@ def why_entry(document: WhyDocument) -> dict[str, Any]:
             place = (part.layer, part.head)
             added[place] = added.get(place, 0.0) + (part.query_side or 0.0) + (part.key_side or 0.0)
     shares = [support(value for _, value in side).share for side in sides]
-    named = name_tokens(document)
+    shown_document = name_tokens(document)
     return {
         "l": link.layer,
         "h": link.head,
@@ -120,9 +120,12 @@ def why_entry(document: WhyDocument) -> dict[str, Any]:
         "count": len(document.parts),
         "counts": list(map(len, sides)),
         "spread": document.total > 0 and max(shares) < HALF,
-        "asks": [_part_entry(part, value, "query", named) for part, value in sides[0][:MOST_PARTS]],
+        "asks": [
+            _part_entry(part, value, "query", shown_document)
+            for part, value in sides[0][:MOST_PARTS]
+        ],
         "answers": [
-            _part_entry(part, value, "key", named) for part, value in sides[1][:MOST_PARTS]
+            _part_entry(part, value, "key", shown_document) for part, value in sides[1][:MOST_PARTS]
         ],
         "heads": (
             [[*place, value] for place, value in added.items()] if link.attention == "self" else []
