@@ -357,18 +357,25 @@ def measure_links(desk: Desk) -> dict[str, Measured]:
 
 def measure_average(desk: Desk) -> dict[str, Measured]:
     """Over rows from the third on, with the first token left out: how often a head looks most where
-    the mean of its layer does, and what the mean of its layer leaves of the strongest link."""
+    the mean of its layer's other heads does, beside it a token drawn evenly, and what that mean has
+    of the strongest link."""
     same = []
     left = []
+    evenly = []
     for document in desk.ask(SINKS.format(model="smollm2")):
         layers = document["model"]["layers"]
         maps = np.array([head["weights"] for head in document["heads"]])
         maps = maps.reshape(layers, -1, *maps.shape[1:])[:, :, 2:, 1:]  # layer head query key
-        mean = maps.mean(1, keepdims=True)
-        same.append(float((maps.argmax(-1) == mean.argmax(-1)).mean()))
-        layer, _, query, key = np.unravel_index(maps.argmax(), maps.shape)
-        left.append(float(mean[layer, 0, query, key] / maps.max()))
-    return {"same": bootstrap(same), "left": bootstrap(left)}
+        others = (maps.sum(1, keepdims=True) - maps) / (maps.shape[1] - 1)
+        same.append(float((maps.argmax(-1) == others.argmax(-1)).mean()))
+        layer, head, query, key = np.unravel_index(maps.argmax(), maps.shape)
+        left.append(float(others[layer, head, query, key] / maps.max()))
+        evenly.append(float(np.mean(1 / np.arange(2, maps.shape[2] + 2))))  # keys of each query
+    found = bootstrap(same)
+    return {
+        "same": Measured(found.value, found.low, found.high, found.count, float(np.mean(evenly))),
+        "left": bootstrap(left),
+    }
 
 
 # Heads as programs
@@ -456,13 +463,14 @@ def prompts_of_facts() -> list[tuple[str, list[str], str, int]]:
 
 def measure_sources(desk: Desk) -> dict[str, Measured]:
     """How often the asked fact is the region without which the answer loses most, how often it is
-    the one that gets most attention for its tokens, how much more often the former, question by
-    question, and the rank correlation of the two."""
+    the one that gets most attention for its tokens, how much more often the former, and the
+    rank correlation of the two; intervals over facts, of which each is asked in two prompts."""
     import attncli
 
     model = attncli.load("smollm2", hold=True)
     needed = []
     looked = []
+    plain = []
     ranks = []
     prompts = prompts_of_facts()
     for text, facts, answer, asked in prompts:
@@ -479,19 +487,29 @@ def measure_sources(desk: Desk) -> dict[str, Measured]:
         document = attncli.answer(model, text, regions, target=answer, tokens=tokens)
         losses = {effect.region: -effect.change for effect in document.effects}
         looks = {effect.region: effect.attention / effect.even for effect in document.effects}
+        whole = {effect.region: effect.attention for effect in document.effects}
         needed.append(max(losses, key=losses.__getitem__) == asked)
+        plain.append(max(whole, key=whole.__getitem__) == asked)
         looked.append(max(looks, key=looks.__getitem__) == asked)
         both = np.array([(looks[at], losses[at]) for at in range(len(facts))])
         ranks.append(rank_correlation(both))
-    needs = share(sum(needed), len(prompts))
-    looks_at = share(sum(looked), len(prompts))
+    last = float(np.mean([asked == len(facts) - 1 for _, facts, _, asked in prompts]))
     more = np.array(needed, float) - np.array(looked, float)
+    needs = by_fact(needed)
+    looks_at = by_fact(looked)
+    in_all = by_fact(plain)
     return {
         "needed": Measured(needs.value, needs.low, needs.high, needs.count, 0.25),
-        "looked": Measured(looks_at.value, looks_at.low, looks_at.high, looks_at.count, 0.25),
-        "more": bootstrap(more),
-        "ranks": bootstrap(ranks),
+        "looked": Measured(looks_at.value, looks_at.low, looks_at.high, looks_at.count, last),
+        "plain": Measured(in_all.value, in_all.low, in_all.high, in_all.count, last),
+        "more": by_fact(more),
+        "ranks": by_fact(ranks),
     }
+
+
+def by_fact(values: Any) -> Measured:
+    """The mean of values, one for each of `prompts_of_facts`, with an interval over the facts."""
+    return bootstrap(np.reshape(values, (2, -1)).mean(0))
 
 
 # Windows and full layers

@@ -1,5 +1,5 @@
-"""The picture of the guide's page of claims: every share with its interval beside what the claim
-asks for."""
+"""The picture of the guide's page of claims: every share with its interval beside what we
+ask for."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ WIDTH, LEFT, RIGHT, LINE, TOP = 860, 500, 830, 22, 46
 """Pixels: the picture, the ends of its axis, a line of it, and where the first line is."""
 GOOD, BAD, UNSURE, GREY = "#2a7d4f", "#b3402e", "#9a7400", "#777777"
 COLOURS = {True: GOOD, False: BAD, None: UNSURE}
-"""Of a number that stands where the claim asks, that does not, and whose interval does not tell."""
+"""Of a number that stands where we ask, that does not, and whose interval does not tell."""
 HEAD = (
-    "dot: the number; bar: its 95% interval; |: what the claim asks for, < below or > above it",
-    "点：数字；横线：95% 区间；|：论断所要求的界限，< 在它之下，> 在它之上",
+    "dot: the number; bar: its interval or range; |: what we ask for, < below or > above it",
+    "点：数字；横线：区间或范围；|：我们所要求的界限，< 在它之下，> 在它之上",
 )
 
 

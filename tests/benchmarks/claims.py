@@ -80,10 +80,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Figure:
-    """A number of a row, and what the claim asks of it.
+    """A number of a row, and what we ask of it for the claim.
 
-    says: what the number is. counted: what its interval goes over. side, bound: the claim asks that
-    the number be above or below this; None asks nothing. why: where the bound comes from;
+    says: what the number is. counted: what its interval goes over. side, bound: we ask that the
+    number be above or below this, or its size below it (within); None asks nothing. why: where the bound comes from;
     `BASELINE` makes the baseline the bound. beside: what the baseline is, beside_unit: in which
     unit, where it is another."""
 
@@ -91,11 +91,13 @@ class Figure:
     says: Words
     counted: Words
     unit: Unit
-    side: Literal["above", "below"] | None = None
+    side: Literal["above", "below", "within"] | None = None
     bound: float = 0.0
     why: Words = ("", "")
     beside: Words = ("", "")
     beside_unit: Unit | None = None
+    interval: Words = ("95% interval", "95% 区间")
+    """How its two ends are called: `RANGE` where they are counts at two thresholds."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,8 @@ class Row:
     corpus: tuple[str, ...] = ()
     hub: str = ""
     arithmetic: Words = ("", "")
+    untested: Words = ("", "")
+    """What of the claim no number tests; with it the claim holds in part at most."""
     cheap: bool = field(default=False)
     """Whether a thorough test measures it again."""
 
@@ -214,7 +218,10 @@ def stands(figure: Figure, measured: Measured) -> bool | None:
     bound = bound_of(figure, measured)
     assert measured.low is not None
     assert measured.high is not None
-    if figure.side == "above":
+    if figure.side == "within":
+        inside = -bound < measured.low and measured.high < bound
+        outside = measured.low > bound or measured.high < -bound
+    elif figure.side == "above":
         inside = measured.low > bound
         outside = measured.high < bound
     else:
@@ -233,21 +240,23 @@ def bound_of(figure: Figure, measured: Measured) -> float:
     return figure.bound
 
 
+RANGE = ("range", "范围")
+"""The `interval` of a number whose ends are counts at two thresholds."""
 BASELINE = ("the baseline beside it", "旁边的基线")
 """The `why` of a bound that is the baseline."""
 
 
 def verdict(row: Row, stored: dict[str, Measured]) -> str:
-    """What follows for a claim: it holds where every number stands where it asks, does not where
-    none may, stays open where no interval decides, and holds in part elsewhere."""
+    """What follows for a claim: it holds where every number stands where we ask and no part of it
+    is untested, holds in part where some do, does not where none may, and stays open elsewhere."""
     judged = [stands(figure, stored[figure.name]) for figure in row.figures if figure.side]
     if not judged:
         return UNTRIED
-    if all(judged):
+    if all(judged) and not any(row.untested):
         return HOLDS
-    if all(stand is None for stand in judged):
-        return OPEN
-    return IN_PART if any(stand is not False for stand in judged) else FAILS
+    if any(judged):
+        return IN_PART
+    return OPEN if None in judged else FAILS
 
 
 # What is stored
@@ -369,7 +378,7 @@ def figure_line(figure: Figure, measured: Measured, lang: str) -> str:
     else:
         low = number(measured.low, figure.unit)
         high = number(measured.high, figure.unit)
-        interval = (f"95% interval {low} to {high}", f"95% 区间 {low} 至 {high}")[at]
+        interval = f"{figure.interval[at]} {low} {('to', '至')[at]} {high}"
     if lang == "en":
         line = f"- **{value}**: {figure.says[at]} ({interval}, {counted})."
     else:
@@ -385,11 +394,12 @@ def figure_line(figure: Figure, measured: Measured, lang: str) -> str:
     bound = number(bound_of(figure, measured), figure.unit)
     stand = stands(figure, measured)
     if lang == "en":
+        side = "within ±" if figure.side == "within" else f"{figure.side} "
         told = {True: "it is", False: "it is not", None: "the interval does not tell"}[stand]
-        return f"{line} The claim asks for {figure.side} {bound} ({figure.why[at]}): {told}."
+        return f"{line} We ask for {side}{bound} ({figure.why[at]}): {told}."
     told = {True: "达到", False: "没有达到", None: "区间无法判定"}[stand]
-    side = {"above": "高于", "below": "低于"}[figure.side]
-    return f"{line}论断要求{side} {bound}（{figure.why[at]}）：{told}。"
+    side = {"above": "高于", "below": "低于", "within": "大小低于"}[figure.side]
+    return f"{line}我们要求{side} {bound}（{figure.why[at]}）：{told}。"
 
 
 def verdict_words(row: Row, stored: dict[str, Measured], lang: str) -> str:
@@ -398,7 +408,7 @@ def verdict_words(row: Row, stored: dict[str, Measured], lang: str) -> str:
     sentence = row.sentences[found][LANGUAGES.index(lang)]
     if lang == "en":
         return f"**{found[0].upper()}{found[1:]}.** {sentence}"
-    return f"**{VERDICTS[found]}。**{sentence}"
+    return f"**{VERDICTS[found]}**。{sentence}"
 
 
 LABELS = {
@@ -407,6 +417,7 @@ LABELS = {
         "claim": "Claim",
         "formula": "Measure",
         "verdict": "Verdict",
+        "untested": "Not tested",
         "change": "What would change it",
         "hub": "With a model of the hub",
         "stop": ": ",
@@ -417,6 +428,7 @@ LABELS = {
         "claim": "论断",
         "formula": "度量",
         "verdict": "结论",
+        "untested": "没有检验",
         "change": "什么会改变它",
         "hub": "换成 hub 上的模型",
         "stop": "：",
@@ -426,8 +438,8 @@ LABELS = {
 
 
 PICTURE = (
-    "every share with its interval beside what the claim asks for",
-    "各比例、其区间与论断所要求的界限",
+    "every share with its interval beside what we ask for",
+    "各比例、其区间与我们所要求的界限",
 )
 
 
@@ -456,6 +468,7 @@ def section(row: Row, result: dict[str, Any], lang: str, index: int) -> str:
         "",
         verdict_words(row, stored, lang),
         "",
+        *([f"{label['untested']}{stop}{row.untested[at]}", ""] if row.untested[at] else []),
         f"{label['change']}{stop}{row.change[at]}",
     ]
     if row.hub:
