@@ -18,7 +18,7 @@ from attncli.draw.lines import (
 from attncli.draw.safe import safe
 from attncli.draw.view import View
 from attncli.features.check.document import CheckDocument, MarkedAnswer
-from attncli.language import message, plural, say
+from attncli.language import listing, message, plural, say
 
 
 def check_screen(document: CheckDocument, view: View) -> Lines:
@@ -75,7 +75,7 @@ def check_sentences(document: CheckDocument, view: View) -> list[str]:
     ]
     missing = [str(answer.number) for answer in document.answers if answer.is_right is None]
     if missing:
-        texts.append(say(view, message("Not answered: {numbers}.", numbers=", ".join(missing))))
+        texts.append(say(view, message("Not answered: {numbers}.", numbers=listing(missing))))
     return texts
 
 

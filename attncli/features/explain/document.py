@@ -385,7 +385,9 @@ class SharedQueryKey(Part, frozen=True, kw_only=True):
     shared: Annotated[float, describe("Either with one matrix: k·k × scale.")]
     weights: Annotated[Numbers, axes("key", meaning="the query's weights with one matrix.")]
     words: Annotated[Count, describe("How many words see more than themselves.")]
-    self_first: Annotated[Count, describe("How many of them look most at themselves.")]
+    self_first: Annotated[
+        Count, describe("How many of them look more at themselves than at any other.")
+    ]
     shared_self_first: Annotated[Count, describe("How many would with one matrix.")]
 
 
@@ -408,6 +410,10 @@ class QkvTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     query: Annotated[Count, index_of("token")]
     extra_keys: Annotated[Count, describe("Learned keys after those of the tokens.")]
     rotated: Annotated[bool, describe("Whether q and k are those after rotation by position.")]
+    normed: Annotated[
+        Literal["layer", "rms"] | UnsetType,
+        describe("The norm of their own after which q and k are given; absent without one."),
+    ] = UNSET
     q: Annotated[Numbers, axes("dim", meaning="the word's query.")]
     k: Annotated[Numbers, axes("dim", meaning="the word's key.")]
     v: Annotated[Numbers, axes("v_dim", meaning="the word's value.")]
@@ -417,10 +423,12 @@ class QkvTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     value_lengths: Annotated[Numbers, axes("key", meaning="|v_j|.")]
     brought: Annotated[Numbers, axes("key", meaning="|w_j·v_j|: what each word hands over.")]
     shared_query_key: Annotated[
-        SharedQueryKey | UnsetType, describe("Absent where the query sees no other word.")
+        SharedQueryKey | UnsetType,
+        describe("Absent where the query sees no other word, or keys have a norm of their own."),
     ] = UNSET
     shared_key_value: Annotated[
-        SharedKeyValue | UnsetType, describe("Absent where keys and values differ in width.")
+        SharedKeyValue | UnsetType,
+        describe("Absent where keys and values differ in width, or keys have a norm of their own."),
     ] = UNSET
     warnings: list[str]
 

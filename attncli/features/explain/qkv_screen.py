@@ -21,7 +21,7 @@ from attncli.features.explain.derivation_screen import others_text, weights_as_t
 from attncli.features.explain.document import QkvTopic, SharedKeyValue, SharedQueryKey
 from attncli.features.explain.softmax_screens import lead, tinted_answer
 from attncli.language import Message, message, plural, say, say_each
-from attncli.measure.rest import resting_keys
+from attncli.measure.rest import Bools, resting_keys
 
 RESULTS = 10
 """Words of the search that have a line of their own."""
@@ -30,14 +30,19 @@ NAME = 14
 BAR = 18
 """Cells of a weight's bar at most."""
 NEARER = 0.1
-"""By how much a cosine with the query must be larger to be told as nearer to it."""
+"""By how much a cosine with the query must be larger, than another and than 0, to be told as nearer
+to it."""
+NARROW = 56
+"""In fewer columns the views of a word are named by their formulas alone."""
 VIEWS = {
-    "x": message("as it comes in: x"),
-    "q": message("as it asks: q = x·W_Q"),
-    "k": message("as it is found: k = x·W_K"),
-    "v": message("as it is handed over: v = x·W_V"),
+    "x": message("as it comes in: {formula}"),
+    "q": message("as it asks: {formula}"),
+    "k": message("as it is found: {formula}"),
+    "v": message("as it is handed over: {formula}"),
 }
 """What each matrix makes of a word."""
+NORMS = {"layer": message("layer norm"), "rms": message("RMS norm")}
+"""Norms of queries and keys, by their kind."""
 
 
 def qkv_blocks(document: QkvTopic, view: View) -> Sequence[Lines]:
@@ -57,20 +62,45 @@ def qkv_blocks(document: QkvTopic, view: View) -> Sequence[Lines]:
         names,
         view,
         title=say(view, "one word, three vectors: {query}", query=word),
-        note="q = x·W_Q   k = x·W_K   v = x·W_V",
+        note="   ".join(_formula(document, name) for name in ("q", "k", "v")),
     )
     rotated = ""
     if document.rotated:
         rotated = say(view, "q and k are shown after rotation by position.")
+    normed = ""
+    if document.normed is not UNSET:
+        normed = say(
+            view,
+            "q and k pass a norm of their own here ({norm}), and are shown after it.",
+            norm=NORMS[document.normed],
+        )
     return (
         header(document, view),
         what,
-        stack(three, remark(rotated, view)),
+        stack(three, remark(normed, view), remark(rotated, view)),
         _nearest_words(document, view),
         _search(document, view),
         _with_one_matrix(document, view),
         _qkv_answer(document, view),
     )
+
+
+def _formula(document: QkvTopic, name: str) -> str:
+    """How one of a word's vectors comes about; norm(…) where queries and keys pass one."""
+    if name == "x":
+        return "x"
+    product = f"x·W_{name.upper()}"
+    if document.normed is not UNSET and name != "v":
+        product = f"norm({product})"
+    return f"{name} = {product}"
+
+
+def _view_name(document: QkvTopic, name: str, view: View) -> str:
+    """What a view makes of a word, in words where there is room for them."""
+    formula = _formula(document, name)
+    if view.width < NARROW:
+        return formula
+    return say(view, VIEWS[name], formula=formula)
 
 
 def _nearest_words(document: QkvTopic, view: View) -> Lines:
@@ -79,7 +109,7 @@ def _nearest_words(document: QkvTopic, view: View) -> Lines:
         return Lines()
     rows = [
         [
-            say(view, VIEWS[row.view]),
+            _view_name(document, row.view, view),
             position_and_text(row.nearest, document.tokens[row.nearest].text, NAME, view),
             format_fixed(row.cosine, 2),
         ]
@@ -160,6 +190,12 @@ def _name_of(document: QkvTopic, place: int) -> str:
 
 def _with_one_matrix(document: QkvTopic, view: View) -> Lines:
     """Tables of what becomes of the scores with W_Q = W_K, and of the output with W_V = W_K."""
+    if document.normed is not UNSET:
+        none = message(
+            "What one matrix for two of the three would do is not told: keys have a norm of their "
+            "own, which queries and values do not share."
+        )
+        return remark(say(view, none), view)
     parts = []
     if document.shared_query_key is not UNSET:
         parts.append(_shared_scores(document, document.shared_query_key, view))
@@ -242,6 +278,10 @@ def _search_sentences(document: QkvTopic, view: View) -> Iterator[str]:
     query = quoted_token(document.tokens, document.query, view)
     weights = np.asarray(document.weights)[: len(document.tokens)]
     rest = resting_keys(document.tokens, document.model.source)
+    alone = _one_key_sentence(document, rest, view)
+    if alone:
+        yield alone
+        return
     free = np.where(rest, 0.0, weights)
     if not free.any():
         return
@@ -278,21 +318,66 @@ def _search_sentences(document: QkvTopic, view: View) -> Iterator[str]:
         )
 
 
+def _one_key_sentence(document: QkvTopic, rest: Bools, view: View) -> str:
+    """That the query's search has one result whatever it asks, where it sees one key alone, or one
+    beside those where heads rest; "" where it sees several.
+
+    rest: the keys where heads rest.
+    """
+    seen = [place for place, score in enumerate(document.scores) if score is not None]
+    words = [place for place in seen if place >= rest.size or not rest[place]]
+    if len(seen) == 1:
+        key = seen[0]
+        template = message(
+            "{query} sees {key} alone: {share} of its weight is there, whatever it asks."
+        )
+        if key == document.query:
+            template = message(
+                "{query} sees nothing but itself: {share} of its weight is there, whatever it asks."
+            )
+    elif len(words) == 1:
+        key = words[0]
+        template = message(
+            "Beside keys where heads rest whatever they are {query} sees {key} alone: {share} of "
+            "its weight is there."
+        )
+        if key == document.query:
+            template = message(
+                "Beside keys where heads rest whatever they are {query} sees nothing but itself: "
+                "{share} of its weight is there."
+            )
+    else:
+        return ""
+    name = "bias_k"
+    if key < len(document.tokens):
+        name = quoted_token(document.tokens, key, view)
+    return say(
+        view,
+        template,
+        query=quoted_token(document.tokens, document.query, view),
+        key=name,
+        share=percent(float(document.weights[key])),
+    )
+
+
 def _matrix_sentences(document: QkvTopic, view: View) -> Iterator[str]:
     """Yield sentences on what one matrix for two of the three would change on this text."""
     query = quoted_token(document.tokens, document.query, view)
     pair = document.shared_query_key
     if pair is not UNSET:
-        yield say(
-            view,
+        there = format_fixed(pair.forward, 2)
+        back = format_fixed(pair.backward, 2)
+        reason = message(
             "Why W_Q is not W_K: with one matrix {query} and {key} would ask each other alike, "
             "{shared} both ways; with two it is {there} there and {back} back.",
             query=query,
             key=quoted_token(document.tokens, pair.key, view),
             shared=format_fixed(pair.shared, 2),
-            there=format_fixed(pair.forward, 2),
-            back=format_fixed(pair.backward, 2),
+            there=there,
+            back=back,
         )
+        if there != back:
+            yield say(view, reason)
         if pair.shared_self_first != pair.self_first:
             yield say(
                 view,
@@ -315,7 +400,7 @@ def _value_sentence(values: SharedKeyValue, query: str) -> Message:
         "shared": format_fixed(values.shared_query_cosine, 2),
         "query": query,
     }
-    if values.shared_query_cosine >= values.query_cosine + NEARER:
+    if values.shared_query_cosine >= max(values.query_cosine, 0.0) + NEARER:
         return message(
             "Why K is not V: handing over keys gives another output (cosine {cosine}), and one "
             "nearer to what {query} asked itself: cosine {shared} with q, not {own}.",

@@ -27,6 +27,9 @@ from attncli.mechanism.spec import Attention, Rope
 from attncli.mechanism.trace import SQUARE
 from attncli.models.model import Model
 
+TIED = 1e-5
+"""Scores as near to each other as this, relative to their size, are told as equal."""
+
 
 @checked
 def qkv_document(
@@ -78,6 +81,12 @@ def qkv_document(
         if learned is not None:
             sink = float(model.backend.numpy(learned)[head])
     rest = resting_keys(tokens, model.identity.source)
+    shared_query_key: SharedQueryKey | UnsetType = UNSET
+    shared_key_value: SharedKeyValue | UnsetType = UNSET
+    if spec.qk_norm is None:  # one matrix would not share a norm
+        others = _other_words(tokens, query) & ~rest
+        shared_query_key = _shared_query_key(stages, spec, sink, rest, query, others)
+        shared_key_value = _shared_key_value(q[query], k, v, weights)
     vectors: dict[ViewName, Floats] = {
         "x": stages["hidden"],
         "q": q,
@@ -92,6 +101,7 @@ def qkv_document(
         query=query,
         extra_keys=len(k) - len(tokens),
         rotated=isinstance(spec.position, Rope),
+        normed=UNSET if spec.qk_norm is None else spec.qk_norm.norm.kind,
         q=q[query],
         k=k[query],
         v=v[query],
@@ -100,8 +110,8 @@ def qkv_document(
         weights=weights,
         value_lengths=lengths,
         brought=weights * lengths,
-        shared_query_key=_shared_query_key(stages, spec, sink, rest, query),
-        shared_key_value=_shared_key_value(q[query], k, v, weights),
+        shared_query_key=shared_query_key,
+        shared_key_value=shared_key_value,
         warnings=[*model.warnings, *trace.notes, *token_notes(text, tokens)],
     )
 
@@ -114,12 +124,7 @@ def word_views(
 
     vectors: by the name of the view, [token, dim].
     """
-    own = tokens[query].text
-    others = [
-        place
-        for place, token in enumerate(tokens)
-        if place != query and not token.special and token.text != own
-    ]
+    others = np.flatnonzero(_other_words(tokens, query)).tolist()
     if not others:
         return []
     views = []
@@ -128,6 +133,13 @@ def word_views(
         nearest = int(np.argmax(cosines))
         views.append(WordView(view=name, nearest=others[nearest], cosine=cosines[nearest]))
     return views
+
+
+def _other_words(tokens: Sequence[Token], query: int) -> Bools:
+    """Which tokens are other words than the query's, booleans [token]: none that is special or has
+    the query's own text."""
+    own = tokens[query].text
+    return np.array([not token.special and token.text != own for token in tokens], bool)
 
 
 def cosine(a: Floats, b: Floats) -> float:
@@ -139,14 +151,21 @@ def cosine(a: Floats, b: Floats) -> float:
 
 
 def _shared_query_key(
-    stages: Mapping[str, Floats], spec: Attention, sink: float | None, rest: Bools, query: int
+    stages: Mapping[str, Floats],
+    spec: Attention,
+    sink: float | None,
+    rest: Bools,
+    query: int,
+    others: Bools,
 ) -> SharedQueryKey | UnsetType:
     """The scores and weights where each word's key is its query too; UNSET where the query sees no
-    other word.
+    other word. The key compared is the one of the best score whose scores there and back differ as
+    two decimals tell them, if there is one.
 
     stages: one head's.
     sink: the logit of a learned sink.
-    rest: the keys where heads rest, which are not the key that is compared.
+    rest: the keys where heads rest, booleans [token].
+    others: the keys that may be compared, booleans [token].
     """
     q = stages["q"][0]
     k = stages["k"][0]
@@ -155,9 +174,14 @@ def _shared_query_key(
     biased = stages["biased"][0]
     masked = stages["masked"][0]
     visible = np.isfinite(masked)
-    others_seen = visible[query, :count] & ~rest & (np.arange(count) != query)
+    others_seen = visible[query, :count] & others
     if not others_seen.any():
         return UNSET
+    there = q[query] @ k[:count].T * spec.scale
+    back = q @ k[query] * spec.scale
+    differ = others_seen & (there.round(2) != back.round(2))
+    if differ.any():
+        others_seen = differ
     key = int(np.argmax(np.where(others_seen, masked[query, :count], -np.inf)))
     products = k[:count] @ k.T * spec.scale
     shared = products
@@ -171,14 +195,28 @@ def _shared_query_key(
     words = np.flatnonzero(sees_others & ~rest)
     return SharedQueryKey(
         key=key,
-        forward=float(q[query] @ k[key]) * spec.scale,
-        backward=float(q[key] @ k[query]) * spec.scale,
+        forward=float(there[key]),
+        backward=float(back[key]),
         shared=float(products[query, key]),
         weights=np.asarray(softmax_steps(row, sink=sink).weights),
         words=len(words),
-        self_first=int((masked[words, :count].argmax(axis=1) == words).sum()),
-        shared_self_first=int((shared[words, :count].argmax(axis=1) == words).sum()),
+        self_first=_self_first(masked[:, :count], words),
+        shared_self_first=_self_first(shared[:, :count], words),
     )
+
+
+def _self_first(scores: Floats, words: Floats) -> int:
+    """How many words look more at themselves than at any other: the score of a row's own key is
+    larger than the others by more than float32 rounds away.
+
+    scores: [token, token].
+    words: positions of those that are asked.
+    """
+    others = scores.copy()
+    np.fill_diagonal(others, -np.inf)
+    best = others.max(axis=1)
+    own = scores.diagonal()
+    return int((own > best + TIED * np.maximum(1.0, np.abs(own)))[words].sum())
 
 
 def _shared_key_value(

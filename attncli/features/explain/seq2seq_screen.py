@@ -170,14 +170,29 @@ def _bottleneck_sentences(rows: Sequence[Bottleneck], width: int, view: View) ->
 
 
 def _context_sentence(document: Seq2seqTopic, view: View) -> str:
-    """How alike are the vectors that different queries take; "" for one query."""
+    """How alike are the vectors that different queries take, or that they are the same; "" for one
+    query."""
     if document.cosine is UNSET:
         return ""
+    if len(document.keys) == 1:
+        return say(
+            view,
+            "Every word that is said takes the same vector: one annotation leaves nothing to choose "
+            "from.",
+        )
+    cosine = format_fixed(document.cosine, 2)
+    if cosine == format_fixed(1.0, 2):
+        return say(
+            view,
+            "The words that are said take vectors that are nearly the same here (mean cosine between "
+            "two: {cosine}), as of one fixed vector.",
+            cosine=cosine,
+        )
     return say(
         view,
         "Every word that is said takes a vector of its own (mean cosine between two: {cosine}); of "
         "one fixed vector all would take the same (1).",
-        cosine=format_fixed(document.cosine, 2),
+        cosine=cosine,
     )
 
 

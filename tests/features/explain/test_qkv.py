@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 from asking import ask
+from msgspec.structs import replace
+from tiny_checkpoints import CASES, make
+
+from attncli.features.explain.document import SharedKeyValue
+from attncli.features.explain.qkv_screen import _value_sentence
 
 TEXT = "humpty dumpty sat on"
 ASKED = ("--d-model", "12", "--num-heads", "2", "--head", "1")
@@ -113,3 +119,68 @@ def test_quiet_topics_tell_no_note(topic: str) -> None:
     asked = ("explain", topic, "a cat sat", "--query", "cat", "--model", "minilm", "--brief")
     assert "--layer" in ask(*asked).err
     assert ask(*asked, "--quiet").err == ""
+
+
+def said_of(*words: str) -> str:
+    """What a call says in short, in one line."""
+    return " ".join(ask("explain", "qkv", *words, "--brief").out.split())
+
+
+def test_a_word_that_is_repeated_is_not_compared_with_itself() -> None:
+    found = ask("explain", "qkv", "the the the", "--json").json
+    assert "shared_query_key" not in found
+    assert "W_Q is not W_K" not in said_of("the the the")
+    pair = ask("explain", "qkv", "the the cat", "--query", "#0", "--json").json["shared_query_key"]
+    # both of "the" tie, and a tie is no look at oneself
+    assert pair["key"] == 2
+    assert pair["self_first"] <= 1
+    assert pair["shared_self_first"] <= 1
+
+
+def test_a_key_is_compared_whose_scores_there_and_back_differ() -> None:
+    words = ("the a cat", "--query", "#0", "--json")
+    for seed in range(4):
+        pair = ask("explain", "qkv", *words, "--seed", str(seed)).json["shared_query_key"]
+        assert f"{pair['forward']:.2f}" != f"{pair['backward']:.2f}"
+
+
+def test_nearer_to_the_query_is_said_of_a_positive_cosine_alone() -> None:
+    values = SharedKeyValue(
+        output=[1.0], shared=[1.0], cosine=0.5, query_cosine=-0.2, shared_query_cosine=-0.06
+    )
+    assert "nearer" not in _value_sentence(values, "X")
+    assert "nearer" in _value_sentence(replace(values, shared_query_cosine=0.3), "X")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("hello",), (TEXT, "--mask", "causal", "--query", "#0")],
+)
+def test_a_word_that_sees_nothing_else_answers_nothing(words: tuple[str, ...]) -> None:
+    said = said_of(*words)
+    assert "sees nothing but itself: 100%" in said
+    assert "answered best" not in said
+    chinese = said_of(*words, "--lang", "zh")
+    assert "除自己之外什么也看不到" in chinese
+
+
+def test_queries_and_keys_with_a_norm_of_their_own_are_named_and_not_compared(
+    tmp_path: Path,
+) -> None:
+    folder = make(CASES["qwen3"], tmp_path)
+    words = ("3,17,42,7", "--ids", "--model", str(folder), "--layer", "0", "--head", "0")
+    found = ask("explain", "qkv", *words, "--json").json
+    assert found["normed"] == "rms"
+    assert "shared_query_key" not in found
+    assert "shared_key_value" not in found
+    screen = " ".join(ask("explain", "qkv", *words).out.split())
+    assert "a norm of their own here (RMS norm)" in screen
+    assert "q = norm(x·W_Q)" in screen
+    assert "both ways" not in screen
+
+
+@pytest.mark.parametrize("width", [44, 55, 80])
+def test_names_of_views_are_whole_at_any_width(width: int) -> None:
+    screen = ask("explain", "qkv", TEXT, width=width).out
+    assert "x·W_…" not in screen
+    assert "…" not in screen.partition("each matrix is")[2].partition("results of")[0]

@@ -92,3 +92,21 @@ def test_an_encoder_decoder_searches_what_its_encoder_has_read(tmp_path: Path) -
 def test_one_text_alone_is_refused() -> None:
     refused = ask("explain", "seq2seq", "le chat")
     assert (refused.code, "an encoder-decoder has two" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("texts", "english", "chinese"),
+    [
+        (("le chat noir", "cats"), "takes the same vector", "取到的都是同一个向量"),
+        (("the the the", "a b"), "nearly the same here", "几乎相同"),
+    ],
+)
+def test_equal_vectors_are_not_told_as_vectors_of_their_own(
+    texts: tuple[str, str], english: str, chinese: str
+) -> None:
+    said = " ".join(ask("explain", "seq2seq", *texts, "--brief").out.split())
+    assert english in said
+    assert "vector of its own" not in said
+    assert chinese in "".join(
+        ask("explain", "seq2seq", *texts, "--brief", "--lang", "zh").out.split()
+    )
