@@ -168,7 +168,7 @@ def test_queries_and_keys_with_a_norm_of_their_own_are_named_and_not_compared(
     tmp_path: Path,
 ) -> None:
     folder = make(CASES["qwen3"], tmp_path)
-    words = ("3,17,42,7", "--ids", "--model", str(folder), "--layer", "0", "--head", "0")
+    words = ("--ids", "3,17,42,7", "--model", str(folder), "--layer", "0", "--head", "0")
     found = ask("explain", "qkv", *words, "--json").json
     assert found["normed"] == "rms"
     assert "shared_query_key" not in found
