@@ -200,12 +200,12 @@ def _shared_query_key(
         shared=float(products[query, key]),
         weights=np.asarray(softmax_steps(row, sink=sink).weights),
         words=len(words),
-        self_first=_self_first(masked[:, :count], words),
-        shared_self_first=_self_first(shared[:, :count], words),
+        self_first=_self_first(masked[:, :count], words.tolist()),
+        shared_self_first=_self_first(shared[:, :count], words.tolist()),
     )
 
 
-def _self_first(scores: Floats, words: Floats) -> int:
+def _self_first(scores: Floats, words: Sequence[int]) -> int:
     """How many words look more at themselves than at any other: the score of a row's own key is
     larger than the others by more than float32 rounds away.
 

@@ -56,7 +56,7 @@ def test_each_mistake_has_its_reason_and_its_command(marked) -> None:
     said = marked(wrong, "--lang", "zh").out
     assert "这是标准差" in said
     assert "attn explain scaling --d-k 64" in said
-    assert "未作答：2, 3, 5, 6, 10。" in said.replace("\n", "")
+    assert "未作答：2、3、5、6、10。" in said.replace("\n", "")
 
 
 def test_every_slip_is_wrong_and_every_command_runs() -> None:
