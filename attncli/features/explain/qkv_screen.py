@@ -324,10 +324,10 @@ def _one_key_sentence(document: QkvTopic, rest: Bools, view: View) -> str:
 
     rest: the keys where heads rest.
     """
-    seen = [place for place, score in enumerate(document.scores) if score is not None]
-    words = [place for place in seen if place >= rest.size or not rest[place]]
-    if len(seen) == 1:
-        key = seen[0]
+    visible_keys = [place for place, score in enumerate(document.scores) if score is not None]
+    words = [place for place in visible_keys if place >= rest.size or not rest[place]]
+    if len(visible_keys) == 1:
+        key = visible_keys[0]
         template = message(
             "{query} sees {key} alone: {share} of its weight is there, whatever it asks."
         )
@@ -365,18 +365,18 @@ def _matrix_sentences(document: QkvTopic, view: View) -> Iterator[str]:
     query = quoted_token(document.tokens, document.query, view)
     pair = document.shared_query_key
     if pair is not UNSET:
-        there = format_fixed(pair.forward, 2)
-        back = format_fixed(pair.backward, 2)
+        forward = format_fixed(pair.forward, 2)
+        backward = format_fixed(pair.backward, 2)
         reason = message(
             "Why W_Q is not W_K: with one matrix {query} and {key} would ask each other alike, "
             "{shared} both ways; with two it is {there} there and {back} back.",
             query=query,
             key=quoted_token(document.tokens, pair.key, view),
             shared=format_fixed(pair.shared, 2),
-            there=there,
-            back=back,
+            there=forward,
+            back=backward,
         )
-        if there != back:
+        if forward != backward:
             yield say(view, reason)
         if pair.shared_self_first != pair.self_first:
             yield say(

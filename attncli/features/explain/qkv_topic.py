@@ -177,9 +177,9 @@ def _shared_query_key(
     others_seen = visible[query, :count] & others
     if not others_seen.any():
         return UNSET
-    there = q[query] @ k[:count].T * spec.scale
-    back = q @ k[query] * spec.scale
-    differ = others_seen & (there.round(2) != back.round(2))
+    forward = q[query] @ k[:count].T * spec.scale
+    backward = q @ k[query] * spec.scale
+    differ = others_seen & (forward.round(2) != backward.round(2))
     if differ.any():
         others_seen = differ
     key = int(np.argmax(np.where(others_seen, masked[query, :count], -np.inf)))
@@ -195,8 +195,8 @@ def _shared_query_key(
     words = np.flatnonzero(sees_others & ~rest)
     return SharedQueryKey(
         key=key,
-        forward=float(there[key]),
-        backward=float(back[key]),
+        forward=float(forward[key]),
+        backward=float(backward[key]),
         shared=float(products[query, key]),
         weights=np.asarray(softmax_steps(row, sink=sink).weights),
         words=len(words),
