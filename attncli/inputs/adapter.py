@@ -17,7 +17,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from msgspec import Struct
@@ -136,6 +136,13 @@ def parse_adapter(text: str) -> AdapterRequest:
     if not text or not abs(weight) <= LARGEST_WEIGHT:
         raise refused_value("--adapter", text, "DIR or DIR:WEIGHT, such as lora:0.5")
     return AdapterRequest(Path(text if match is None else match[1]), weight)
+
+
+class _Setting(NamedTuple):
+    """What an adapter's config sets for one module: the key that says so, and the value."""
+
+    key: str
+    value: Any
 
 
 class _Change(Struct, frozen=True, eq=False):
@@ -605,8 +612,8 @@ def _read_adapter(merge: _Merge, request: AdapterRequest) -> None:
             modules.setdefault(module, {})[part] = array.astype(np.float64)
     names = list(modules)
     _check_targets(config, names, where)
-    alphas = _by_pattern(config, "alpha_pattern", config.get("lora_alpha"), names, where)
-    ranks = _by_pattern(config, "rank_pattern", config.get("r"), names, where)
+    alphas = _by_pattern(config, "alpha_pattern", "lora_alpha", names, where)
+    ranks = _by_pattern(config, "rank_pattern", "r", names, where)
     for module, parts in modules.items():
         target = _base_tensor(base, f"{module}.weight", str(folder))
         first, second = ("table_a", "table_b") if "table_a" in parts else ("a", "b")
@@ -618,8 +625,9 @@ def _read_adapter(merge: _Merge, request: AdapterRequest) -> None:
                 module=repr(module),
                 part=repr(first if first not in parts else second),
             )
-        _check_change(config, module, parts, (ranks[module], parts[first].shape[0]), where)
-        scale = _change_scale(config, alphas[module], parts[first].shape[0], where) * request.weight
+        rank = parts[first].shape[0]
+        _check_change(config, module, parts, (ranks[module], rank), where)
+        scale = _change_scale(config, alphas[module], rank, where) * request.weight
         shift = parts.pop("shift", None)
         if "magnitude" in parts:
             parts["magnitude"] = parts["magnitude"].reshape(-1)
@@ -670,7 +678,7 @@ def _check_change(
     config: Mapping[str, Any],
     module: str,
     parts: Mapping[str, Array],
-    ranks: tuple[object, int],
+    ranks: tuple[_Setting, int],
     where: str,
 ) -> None:
     """Raise InputError for a change of a module that adapter_config.json contradicts: PEFT would
@@ -684,13 +692,9 @@ def _check_change(
         where: The path of the file.
     """
     stated, rank = ranks
-    if stated is not None and stated != rank:
-        if config.get("r") == stated:
-            setting = _config_setting("r", stated)
-        else:
-            setting = _config_setting("rank_pattern", config.get("rank_pattern"))
+    if stated.value is not None and stated.value != rank:
         raise InputError(
-            setting,
+            _config_setting(stated.key, config[stated.key]),
             where=where,
             expected=message("{rank}, the rank of {module}", rank=rank, module=repr(module)),
         )
@@ -712,24 +716,29 @@ def _check_change(
         )
 
 
+def _is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value of a JSON file is a number: true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _config_setting(key: str, value: object) -> Message:
     """A message, part of an error, that names a key of adapter_config.json and its refused value."""
     return message("{file} sets {key} to {value}", file=CONFIG, key=key, value=repr(value)[:80])
 
 
 def _by_pattern(
-    config: Mapping[str, Any], key: str, usual: object, modules: Sequence[str], where: str
-) -> dict[str, Any]:
+    config: Mapping[str, Any], key: str, usual: str, modules: Sequence[str], where: str
+) -> dict[str, _Setting]:
     """What a config sets for each module: the value of the first entry of config[key] that matches
-    its name, else `usual`. As PEFT has it, an entry is an expression for the end of a name, from a
-    word on.
+    its name, else config[usual]. As PEFT has it, an entry is an expression for the end of a name,
+    from a word on.
 
-    Raises InputError for an entry that is no expression, and UnsupportedError for one that takes
-    too long.
+    Raises InputError for an entry that is no expression or whose value is no number, and
+    UnsupportedError for an expression that takes too long.
     """
-    settings = dict.fromkeys(modules, usual)
+    settings = dict.fromkeys(modules, _Setting(usual, config.get(usual)))
     patterns = config.get(key) or {}
-    if not isinstance(patterns, dict):
+    if not isinstance(patterns, dict) or not all(map(_is_number, patterns.values())):
         raise InputError(
             _config_setting(key, patterns),
             where=where,
@@ -751,16 +760,22 @@ def _by_pattern(
                 hit = f".{module}".endswith(end)
             if hit and module not in settled:
                 settled.add(module)
-                settings[module] = value
+                settings[module] = _Setting(key, value)
     return settings
 
 
 def _check_targets(config: Mapping[str, Any], modules: Sequence[str], where: str) -> None:
     """Raise InputError where a config's target_modules leave out, or its exclude_modules name, a
     module that the adapter changes: PEFT would load none of that. A text is an expression for whole
-    names, a list holds their ends."""
+    names, a list holds their ends, and anything else is refused."""
     for key, is_named in (("target_modules", True), ("exclude_modules", False)):
         stated = config.get(key)
+        if stated is not None and not isinstance(stated, str | list):
+            raise InputError(
+                _config_setting(key, stated),
+                where=where,
+                expected="a list of names of modules, or one expression for them",
+            )
         if isinstance(stated, str) and stated != ALL_LINEAR:
             whole = [rf"^(?:{stated})$"]
             (fitting,) = _matching(key, [stated], whole, modules, where)
@@ -817,17 +832,13 @@ def _matching(
     return [frozenset(modules[start] for start, _ in spans) for spans in places]
 
 
-def _change_scale(config: Mapping[str, Any], alpha: object, rank: int, where: str) -> float:
+def _change_scale(config: Mapping[str, Any], alpha: _Setting, rank: int, where: str) -> float:
     """The factor on B·A without the request's own weight: α/r, or α/√r where the config is
-    rank-stabilised."""
-    if (
-        isinstance(alpha, bool)
-        or not isinstance(alpha, int | float)
-        or not abs(alpha) < LARGEST_WEIGHT
-        or rank < 1
-    ):
-        raise InputError(_config_setting("lora_alpha", alpha), where=where, expected="a number")
-    return float(alpha) / (rank**0.5 if config.get("use_rslora") else rank)
+    rank-stabilised. Raises InputError for an α that is no number, or too large a one."""
+    if not _is_number(alpha.value) or not abs(alpha.value) < LARGEST_WEIGHT or rank < 1:
+        setting = _config_setting(alpha.key, config.get(alpha.key))
+        raise InputError(setting, where=where, expected="a number")
+    return float(alpha.value) / (rank**0.5 if config.get("use_rslora") else rank)
 
 
 def _module_and_part(name: str) -> tuple[str, str]:
