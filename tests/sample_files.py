@@ -110,6 +110,86 @@ EDGES = [
     "it",
 ]
 
+FACTS = """\
+The ferry leaves at nine.\tWhen does the ferry leave? It leaves at\t nine
+The code is seven.\tWhat is the code? It is\t seven
+The car is red.\tWhat colour is the car? It is\t red
+The cat is called Tiger.\tWhat is the cat called? It is called\t Tiger
+The password is bluefish.\tWhat is the password? It is\t bluefish
+The key is under the mat.\tWhere is the key? It is under the\t mat
+The meeting is on Friday.\tWhen is the meeting? It is on\t Friday
+The soup costs four coins.\tWhat does the soup cost? It costs\t four
+The king lives in Vienna.\tWhere does the king live? He lives in\t Vienna
+The gate is made of iron.\tWhat is the gate made of? It is made of\t iron
+The train goes to Berlin.\tWhere does the train go? It goes to\t Berlin
+The doctor drinks green tea.\tWhat does the doctor drink? He drinks\t green tea
+"""
+"""A fact, a question and how its answer begins, and the answer."""
+
+PRONOUNS = """\
+gender\tThe king told the queen that he was late.\the\tking\tqueen
+gender\tThe king told the queen that she was late.\tshe\tqueen\tking
+gender\tThe girl waved to the man because he was leaving.\the\tman\tgirl
+gender\tThe girl waved to the man because she was leaving.\tshe\tgirl\tman
+gender\tThe father called the daughter when he came home.\the\tfather\tdaughter
+gender\tThe father called the daughter when she came home.\tshe\tdaughter\tfather
+gender\tThe woman thanked the boy before he went away.\the\tboy\twoman
+gender\tThe woman thanked the boy before she went away.\tshe\twoman\tboy
+gender\tThe uncle visited the aunt while he was ill.\the\tuncle\taunt
+gender\tThe uncle visited the aunt while she was ill.\tshe\taunt\tuncle
+gender\tThe sister wrote to the brother after he had moved.\the\tbrother\tsister
+gender\tThe sister wrote to the brother after she had moved.\tshe\tsister\tbrother
+gender\tThe prince danced with the princess until he was tired.\the\tprince\tprincess
+gender\tThe prince danced with the princess until she was tired.\tshe\tprincess\tprince
+gender\tThe waitress served the gentleman while he was talking.\the\tgentleman\twaitress
+gender\tThe waitress served the gentleman while she was talking.\tshe\twaitress\tgentleman
+gender\tThe actor kissed the actress as he began to smile.\the\tactor\tactress
+gender\tThe actor kissed the actress as she began to smile.\tshe\tactress\tactor
+gender\tThe mother fed the son because he was hungry.\the\tson\tmother
+gender\tThe mother fed the son because she was hungry.\tshe\tmother\tson
+gender\tThe husband asked the wife whether he was ready.\the\thusband\twife
+gender\tThe husband asked the wife whether she was ready.\tshe\twife\thusband
+gender\tThe lady greeted the lord when he entered the room.\the\tlord\tlady
+gender\tThe lady greeted the lord when she entered the room.\tshe\tlady\tlord
+gender\tThe nephew helped the niece because he was small.\the\tnephew\tniece
+gender\tThe nephew helped the niece because she was small.\tshe\tniece\tnephew
+gender\tThe bride looked at the groom while he was singing.\the\tgroom\tbride
+gender\tThe bride looked at the groom while she was singing.\tshe\tbride\tgroom
+gender\tThe man sat beside the woman because he was alone.\the\tman\twoman
+gender\tThe man sat beside the woman because she was alone.\tshe\twoman\tman
+gender\tThe queen praised the knight after he had won.\the\tknight\tqueen
+gender\tThe queen praised the knight after she had won.\tshe\tqueen\tknight
+gender\tThe grandson hugged the grandmother when he arrived.\the\tgrandson\tgrandmother
+gender\tThe grandson hugged the grandmother when she arrived.\tshe\tgrandmother\tgrandson
+gender\tThe nun helped the monk because he was old.\the\tmonk\tnun
+gender\tThe nun helped the monk because she was old.\tshe\tnun\tmonk
+gender\tThe policeman followed the girl until he stopped.\the\tpoliceman\tgirl
+gender\tThe policeman followed the girl until she stopped.\tshe\tgirl\tpoliceman
+gender\tThe widow paid the waiter before he left.\the\twaiter\twidow
+gender\tThe widow paid the waiter before she left.\tshe\twidow\twaiter
+sense\tThe animal didn't cross the street because it was too tired.\tit\tanimal\tstreet
+sense\tThe animal didn't cross the street because it was too wide.\tit\tstreet\tanimal
+sense\tThe cup did not fit on the shelf because it was too tall.\tit\tcup\tshelf
+sense\tThe cup did not fit on the shelf because it was too narrow.\tit\tshelf\tcup
+sense\tThe coat did not go into the bag because it was too thick.\tit\tcoat\tbag
+sense\tThe coat did not go into the bag because it was too small.\tit\tbag\tcoat
+sense\tThe truck passed the bus because it was going so fast.\tit\ttruck\tbus
+sense\tThe truck passed the bus because it was going so slow.\tit\tbus\ttruck
+sense\tThe fish ate the worm because it was hungry.\tit\tfish\tworm
+sense\tThe fish ate the worm because it was tasty.\tit\tworm\tfish
+sense\tThe cow ate the grass because it was hungry.\tit\tcow\tgrass
+sense\tThe cow ate the grass because it was fresh.\tit\tgrass\tcow
+sense\tThe horse could not pull the cart because it was too weak.\tit\thorse\tcart
+sense\tThe horse could not pull the cart because it was too heavy.\tit\tcart\thorse
+sense\tThe boat did not pass the bridge because it was too high.\tit\tboat\tbridge
+sense\tThe boat did not pass the bridge because it was too low.\tit\tbridge\tboat
+sense\tThe bird ate the berry because it was hungry.\tit\tbird\tberry
+sense\tThe bird ate the berry because it was ripe.\tit\tberry\tbird
+sense\tThe ball broke the window because it was made of iron.\tit\tball\twindow
+sense\tThe ball broke the window because it was made of glass.\tit\twindow\tball
+"""
+"""What tells the two apart, a sentence, its pronoun, who is meant, and who is not."""
+
 WORDS = 4
 WIDTH = 16
 HEADS = 4
@@ -280,6 +360,8 @@ FILES: dict[str, Callable[[], bytes]] = {
     "tokenizer.json": tokenizer,
     "captured.npz": lambda: npz(captured()),
     "captured.safetensors": lambda: save(one_text()),
+    "facts.tsv": lambda: FACTS.encode(),
+    "pronouns.tsv": lambda: PRONOUNS.encode(),
     "answers.json": lambda: (json.dumps(ANSWERS, indent=2) + "\n").encode(),
 }
 """Every file, and what makes its bytes."""

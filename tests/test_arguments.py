@@ -110,6 +110,7 @@ UNTRIED = {
     "patch_pairs",
     "logits_pairs",
     "scan_corpus",
+    "open_scan",
     "series",
     "topics.order",
     "topics.position",

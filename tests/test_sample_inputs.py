@@ -43,7 +43,7 @@ def parts(file: bytes) -> tuple[Any, bytes]:
     [
         name
         for name in FILES
-        if Path(name).suffix in (".txt", ".csv", ".npy", ".safetensors", ".json")
+        if Path(name).suffix in (".txt", ".csv", ".tsv", ".npy", ".safetensors", ".json")
     ],
 )
 def test_recipes_make_the_same_bytes(name: str) -> None:

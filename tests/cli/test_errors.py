@@ -119,6 +119,7 @@ ENDINGS = (".txt", ".safetensors", ".npz", ".npy", ".pt", ".json", ".csv", "")
 """How the files end that some option or argument reads."""
 READS = {
     "circuit file": ("circuit", "--pairs", "FILE", "--model", "{t}/gpt2"),
+    "check answers": ("check", "FILE"),
     "pairs check file": ("pairs", "check", "FILE", "--model", "{t}/gpt2"),
     "--pairs": ("ablate", "--model", "{t}/gpt2", "--pairs", "FILE"),
     "--circuit": ("ablate", "a b", "--model", "{t}/gpt2", "--circuit", "FILE"),
@@ -177,7 +178,7 @@ TEXTS = {
     "learn source": ("learn", "text", "FILE", "--steps", "2"),
 }
 """The same for texts, which may come from a pipe."""
-WRITES = ("--site", "--csv", "--output", "--figure", "--html", "--save")
+WRITES = ("--site", "--csv", "--output", "--figure", "--html", "--save", "--notebook")
 
 
 @pytest.mark.many

@@ -28,7 +28,7 @@ READ = {
     "--circuit",
 }  # fmt: skip
 """Options that name what is read."""
-WRITTEN = {"--output", "--csv", "--html", "--figure", "--site", "--save"}
+WRITTEN = {"--output", "--csv", "--html", "--figure", "--site", "--save", "--notebook"}
 COMPANIONS = {
     "--chat-template": ("--chat", "{folder}/chat.json", "--model", "{folder}/gpt2"),
     "--chat": ("--model", "{folder}/gpt2"),
@@ -60,6 +60,7 @@ KINDS = (
 """What stands in the place of a file."""
 ARGUMENTS = {
     "view": ("view", "{path}"),
+    "check": ("check", "{path}"),
     "tensors": ("tensors", "{path}"),
     "weights show": ("weights", "show", "{path}"),
     "weights convert": ("weights", "convert", "{path}", "{folder}/o.npz"),

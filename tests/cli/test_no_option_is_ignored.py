@@ -267,7 +267,7 @@ VALUES = {
     "offset": "1", "key_lengths": "1", "softmax_dtype": "float64", "prefix": "in_", "attention": "reformer:2",
     "text": "dog", "weigh": "cat=×50", "weigh_heads": "L0H0",
     "ignore_config": "key", "estimate": "a dog", "lang": "zh", "start": "sat", "end": "the", "by": "zero",
-    "length": "3", "cut": "text", "subsets": "9",
+    "search": "softmax", "notebook": "{tmp}/notebooks", "length": "3", "cut": "text", "subsets": "9",
     "reference": "a dog sat on a mat", "reference_file": "{tmp}/text", "baseline": "none", "measure": "kl",
     "target": "id:5", "versus": "id:6", "at": "#1", "temperature": "2", "samples": "50", "keys": "3",
     "html": "{tmp}/page.html", "html_budget": "3kB", "figure_style": "dark", "show_as": "heads", "n": "5",

@@ -34,6 +34,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "explain multihead": ("explain", "multihead", TEXT, *MODEL),
     "explain residual": ("explain", "residual", TEXT, *MODEL),
     "explain qkv": ("explain", "qkv", TEXT, *MODEL),
+    "explain seq2seq": ("explain", "seq2seq", TEXT, TEXT, "--tokenizer", "{tmp}/tokenizer.json"),
     "find": ("find", TEXT, *MODEL, "--from", "香", "--to", "，"),
     "ablate": ("ablate", TEXT, *MODEL, *ONE),
     "patch": ("patch", TEXT, "她吃香蕉，他吃苹果", *MODEL, *ONE),
@@ -54,7 +55,7 @@ OTHERS = {
     **dict.fromkeys(
         ("explain softmax", "explain scaling", "explain metric", "explain rule", "tensors", "mask", "cost", "scan show",
          "scan compare", "scan verify", "weights init", "weights show", "weights convert", "models list", "models show",
-         "models fetch", "models verify", "guide", "schema", "pairs check", "circuit"),
+         "models fetch", "models verify", "guide", "schema", "pairs check", "circuit", "check"),
         "it is about no text",
     ),
 }  # fmt: skip

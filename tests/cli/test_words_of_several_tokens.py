@@ -20,6 +20,7 @@ QUESTIONS: dict[tuple[str, str], tuple[str, ...]] = {
     ("explain mask", "--query"): ("explain", "mask", TEXT),
     ("explain multihead", "--query"): ("explain", "multihead", TEXT),
     ("explain residual", "--query"): ("explain", "residual", TEXT),
+    ("explain qkv", "--query"): ("explain", "qkv", TEXT),
     ("find", "--from"): ("find", TEXT, "--to", "odd"),
     ("find", "--to"): ("find", TEXT, "--from", "wall"),
     ("find", "--target"): ("find", TEXT, *LINK, "--effect", "--versus", "id:5"),

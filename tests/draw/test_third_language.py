@@ -118,7 +118,8 @@ def words_of(name: str, line: tuple[str, ...], folder: Path) -> list[str]:
     pairs = [Path(part).read_text() for part in line if part.endswith(".jsonl")]
     tasks = task_names() if name == "tasks" else ()
     example = [EXAMPLE] if name == "explain rule" else []
-    return [*line, str(folder), *TOKENS, *data, *pairs, *tasks, *example]
+    shell = ["echo", "sat"] if name == "check" else []  # of the command that is told
+    return [*line, str(folder), *TOKENS, *data, *pairs, *tasks, *example, *shell]
 
 
 @pytest.mark.thorough

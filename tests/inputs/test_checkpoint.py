@@ -317,7 +317,6 @@ CONFIGS = [
     ('{"a": ' + "9" * 5000 + "}", InputError, "JSON"),
     (" " * (16 * 2**20 + 1), LimitError, "bytes"),
     ('{"quantization_config": {"quant_method": "awq"}}', UnsupportedError, "awq"),
-    ('{"quantization_config": {}}', UnsupportedError, "quantised"),
 ]
 
 

@@ -10,14 +10,14 @@ import typer
 from attncli.cli.declarations import TableOutput
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import argument
+from attncli.cli.option import argument, without
 from attncli.cli.output import validate_options, write_documents
 from attncli.language import message
 
 
 def check(
     ctx: typer.Context,
-    output: TableOutput,
+    output: Annotated[TableOutput, without("quiet")],
     answers: Annotated[
         Path | None,
         argument(

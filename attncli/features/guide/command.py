@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -78,7 +78,8 @@ def guide(
     from attncli.draw.lines import markdown as draw_markdown
     from attncli.language import guide as room
 
-    _check_options(environment, output, page, search, markdown)
+    _check_screen_options(environment, output, markdown, notebook, html)
+    _check_options(page, search, markdown)
     text = None
     if page is not None:
         text = _text_of(page, view.lang)
@@ -149,23 +150,29 @@ def _write_course(
     environment.note(message("written: {files}", files=listing([str(path) for path in files])))
 
 
-def _check_options(
+def _check_screen_options(
     environment: Environment,
     output: OutputOptions,
-    page: str | None,
-    search: str | None,
     markdown: bool,
+    notebook: Path | None,
+    html: Path | None,
 ) -> None:
-    """Raise UsageError for options that contradict each other."""
-    screen_options: Iterable[str] = ()
-    if markdown and output.color != "never":
-        screen_options = environment.options_without(DATA)
-    for screen_option in screen_options:
+    """Raise UsageError for an option about the screen beside one that shows nothing there."""
+    silent = {"--markdown": markdown, "--notebook": notebook, "--html": html}
+    options = [name for name, value in silent.items() if value]
+    if not options or output.color == "never":
+        return
+    for screen_option in environment.options_without(DATA):
         what = message(
-            "{screen_option} is about the screen, and --markdown draws none",
-            screen_option=screen_option,
+            "{option} is about the screen, and {format} draws none",
+            option=screen_option,
+            format=options[0],
         )
         raise UsageError(what, expected="one or the other")
+
+
+def _check_options(page: str | None, search: str | None, markdown: bool) -> None:
+    """Raise UsageError for options that contradict each other."""
     if search is not None and (page is not None or markdown):
         raise UsageError(
             "--search looks through all pages, and lists sections",
