@@ -349,12 +349,12 @@ HTML = b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>"
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("model.safetensors", gzip.compress(b"x" * 99), "packed with gzip"),
+        ("model.safetensors", gzip.compress(b"x" * 99, mtime=0), "packed with gzip"),
         ("model.safetensors", b"\x28\xb5\x2f\xfd" + b"x" * 99, "packed with Zstandard"),
         ("model.safetensors", b"PK\x03\x04" + b"x" * 99, "packed with zip"),
         ("model.safetensors", HTML, "a web page, such as a server sends"),
         ("config.json", HTML, "a web page, such as a server sends"),
-        ("config.json", gzip.compress(b"{}"), "packed with gzip"),
+        ("config.json", gzip.compress(b"{}", mtime=0), "packed with gzip"),
         ("config.json", "{}".encode("utf-16"), "in UTF-16, not in UTF-8"),
     ],
 )

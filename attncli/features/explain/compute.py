@@ -26,6 +26,7 @@ from attncli.errors import InputError, UnsupportedError
 from attncli.features.explain.document import (
     After,
     AttentionTopic,
+    HeadLink,
     HeadPart,
     MaskTopic,
     Matrices,
@@ -60,7 +61,7 @@ from attncli.inputs.token import Token, choose_last_token, ignore
 from attncli.inputs.word_groups import token_notes, word_starts
 from attncli.language import listing, message
 from attncli.measure.labels import row_entropy
-from attncli.measure.rest import resting_keys
+from attncli.measure.rest import is_learned, resting_keys
 from attncli.measure.row_facts import Bools, Floats
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.projection import frequencies
@@ -639,6 +640,11 @@ def _padded_texts(
 
 # Several heads, and how their outputs become one: topic "multihead" of `attn.explain/1`.
 
+HALF = 0.5
+"""More of a query's weight than this is a link that says what a head does on a text."""
+MOST_ROLES = 2
+"""Links that are told of a layer, each of a head of its own."""
+
 
 @checked
 def multihead_document(
@@ -693,6 +699,7 @@ def multihead_document(
         average=average,
         entropies=(row_entropy(weights) + 0.0).tolist(),
         average_entropy=float(row_entropy(average)) + 0.0,
+        roles=_roles_of_heads(model, text, tokens, float64_of(model, trace.stages["weights"])),
         single=(
             UNSET if len(weights) > 1 else _without_heads(model, trace, query, weights[0], mixed[0])
         ),
@@ -702,6 +709,41 @@ def multihead_document(
         agreement=float(np.abs(total - out).max(initial=0.0)),
         warnings=[*model.warnings, *token_notes(text, tokens)],
     )
+
+
+def _roles_of_heads(
+    model: Model, text: str, tokens: Sequence[Token], weights: Floats
+) -> list[HeadLink] | UnsetType:
+    """The strongest link between words in a layer, and the strongest other one of another head, each
+    where it is more than half of its query's weight.
+
+    weights: [head, query, key]. A link joins two words, by letters or figures, that are not side by
+    side; resting keys count as no words. UNSET where weights are not learned, for one head, and for
+    a text without two such words.
+    """
+    if not is_learned(model.identity.source) or len(weights) < 2:
+        return UNSET
+    count = len(tokens)
+    word_numbers = np.zeros(count, int)
+    word_numbers[word_starts(tokens, text)[1:]] = 1
+    word_numbers = word_numbers.cumsum()
+    is_word = np.array([any(map(str.isalnum, token.text)) for token in tokens])
+    is_word &= ~resting_keys(tokens, model.identity.source)
+    is_apart = np.abs(word_numbers[:, None] - word_numbers) > 1
+    candidates = is_word[:, None] & is_word & is_apart
+    if not candidates.any():
+        return UNSET
+    squares = np.where(candidates, weights[:, :, :count], 0.0)
+    links: list[HeadLink] = []
+    for _ in range(MOST_ROLES):
+        head, query, key = map(int, np.unravel_index(np.argmax(squares), squares.shape))
+        weight = float(squares[head, query, key])
+        if weight <= HALF:
+            break
+        links.append(HeadLink(head=head, query=query, key=key, weight=weight))
+        squares[head] = 0.0
+        squares[:, query, key] = 0.0
+    return links
 
 
 def _without_heads(

@@ -283,6 +283,15 @@ class SingleHead(Part, frozen=True, kw_only=True):
     ]
 
 
+class HeadLink(Part, frozen=True, kw_only=True):
+    """The strongest link of one head between two words that are no neighbours."""
+
+    head: Count
+    query: Annotated[Count, index_of("token")]
+    key: Annotated[Count, index_of("token")]
+    weight: Weight
+
+
 class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     """Several heads side by side: their weights, outputs, and concat(O₁ … O_h)·W_O."""
 
@@ -295,6 +304,13 @@ class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     average_entropy: Annotated[
         float, describe("Of the averaged row, in nats; never below the mean of the heads' own.")
     ]
+    roles: Annotated[
+        list[HeadLink] | UnsetType,
+        describe(
+            "Of learned weights: at most two heads that each give more than half of a word's weight"
+            " to another word, no neighbour and no place where heads rest; two different links."
+        ),
+    ] = UNSET
     single: Annotated[SingleHead | UnsetType, describe("Of one head: the same without heads.")] = (
         UNSET
     )

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from attncli.documents import Document
 from attncli.draw.lines import BLANK, Lines, heading, remark, sentences, stack
-from attncli.draw.numbers import adding_column, brief, format_fixed
+from attncli.draw.numbers import adding_column, brief, format_fixed, percent
 from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header
 from attncli.draw.sentence import not_learned_note
@@ -66,7 +66,7 @@ from attncli.features.explain.softmax_screens import (
     softmax_rows,
     tinted_answer,
 )
-from attncli.language import contextual, message, plural, say, say_each
+from attncli.language import contextual, listing, message, plural, say, say_each
 from attncli.measure.rest import Bools, resting_keys
 
 CLOSE = 1e-4
@@ -583,6 +583,44 @@ def _shared_look(heads: Sequence[HeadPart], weights: NDArray, count: int, view: 
     )
 
 
+def _role_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
+    """Yield a sentence on two heads that link two different pairs of words on this text, or on what
+    keeps them from being two; nothing where the document does not tell."""
+    if document.roles is UNSET:
+        return
+    if not document.roles:
+        yield say(
+            view,
+            "No head of this layer gives more than half of a word's weight to a word that is no "
+            "neighbour: on this text no two heads have links of their own.",
+        )
+        return
+    parts = []
+    for link in document.roles:
+        part = say(
+            view,
+            "in head {head} {query} gives {share} of its weight to {key}",
+            head=link.head,
+            key=quoted_token(document.tokens, link.key, view),
+            query=quoted_token(document.tokens, link.query, view),
+            share=percent(link.weight),
+        )
+        parts.append(part)
+    if len(parts) == 1:
+        yield say(
+            view,
+            "On this text {link}. No other head of this layer has another link of words that are no "
+            "neighbours with more than half of the weight.",
+            link=parts[0],
+        )
+        return
+    yield say(
+        view,
+        "Two heads, two links on this text: {links}.",
+        links=listing(parts),
+    )
+
+
 def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -> Lines:
     """Σ O_h·W_O^h, term by term; where there is no W_O, why there is nothing to add.
 
@@ -608,7 +646,7 @@ def _multihead_answer(document: MultiheadTopic, view: View) -> Lines:
     """The text tinted by each key's largest weight in any head, and sentences on what averaging the
     heads hides; for one head, that it is single-head attention."""
     query_text = quoted_token(document.tokens, document.query, view)
-    answer_sentences = list(_loss_sentences(document, view))
+    answer_sentences = [*_loss_sentences(document, view), *_role_sentences(document, view)]
     if document.single is not UNSET and document.single.agreement <= CLOSE_HEADS:
         template = message(
             "Multi-head attention with h = 1 is single-head attention: {query} gets the same "

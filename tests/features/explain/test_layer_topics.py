@@ -13,6 +13,8 @@ import pytest
 from asking import ask
 from validity import validate
 
+import attncli
+from attncli import topics
 from attncli.cli import main
 from attncli.cli.environment import Environment
 
@@ -140,6 +142,57 @@ def test_heads_add_up_to_the_output_and_their_average_is_no_more_certain() -> No
     assert share == pytest.approx(found["heads"][1]["share"][5], abs=1e-5)
     assert found["average_entropy"] >= sum(found["entropies"]) / 4 - 1e-9
     assert "no W_O here" in ask("explain", "multihead", TEXT, "--num-heads", "1").out
+
+
+ROLES = "The animal didn't cross the street because it was too tired"
+
+
+def test_two_roles_are_the_strongest_links_of_two_heads() -> None:
+    """Against loops over MiniLM's weights: words by letters, no neighbours, nothing where it rests."""
+    model = attncli.load("minilm")
+    run = attncli.run(model, ROLES)
+    pieces = [token.text for token in run.tokens]
+    # which word of the sentence each token belongs to: "didn't" is three tokens
+    word = [0, 1, 2, 3, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+    for layer, of_layer in enumerate(run.layers):
+        links = []
+        for head, of_head in enumerate(of_layer.heads):
+            for i in range(1, len(pieces) - 1):
+                for j in range(1, len(pieces) - 1):
+                    is_link = pieces[i].isalnum() and pieces[j].isalnum()
+                    if is_link and abs(word[i] - word[j]) > 1 and of_head.weights[i, j] > 0.5:
+                        links.append((float(of_head.weights[i, j]), head, i, j))
+        links.sort(reverse=True)
+        expected = links[:1]
+        others = [link for link in links if link[1] != links[0][1] and link[2:] != links[0][2:]]
+        expected += others[:1]
+        document = topics.multihead(model, ROLES, model.encode(ROLES), layer=layer, query=10)
+        assert [(role.head, role.query, role.key) for role in document.roles] == [
+            link[1:] for link in expected
+        ]
+        np.testing.assert_allclose(
+            [role.weight for role in document.roles], [link[0] for link in expected], atol=1e-6
+        )
+
+
+@pytest.mark.parametrize(
+    ("layer", "says"),
+    [
+        (2, 'Two heads, two links on this text: in head 0 "too" gives 74% of its weight to "bec'),
+        (3, 'Two heads, two links on this text: in head 1 "it" gives'),
+        (4, "No head of this layer gives more than half of a word's weight to a word that is no"),
+    ],
+)
+def test_two_roles_are_said_where_there_are_two(layer: int, says: str) -> None:
+    line = ("explain", "multihead", ROLES, "--model", "minilm", "--layer", str(layer), "--brief")
+    assert says in " ".join(ask(*line).out.split())
+    assert "两个头" in "".join(ask(*line, "--lang", "zh").out.split())
+
+
+def test_one_role_is_said_to_be_one_and_seeded_heads_have_none() -> None:
+    line = ("explain", "multihead", ROLES, "--model", "minilm", "--layer", "5", "--brief")
+    assert "No other head of this layer has another link" in " ".join(ask(*line).out.split())
+    assert "roles" not in topic("multihead")
 
 
 def test_what_averaging_loses_is_the_answer() -> None:
