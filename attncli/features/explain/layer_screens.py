@@ -66,7 +66,7 @@ from attncli.features.explain.softmax_screens import (
     softmax_rows,
     tinted_answer,
 )
-from attncli.language import contextual, listing, message, plural, say, say_each
+from attncli.language import contextual, message, plural, say, say_each
 from attncli.measure.rest import Bools, resting_keys
 
 CLOSE = 1e-4
@@ -616,8 +616,9 @@ def _role_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         return
     yield say(
         view,
-        "Two heads, two links on this text: {links}.",
-        links=listing(parts),
+        "Two heads, two links on this text: {first}; {second}.",
+        first=parts[0],
+        second=parts[1],
     )
 
 
