@@ -365,8 +365,15 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
     names = [quote_text(region_name(region.name, view), view) for region in document.regions]
     order = [place for place in region_order(part) if np.isfinite(part.share[place])]
     query = quoted_token(document.tokens, part.query, view)
+    unseen = [place for place in order if document.region_shares.even[place] == 0]
+    order = [place for place in order if place not in unseen]
+    named = [place for place in unseen if document.regions[place].name != REST]
+    none_of = []
+    if named:
+        hidden = listing([names[place] for place in named[:MOST_REGIONS]])
+        none_of = [say(view, "{query} sees nothing of {regions}.", query=query, regions=hidden)]
     if not order:
-        return [
+        return none_of or [
             say(view, "{query} can see no word: its weights and its output are 0.", query=query)
         ]
     shares = [
@@ -385,6 +392,7 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
         "rest": rest_names(document.tokens),
     }
     answer_sentences = [say(view, template, query=query, shares=listing(shares), **places_of_rest)]
+    answer_sentences += none_of
     ratios = {
         place: float(part.share[place] / part.even[place])
         for place in order

@@ -328,15 +328,57 @@ def looks_most_sentence(query: str, keys: Sequence[tuple[str, float]], view: Vie
     )
 
 
+SAME = 1e-5
+"""By what part of it two weights may differ and count as the same: float32 rounds."""
+MOST_ALIKE = 4
+"""Keys of the same weight that are told by name."""
+
+
+def same_weights(weights: Sequence[float] | Numbers, largest: float) -> list[int]:
+    """The places of the weights that are as large as the largest.
+
+    largest: above 0.
+    """
+    return np.flatnonzero(np.isclose(weights, largest, rtol=SAME, atol=0)).tolist()
+
+
+def alike_sentence(query: str, keys: Sequence[str], weight: float, view: View) -> str:
+    """A sentence that several keys get the largest weight of a query alike.
+
+    keys: their names in quotes.
+    """
+    template = message("{query} looks most at {keys} alike: {share} of its weight each.")
+    if len(keys) > MOST_ALIKE:
+        template = message("{query} looks most at {count} keys alike: {share} of its weight each.")
+    names = listing(keys[:MOST_ALIKE])
+    return say(view, template, query=query, keys=names, count=len(keys), share=percent(weight))
+
+
 def strongest_link_sentence(
-    link: PlacedLink, ends: Sequence[str], view: View, *, several: bool
+    link: PlacedLink,
+    ends: Sequence[str],
+    view: View,
+    *,
+    several: bool,
+    others: Sequence[PlacedLink] = (),
 ) -> str:
     """A sentence that names the strongest link.
 
     ends: its query and its key, quoted.
     several: whether it names the head.
+    others: links among which there may be as strong ones.
     """
-    if several:
+    if len(same_weights([other.weight for other in others], link.weight)) > 1:
+        template = message(
+            "One of several links that are the strongest: {query} looks at {key} with {share} of"
+            " its weight."
+        )
+        if several:
+            template = message(
+                "One of several links that are the strongest: {query} looks at {key} with {share}"
+                " of its weight, in layer {layer} head {head}."
+            )
+    elif several:
         template = message(
             "The strongest link: {query} looks at {key} with {share} of its weight, in layer"
             " {layer} head {head}."

@@ -553,7 +553,7 @@ def _no_adapter(place: Path) -> InputError | UnsupportedError:
     hint: Message | str = message("PEFT's save_pretrained writes one")
     if not is_there(place):
         what = message("no such folder")
-    elif not is_folder(place) and place.suffix == ".gguf":
+    elif not is_folder(place) and place.suffix.lower() == ".gguf":
         return UnsupportedError(
             "adapters in GGUF files are not read",
             where=str(place),

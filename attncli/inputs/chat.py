@@ -279,7 +279,7 @@ def read_template(tokenizer: Tokenizer, tools: bool, file: Path | None = None) -
     Raises:
         InputError: Where there is none, and for a file that cannot be read.
     """
-    if tokenizer.name.endswith(".gguf"):
+    if tokenizer.name.lower().endswith(".gguf"):
         stated = _gguf_settings(Path(tokenizer.name))
         return _template_of(stated, tools, file, None, f"{tokenizer.name}: tokenizer.chat_template")
     path = Path(tokenizer.name)

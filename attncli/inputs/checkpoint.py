@@ -62,7 +62,7 @@ CONVERT = (
 )
 OLDER = {".h5": "from_tf", ".msgpack": "from_flax"}
 """Endings of weights that transformers reads below version 5, and the option by which it does."""
-OTHER_FORMATS = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf", "*.onnx", "*.ckpt")
+OTHER_FORMATS = (".bin", ".pt", ".pth", ".h5", ".msgpack", ".gguf", ".onnx", ".ckpt")
 BESIDE_WEIGHTS = (
     "imatrix", "lr_scheduler", "openvino", "optimizer", "random_states", "rng_state", "scaler",
     "scheduler", "tokenizer", "trainer_state", "training_args", "training_state", "vocab",
@@ -445,10 +445,9 @@ def has_weights(folder: Path) -> bool:
 
 def _in_other_formats(folder: Path) -> Iterator[Path]:
     """The files of a folder that may hold weights and are no safetensors."""
-    for pattern in OTHER_FORMATS:
-        for path in folder.glob(pattern):
-            if not path.name.startswith(BESIDE_WEIGHTS):
-                yield path
+    for path in folder.iterdir():
+        if path.suffix.lower() in OTHER_FORMATS and not path.name.startswith(BESIDE_WEIGHTS):
+            yield path
 
 
 def no_tensor(name: str, names: Mapping[str, object], folder: Path) -> InputError:

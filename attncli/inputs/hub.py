@@ -506,7 +506,8 @@ def _gguf_location(
     cache = cache_folder(variables)
     snapshot = find_snapshot(cache, hub_id)
     if snapshot is not None:
-        names = [path.name for path in snapshot.folder.glob(f"*{SUFFIX}")]
+        entries = folder_entries(snapshot.folder)
+        names = [path.name for path in entries if path.suffix.lower() == SUFFIX]
         # without a network one of these must do; else the hub may have the one that is asked for
         if (is_offline(variables) and names) or _fitting_names(_first_parts(names), quantization):
             first = _chosen_name(names, quantization, str(snapshot.folder))
@@ -648,7 +649,7 @@ def _hub_location(
     if hub_id is not None:
         snapshot = find_snapshot(cache_folder(variables), hub_id)
     # a folder's name may be meant for the hub; that of a GGUF file may not
-    if near is not None and snapshot is None and (hub_id is None or near.suffix == SUFFIX):
+    if near is not None and snapshot is None and (hub_id is None or near.suffix.lower() == SUFFIX):
         raise _misspelt(name, near)
     if hub_id is None:
         raise _no_model(name, is_file=False)

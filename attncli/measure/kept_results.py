@@ -193,10 +193,10 @@ def description_digest(place: Path) -> str:
         starts[file] = min(starts.get(file, info.start), info.start)
     hasher = sha256()
     for file, start in sorted(starts.items()):
-        if file.suffix in WEIGHT_ENDINGS:
+        if file.suffix.lower() in WEIGHT_ENDINGS:
             _add_file(hasher, file, start)
     for path in folder_entries(place) if is_folder(place) else ():
-        if is_file(path) and path.suffix not in WEIGHT_ENDINGS:
+        if is_file(path) and path.suffix.lower() not in WEIGHT_ENDINGS:
             hasher.update(f"{path.name}\0{path.stat().st_size}\0".encode("utf-8", "surrogatepass"))
             _add_file(hasher, path, LARGEST_FILE)
     return hasher.hexdigest()

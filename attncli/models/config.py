@@ -114,7 +114,7 @@ class Config:
     @property
     def file(self) -> str:
         """What errors call the file: config.json, or a GGUF file, which has no such part."""
-        if ".gguf" in self.where:
+        if ".gguf" in self.where.lower():
             return message("this file")
         return "config.json"
 

@@ -132,8 +132,11 @@ def test_a_gguf_file_has_its_own_template_and_is_no_folder(tmp_path: Path) -> No
     writer.write_tensors_to_file()
     writer.close()
     (tmp_path / "chat.json").write_text('[{"role": "user", "content": "hi"}]')
-    told = ask("tokens", "--model", str(path), "--chat", str(tmp_path / "chat.json"), "--json")
-    assert [token["id"] for token in told.json["tokens"]] == [2, 3]
+    loud = path.with_name("M.GGUF")
+    loud.symlink_to(path)
+    for file in (path, loud):
+        told = ask("tokens", "--model", str(file), "--chat", str(tmp_path / "chat.json"), "--json")
+        assert [token["id"] for token in told.json["tokens"]] == [2, 3]
 
 
 def test_a_folder_is_still_called_one(tmp_path: Path) -> None:

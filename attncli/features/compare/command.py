@@ -126,11 +126,12 @@ def split_texts_and_files(
     Raises InputError for what is written like a file but cannot be one side: it is no text that
     anyone means.
     """
-    files = [text for text in arguments if text.endswith(WEIGHT_FILES) and is_there(text)]
+    files = [text for text in arguments if text.lower().endswith(WEIGHT_FILES) and is_there(text)]
     folders = [text for text in arguments if is_model_file(text)]
     texts = [text for text in arguments if text not in (*files, *folders)]
     for text in texts:
-        if text.endswith((*WEIGHT_FILES, ".gguf", ".json")) and not any(map(str.isspace, text)):
+        is_named_so = text.lower().endswith((*WEIGHT_FILES, ".gguf", ".json"))
+        if is_named_so and not any(map(str.isspace, text)):
             reason = message(
                 "a saved run is compared with saved runs only"
                 if is_there(text)

@@ -141,7 +141,7 @@ def _have_other_bytes(first: TensorInfo, second: TensorInfo) -> bool:
 
 def is_model_file(name: str) -> bool:
     """Whether this is a GGUF file or the folder of a checkpoint; a text may be no possible name."""
-    if name.endswith(".gguf"):
+    if name.lower().endswith(".gguf"):
         return os.path.isfile(name)  # noqa: PTH113 - which never fails
     return os.path.isfile(f"{name}/config.json")  # noqa: PTH113
 
@@ -293,7 +293,7 @@ def _refuse_unknown(arguments: Sequence[str], models: Sequence[NamedModel | None
     if not any(models) or None not in models:
         return
     unknown = arguments[models.index(None)]
-    if unknown.endswith(".gguf"):
+    if unknown.lower().endswith(".gguf"):
         raise InputError(
             "there is no such file",
             expected="a .gguf file, a folder, an alias or owner/name",

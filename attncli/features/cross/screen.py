@@ -205,7 +205,10 @@ def cross_sentences(document: CrossDocument, view: View) -> list[str]:
     link = document.links[0]
     several = len(_heads_of(document)) > 1
     ends = quoted_ends(document.queries, document.keys, link, view)
-    return [strongest_link_sentence(link, ends, view, several=several), note]
+    return [
+        strongest_link_sentence(link, ends, view, several=several, others=document.links),
+        note,
+    ]
 
 
 CROSS_PARTS: Parts[CrossDocument] = (

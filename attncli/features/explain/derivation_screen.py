@@ -26,7 +26,12 @@ from attncli.draw.lines import (
 )
 from attncli.draw.numbers import adding_column, adding_digits, bar, brief, percent, root_of
 from attncli.draw.safe import cells, label, spell
-from attncli.draw.sentence import not_learned_note, shaded_sentence
+from attncli.draw.sentence import (
+    alike_sentence,
+    not_learned_note,
+    same_weights,
+    shaded_sentence,
+)
 from attncli.draw.shaded_matrix import matrix, visible
 from attncli.draw.tables import ledger, vector_sum, vectors
 from attncli.draw.token_names import (
@@ -587,6 +592,11 @@ class Derivation:
             return
         share = percent(weights[best])
         rest = resting_keys(tokens, document.model.source)
+        alike = [key for key in same_weights(weights, weights[best]) if not rest[key]]
+        if not rest[best] and len(alike) > 1:
+            names = [quoted_token(tokens, key, view) for key in alike]
+            yield alike_sentence(query_text, names, weights[best], view)
+            return
         if not rest[best]:
             template = message("{query} looks most at {key}: {share} of its weight.")
             yield say(view, template, query=query_text, key=key_text, share=share)

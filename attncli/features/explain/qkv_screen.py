@@ -13,14 +13,14 @@ from attncli.draw.lines import Lines, remark, stack, stack_spaced
 from attncli.draw.numbers import bar, format_fixed, percent
 from attncli.draw.safe import label
 from attncli.draw.screen_header import header
-from attncli.draw.sentence import not_learned_note
+from attncli.draw.sentence import MOST_ALIKE, not_learned_note, same_weights
 from attncli.draw.tables import table, vectors
 from attncli.draw.token_names import position_and_text, quoted_token, rest_names_among
 from attncli.draw.view import View, arrow
 from attncli.features.explain.derivation_screen import others_text, weights_as_tints
 from attncli.features.explain.document import QkvTopic, SharedKeyValue, SharedQueryKey
 from attncli.features.explain.softmax_screens import lead, tinted_answer
-from attncli.language import Message, message, plural, say, say_each
+from attncli.language import Message, listing, message, plural, say, say_each
 from attncli.measure.rest import Bools, resting_keys
 
 RESULTS = 10
@@ -172,8 +172,8 @@ def _search(document: QkvTopic, view: View) -> Lines:
             say(
                 view,
                 plural(
-                    "{count} word is hidden by the mask: no search finds it.",
-                    "{count} words are hidden by the mask: no search finds them.",
+                    "{count} token is hidden by the mask: no search finds it.",
+                    "{count} tokens are hidden by the mask: no search finds them.",
                     count=hidden,
                 ),
             )
@@ -286,16 +286,22 @@ def _search_sentences(document: QkvTopic, view: View) -> Iterator[str]:
     if not free.any():
         return
     best = int(free.argmax())
-    template = message("What {query} asks is answered best by {key}: {share} of its weight.")
-    if best == document.query:
-        template = message("What {query} asks is answered best by itself: {share} of its weight.")
-    yield say(
-        view,
-        template,
-        query=query,
-        key=quoted_token(document.tokens, best, view),
-        share=percent(float(weights[best])),
-    )
+    alike = same_weights(free, float(free[best]))
+    if len(alike) > 1:
+        yield _answered_alike(document, alike, float(weights[best]), view)
+    else:
+        template = message("What {query} asks is answered best by {key}: {share} of its weight.")
+        if best == document.query:
+            template = message(
+                "What {query} asks is answered best by itself: {share} of its weight."
+            )
+        yield say(
+            view,
+            template,
+            query=query,
+            key=quoted_token(document.tokens, best, view),
+            share=percent(float(weights[best])),
+        )
     resting = float(weights[rest].sum())
     if resting > float(weights[best]):
         yield say(
@@ -306,7 +312,7 @@ def _search_sentences(document: QkvTopic, view: View) -> Iterator[str]:
         )
     brought = np.where(rest, 0.0, np.asarray(document.brought)[: len(document.tokens)])
     most = int(brought.argmax())
-    if most != best:
+    if most not in alike:
         yield say(
             view,
             "Found first is not handed over most: with its longer value {other} brings {other_size}, "
@@ -316,6 +322,26 @@ def _search_sentences(document: QkvTopic, view: View) -> Iterator[str]:
             key=quoted_token(document.tokens, best, view),
             size=format_fixed(float(brought[best]), 2),
         )
+
+
+def _answered_alike(document: QkvTopic, keys: Sequence[int], weight: float, view: View) -> str:
+    """That several keys answer a query best, all with the same weight."""
+    template = message(
+        "What {query} asks is answered best by {keys} alike: {share} of its weight each."
+    )
+    if len(keys) > MOST_ALIKE:
+        template = message(
+            "What {query} asks is answered best by {count} keys alike: {share} of its weight each."
+        )
+    names = [quoted_token(document.tokens, key, view) for key in keys[:MOST_ALIKE]]
+    return say(
+        view,
+        template,
+        query=quoted_token(document.tokens, document.query, view),
+        keys=listing(names),
+        count=len(keys),
+        share=percent(weight),
+    )
 
 
 def _one_key_sentence(document: QkvTopic, rest: Bools, view: View) -> str:
@@ -381,8 +407,8 @@ def _matrix_sentences(document: QkvTopic, view: View) -> Iterator[str]:
         if pair.shared_self_first != pair.self_first:
             yield say(
                 view,
-                "With one, {shared} of {words} words would look most at themselves; with two, "
-                "{own}.",
+                "With one, {shared} of {words} tokens would look most at themselves; with "
+                "two, {own}.",
                 shared=pair.shared_self_first,
                 words=pair.words,
                 own=pair.self_first,

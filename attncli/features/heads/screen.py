@@ -843,7 +843,8 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
     if links:
         link = max(links, key=lambda candidate: candidate.weight)
         ends = quoted_ends(document.tokens, document.tokens, link, view)
-        answer_sentences.append(strongest_link_sentence(link, ends, view, several=True))
+        sentence = strongest_link_sentence(link, ends, view, several=True, others=links)
+        answer_sentences.append(sentence)
         kinds: Sequence[str] = document.links_leave_out or ()
         if not kinds and rest.any():
             kinds = rest_kinds(document.tokens)

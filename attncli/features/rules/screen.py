@@ -381,13 +381,21 @@ def _swap_sentences(document: RulesDocument, view: View) -> Iterator[str]:
         )
     else:
         yield say(view, "In as many heads drawn at random it is {drawn}.", drawn=drawn)
+    distance = message("With each head's own mean by distance in their place it is {factor}.")
+    if row.loss_distance < row.loss:
+        distance = message(
+            "With each head's own mean by distance in their place it is {factor}, less than with"
+            " rules."
+        )
+    yield say(view, distance, factor=_factor_text(row, row.loss_distance, view))
     if row.loss_first is UNSET:
         return
-    yield say(
-        view,
-        "With the first token alone in their place it is {first}.",
-        first=_factor_text(row, row.loss_first, view),
-    )
+    first = message("With the first token alone in their place it is {first}.")
+    if row.loss_first < row.loss:
+        first = message(
+            "With the first token alone in their place it is {first}, less than with rules."
+        )
+    yield say(view, first, first=_factor_text(row, row.loss_first, view))
     if document.texts.measured_tokens is not UNSET:
         # a text's first token is predicted by none
         yield say(

@@ -44,7 +44,7 @@ from attncli.errors import UnsupportedError, UsageError
 from attncli.features.run.document import ImplicitHead, ImplicitLayer, RunDocument
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
-from attncli.language import listing, message
+from attncli.language import Message, listing, message
 from attncli.measure.rest import is_learned, resting_keys
 from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, kinds_left_out
 from attncli.mechanism.checked_arguments import checked
@@ -336,7 +336,7 @@ def run(
     # what needs every row at once
     needs_whole = stages or bool(words) or several is not None or is_saved
     if regions:
-        _check_regions_alone(needs_whole or batch is not None)
+        _check_regions_alone(several, needs_whole or batch is not None)
     matrices = matrices and not regions
     recurrences: Sequence[int] = ()
     if implicit:
@@ -391,12 +391,26 @@ def run(
     return document
 
 
-def _check_regions_alone(is_beside: bool) -> None:
-    """Raise UsageError for regions beside what needs single tokens or every row at once."""
+def _check_regions_alone(query: tuple[int, int] | None, is_beside: bool) -> None:
+    """Raise UsageError for regions beside what needs single tokens or every row at once.
+
+    query: the span of one that has several tokens.
+    is_beside: whether anything of that kind is asked for.
+    """
     if is_beside:
         what = message("regions are counted by blocks of rows of single tokens")
+        hint: Message | str = ""
+        if query is not None:
+            hint = message(
+                "--query '#{last}', its last token, or a region of its own: --region "
+                "NAME=tokens:{first}-{last}",
+                first=query[0],
+                last=query[1] - 1,
+            )
         raise UsageError(
-            what, expected="no stages, words, padded texts or query of several tokens beside them"
+            what,
+            expected="no stages, words, padded texts or query of several tokens beside them",
+            hint=hint,
         )
 
 

@@ -86,7 +86,9 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
     elif (link := _link_of_choice(document, head_links)) is not None:
         several = len(document.overview or _heads(document)) > 1
         ends = quoted_ends(tokens, tokens, link, view)
-        answer_sentences.append(strongest_link_sentence(link, ends, view, several=several))
+        counted = _beyond_rest(head_links, _rest(document))
+        sentence = strongest_link_sentence(link, ends, view, several=several, others=counted)
+        answer_sentences.append(sentence)
         answer_sentences.append(not_counted(_kinds_left_out(document), tokens, view))
         if link.weight < _strongest_beyond_rest(document, head_links):
             note = message(

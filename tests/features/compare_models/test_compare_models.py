@@ -283,6 +283,9 @@ def test_arguments_name_models(tmp_path: Path, folders: tuple[Path, Path]) -> No
 
     assert bases(first, second, TEXT) == ([first, second], [TEXT])
     assert bases(TEXT, first, str(gguf)) == ([first, str(gguf)], [TEXT])
+    loud = gguf.with_name("B.GGUF")
+    loud.write_bytes(b"GGUF")
+    assert bases(TEXT, first, str(loud)) == ([first, str(loud)], [TEXT])
     assert bases("minilm", "smollm2", TEXT) == (["minilm", "smollm2"], [TEXT])
     assert bases("Minilm", "smollm2@v1") == (["Minilm", "smollm2@v1"], [])
     assert bases("owner/name", "minilm", TEXT) == (["owner/name", "minilm"], [TEXT])

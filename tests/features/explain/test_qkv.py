@@ -100,7 +100,7 @@ def test_the_answer_says_the_numbers_and_no_more() -> None:
     said = " ".join(ask("explain", "qkv", TEXT, "--query", "on", "--brief").out.split())
     pair = found["shared_query_key"]
     assert f"{pair['shared']:.2f} both ways" in said
-    assert f"{pair['shared_self_first']} of 4 words would look most at themselves" in said
+    assert f"{pair['shared_self_first']} of 4 tokens would look most at themselves" in said
     alone = " ".join(ask("explain", "qkv", "on").out.split())
     assert "both ways" not in alone  # there is no other word to ask
     assert "nearest other word" not in alone
@@ -135,6 +135,17 @@ def test_a_word_that_is_repeated_is_not_compared_with_itself() -> None:
     assert pair["key"] == 2
     assert pair["self_first"] <= 1
     assert pair["shared_self_first"] <= 1
+
+
+def test_keys_that_tie_are_named_together() -> None:
+    assert 'by "the" (0), "the" (1), "the" (2) alike: 33% of its weight each' in said_of(
+        "the the the"
+    )
+    assert "by 6 keys alike: 17% of its weight each" in said_of("the the the the the the")
+    assert "alike: " not in said_of("the a cat")
+    derived = " ".join(ask("explain", "the the cat cat", "--query", "#0", "--brief").out.split())
+    assert "alike: " in derived
+    assert 'looks most at "' in derived
 
 
 def test_a_key_is_compared_whose_scores_there_and_back_differ() -> None:

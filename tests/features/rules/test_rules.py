@@ -44,6 +44,7 @@ from attncli.features.rules.screen import (
     mixture_sentences,
     mixture_text,
     ranked_heads,
+    rules_sentences,
 )
 from attncli.features.rules.token_patterns import TokenPatterns
 from attncli.inputs.token import Token
@@ -227,6 +228,20 @@ def test_overlaps_are_those_of_loops(model: Any, document: Any) -> None:
         overlaps = [head.overlap, head.overlap_first, head.overlap_even]
         assert overlaps == pytest.approx(expected, abs=1e-9)
         assert head.has_rule == (head.overlap >= 0.5)
+
+
+def test_what_costs_less_than_rules_is_said_to(document: Any) -> None:
+    row = document.swapped[0]
+
+    def said(**losses: float) -> str:
+        rows = [changed(row, **losses)]
+        return " ".join(rules_sentences(changed(document, swapped=rows), View()))
+
+    more, less = row.loss + 1, row.loss - 1
+    dear = said(loss_distance=more, loss_first=more)
+    assert "mean by distance in their place it is" in dear
+    assert "less than with rules" not in dear
+    assert said(loss_distance=less, loss_first=less).count("less than with rules") == 2
 
 
 def test_losses_are_those_of_the_model_with_such_weights(model: Any, document: Any) -> None:

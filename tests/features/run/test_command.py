@@ -247,3 +247,28 @@ def test_padded_texts_are_several_documents(answer: list[str], tmp_path: Path) -
     assert (asked.code, asked.out) == (2, "")
     assert "more than one text" in asked.err
     assert not Path(answer[-1]).exists()
+
+
+def test_links_as_strong_as_the_strongest_are_spoken_of() -> None:
+    for words in (("run", "the the"), ("run", "the the", "--num-heads", "2"), ("heads", "the the")):
+        said = " ".join(ask(*words).out.split())
+        assert "One of several links that are the strongest" in said
+    assert "The strongest link: " in ask("run", "humpty dumpty sat on").out
+
+
+def test_a_region_that_a_query_cannot_see_is_said_to_be_unseen() -> None:
+    text = "a cat sat on a mat"
+    regions = ("--region", "start=tokens:0-2", "--region", "end=tokens:4-5")
+    said = " ".join(ask("run", text, *regions, "--query", "sat", "--mask", "causal").out.split())
+    assert '"sat" sees nothing of "end".' in said
+    assert 'is in "end"' not in said
+    said = " ".join(ask("run", text, *regions, "--query", "sat").out.split())
+    assert "sees nothing" not in said
+
+
+def test_regions_beside_a_word_of_several_tokens_say_what_to_ask() -> None:
+    regions = ("--region", "start=tokens:0-1", "--tokenizer", "char")
+    refused = ask("run", "a cat sat", *regions, "--query", "cat")
+    assert refused.code == 2
+    assert "--query '#4'" in refused.err
+    assert "NAME=tokens:2-4" in refused.err

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import gguf_files
 import pytest
 from asking import ask
 from small_gpt2 import small_gpt2
@@ -71,6 +72,17 @@ def test_every_file_of_a_checkpoint_is_in_its_digest(pair: list[Path]) -> None:
         digests.append(description_digest(folder))
     assert len(set(digests)) == len(digests) >= 5
     assert description_digest(pair[1]) == digests[0]
+
+
+def test_what_a_file_says_is_in_its_digest_however_it_is_called(
+    original: Path, tmp_path: Path
+) -> None:
+    digests = set()
+    for base in (10000.0, 20000.0):
+        more = {"rope.freq_base": base}
+        file = gguf_files.write(original, tmp_path / f"{base:.0f}.GGUF", "gpt2", more=more)
+        digests.add(description_digest(file))
+    assert len(digests) == 2
 
 
 def test_a_fingerprint_differs_with_every_file(pair: list[Path]) -> None:
