@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -365,13 +365,9 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
     names = [quote_text(region_name(region.name, view), view) for region in document.regions]
     order = [place for place in region_order(part) if np.isfinite(part.share[place])]
     query = quoted_token(document.tokens, part.query, view)
-    unseen = [place for place in order if document.region_shares.even[place] == 0]
-    order = [place for place in order if place not in unseen]
-    named = [place for place in unseen if document.regions[place].name != REST]
-    none_of = []
-    if named:
-        hidden = listing([names[place] for place in named[:MOST_REGIONS]])
-        none_of = [say(view, "{query} sees nothing of {regions}.", query=query, regions=hidden)]
+    seen = np.asarray(document.region_shares.even) != 0
+    none_of = _unseen_sentences(document, [place for place in order if not seen[place]], view)
+    order = [place for place in order if seen[place]]
     if not order:
         return none_of or [
             say(view, "{query} can see no word: its weights and its output are 0.", query=query)
@@ -393,12 +389,40 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
     }
     answer_sentences = [say(view, template, query=query, shares=listing(shares), **places_of_rest)]
     answer_sentences += none_of
+    answer_sentences += _ratio_sentences(document, part, order, view)
+    return [*answer_sentences, not_learned_note(document.model, view)]
+
+
+def _unseen_sentences(document: WithRegions, places: Sequence[int], view: View) -> list[str]:
+    """A sentence that a query sees nothing of the regions at these places; none where they are
+    those of no name."""
+    assert document.region_shares is not UNSET
+    assert document.regions is not UNSET
+    names = [document.regions[place].name for place in places]
+    quoted = [quote_text(name, view) for name in names if name != REST]
+    if not quoted:
+        return []
+    query = quoted_token(document.tokens, document.region_shares.query, view)
+    regions = listing(quoted[:MOST_REGIONS])
+    return [say(view, "{query} sees nothing of {regions}.", query=query, regions=regions)]
+
+
+def _ratio_sentences(
+    document: WithRegions, part: RegionPart, order: Sequence[int], view: View
+) -> Iterator[str]:
+    """Yield which of the regions get most and least beside even attention, where there are two.
+
+    part: the shares of what does not rest.
+    order: the places of the regions that count.
+    """
+    assert document.regions is not UNSET
     ratios = {
         place: float(part.share[place] / part.even[place])
         for place in order
         if part.even[place] > 0 and document.regions[place].name != REST
     }
     if len(ratios) > 1:
+        names = [quote_text(region_name(region.name, view), view) for region in document.regions]
         most, least = (choose(ratios, key=lambda place: ratios[place]) for choose in (max, min))
         places = {"most": names[most], "least": names[least]}
         places |= {"most_ratio": f"{ratios[most]:.2f}", "least_ratio": f"{ratios[least]:.2f}"}
@@ -406,8 +430,7 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
             "Beside even attention {most} gets {most_ratio} times its share, {least} {least_ratio}"
             " times."
         )
-        answer_sentences.append(say(view, template, **places))
-    return [*answer_sentences, not_learned_note(document.model, view)]
+        yield say(view, template, **places)
 
 
 def region_heads_sentences(document: WithRegions, view: View) -> list[str]:
