@@ -445,7 +445,7 @@ def has_weights(folder: Path) -> bool:
 
 def _in_other_formats(folder: Path) -> Iterator[Path]:
     """The files of a folder that may hold weights and are no safetensors."""
-    for path in folder.iterdir():
+    for path in folder.glob("*"):
         if path.suffix.lower() in OTHER_FORMATS and not path.name.startswith(BESIDE_WEIGHTS):
             yield path
 
