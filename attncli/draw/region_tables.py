@@ -365,9 +365,9 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
     names = [quote_text(region_name(region.name, view), view) for region in document.regions]
     order = [place for place in region_order(part) if np.isfinite(part.share[place])]
     query = quoted_token(document.tokens, part.query, view)
-    seen = np.asarray(document.region_shares.even) != 0
-    none_of = _unseen_sentences(document, [place for place in order if not seen[place]], view)
-    order = [place for place in order if seen[place]]
+    sight = np.asarray(document.region_shares.even) != 0
+    none_of = _unseen_sentences(document, [place for place in order if not sight[place]], view)
+    order = [place for place in order if sight[place]]
     if not order:
         return none_of or [
             say(view, "{query} can see no word: its weights and its output are 0.", query=query)

@@ -368,7 +368,7 @@ def strongest_link_sentence(
     several: whether it names the head.
     others: links among which there may be as strong ones.
     """
-    if len(same_weights([other.weight for other in others], link.weight)) > 1:
+    if len(same_weights([candidate.weight for candidate in others], link.weight)) > 1:
         template = message(
             "One of several links that are the strongest: {query} looks at {key} with {share} of"
             " its weight."
