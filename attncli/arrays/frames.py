@@ -38,7 +38,8 @@ def library(name: Literal["pandas", "polars", "xarray"]) -> Any:
 
 
 def frame(name: Literal["pandas", "polars"], rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Rows as a frame.
+    """Rows as a frame. A column of whole numbers, some of which are missing, holds whole numbers in
+    either library: pandas has them as Int64.
 
     Args:
         name: The library.
@@ -55,7 +56,14 @@ def frame(name: Literal["pandas", "polars"], rows: Sequence[Mapping[str, Any]]) 
     if name == "polars":
         # a column whose first hundred rows are None has its type further down
         return make(list(rows), infer_schema_length=None)
-    return make(list(rows))
+    table = make(list(rows))
+    for name_of_column in table.columns:
+        values = [row.get(name_of_column) for row in rows]
+        kinds = {type(value) for value in values}
+        if kinds == {int, type(None)}:
+            # pandas would turn them into floats
+            table[name_of_column] = library("pandas").array(values, dtype="Int64")
+    return table
 
 
 def labelled_weights(

@@ -171,7 +171,7 @@ def _check_request(arguments: Mapping[str, Any]) -> None:
 
 NEVER_EMPTY = ("tokens", "scores", "measures", "repeats")
 """Lists that hold something."""
-AT_LEAST_ONE = ("batch", "count", "d_k", "keys", "n", "samples", "seeds")
+AT_LEAST_ONE = ("batch", "count", "d_k", "keys", "n", "samples", "seeds", "top")
 """Counts of what there must be some of."""
 
 

@@ -5,13 +5,15 @@ Addresses are named as in the field: `resid_post.10` is what leaves layer 10.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
+import numpy as np
 from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.language import message
 from attncli.mechanism.spec import Block
 
 Site = Literal[
@@ -23,6 +25,9 @@ part, and after it, [token, width]; what attention and the feed-forward part add
 key is hidden, and attention weights, [head, query, key].
 """
 SITES: tuple[Site, ...] = get_args(Site)
+
+
+Floats = np.ndarray[Any, np.dtype[Any]]
 
 
 class Edit(Struct, frozen=True, eq=False):
@@ -46,10 +51,32 @@ class Edit(Struct, frozen=True, eq=False):
     site: Site
     function: Callable[[Any], Any]
 
+    def __post_init__(self) -> None:
+        """Raise UsageError for a layer that is no whole number, and for what cannot be called."""
+        if isinstance(self.layer, bool) or not hasattr(self.layer, "__index__"):
+            raise UsageError(
+                "the layer of an edit is {value}, of type {kind}",
+                expected="a whole number, 0 for the first layer",
+                value=_shortened(self.layer),
+                kind=type(self.layer).__name__,
+            )
+        if not callable(self.function):
+            raise UsageError(
+                "the function of an edit is {value}, of type {kind}",
+                expected="a function that takes an array and returns one of the same shape",
+                value=_shortened(self.function),
+                kind=type(self.function).__name__,
+            )
+
     @property
     def address(self) -> str:
         """The name of the place: "resid_post.10"."""
         return f"{self.site}.{self.layer}"
+
+
+def _shortened(value: object) -> str:
+    """A value as Python writes it, cut where it is long."""
+    return repr(value)[:80]
 
 
 Edits: TypeAlias = Mapping[tuple[int, str], Sequence[Edit]]
@@ -68,18 +95,24 @@ def edits_by_place(edits: Sequence[Edit], blocks: Sequence[Block], last: int) ->
         The edits of each place, in their order.
 
     Raises:
-        UsageError: For what is no edit, one of an unknown site, and one of a layer that does not
-            run.
+        UsageError: For what is no list of edits, or has something else in it, for one of an
+            unknown site, and one of a layer that does not run.
         InputError: For a layer that is not there.
         UnsupportedError: For a site that this layer of the model does not have.
     """
+    if isinstance(edits, Edit) or not isinstance(edits, Iterable):
+        raise UsageError(
+            "edits is {value}, and no list",
+            expected="edits=[attncli.Edit(layer, site, function)]",
+            value=_shortened(edits),
+        )
     by_place: dict[tuple[int, str], list[Edit]] = {}
     for edit in edits:
         if not isinstance(edit, Edit):
             raise UsageError(
                 "{value} is no edit",
                 expected="attncli.Edit(layer, site, function)",
-                value=repr(edit)[:80],
+                value=_shortened(edit),
             )
         if edit.site not in SITES:
             raise UsageError(
@@ -148,7 +181,8 @@ def apply_edits(backend: Backend, edits: Edits, layer: int, site: Site, array: A
         An array of the same shape and data type.
 
     Raises:
-        UsageError: Where a function returns an array of another shape, or none.
+        UsageError: Where a function returns an array of another shape, or none, complex numbers,
+            or numbers that are not finite where it got finite ones.
     """
     for edit in edits.get((layer, site), ()):
         result = edit.function(array)
@@ -164,5 +198,40 @@ def apply_edits(backend: Backend, edits: Edits, layer: int, site: Site, array: A
                 returned=returned,
                 shape=str(list(array.shape)),
             )
-        array = backend.cast(backend.array(result), backend.dtype_of(array))
+        if "complex" in str(result.dtype):
+            raise UsageError(
+                "the edit of {address} returned {returned}",
+                expected="real numbers, such as {dtype}",
+                address=edit.address,
+                returned=str(result.dtype),
+                dtype=backend.dtype_of(array),
+            )
+        changed = backend.cast(backend.array(result), backend.dtype_of(array))
+        _refuse_what_is_not_finite(edit, backend.numpy(array), backend.numpy(changed))
+        array = changed
     return array
+
+
+def _not_finite(site: Site, numbers: Floats) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which numbers at a site are NaN or infinite; −∞ is a score that hides a key."""
+    if site == "scores":
+        return np.isnan(numbers) | (numbers == np.inf)
+    return ~np.isfinite(numbers)
+
+
+def _refuse_what_is_not_finite(edit: Edit, before: Floats, after: Floats) -> None:
+    """Raise UsageError where an edit has made NaN or an infinite number of what had none."""
+    wrong = _not_finite(edit.site, after)
+    if not wrong.any() or _not_finite(edit.site, before).any():
+        return
+    expected = message("finite numbers")
+    if edit.site == "scores":
+        expected = message("finite numbers, or −inf for a key that is hidden")
+    place = np.argwhere(wrong)[0].tolist()
+    raise UsageError(
+        "the edit of {address} returned {returned} at {place}",
+        expected=expected,
+        address=edit.address,
+        returned=str(after[tuple(place)]),
+        place=str(place),
+    )

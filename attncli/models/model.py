@@ -320,8 +320,8 @@ class Model(Struct, frozen=True, eq=False):
                 first tokens were computed in.
             interventions: What is changed in which layer's attention: `attncli.Zero`, `Replace`,
                 `KnockOut` by (layer, "self" or "cross"); the traces hold what came of it.
-            edits: Functions that are called with what a layer computes at a place, and change it
-                (`attncli.Edit`); the traces hold what came of it.
+            edits: A list of functions that are called with what a layer computes at a place, and
+                change it (`attncli.Edit`); the traces hold what came of it.
             idle: Whether layers that do not attend are yielded, too: their traces have vectors, and
                 stages of no heads.
             last_queries: With `rows`: the queries that are looked at in the last layer. Blocks
@@ -389,9 +389,15 @@ class Model(Struct, frozen=True, eq=False):
 
         chosen = self._head_numbers(numbers, heads)
         name = self.identity.name or self.identity.source
-        once = past is not None
         return TextTrace(
-            tokens, chosen, run_text, keep, dtype=self.backend.dtype, name=name, once=once
+            tokens,
+            chosen,
+            run_text,
+            keep,
+            dtype=self.backend.dtype,
+            name=name,
+            once=past is not None,
+            rows=rows,
         )
 
     def _check_edits(self, edits: Edits, rows: int | None) -> None:
@@ -502,6 +508,7 @@ class Model(Struct, frozen=True, eq=False):
         layers: Selection = EVERY,
         heads: Selection = EVERY,
         keep: Collection[str] = ("weights",),
+        edits: Sequence[Edit] = (),
     ) -> Iterator[TextTrace]:
         """Run many texts, batched by length, and yield the TextTrace of each, in the order given.
 
@@ -516,13 +523,20 @@ class Model(Struct, frozen=True, eq=False):
             layers: Which layers.
             heads: Which heads of each.
             keep: Which n × n stages.
+            edits: As of `trace`; with them each text runs alone, when its trace is iterated over,
+                so that a function gets the arrays of one text.
 
         Yields:
             What `trace` returns, for each text.
 
         Raises:
             InputError: For a text without tokens, or with more than the model has positions for.
+            UsageError: For edits that `trace` refuses.
         """
+        if edits:
+            for text in texts:
+                yield self.trace(text, layers=layers, heads=heads, keep=keep, edits=edits)
+            return
         chosen = self._head_numbers(self.spec.attending(layers), heads)
         name = self.identity.name or self.identity.source
         for group in self.batches(texts, layers=layers, heads=heads, keep=keep):
@@ -1027,6 +1041,7 @@ class TextTrace(NotebookResult):
         dtype: str,
         name: str = "",
         once: bool = False,
+        rows: int | None = None,
     ) -> None:
         """heads: each layer's number and those of the heads that it gives.
         run: runs the text, keeping these n × n stages.
@@ -1034,12 +1049,14 @@ class TextTrace(NotebookResult):
         dtype: of the numbers.
         name: of the model.
         once: whether a run leaves something behind, so that there is one alone.
+        rows: query rows at a time, of which none are kept; None for all at once.
         """
         self.tokens = tuple(tokens)
         self.layers = tuple(layer for layer, _ in heads)
         self.heads = tuple(len(numbers) for _, numbers in heads)
         self._head_numbers = tuple(numbers for _, numbers in heads)
         self._run, self._keep, self._dtype, self.name = run, frozenset(keep), dtype, name
+        self._rows = rows
         self._runs_left = 1 if once else None
         self._weights: Array | None = None
 
@@ -1075,7 +1092,7 @@ class TextTrace(NotebookResult):
     @property
     def keeps_weights(self) -> bool:
         """Whether the attention weights are kept when the trace is iterated over."""
-        return "weights" in self._keep
+        return "weights" in self._keep and self._rows is None
 
     @property
     def weights(self) -> Array:
@@ -1102,6 +1119,12 @@ class TextTrace(NotebookResult):
             "the layers have no weights of one shape",
             expected="layers of as many heads, and weights that are kept",
         )
+        if self._rows is not None:
+            raise UnsupportedError(
+                "with rows={rows} weights are told to on_block, and not kept",
+                expected="rows=None, the default",
+                rows=self._rows,
+            )
         if not self.keeps_weights or len(set(self.heads)) != 1:
             raise refusal
         size = self.pairs * SCORE_ITEM[self._dtype]

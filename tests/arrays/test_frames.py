@@ -32,6 +32,27 @@ def test_rows_that_begin_with_nothing_known_are_a_column():
     assert len(frame("pandas", [])) == 0
 
 
+def test_numbers_of_a_layer_stay_whole_where_some_are_missing():
+    """pandas alone would show layer 5 as 5.0."""
+    from attncli.arrays.frames import frame
+
+    rows = [{"layer": 5, "weight": 0.5, "word": None}, {"layer": None, "weight": None, "word": "a"}]
+    made = frame("pandas", rows)
+    assert made["layer"].dtype == "Int64"
+    assert [str(value) for value in made["layer"]] == ["5", "<NA>"]
+    assert made["weight"].dtype == "float64"
+    assert frame("pandas", rows[:1])["layer"].dtype == "int64"
+
+
+def test_weights_that_are_not_kept_are_no_array():
+    trace = attncli.load(seed=0).trace(TEXT, rows=2)
+    with pytest.raises(attncli.AttnError, match="rows=2") as caught:
+        trace.to_xarray()
+    assert "rows=None" in caught.value.expected
+    with pytest.raises(attncli.AttnError):
+        _ = trace.weights
+
+
 @pytest.mark.thorough
 def test_labelled_weights_are_those_of_the_trace():
     model = attncli.load(seed=0, heads=4)

@@ -9,7 +9,8 @@ import pytest
 
 import attncli
 from attncli import Edit, KnockOut, Zero
-from attncli.mechanism.edit import SITES
+from attncli.arrays.backend import choose
+from attncli.mechanism.edit import SITES, apply_edits
 from tests.small_gpt2 import small_gpt2
 
 TEXT = "the cat sat on the mat"
@@ -151,6 +152,13 @@ def test_edits_equal_hooks_in_transformers(model, folder, site):
     np.testing.assert_allclose(edited, expected, rtol=1e-5, atol=1e-4)
 
 
+def without_number(array):
+    """The vectors with one entry of −∞."""
+    array = array.copy()
+    array[2, 3] = -np.inf
+    return array
+
+
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
@@ -160,12 +168,56 @@ def test_edits_equal_hooks_in_transformers(model, folder, site):
         (abs, "<built-in function abs> is no edit"),
         (Edit(1, "z", lambda x: x[0]), "the edit of z.1 returned [19, 8]"),
         (Edit(1, "z", lambda x: None), "the edit of z.1 returned NoneType"),
+        (Edit(1, "z", lambda x: x * 1j), "the edit of z.1 returned complex"),
+        (Edit(1, "z", lambda x: x * np.nan), "the edit of z.1 returned nan at [0, 0, 0]"),
+        (Edit(1, "resid_post", without_number), "the edit of resid_post.1 returned -inf at [2, 3]"),
+        (Edit(1, "scores", lambda x: np.inf - x), "the edit of scores.1 returned inf at [0, 0, 0]"),
     ],
 )
 def test_edits_that_cannot_be_done_are_refused(model, edit, message):
     with pytest.raises(attncli.AttnError) as caught:
         logits(model, [edit])
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("layer", "function", "message"),
+    [
+        ("0", abs, "the layer of an edit is '0', of type str"),
+        (1.0, abs, "the layer of an edit is 1.0, of type float"),
+        (True, abs, "the layer of an edit is True, of type bool"),
+        (0, 5, "the function of an edit is 5, of type int"),
+    ],
+)
+def test_an_edit_has_a_number_and_a_function(layer, function, message):
+    with pytest.raises(attncli.AttnError) as caught:
+        Edit(layer, "z", function)
+    assert str(caught.value).startswith(message)
+    assert Edit(np.int64(1), "z", abs).address == "z.1"
+
+
+@pytest.mark.parametrize("edits", [Edit(0, "z", abs), 5])
+def test_edits_are_a_list(model, edits):
+    with pytest.raises(attncli.AttnError, match=r"is .*, and no list"):
+        model.trace(TEXT, edits=edits)
+
+
+def test_numbers_that_were_not_finite_before_are_no_fault_of_an_edit():
+    backend = choose("numpy", device=None, dtype="float32")
+    edits = {(0, "z"): [Edit(0, "z", lambda x: x * 2)]}
+    with_nan = np.array([[np.nan, 1]], np.float32)
+    np.testing.assert_array_equal(apply_edits(backend, edits, 0, "z", with_nan), with_nan * 2)
+
+
+def test_many_texts_are_edited_as_each_is_alone(model):
+    texts = [TEXT, "a dog", "the cat sat on a mat again"]
+    edits = [Edit(0, "z", without_head)]
+    for text, found in zip(texts, model.traces(texts, edits=edits), strict=True):
+        alone = model.trace(text, edits=edits).weights
+        np.testing.assert_array_equal(found.weights, alone)
+        assert abs(alone - model.trace(text).weights).max() > 1e-3
+    with pytest.raises(attncli.AttnError, match="no list"):
+        list(model.traces(texts, edits=edits[0]))
 
 
 def test_edits_of_layers_that_do_not_run_are_refused(model):

@@ -5,6 +5,7 @@ for a browser or a printer.
 from __future__ import annotations
 
 import json
+import os
 import re
 from base64 import b64encode
 from collections.abc import Iterator
@@ -45,13 +46,17 @@ class Section(Struct, frozen=True):
 
 
 def sections(markdown: str) -> list[Section]:
-    """The sections of a page that begin with `## `, in order; what stands before the first is
-    none."""
-    parts = re.split(r"^## ", markdown, flags=re.MULTILINE)[1:]
-    return [
+    """The sections of a page that begin with `## `, in order, and before them, where it has
+    commands, what the page begins with, under the page's title."""
+    first, *others = re.split(r"^## ", markdown, flags=re.MULTILINE)
+    parts = [first.removeprefix("# "), *others]
+    result = [
         Section(title.strip(), body.strip())
         for title, _, body in (part.partition("\n") for part in parts)
     ]
+    if commands_of(result[0].body):
+        return result
+    return result[1:]
 
 
 def commands_of(body: str) -> list[str]:
@@ -117,15 +122,27 @@ def write_notebooks(name: str, lang: str, folder: Path) -> list[Path]:
     """Write a page's sections as notebooks into a folder, which is made where it is not there, and
     return their files, such as `lessons-01.ipynb`.
 
-    Raises UsageError for a page without sections that have commands, AttnError where the folder
-    cannot be written.
+    Raises UsageError for a page without sections that have commands, and where one of the files
+    stands there, with what somebody wrote into it; AttnError where the folder cannot be written.
     """
     with_commands = [
         section for section in sections(room.page(name, lang)) if commands_of(section.body)
     ]
     if not with_commands:
         raise UsageError(
-            "the page {page} has no commands to run", expected="a page with examples", page=name
+            "the page {page} has no commands to run",
+            expected="a page with lines that begin with $ in a console block; Python examples, with"
+            " >>>, are not taken",
+            hint="attn guide lessons --notebook DIR",
+            page=name,
+        )
+    paths = [folder / f"{name}-{number:02}.ipynb" for number in range(1, len(with_commands) + 1)]
+    existing = [path for path in paths if os.path.lexists(path)]
+    if existing:
+        raise UsageError(
+            "this notebook is there already, with what was written into it",
+            where=str(existing[0]),
+            expected="a new folder, or one without notebooks of this page",
         )
     try:
         make_folder(folder)
@@ -136,14 +153,11 @@ def write_notebooks(name: str, lang: str, folder: Path) -> list[Path]:
             expected="a place that may be written",
             reason=term(error.strerror or str(error)),
         ) from None
-    files = []
-    for number, section in enumerate(with_commands, 1):
-        path = folder / f"{name}-{number:02}.ipynb"
+    for path, section in zip(paths, with_commands, strict=True):
         text = json.dumps(notebook(section), ensure_ascii=False, indent=1) + "\n"
         with atomic_writer(path) as stream:
             stream.write(text.encode())
-        files.append(path)
-    return files
+    return paths
 
 
 def html_page(markdown: str, lang: str) -> str:

@@ -154,3 +154,8 @@ def test_the_decoder_says_what_it_computed_in(
         return found
 
     assert [told(longest) for longest in (2, 3, 6)] == [None, "float64", "float64"]
+
+
+def test_a_count_of_links_below_one_is_refused() -> None:
+    with pytest.raises(attncli.AttnError, match="top is 0"):
+        attncli.cross(attncli.load(seed=0), "a b", "c d", top=0)

@@ -11,7 +11,7 @@ import pytest
 from asking import ask
 
 from attncli.features.guide.course import commands_of, html_page, notebook, sections
-from attncli.language.guide import page
+from attncli.language.guide import PAGES, page
 
 LESSONS = 10
 
@@ -89,3 +89,37 @@ def test_what_is_no_page_is_no_course(tmp_path: Path) -> None:
         refused = ask("guide", *words, str(tmp_path / "course"))
         assert (refused.code, "is about a page" in refused.err) == (2, True)
     assert not list(tmp_path.iterdir())
+
+
+def test_notebooks_that_stand_there_are_kept(tmp_path: Path) -> None:
+    words = ("guide", "masks", "--notebook", str(tmp_path))
+    assert ask(*words).code == 0
+    (file,) = tmp_path.iterdir()
+    assert file.name == "masks-01.ipynb"
+    file.write_text("a student's answers")
+    refused = ask(*words)
+    assert (refused.code, "is there already" in refused.err) == (2, True)
+    assert "masks-01.ipynb" in refused.err
+    assert "a new folder" in refused.err
+    assert file.read_text() == "a student's answers"
+    assert ask("guide", "weights", "--notebook", str(tmp_path)).code == 0  # other names
+
+
+def test_commands_before_the_first_section_are_a_notebook(tmp_path: Path) -> None:
+    """Every page with a command in a console block has notebooks with all of its commands."""
+    for name in PAGES:
+        folder = tmp_path / name
+        answer = ask("guide", name, "--notebook", str(folder))
+        commands = commands_of(page(name, "en"))
+        assert answer.code == (0 if commands else 2)
+        if not commands:
+            assert "$ in a console block" in answer.err
+            continue
+        cells = [
+            cell
+            for file in sorted(folder.iterdir())
+            for cell in json.loads(file.read_text("utf-8"))["cells"]
+        ]
+        assert sum(cell["cell_type"] == "code" for cell in cells) == len(commands)
+    masks = json.loads((tmp_path / "masks" / "masks-01.ipynb").read_text("utf-8"))["cells"]
+    assert masks[0]["source"] == ["# Masks: what a query may see"]
