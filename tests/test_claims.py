@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from attncli.documents import SCHEMAS
+from attncli.measure.layer_metrics import ROLE_METRICS
+from attncli.measure.metric import METRICS
 
 sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
 
 import claims
+from claim_measures import of_few, prompts_of_facts, steps_of_rise
 from claim_picture import picture
 from claim_rows import ENDING, OPENING, ROWS
 from claims import FAILS, HOLDS, IN_PART, OPEN, UNTRIED, Figure, Measured, Row
@@ -64,6 +72,71 @@ def test_a_row_has_all_its_parts_in_both_languages(row: Row) -> None:
         assert command.startswith(("attn ", "python tests/"))
     assert {*row.sentences} <= {*claims.VERDICTS}
     assert all(all(words) for words in row.sentences.values())
+
+
+PRINTED = {"layer", "layer.after"}
+"""What is no key of JSON: names of Python."""
+KEYS = {*re.findall(r'"(\w+)": ?\{', json.dumps({**SCHEMAS}))}
+"""The names of all members of all documents."""
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.figures], ids=lambda row: row.name)
+def test_a_row_says_which_keys_have_its_numbers(row: Row) -> None:
+    """What stands in backticks is a key of documents, a metric, or one of its figures."""
+    keys = {*KEYS, *METRICS, *ROLE_METRICS, *(figure.name for figure in row.figures)}
+    told = [set(re.findall(r"`([\w.]+)`", text)) - PRINTED for text in row.arithmetic]
+    assert told[0] == told[1]
+    assert all(row.arithmetic)
+    for path in told[0]:
+        assert {*path.split(".")} <= keys, (path, {*path.split(".")} - keys)
+
+
+@pytest.mark.parametrize("lang", claims.LANGUAGES)
+def test_commands_stand_alone_where_they_can_be_copied(lang: str) -> None:
+    """In a block of code a line is never broken; what stands within a sentence is."""
+    text = (claims.GUIDE / lang / "claims.md").read_text("utf-8")
+    blocks = re.findall(r"^```\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    lines = {line for block in blocks for line in block.splitlines()}
+    for row in ROWS:
+        again = {claims.AGAIN.format(name=row.name)} if row.figures else set()
+        assert {*row.commands, *filter(None, [row.hub]), *again} <= lines
+    assert all(shlex.split(line) for line in lines)
+
+
+def test_a_model_that_is_not_here_is_told_with_the_ways_to_have_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(claims, "find_spec", lambda name: None)
+    monkeypatch.delenv("ATTN_CLAIM_MODELS", raising=False)
+    row = replace(row_of(("above", 0.3)), name="row", models=("gemma3",))
+    claims.run([row], ["row"], pytest.fail)
+    said = capsys.readouterr().out
+    assert "row: needs gemma3" in said
+    assert "attn guide models" in said
+    monkeypatch.setenv("ATTN_CLAIM_MODELS", str(tmp_path))
+    assert claims.missing_models(row) == ["gemma3"]  # the folder alone is not enough
+    (tmp_path / "gemma3.gguf").touch()
+    assert claims.missing_models(row) == []
+
+
+def test_a_command_of_the_page_is_one_of_the_prompts_that_it_speaks_of() -> None:
+    words = shlex.split(BY_NAME["sources"].commands[0])
+    text, *given = (word for word in words[4:] if not word.startswith("--"))
+    regions = {word for word in given if "/" in word}
+    ((facts, answer),) = [
+        (facts, answer) for prompt, facts, answer, _ in prompts_of_facts() if prompt == text
+    ]
+    assert {region.split("/")[1] for region in regions} == {*facts}
+    assert answer in given
+
+
+def test_a_row_that_is_measured_again_leaves_the_pages_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(claims, "run", lambda rows, names, write: write({}))
+    monkeypatch.setattr(claims, "write_whole", pytest.fail)
+    monkeypatch.setattr(sys, "argv", ["claims.py", "sinks"])
+    claims.main()
 
 
 def test_no_command_names_what_readers_cannot_get() -> None:
@@ -215,6 +288,18 @@ def test_a_stopped_run_keeps_what_it_has_and_goes_on(
     assert "inside what is stored" in capsys.readouterr().out
 
 
+def test_few_values_have_students_interval() -> None:
+    few = of_few([1.0, 2.0, 3.0, 4.0])
+    assert few.low is not None
+    assert abs(few.low - (2.5 - 3.182 * 0.6455)) < 1e-3  # as scipy.stats.t.interval has it
+
+
+def test_a_rise_is_timed_on_straight_lines() -> None:
+    steps = np.array([0, 10, 20, 40])
+    assert steps_of_rise(steps, np.array([0.0, 0.0, 1.0, 1.0])) == pytest.approx(8)
+    assert steps_of_rise(steps, np.array([0.5, 0.5, 0.7, 1.5])) == pytest.approx(37.5 - 15)
+
+
 def test_intervals_are_those_of_the_books() -> None:
     found = claims.share(7, 59)
     assert (round(found.low, 3), round(found.high, 3)) == (0.059, 0.225)  # as scipy has it
@@ -226,7 +311,7 @@ def test_intervals_are_those_of_the_books() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("row", [row for row in ROWS if row.cheap], ids=lambda row: row.name)
 def test_a_row_measured_again_lies_inside_its_intervals(row: Row) -> None:
-    if not claims.can_be_measured(row):
+    if claims.missing_models(row):
         pytest.skip("its models are not here")
     stored = claims.measured_of(DATA[row.name])
     for name, now in claims.measured_of(claims.measure(row)).items():

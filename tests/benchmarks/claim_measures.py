@@ -4,6 +4,7 @@ in Python where a row is about many texts, to numbers with intervals."""
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -88,8 +89,15 @@ def measure_stability(desk: Desk) -> dict[str, Measured]:
     kept = [document["chosen"]["faithfulness"] for document in documents]
     return {
         "overlap": of_pairs_of(overlap, float(np.mean(edges)) / (2 - float(np.mean(edges)))),
-        "kept": bootstrap(kept),
+        "kept": of_few(kept),
     }
+
+
+def of_few(values: list[float]) -> Measured:
+    """The mean of so few values that drawing them again would tell too little, on Student's t."""
+    mean = float(np.mean(values))
+    half = STUDENT[len(values) - 1] * float(np.std(values, ddof=1)) / len(values) ** 0.5
+    return Measured(mean, mean - half, mean + half, len(values))
 
 
 def of_pairs_of(values: np.ndarray, beside: float) -> Measured:
@@ -128,19 +136,26 @@ def best_induction(document: Any) -> np.ndarray:
 
 
 def measure_induction(desk: Desk) -> dict[str, Measured]:
-    """Whether the loss falls while the induction score rises, and what one layer reaches."""
+    """Whether the loss falls while the induction score rises, how long that takes, and what one
+    layer reaches."""
     together = []
     losses = []
+    reached = []
+    taken = []
     for seed in LEARNED_SEEDS:
         (document,) = desk.ask(LEARN.format(seed=seed))
         steps = np.array([point["step"] for point in document["curve"]])
         loss = np.array([point["loss"] for point in document["curve"]])
         falls = -np.diff(loss) / np.diff(steps)
-        rises = np.diff(best_induction(document)) / np.diff(steps)
+        best = best_induction(document)
+        rises = np.diff(best) / np.diff(steps)
+        reached.append(best[-1])
+        taken.append(steps_of_rise(steps, best) / steps[-1])
         together.append(float(np.corrcoef(falls, rises)[0, 1]))
         losses.append(float(loss[-1]))
     (single,) = desk.ask(ONE_LAYER)
     one_layer = [run["loss"] for run in single["runs"]]
+    scores_of_one = bootstrap([best_of_run(run) for run in single["runs"]])
     solved = bootstrap(losses)
     desk.ask(SNAPSHOTS)
     (series,) = desk.ask(SERIES)
@@ -151,7 +166,27 @@ def measure_induction(desk: Desk) -> dict[str, Measured]:
         "together": bootstrap(together),
         "two": Measured(solved.value, solved.low, solved.high, solved.count, single["chance"]),
         "one": bootstrap(one_layer),
+        "none": replace(scores_of_one, beside=float(np.mean(reached))),
+        "short": bootstrap(taken),
     }
+
+
+def best_of_run(run: Any) -> float:
+    """The best induction score of a run's last step."""
+    (best,) = [best for best in run["best"] if best["score"] == "induction"]
+    return float(best["value"])
+
+
+def steps_of_rise(steps: np.ndarray, values: np.ndarray) -> float:
+    """Steps from where values, [step], first reach a tenth of the way from the first to the last of
+    them to where they first reach nine tenths, on straight lines between the steps."""
+    way = (values - values[0]) / (values[-1] - values[0])
+    ends = []
+    for share_of_way in (0.1, 0.9):
+        after = int((way >= share_of_way).argmax())
+        within = slice(after - 1, after + 1)
+        ends.append(float(np.interp(share_of_way, way[within], steps[within])))
+    return ends[1] - ends[0]
 
 
 def measure_nothing(desk: Desk) -> dict[str, Measured]:
@@ -254,13 +289,18 @@ def effects_of(document: Any) -> dict[str, dict[str, float]]:
 
 
 def measure_roles(desk: Desk) -> dict[str, Measured]:
-    """What the lead of the answer loses without each of five heads; beside it, with attention held."""
+    """What the lead of the answer loses without each of five heads, and, of those that have heads
+    after them, with attention held."""
     (document,) = desk.ask(ROLES)
     count = document["pairs"]["count"]
-    return {
-        head: Measured(lost["all"], lost["low"], lost["high"], count, lost["held"])
-        for head, lost in effects_of(document).items()
-    }
+    last = f"L{document['model']['layers'] - 1}H"
+    found = {}
+    for head, lost in effects_of(document).items():
+        found[head] = Measured(lost["all"], lost["low"], lost["high"], count)
+        if not head.startswith(last):
+            ends = (lost["held"], lost["held_low"], lost["held_high"])
+            found[f"{head}_held"] = Measured(*ends, count)
+    return found
 
 
 def measure_suppression(desk: Desk) -> dict[str, Measured]:
@@ -340,13 +380,16 @@ def rank_correlation(pairs: np.ndarray) -> float:
 
 def measure_links(desk: Desk) -> dict[str, Measured]:
     """The rank correlation over heads of the weight of a link with what cutting it changes: by
-    size in all heads, and with its sign in those that give it a twentieth of their weight."""
+    size in all heads, and by its size and with its sign in those that give it a twentieth of their
+    weight."""
     (document,) = desk.ask(LINKS)
     links = [(link["weight"], link["difference"]["all"]) for link in document["pair_links"]]
+    sizes = [(weight, abs(effect)) for weight, effect in links]
     looking = [link for link in links if link[0] >= 0.05]
     against = sum(effect < 0 for _, effect in looking)
     return {
-        "size": bootstrap([(weight, abs(effect)) for weight, effect in links], rank_correlation),
+        "size": bootstrap(sizes, rank_correlation),
+        "looking": bootstrap([size for size in sizes if size[0] >= 0.05], rank_correlation),
         "sign": bootstrap(looking, rank_correlation),
         "against": share(against, len(looking)),
     }

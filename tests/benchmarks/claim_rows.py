@@ -58,7 +58,7 @@ HEADS = ("{count} heads", "{count} 个头")
 SEEDS = ("{count} seeds", "{count} 个种子")
 OF_FACTS = ("{count} facts, each in two prompts", "{count} 个事实，各在两个提示中")
 HALF = ("half a logit", "半个 logit")
-HELD = ("with later attention held", "后面的注意力保持原样时")
+STEERS = ("less than half a logit, on either side", "正负两侧都不到半个 logit")
 
 OPENING = (
     """# Published claims, checked
@@ -66,25 +66,26 @@ OPENING = (
 What papers say of attention heads, tried on models that anyone can have from the package index. Each section has the claim
 in our words, a measure, a command, a number with its interval, and a verdict that a rule draws from these: a claim *holds*
 where the whole interval of each judged number lies where we ask and no part of the claim is left untested; it *holds in
-part* where some do; it *does not hold here* where every interval lies on the other side; it *stays open here* where none lies
+part* where some do, or all do and a part is untested; it *does not hold here* where every interval lies on the other side; it *stays open here* where none lies
 where we ask and some interval holds the bound. The bounds are ours, but for the 5% and the 75% that the sections call those
 of the abstract. Some were chosen after a trial run had shown the number, and the last section's were changed after its
 result. "Here" is these models and these texts, forty sentences of `sample_inputs/corpus.txt` where nothing else is
 said: a verdict is no judgement of a paper, whose models and texts are others.
 
-`python tests/benchmarks/claims.py NAME`, in the repository, measures a row again and says whether its numbers lie inside
-the intervals below. `smollm2`, `gemma3` and `minilm` are packages of the index (`attn guide models`). It reads what the commands print as JSON; the arithmetic is in `tests/benchmarks/claim_measures.py`.
+All commands are typed in the folder of the repository, which has `sample_inputs` and `tests`; each section says which key
+of the JSON has its numbers. `smollm2`, `gemma3` and `minilm` are packages of the index (`attn guide models`). The last command
+of a section measures all of it again and says whether the numbers lie inside the intervals, which
+`tests/benchmarks/claim_measures.py` computes from what the commands print, or from runs in Python where there are many.
 """,
     """# 检验已发表的论断
 
 论文怎样说注意力头，在人人都能从软件包索引取得的模型上试一试。每一节有论断（用我们的话说）、度量、命令、带区间的数字，以及由规则从这些数字得出的结论：
-每个判定的数字的整个区间都落在我们要求的一侧，论断又没有哪一部分未经检验，论断*成立*；只有一部分如此，*部分成立*；所有区间都在另一侧，*在此不成立*；
+每个判定的数字的整个区间都落在我们要求的一侧，论断又没有哪一部分未经检验，论断*成立*；只有一部分如此，或都如此而有一部分未经检验，*部分成立*；所有区间都在另一侧，*在此不成立*；
 没有一个区间落在要求的一侧，而有区间包含界限，*在此未定*。界限由我们定，只有 5% 和 75% 出自摘要，文中注明；有些是在试运行显示了数字之后选定的，最后一节的界限在得到结果后改过。
-“在此”指这些模型和这些文本，
-没有另说时是 `sample_inputs/corpus.txt` 里的四十个句子：结论不是对论文的评判，论文用的是别的模型和别的文本。
+“在此”指这些模型和这些文本，没有另说时是 `sample_inputs/corpus.txt` 里的四十个句子：结论不是对论文的评判，论文用的是别的模型和别的文本。
 
-在仓库里运行 `python tests/benchmarks/claims.py NAME`，会重新测量一节，并说明得到的数字是否落在下面的区间内。`smollm2`、`gemma3` 和 `minilm` 是索引中的软件包（`attn guide models --lang zh`）。它读取命令以 JSON 输出的内容；
-算法在 `tests/benchmarks/claim_measures.py` 中。
+所有命令都在仓库的文件夹里输入，那里有 `sample_inputs` 和 `tests`；每一节说明数字在 JSON 的哪个键里。`smollm2`、`gemma3` 和 `minilm` 是索引中的软件包（`attn guide models --lang zh`）。每一节最后的命令会重新测量整节，并说明数字是否落在区间内；
+算法在 `tests/benchmarks/claim_measures.py` 中，从命令的输出计算，要运行许多次时则在 Python 中运行。
 """,
 )
 ENDING = (
@@ -93,13 +94,13 @@ ENDING = (
 `tests/benchmarks/claims.py` runs the commands and keeps what they give in `claims.json` beside the pages; pages and verdicts
 are made from that file alone. Intervals are percentiles of 1,000 drawings of the texts, pairs, heads, facts or seeds that are
 named (seed 0), of shares of texts, pairs or tokens Wilson's, of what circuits share a jackknife's. A range is no interval: its
-ends are what its line says, and the rule takes them in place of one. Intervals tell how far other texts like these would move
+ends are what its line says, and the rule takes them in place of one. What four draws of pairs keep has Student's interval. Intervals tell how far other texts like these would move
 a number, not other kinds of text or other models. CPU seconds are of one thread on a shared machine.
 """,
     """## 这一页是怎样做出来的
 
 `tests/benchmarks/claims.py` 运行这些命令，把结果存进各页旁边的 `claims.json`；页面和结论只由这个文件得出。区间是把所说的文本、文本对、头、事实或种子重新抽取 1,000
-次的百分位数（种子 0），文本、文本对或词元的比例用 Wilson 区间，电路共有的边用刀切法。范围不是区间：两端的意思写在那一行里，规则用它代替区间。区间说明换成同类的其他文本数字会变动多少，不涉及别种文本或别的模型。CPU 秒是一台共用机器上一个线程的时间。
+次的百分位数（种子 0），文本、文本对或词元的比例用 Wilson 区间，电路共有的边用刀切法，四次抽取保留的差异用学生氏区间。范围不是区间：两端的意思写在那一行里，规则用它代替区间。区间说明换成同类的其他文本数字会变动多少，不涉及别种文本或别的模型。CPU 秒是一台共用机器上一个线程的时间。
 """,
 )
 
@@ -137,8 +138,8 @@ ROWS: tuple[Row, ...] = (
         measure=measure_sinks,
         sentences={
             HOLDS: (
-                "In both decoders more than half of the heads rest on the first token of these sentences: the first token of the sentence in SmolLM2, the beginning token in Gemma. These are two small models and short texts, in which even attention gives the first token 17%; whether its meaning matters was not tried.",
-                "在两个解码器里，过半的头都停在这些句子的首词元上：在 SmolLM2 中是句子的第一个词元，在 Gemma 中是起始词元。这只是两个小模型和短文本，均匀的注意力在其中给首词元 17%；首词元的意思是否有关，没有检验。",
+                "In both decoders more than half of the heads rest on the first token of these sentences: the first token of the sentence in SmolLM2, the beginning token in Gemma. These are two small models and short texts, in which even attention gives the first token about a sixth; whether its meaning matters was not tried.",
+                "在两个解码器里，过半的头都停在这些句子的首词元上：在 SmolLM2 中是句子的第一个词元，在 Gemma 中是起始词元。这只是两个小模型和短文本，均匀的注意力在其中给首词元约六分之一；首词元的意思是否有关，没有检验。",
             ),
         },
         change=(
@@ -191,8 +192,8 @@ ROWS: tuple[Row, ...] = (
         measure=measure_massive,
         sentences={
             HOLDS: (
-                "Both decoders have one or two activations per text, on average, that are thousands of times the median, at the first token, where the heads of the section above rest; whether they are the reason was not tried.",
-                "两个解码器在每个文本中平均有一到两个比中位数大数千倍的激活，位于首词元，正是上一节的头停留之处；它们是不是原因，没有检验。",
+                "Both decoders have one or two activations per text, on average, of more than a thousand medians; the largest stands at the first token of every text, where the heads of the section above rest; whether it is the reason was not tried.",
+                "两个解码器在每个文本中平均有一到两个超过一千倍中位数的激活；最大的在每个文本中都位于首词元，正是上一节的头停留之处；它是不是原因，没有检验。",
             ),
         },
         change=(
@@ -202,8 +203,8 @@ ROWS: tuple[Row, ...] = (
         models=("smollm2", "gemma3"),
         corpus=(CORPUS,),
         arithmetic=(
-            "In Python: `attncli.load(\"smollm2\").trace(text)` gives each layer's state as `layer.after`.",
-            "在 Python 中，`attncli.load(\"smollm2\").trace(text)` 给出各层的状态 `layer.after`。",
+            "It prints the numbers below. In Python `layer.after` is the state h of each `layer` of `attncli.load(\"smollm2\").trace(text)`.",
+            "它输出下面的数字。在 Python 中，`attncli.load(\"smollm2\").trace(text)` 的每个 `layer` 以 `layer.after` 给出状态 h。",
         ),
     ),
     Row(
@@ -246,8 +247,8 @@ ROWS: tuple[Row, ...] = (
         ),
         hub="attn circuit --model Qwen/Qwen2.5-0.5B --pairs indirect-object --count 48 --size 1%",
         arithmetic=(
-            "The screen says the number: `chosen.faithfulness` with `low` and `high` in the JSON.",
-            "数字就在屏幕上：JSON 中的 `chosen.faithfulness` 以及 `low` 和 `high`。",
+            "`chosen.faithfulness` with `chosen.low` and `chosen.high`, beside it `chosen.random`; then `measure.right` and `stability`. Without `--json` the screen says them.",
+            "`chosen.faithfulness` 以及 `chosen.low` 和 `chosen.high`，旁边是 `chosen.random`；然后是 `measure.right` 和 `stability`。不加 `--json` 时，屏幕上就有。",
         ),
     ),
     Row(
@@ -259,8 +260,8 @@ ROWS: tuple[Row, ...] = (
             "EAP-IG 找到的电路在重新抽取文本对后变化很大；稳定性应当一并报告。",
         ),
         formula=(
-            "J = mean over every two of four draws of |A ∩ B| / |A ∪ B|, A and B the edges of two circuits of 1%, each chosen on 4 pairs of its own.",
-            "J = 四次抽取中每两次的 |A ∩ B| / |A ∪ B| 的平均，A 与 B 是两个各占 1% 的电路的边，各在自己的 4 对文本上选出。",
+            "J = mean over every two of four draws of |A ∩ B| / |A ∪ B|, A and B the edges of two circuits of 1%, those that lie on a way from the text to the answer, each chosen on 4 pairs.",
+            "J = 四次抽取中每两次的 |A ∩ B| / |A ∪ B| 的平均，A 与 B 是两个各占 1% 的电路中位于从文本到答案的通路上的边，各在 4 对文本上选出。",
         ),
         commands=tuple(DRAWN.format(seed=seed) for seed in DRAWN_SEEDS),
         figures=(
@@ -289,6 +290,10 @@ ROWS: tuple[Row, ...] = (
             "每个电路用更多的文本对；上一节列出 24 对文本重新抽样后电路共有的边。",
         ),
         hub="attn circuit --model Qwen/Qwen2.5-0.5B --pairs indirect-object --count 8 --size 1% --seed 1",
+        arithmetic=(
+            "`edges` of the four documents: an edge is its `from`, `to` and `reads`. Divide how many two documents share by how many either has; take the mean of the six. The second number is the mean of `chosen.faithfulness`.",
+            "四个文档的 `edges`：一条边由 `from`、`to` 和 `reads` 确定。用两个文档共有的条数除以其中任一个有的条数，再取六个商的平均。第二个数字是 `chosen.faithfulness` 的平均。",
+        ),
     ),
     Row(
         name="roles",
@@ -299,35 +304,38 @@ ROWS: tuple[Row, ...] = (
             "有的头决定后面的头看向哪里，有的把名字抄进答案，有的反对答案。",
         ),
         formula=(
-            "E = m − m(head with its value of the corrupt text); held: the same with all later attention as it was. E by moving others is E − held.",
-            "E = m − m(该头取改动文本中的值)；保持：同样做，但后面的注意力一律保持原样。靠移动其他头的部分是 E − 保持。",
+            "E = m − m(head with its value of the corrupt text); held: the same with all later attention as it was in the clean text.",
+            "E = m − m(该头取改动文本中的值)；保持原样：同样做，但后面的注意力一律与原文本中相同。",
         ),
         commands=(ROLES,),
         figures=(
-            Figure("L17H4", ("lost without L17H4, logits", "没有 L17H4 时减少的 logit"), PAIRS, "number", "above", 0.5, HALF, HELD),
-            Figure("L20H0", ("lost without L20H0", "没有 L20H0 时减少的 logit"), PAIRS, "number", "above", 0.5, HALF, HELD),
-            Figure("L23H3", ("lost without L23H3", "没有 L23H3 时减少的 logit"), PAIRS, "number", "above", 0.5, HALF, HELD),
-            Figure("L29H1", ("lost without L29H1", "没有 L29H1 时减少的 logit"), PAIRS, "number", "above", 0.5, HALF, HELD),
-            Figure("L29H0", ("lost without L29H0", "没有 L29H0 时减少的 logit"), PAIRS, "number", "below", -0.5, ("a gain of half a logit", "增加半个 logit"), HELD),
+            Figure("L17H4", ("lost without L17H4, logits", "没有 L17H4 时减少的 logit"), PAIRS, "number", "above", 0.5, HALF),
+            Figure("L17H4_held", ("the same with later attention held", "同样，但后面的注意力保持原样"), PAIRS, "number", "within", 0.5, STEERS),
+            Figure("L20H0", ("lost without L20H0", "没有 L20H0 时减少的 logit"), PAIRS, "number", "above", 0.5, HALF),
+            Figure("L20H0_held", ("the same with later attention held", "同样，但后面的注意力保持原样"), PAIRS, "number", "within", 0.5, STEERS),
+            Figure("L23H3", ("lost without L23H3", "没有 L23H3 时减少的 logit"), PAIRS, "number", "above", 0.5, HALF),
+            Figure("L23H3_held", ("the same with later attention held", "同样，但后面的注意力保持原样"), PAIRS, "number", "above", 0.5, HALF),
+            Figure("L29H1", ("lost without L29H1, of the last layer", "没有最后一层的 L29H1 时减少的 logit"), PAIRS, "number", "above", 0.5, HALF),
+            Figure("L29H0", ("lost without L29H0, of the last layer", "没有最后一层的 L29H0 时减少的 logit"), PAIRS, "number", "below", -0.5, ("a gain of half a logit", "增加半个 logit")),
         ),
         measure=measure_roles,
         sentences={
             IN_PART: (
-                "Each of the five heads changes the answer, L29H0 against it. With later attention held, L17H4 and L20H0 have next to no effect, as heads that steer others would; L29H1 and L29H0 stand in the last layer. L23H3 loses more with attention held (6.11) than without (3.81), as if later heads made up for part of it.",
-                "五个头各自改变答案，其中 L29H0 反对答案。后面的注意力保持原样时，L17H4 与 L20H0 几乎没有作用，正如引导其他头的头那样；L29H1 与 L29H0 在最后一层。L23H3 在注意力保持时减少得更多（6.11 对 3.81），仿佛后面的头弥补了一部分。",
+                "Each of the five heads changes the answer, L29H0 against it. L17H4 and L20H0 do so by moving where later heads look: with later attention held, next to nothing is lost. L23H3 does so by what it writes, as L29H1 and L29H0 of the last layer must; without it 6.11 logits are lost with attention held and 3.81 without, as if later heads made up for part of it by looking elsewhere.",
+                "五个头各自改变答案，其中 L29H0 反对答案。L17H4 与 L20H0 靠改变后面的头看向哪里起作用：后面的注意力保持原样时，几乎什么也不减少。L23H3 靠它写入的内容起作用，最后一层的 L29H1 与 L29H0 也只能如此；没有 L23H3 时，注意力保持原样减少 6.11，不保持则减少 3.81，仿佛后面的头改看别处，弥补了一部分。",
             ),
         },
         untested=(
-            "the roles. The bounds are about the size of the effects; the roles are read off the numbers with attention held, which have no interval.",
-            "角色本身。界限只涉及作用的大小；角色是从注意力保持时的数字读出的，它们没有区间。",
+            "that what L23H3 and L29H1 write is a copy of the name, and which later heads L17H4 and L20H0 move.",
+            "L23H3 与 L29H1 写入的是不是名字的副本，以及 L17H4 与 L20H0 改变的是后面的哪些头。",
         ),
         change=(
-            "other heads: these are five of the six strongest of the circuit above, and a role is what a head does in this template.",
-            "换别的头：这是上面电路中最强的六个里的五个，角色只指一个头在这个模板里的作用。",
+            "other heads: these are five of the six heads of the circuit above without which m changes most, and a role is what a head does in this template.",
+            "换别的头：上面的电路中，去掉后 m 变化最大的有六个头，这里是其中五个；角色只指一个头在这个模板里的作用。",
         ),
         arithmetic=(
-            "`difference.all` with `low` and `high`, beside it `difference.held`. A head of the last layer has nothing after it to move.",
-            "`difference.all` 以及 `low` 和 `high`，旁边是 `difference.held`。最后一层的头之后没有可移动的头。",
+            "`effects` of each head: `difference.all` with `difference.low` and `difference.high`; held, `difference.held` with `difference.held_low` and `difference.held_high`. A head of the last layer has nothing after it to move, and both are the same.",
+            "`effects` 中每个头的 `difference.all` 以及 `difference.low` 和 `difference.high`；保持原样时是 `difference.held` 以及 `difference.held_low` 和 `difference.held_high`。最后一层的头之后没有可改变的头，两者相同。",
         ),
         hub="attn ablate --model Qwen/Qwen2.5-0.5B --pairs indirect-object --count 24 --hold attention",
     ),
@@ -340,8 +348,8 @@ ROWS: tuple[Row, ...] = (
             "归纳头在很短的时间内形成，损失就在这段时间下降；只有一层的模型不会形成归纳头。",
         ),
         formula=(
-            "r = correlation, over 52 stretches of training, of how fast the loss falls with how fast the best induction score of the second layer rises; loss in nats over predictable tokens after 300 steps.",
-            "r = 在训练的 52 段上，损失下降的速度与第二层最好的归纳得分上升的速度的相关；损失是 300 步后可预测词元上的纳特数。",
+            "r = correlation, over 52 stretches of training, of how fast the loss falls with how fast the best induction score of the second layer rises; loss in nats over predictable tokens, and best score of one layer, after 300 steps.",
+            "r = 在训练的 52 段上，损失下降的速度与第二层最好的归纳得分上升的速度的相关；损失是 300 步后可预测词元上的纳特数，一层最好的得分也取自 300 步之后。",
         ),
         commands=(*(LEARN.format(seed=seed) for seed in LEARNED_SEEDS), ONE_LAYER, SNAPSHOTS, SERIES),
         figures=(
@@ -362,13 +370,15 @@ ROWS: tuple[Row, ...] = (
                 ("loss of one layer", "一层的损失"), SEEDS, "small", "above", 1.0,
                 ("the task not solved", "任务没有解决"),
             ),
+            Figure("none", ("best induction score of one layer", "一层中最好的归纳得分"), SEEDS, "number", "below", 0.5, ("half of a perfect score", "满分的一半"), ("of two layers", "两层中")),
+            Figure("short", ("of the 300 steps, in which the score of two layers goes from a tenth to nine tenths of its way", "两层的得分从全程的十分之一升到十分之九所用的步数，占 300 步的比例"), SEEDS, "share", "below", 1 / 3, ("a third of the steps", "三分之一的步数")),
             Figure("series", ("best induction score of the last checkpoint, by attn series", "attn series 所见最后一个检查点的最好归纳得分"), ("{count} checkpoints of one model", "一个模型的 {count} 个检查点"), "number", beside=("of the first", "第一个检查点")),
         ),
         measure=measure_induction,
         sentences={
             HOLDS: (
-                "The loss falls in the steps in which the induction score rises, and one layer stays far from solving what two layers solve.",
-                "损失下降的那些步正是归纳得分上升的那些步；两层能解决的任务，一层还差得远。",
+                "The loss falls fastest in the steps in which the induction score rises fastest, and that rise takes a sixth of all steps; a model of one layer gets no induction head and stays far from solving what two layers solve.",
+                "归纳得分上升最快的那些步，也是损失下降最快的那些步，这段上升占全部步数的六分之一；一层的模型没有归纳头，两层能解决的任务它还差得远。",
             ),
         },
         change=(
@@ -377,8 +387,8 @@ ROWS: tuple[Row, ...] = (
         ),
         models=(),
         arithmetic=(
-            "`curve` has the loss, `heads` the scores, step by step. `attn series` reads the same score off checkpoints kept on the way.",
-            "`curve` 是各步的损失，`heads` 是各步的得分。`attn series` 从途中保存的检查点读出同一个得分。",
+            "`curve` has `step` and `loss`, `heads` the scores at these steps, `scores.induction.values`; of one layer `runs` has each seed's `loss` and, as `best`, its scores; `chance` is the loss by chance. `attn series` reads the same score off checkpoints kept on the way: `checkpoints`, `heads`, `metrics.induction`.",
+            "`curve` 中是 `step` 和 `loss`，`heads` 中是这些步的得分 `scores.induction.values`；一层的模型，`runs` 中有每个种子的 `loss` 和得分 `best`；`chance` 是仅凭偶然的损失。`attn series` 从途中保存的检查点读出同一个得分：`checkpoints`、`heads`、`metrics.induction`。",
         ),
         cheap=True,
     ),
@@ -451,8 +461,8 @@ ROWS: tuple[Row, ...] = (
         corpus=(PRONOUNS,),
         hub='attn find --model bert-base-uncased "The king told the queen that she was late." --from she --to queen --to king',
         arithmetic=(
-            "The first command shows one of the sixty sentences; the second goes through all of `sample_inputs/pronouns.tsv`, written in pairs in which the pronoun or one word changes what is meant.",
-            "第一条命令展示六十个句子中的一个；第二条走遍 `sample_inputs/pronouns.tsv`：句子成对写成，换一个代词或一个词，所指就不同。",
+            "The first command shows one of the sixty sentences: each head's weight from the pronoun to either noun. The second goes through all of `sample_inputs/pronouns.tsv`, written in pairs in which the pronoun or one word changes what is meant, and prints both numbers.",
+            "第一条命令展示六十个句子中的一个：各头从代词给两个名词的权重。第二条走遍 `sample_inputs/pronouns.tsv`，并输出两个数字；句子成对写成，换一个代词或一个词，所指就不同。",
         ),
         cheap=True,
     ),
@@ -485,8 +495,8 @@ ROWS: tuple[Row, ...] = (
             "前面各部分是否预测该词元，以及这个头在其他文本中的作用。m 是答案对另一个词的领先，不只是答案；第二个任务的模板也不同。",
         ),
         arithmetic=(
-            "In `effects`, the head L29H0: `difference.all` with `low` and `high`, with the sign turned.",
-            "`effects` 中 L29H0 的 `difference.all` 以及 `low` 和 `high`，符号取反。",
+            "In `effects`, the head L29H0: `difference.all` with `difference.low` and `difference.high`, with the sign turned.",
+            "`effects` 中 L29H0 的 `difference.all` 以及 `difference.low` 和 `difference.high`，符号取反。",
         ),
         change=(
             "texts of other kinds: the paper speaks of nearly all that its head does, and this row of two tasks.",
@@ -536,7 +546,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="retrieval",
-        title=("Few heads fetch, and recall needs them", "取回的头很少，而回忆离不开它们"),
+        title=("Under 5% of the heads fetch, and recall needs them", "取回的头不到 5%，而回忆离不开它们"),
         source=("Wu et al. 2024, arXiv 2404.15574", "Wu 等 2024，arXiv 2404.15574"),
         claim=(
             "less than 5% of the heads fetch the answer from a long text; without them recall fails, without random others it does not.",
@@ -577,6 +587,10 @@ ROWS: tuple[Row, ...] = (
             "更长的文本：到 560 个词元为止，回忆没有确实失败，四根针也很少；或更大的模型。",
         ),
         hub="attn heads --model Qwen/Qwen2.5-0.5B --retrieval --lengths 1024 --haystack FILE --verify",
+        arithmetic=(
+            "Of the first document count the `heads` with `literal.mean` of 0.1 or more, for the range `literal.low` and `literal.high`, and divide by 270; of the second, `verify` with `heads` 10: `literal` and the mean of `random`; `answered` of `runs` in the first and the third.",
+            "在第一个文档里，数出 `literal.mean` 不低于 0.1 的 `heads`（范围用 `literal.low` 和 `literal.high`），除以 270；在第二个文档里，取 `verify` 中 `heads` 为 10 的 `literal` 以及 `random` 的平均；第一个和第三个文档的 `answered` 与 `runs`。",
+        ),
     ),
     Row(
         name="links",
@@ -587,20 +601,21 @@ ROWS: tuple[Row, ...] = (
             "注意力权重常常与基于梯度的重要性度量不相关。这里是就一条联系，按切断它的影响来排列各头。",
         ),
         formula=(
-            "Kendall's τ over heads of A[last token, the answer's name] with what cutting that link in the head takes from m: by its size in all heads, and with its sign in the heads with a weight of 0.05 or more.",
-            "在各头上，A[最后一个词元, 答案的名字] 与在该头切断这条联系后 m 减少多少的 Kendall τ：所有头按大小，权重不低于 0.05 的头连同正负号。",
+            "Kendall's τ over heads of A[last token, the answer's name] with what cutting that link in the head takes from m: by its size in all heads, and by its size and with its sign in the heads that look, those with a weight of 0.05 or more.",
+            "在各头上，A[最后一个词元, 答案的名字] 与在该头切断这条联系后 m 减少多少的 Kendall τ：所有头按大小；看向它的头（权重不低于 0.05）按大小，也按带正负号的值。",
         ),
         commands=(LINKS,),
         figures=(
             Figure("size", ("τ of weight and size of the effect", "权重与作用大小的 τ"), HEADS, "number", "below", 0.5, ("no close relation", "没有密切的关系")),
-            Figure("sign", ("τ of weight and effect in heads that look at the name", "看向该名字的头中权重与作用的 τ"), HEADS, "number", "below", 0.5, ("no close relation", "没有密切的关系")),
+            Figure("looking", ("τ of weight and size in heads that look at the name", "看向该名字的头中权重与作用大小的 τ"), HEADS, "number", "below", 0.5, ("no close relation", "没有密切的关系")),
+            Figure("sign", ("τ of weight and effect with its sign in these heads", "这些头中权重与带正负号的作用的 τ"), HEADS, "number", "below", 0.5, ("no close relation", "没有密切的关系")),
             Figure("against", ("of these heads, whose link speaks against the name", "其中联系反对该名字的头"), HEADS, "share"),
         ),
         measure=measure_links,
         sentences={
             IN_PART: (
-                "A head that does not look at the name does not matter by that link, so that weight ranks sizes well; among the heads that do look, weight hardly tells whether a head speaks for the name or against it.",
-                "不看该名字的头，这条联系就不起作用，所以权重能很好地排列作用的大小；在确实看它的头中，权重几乎说明不了一个头是支持这个名字还是反对它。",
+                "A head that does not look at the name does not matter by that link, so that weight ranks sizes well over all heads; among the heads that do look it ranks sizes less well, and it hardly tells whether a head speaks for the name or against it.",
+                "不看该名字的头，这条联系就不起作用，所以在所有头中权重能很好地排列作用的大小；在确实看它的头中，权重排列大小的能力较差，也几乎说明不了一个头是支持这个名字还是反对它。",
             ),
         },
         change=(
@@ -669,8 +684,8 @@ ROWS: tuple[Row, ...] = (
         measure=measure_rules,
         sentences={
             OPEN: (
-                "Forty-two fixed rules say three quarters of the weights on unseen sentences, more than the first token alone; whether they reach the paper's measure these numbers do not tell; replacing a quarter of the heads costs 7.3% of perplexity here, in one run without an interval, which is not judged.",
-                "四十二条固定的规则在未见的句子上说明了四分之三的权重，多于仅首词元；是否达到论文的度量，这些数字说明不了；在此代替四分之一的头，困惑度增加 7.3%，只有一次运行，没有区间，不作判定。",
+                "Forty fixed rules put three quarters of the weights of twenty unseen sentences where they are, more than the first token alone; whether they reach the paper's measure these numbers do not tell; replacing a quarter of the heads costs 7.3% of perplexity here, in one run without an interval, which is not judged.",
+                "四十条固定的规则在二十个未见的句子上把四分之三的权重放对了位置，多于仅首词元；是否达到论文的度量，这些数字说明不了；在此代替四分之一的头，困惑度增加 7.3%，只有一次运行，没有区间，不作判定。",
             ),
         },
         change=(
@@ -679,6 +694,10 @@ ROWS: tuple[Row, ...] = (
         ),
         corpus=(CORPUS,),
         hub="attn heads --model openai-community/gpt2 --rules --file sample_inputs/corpus.txt --lines",
+        arithmetic=(
+            "`heads` has `overlap`, the o of each head; `overlap.first` is that of the first token alone. In `swapped`, with `share` 0.25: the perplexity is exp(`loss` − `loss_model`) times that of the model, beside it exp(`loss_even` − `loss_model`).",
+            "`heads` 中的 `overlap` 是每个头的 o；`overlap.first` 是仅首词元的。在 `swapped` 中取 `share` 为 0.25 的一项：困惑度是模型的 exp(`loss` − `loss_model`) 倍，旁边是 exp(`loss_even` − `loss_model`)。",
+        ),
     ),
     Row(
         name="quantised",
@@ -705,18 +724,18 @@ ROWS: tuple[Row, ...] = (
                 ("what a head moves on average, nats", "一个头平均移动的纳特数"), "tiny", RANGE,
             )
             for name, says in (
-                ("minilm_Q8_0", ("heads of MiniLM that 8 bits moved", "8 位使之移动的 MiniLM 的头")),
-                ("minilm_Q4_0", ("heads of MiniLM that 4 bits moved", "4 位使之移动的 MiniLM 的头")),
-                ("smollm2_F32", ("heads of SmolLM2 moved in a file of the same values", "数值相同的文件使之移动的 SmolLM2 的头")),
-                ("smollm2_Q8_0", ("heads of SmolLM2 that 8 bits after its own 4 moved", "在自身 4 位之后 8 位使之移动的 SmolLM2 的头")),
-                ("smollm2_Q4_0", ("heads of SmolLM2 that 4 bits after its own 4 moved", "在自身 4 位之后再次 4 位使之移动的 SmolLM2 的头")),
+                ("minilm_Q8_0", ("heads of MiniLM that 8 bits moved", "量化到 8 位后移动的 MiniLM 的头")),
+                ("minilm_Q4_0", ("heads of MiniLM that 4 bits moved", "量化到 4 位后移动的 MiniLM 的头")),
+                ("smollm2_F32", ("heads of SmolLM2 moved in a file of the same values", "换成数值相同的文件后移动的 SmolLM2 的头")),
+                ("smollm2_Q8_0", ("heads of SmolLM2 that 8 bits after its own 4 moved", "在自身 4 位之上再量化到 8 位后移动的 SmolLM2 的头")),
+                ("smollm2_Q4_0", ("heads of SmolLM2 that 4 bits after its own 4 moved", "在自身 4 位之上再次量化到 4 位后移动的 SmolLM2 的头")),
             )
         ),
         measure=measure_quantised,
         sentences={
             IN_PART: (
-                "Few or no heads of MiniLM move that far in eight bits and in four (at most 4.2%), none of SmolLM2 in eight; rounded to four bits a second time, a quarter of SmolLM2's heads do.",
-                "MiniLM 的头在八位和四位下移动这么多的很少或没有（至多 4.2%），SmolLM2 在八位下没有；第二次舍入到四位时，SmolLM2 有四分之一的头如此。",
+                "Few or no heads of MiniLM move that far in eight bits and in four (at most 4.2%), none of SmolLM2 in eight; rounded to four bits a second time, about a quarter of SmolLM2's heads do (14% to 56%).",
+                "MiniLM 的头在八位和四位下移动这么多的很少或没有（至多 4.2%），SmolLM2 在八位下没有；第二次舍入到四位时，SmolLM2 约有四分之一的头如此（14% 至 56%）。",
             ),
         },
         change=(
@@ -726,6 +745,10 @@ ROWS: tuple[Row, ...] = (
         models=("minilm", "smollm2"),
         corpus=(CORPUS,),
         hub="attn compare HuggingFaceTB/SmolLM2-135M-Instruct smollm2 --file sample_inputs/corpus.txt --lines",
+        arithmetic=(
+            "`change.heads`: the share with `js.mean` above 0.01, for the range `js.low` and `js.high`. The scripts write files of 13 to 540 MB into the folder, and nothing removes them.",
+            "`change.heads` 中 `js.mean` 高于 0.01 的比例，范围用 `js.low` 和 `js.high`。脚本把 13 至 540 MB 的文件写进这个文件夹，不会自动删除。",
+        ),
         cheap=True,
     ),
     Row(
@@ -759,8 +782,8 @@ ROWS: tuple[Row, ...] = (
         models=("gemma3",),
         corpus=(CORPUS, FACTS),
         arithmetic=(
-            "Each text: the sentence, the forty of the corpus, twelve facts, and the sentence again without its word.",
-            "每个文本：这个句子、语料的四十句、十二个事实，以及再一次去掉末词的这个句子。",
+            "It prints the numbers below. Each text: the sentence, the forty of the corpus, twelve facts, and the sentence again without its word.",
+            "它输出下面的数字。每个文本：这个句子、语料的四十句、十二个事实，以及再一次去掉末词的这个句子。",
         ),
     ),
     Row(
@@ -776,7 +799,7 @@ ROWS: tuple[Row, ...] = (
             "四个事实中，切断联系后 log p(答案) 下降最多的一个，以及按词元数得到注意力最多的一个（在层、头和答案的词元上平均）；二者在四个事实上的 τ。",
         ),
         commands=(
-            'attn answer --model smollm2 "Here is what we know. The car is red. The code is seven. The key is under the mat. The gate is made of iron. What is the code? It is" --region "car=/The car is red./" --region "code=/The code is seven./" --region "key=/The key is under the mat./" --region "gate=/The gate is made of iron./" --target " seven"',
+            'attn answer --model smollm2 "Here is what we know. The soup costs four coins. The code is seven. The cat is called Tiger. The key is under the mat. What is the code? It is" --region "soup=/The soup costs four coins./" --region "code=/The code is seven./" --region "cat=/The cat is called Tiger./" --region "key=/The key is under the mat./" --target " seven" --json',
             "python tests/benchmarks/claims.py sources",
         ),
         figures=(
@@ -798,6 +821,10 @@ ROWS: tuple[Row, ...] = (
             "更大的模型，由几个句子构成的事实，或以选定的头的注意力代替平均。",
         ),
         corpus=(FACTS,),
+        arithmetic=(
+            "The first command is one of the 24 prompts: `effects` has each fact's `change` of log p(answer), its `attention`, and as `even` what even attention would give it. The second makes all of them of `sample_inputs/facts.tsv` and prints the numbers below.",
+            "第一条命令是 24 个提示中的一个：`effects` 中有每个事实的 log p(答案) 的 `change`、它的 `attention`，以及均匀注意力会给它的 `even`。第二条由 `sample_inputs/facts.tsv` 造出全部提示，输出下面的数字。",
+        ),
         hub="attn answer --model Qwen/Qwen2.5-0.5B-Instruct --chat sample_inputs/documents.json --regions sample_inputs/documents.regions.json --subsets 32",
     ),
 )  # fmt: skip

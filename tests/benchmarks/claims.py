@@ -83,9 +83,9 @@ class Figure:
     """A number of a row, and what we ask of it for the claim.
 
     says: what the number is. counted: what its interval goes over. side, bound: we ask that the
-    number be above or below this, or its size below it (within); None asks nothing. why: where the bound comes from;
-    `BASELINE` makes the baseline the bound. beside: what the baseline is, beside_unit: in which
-    unit, where it is another."""
+    number be above or below this, or its size below it (within); None asks nothing. why: where the
+    bound comes from; `BASELINE` makes the baseline the bound. beside: what the baseline is,
+    beside_unit: in which unit, where it is another."""
 
     name: str
     says: Words
@@ -174,14 +174,26 @@ class Desk:
 def model_path(word: str) -> str:
     """The file of a model whose package is not installed, where ATTN_CLAIM_MODELS has it."""
     folder = os.environ.get("ATTN_CLAIM_MODELS")
-    if word in PACKAGES and folder and find_spec(PACKAGES[word]) is None:
-        return str(Path(folder) / f"{word}.gguf")
+    if folder and word in PACKAGES and find_spec(PACKAGES[word]) is None:
+        file = Path(folder).absolute() / f"{word}.gguf"
+        if file.is_file():
+            return str(file)
     return word
 
 
-def can_be_measured(row: Row) -> bool:
-    """Whether the models of a row are here."""
-    return all(find_spec(PACKAGES[name]) or model_path(name) != name for name in row.models)
+WAYS = (
+    "`attn guide models` names the packages that have them, or set ATTN_CLAIM_MODELS to a folder"
+    " with NAME.gguf"
+)
+
+
+def missing_models(row: Row) -> list[str]:
+    """The models of a row that are not here."""
+    return [
+        name
+        for name in row.models
+        if find_spec(PACKAGES[name]) is None and model_path(name) == name
+    ]
 
 
 # Intervals
@@ -331,13 +343,17 @@ def run(rows: Sequence[Row], names: Sequence[str], write: Callable[[dict[str, An
             continue
         if not names and before and before["digest"] == row.digest():
             continue
-        if not can_be_measured(row):
-            print(f"{row.name}: its models are not here")
+        missing = missing_models(row)
+        if missing:
+            print(f"{row.name}: needs {', '.join(missing)}, which are not here; {WAYS}")
             continue
         result = measure(row)
         print(f"{row.name}: {result['cpu_seconds']:.1f} CPU s")
-        for name, now in measured_of(result).items():
-            told = f"  {name} {now.value:.4g} {ends_of(now)} of {now.count}"
+        now_measured = measured_of(result)
+        for figure in row.figures:
+            name = figure.name
+            now = now_measured[name]
+            told = f"  {now.value:.4g}, {figure.says[0]}: {ends_of(now)} of {now.count}"
             told += "" if now.beside is None else f"; beside {now.beside:.4g}"
             if before and name in before["figures"]:
                 old = measured_of(before)[name]
@@ -421,7 +437,7 @@ LABELS = {
         "change": "What would change it",
         "hub": "With a model of the hub",
         "stop": ": ",
-        "cpu": "{seconds} CPU seconds; digest of commands, texts and arithmetic {digest}",
+        "again": "Again, in {seconds} CPU seconds (digest of commands, texts and arithmetic {digest}):",
     },
     "zh": {
         "source": "来源",
@@ -432,11 +448,12 @@ LABELS = {
         "change": "什么会改变它",
         "hub": "换成 hub 上的模型",
         "stop": "：",
-        "cpu": "{seconds} CPU 秒；命令、文本与算法的摘要 {digest}",
+        "again": "重新测量，用 {seconds} CPU 秒（命令、文本与算法的摘要 {digest}）：",
     },
 }
 
 
+AGAIN = "python tests/benchmarks/claims.py {name}"
 PICTURE = (
     "every share with its interval beside what we ask for",
     "各比例、其区间与我们所要求的界限",
@@ -472,12 +489,12 @@ def section(row: Row, result: dict[str, Any], lang: str, index: int) -> str:
         f"{label['change']}{stop}{row.change[at]}",
     ]
     if row.hub:
-        lines += ["", f"{label['hub']}{stop}`{row.hub}`"]
+        lines += ["", f"{label['hub']}{stop.rstrip()}", "", "```", row.hub, "```"]
     if not row.figures:
         return "\n".join([*lines, ""])
     seconds = f"{result['cpu_seconds']:.0f}"
-    told = label["cpu"].format(seconds=seconds, digest=result["digest"])
-    lines += ["", f"{told}{'.' if lang == 'en' else '。'}", ""]
+    told = label["again"].format(seconds=seconds, digest=result["digest"])
+    lines += ["", told, "", "```", AGAIN.format(name=row.name), "```", ""]
     return "\n".join(lines)
 
 
@@ -508,9 +525,11 @@ def main() -> None:
         sys.exit(
             f"no row {', '.join(sorted(unknown))}; there are {', '.join(r.name for r in ROWS)}"
         )
+    keeps = not names or "--keep" in sys.argv
     if "--page" not in sys.argv:
-        keeps = not names or "--keep" in sys.argv
         run(ROWS, names, store if keeps else lambda results: None)
+    if not keeps:
+        return
     results = read_data()
     for lang in LANGUAGES:
         text = page(ROWS, results, lang, OPENING, ENDING)

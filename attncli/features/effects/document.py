@@ -96,6 +96,8 @@ class Difference(Part, frozen=True, kw_only=True):
     low: IntervalEnd = UNSET
     high: IntervalEnd = UNSET
     sign_share: SignShare = UNSET
+    writes_low: IntervalEnd = field(default=UNSET, name="held_low")
+    writes_high: IntervalEnd = field(default=UNSET, name="held_high")
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Yield a (field, fault) unless `held` comes with `moved`, and an interval has two ends."""

@@ -439,31 +439,37 @@ def mean_differences(
     """What each change loses of m on average, with its interval, from the readings of each pair,
     [pair][change].
 
-    holding: the same while attention is held; None where it was not measured.
+    holding: the same while attention is held, with an interval of its own; None where it was not
+        measured.
     """
     whole = np.asarray([[reading["difference"] for reading in row] for row in readings])
     if not whole.size:
         return []
     known = [[reading["difference"] for reading in row if reading is not None] for row in holding]
-    held_means: list[float] | None = None
-    if all(known):
-        held_means = np.asarray(known).mean(0).tolist()
-    result = []
-    for place, interval in enumerate(mean_intervals(whole)):
-        own = None
-        if held_means is not None:
-            own = held_means[place]
-        result.append(
-            Difference(
-                all=interval.mean,
-                writes=UNSET if own is None else own,
-                moved=UNSET if own is None else interval.mean - own,
-                low=interval.low,
-                high=interval.high,
-                sign_share=interval.same_sign,
-            )
+    intervals = mean_intervals(whole)
+    differences = [
+        Difference(
+            all=interval.mean,
+            low=interval.low,
+            high=interval.high,
+            sign_share=interval.same_sign,
         )
-    return result
+        for interval in intervals
+    ]
+    if not all(known):
+        return differences
+    return [
+        replace(
+            difference,
+            writes=own.mean,
+            moved=interval.mean - own.mean,
+            writes_low=own.low,
+            writes_high=own.high,
+        )
+        for difference, interval, own in zip(
+            differences, intervals, mean_intervals(np.asarray(known)), strict=True
+        )
+    ]
 
 
 def pairs_summary(fitted: FittedPairs, measured: Floats) -> PairsSummary:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from asking import ask
+from msgspec import UNSET
 from msgspec.structs import replace
 from small_gpt2 import small_gpt2
 
@@ -78,10 +79,15 @@ def test_one_head_of_the_last_layer_is_as_all_that_are_chosen(model: Model, hold
 def test_twenty_pairs_have_intervals(model: Model, tmp_path: Path) -> None:
     lines = SAMPLES.read_text().splitlines()
     (path := tmp_path / "many.jsonl").write_text("\n".join(lines * 7))
-    document = attncli.ablate_pairs(model, path)
+    document = attncli.ablate_pairs(model, path, hold="attention")
     assert document.pairs.count == 21
-    for row in document.effects:
-        assert row.difference.low <= row.difference.all <= row.difference.high
+    own = [row.difference for row in document.effects]
+    for lost in own:
+        assert lost.low <= lost.all <= lost.high
+        assert lost.writes_low <= lost.writes <= lost.writes_high
+    assert any((lost.low, lost.high) != (lost.writes_low, lost.writes_high) for lost in own)
+    without = attncli.ablate_pairs(model, path).effects[0].difference
+    assert without.writes_low is without.writes is UNSET  # nothing was held
 
 
 def test_the_command_writes_it_and_says_what_stands_for_a_head(folder: Path) -> None:
@@ -90,7 +96,7 @@ def test_the_command_writes_it_and_says_what_stands_for_a_head(folder: Path) -> 
     assert document["pairs"]["count"] == 3
     assert document["by"] == "resample"
     assert set(document["effects"][0]["difference"]) == {
-        *("all", "held", "moved", "low", "high", "sign_share")
+        *("all", "held", "moved", "low", "high", "sign_share", "held_low", "held_high")
     }
     shown = ask(*line).out
     assert "Over 3 pairs the logit of the answer" in shown
