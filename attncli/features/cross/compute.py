@@ -9,14 +9,20 @@ import numpy as np
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
-from attncli.documents import EmptyRow, Numbers, ShapeRow
+from attncli.documents import EmptyRow, ShapeRow
 from attncli.documents.header import attention_part, empty_rows, model_part, shape_rows, token_rows
 from attncli.errors import UnsupportedError, UsageError
-from attncli.features.cross.document import Aligned, CrossDocument, CrossHead, CrossLayer
+from attncli.features.cross.document import (
+    Aligned,
+    BestKey,
+    CrossDocument,
+    CrossHead,
+    CrossLayer,
+)
 from attncli.inputs.token import Text, Token
 from attncli.inputs.word_groups import token_notes_of_two
 from attncli.language import message
-from attncli.measure.row_facts import Floats
+from attncli.measure.row_facts import Bools, Floats
 from attncli.measure.row_stream import LinkCollector, kinds_left_out
 from attncli.measure.run_record import CrossTexts, cross_traces
 from attncli.mechanism.checked_arguments import checked
@@ -72,7 +78,7 @@ def cross(
 
     Returns:
         What `attn cross --json` writes. `alignment` names for every query the key with the largest
-        mean weight.
+        mean weight, and the best without special tokens, as the end of the text, where there are any.
 
     Raises:
         UnsupportedError: For a checkpoint without cross-attention.
@@ -126,7 +132,7 @@ def cross(
         attention=attention_part(cross_model, computing),
         shapes=shapes,
         layers=parts,
-        alignment=alignment(mean),
+        alignment=alignment(mean, np.array([token.special for token in texts.keys], bool)),
         links=links.strongest(),
         empty_rows=empty,
         warnings=list(dict.fromkeys((*model.warnings, *shifted, *unknown))),
@@ -200,11 +206,16 @@ def _cross_shapes(rows: list[ShapeRow], keys: int, width: int) -> list[ShapeRow]
     return [*renamed_rows[:1], memory, *renamed_rows[1:]]
 
 
-def alignment(mean: Numbers) -> list[Aligned]:
-    """For each query the key with the largest weight in `mean`, [query, key], the first of equals;
-    key None where all are 0."""
+def alignment(mean: Floats, special: Bools) -> list[Aligned]:
+    """For each query the key with the largest weight, the first of equals; key None where all are
+    0. Where the key text has special tokens, also what they get together, and the best of the
+    other keys: the end of a text gets what has no counterpart in it.
+
+    mean: weights, [query, key].
+    special: which keys are special tokens, [key].
+    """
     best = mean.argmax(axis=1)
-    return [
+    rows = [
         Aligned(
             query=query,
             key=int(key) if mean[query, key] > 0 else None,
@@ -212,6 +223,25 @@ def alignment(mean: Numbers) -> list[Aligned]:
         )
         for query, key in enumerate(best)
     ]
+    if not special.any():
+        return rows
+    others = np.where(special, 0.0, mean)
+    return [
+        replace(
+            row,
+            special=float(mean[row.query, special].sum()),
+            beyond_special=_best_key(others[row.query]),
+        )
+        for row in rows
+    ]
+
+
+def _best_key(weights: Floats) -> BestKey | None:
+    """The key with the largest weight, the first of equals; None where all are 0."""
+    key = int(weights.argmax())
+    if not weights[key] > 0:
+        return None
+    return BestKey(key=key, weight=float(weights[key]))
 
 
 def cross_memory(model: Model, texts: CrossTexts, layers: Selection, heads: Selection) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
+from msgspec import UNSET, UnsetType
+
 from attncli.documents import (
     AttentionPart,
     Count,
@@ -45,6 +47,13 @@ class CrossLayer(Part, frozen=True, kw_only=True):
     output: Annotated[Numbers, axes("query", "", meaning="the output of the attention.")]
 
 
+class BestKey(Part, frozen=True, kw_only=True):
+    """A key that a query looks at most, and its weight."""
+
+    key: Annotated[Count, index_of("key token")]
+    weight: Weight
+
+
 class Aligned(Part, frozen=True, kw_only=True):
     """For a query the key with the largest mean weight."""
 
@@ -54,6 +63,17 @@ class Aligned(Part, frozen=True, kw_only=True):
         describe("null where the query sees nothing."),
     ]
     weight: Weight
+    special: Annotated[
+        Weight | UnsetType,
+        describe("Of the special tokens of the key text together, as its end; absent without any."),
+    ] = UNSET
+    beyond_special: Annotated[
+        BestKey | UnsetType | None,
+        describe(
+            "The same without special tokens, not rescaled; null where all weight is there, absent"
+            " without any."
+        ),
+    ] = UNSET
 
 
 class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
+
+from msgspec import UNSET
 
 from attncli.draw.heatmap import side_by_side
 from attncli.draw.lines import Lines, heading, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import bar
+from attncli.draw.numbers import bar, percent
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import count_phrase, header_lines, tokens_part
 from attncli.draw.sentence import (
@@ -19,15 +21,17 @@ from attncli.draw.sentence import (
 )
 from attncli.draw.shaded_matrix import as_matrix, visible
 from attncli.draw.tables import layer_and_head, links, table
-from attncli.draw.token_names import position_and_text, quoted_ends, with_word
+from attncli.draw.token_names import position_and_text, quoted_ends, quoted_row, with_word
 from attncli.draw.view import Parts, ScreenPart, View
-from attncli.features.cross.document import CrossDocument, CrossHead
+from attncli.features.cross.document import Aligned, BestKey, CrossDocument, CrossHead
 from attncli.features.run.screen import head_map, head_table, more_heads, shapes_part
-from attncli.language import message
+from attncli.language import Message, listing, message
 from attncli.mechanism.spec import spoken_head
 
 ALIGNED = 64
 """Queries of the alignment that are shown unless the view is full."""
+SPECIAL_WIDTH = 9
+"""Cells of the column of what special tokens get, with the gap before it."""
 
 
 def cross_rows(document: CrossDocument) -> Iterable[list[object]]:
@@ -119,25 +123,68 @@ def _query_and_key_names(
     return queries, keys + [f"bias_k {index}" for index in range(wide - len(keys))]
 
 
-def _alignment(document: CrossDocument, view: View) -> Lines:
-    """A table of the key that each query attends to most, on average over heads."""
+def _best_of(row: Aligned) -> BestKey | None:
+    """The best key of a query: without special tokens where the key text has any; None where there
+    is none."""
+    if row.beyond_special is not UNSET:
+        return row.beyond_special
+    if row.key is None:
+        return None
+    return BestKey(key=row.key, weight=row.weight)
+
+
+def _special_note(document: CrossDocument, view: View) -> Message:
+    """Which special tokens the alignment leaves out, and what they get; "" where there are none."""
+    shares = [row.special for row in document.alignment if row.special is not UNSET]
+    if not shares:
+        return message("")
+    names = (quoted_row(token, view) for token in document.keys if token.special)
+    return message(
+        "left out: {tokens}, with {share} of a query's weight on average",
+        tokens=listing(dict.fromkeys(names)),
+        share=percent(sum(shares) / len(shares)),
+    )
+
+
+def _alignment_cells(
+    row: Aligned, queries: Sequence[str], keys: Sequence[str], room: int, view: View
+) -> list[str]:
+    """A line of the table: the query, an arrow, its best key, the weight and its bar of at most
+    `room` cells, and, where the key text has special tokens, what these get."""
+    query = position_and_text(row.query, queries[row.query], 16, view)
+    best = _best_of(row)
+    if best is not None:
+        key = position_and_text(best.key, keys[best.key], 16, view)
+        weight = f"{best.weight:.{view.precision}f}"
+        strip = bar(best.weight, room, ascii=view.ascii)
+        cells = [query, spell("→", ascii=view.ascii), key, weight, strip]
+    elif row.key is None:
+        cells = [query, "", message("(sees nothing)"), "", ""]
+    else:
+        cells = [query, "", message("(special tokens alone)"), "", ""]
+    if row.special is not UNSET:
+        cells.append(f"{row.special:.{view.precision}f}")
+    return cells
+
+
+def cross_alignment(document: CrossDocument, view: View) -> Lines:
+    """A table of the key that each query attends to most, on average over heads; special tokens
+    are left out, with a column of what they get."""
     heads = len(_heads_of(document))
     queries, keys = _query_and_key_names(document, view)
     if view.full:
         alignment = document.alignment
     else:
         alignment = document.alignment[:ALIGNED]
+    columns = ["query", "", message("best key"), "weight", ""]
+    align = ["left", "left", "left", "right", "left"]
     room = max(min(view.width - 48, 24), 0)
-    rows = []
-    for row in alignment:
-        query = position_and_text(row.query, queries[row.query], 16, view)
-        if row.key is None:
-            rows.append([query, "", message("(sees nothing)"), "", ""])
-            continue
-        key = position_and_text(row.key, keys[row.key], 16, view)
-        weight = f"{row.weight:.{view.precision}f}"
-        strip = bar(row.weight, room, ascii=view.ascii)
-        rows.append([query, spell("→", ascii=view.ascii), key, weight, strip])
+    left_out = _special_note(document, view)
+    if left_out:
+        columns.append(message("special"))
+        align.append("right")
+        room = max(room - SPECIAL_WIDTH, 0)
+    rows = [_alignment_cells(row, queries, keys, room, view) for row in alignment]
     if heads == 1:
         note = message("the key with the largest weight; bars from 0 to 1")
     else:
@@ -149,17 +196,8 @@ def _alignment(document: CrossDocument, view: View) -> Lines:
     more = message(
         "the first {shown} of {queries} queries shown; --full shows all", shown=shown, queries=total
     )
-    align = ["left", "left", "left", "right", "left"]
-    body = table(
-        ["query", "", message("best key"), "weight", ""],
-        rows,
-        view,
-        align=align,
-        title="alignment",
-        note=note,
-        bars=4,
-    )
-    return stack(body, remark(more if shown < total else "", view))
+    body = table(columns, rows, view, align=align, title="alignment", note=note, bars=4)
+    return stack(body, remark(left_out, view), remark(more if shown < total else "", view))
 
 
 def _head_tables(part: str, document: CrossDocument, view: View) -> Lines:
@@ -216,7 +254,7 @@ CROSS_PARTS: Parts[CrossDocument] = (
     ScreenPart("tokens", _tokens),
     ScreenPart("shapes", lambda document, view: shapes_part(document.shapes, view)),
     ScreenPart("maps", _maps, lambda document, view: len(_heads_of(document)) > 1),
-    ScreenPart("alignment", _alignment),
+    ScreenPart("alignment", cross_alignment),
     ScreenPart("scores", partial(_head_tables, "scores")),
     ScreenPart("weights", partial(_head_tables, "weights")),
     ScreenPart("output", partial(_head_tables, "output")),

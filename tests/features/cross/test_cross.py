@@ -6,14 +6,18 @@ from typing import Any
 import numpy as np
 import oracles
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 from telling import telling
 from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.arrays.backend import choose
+from attncli.draw.safe import cells
+from attncli.draw.view import View
 from attncli.errors import InputError
 from attncli.features.cross.compute import cross
+from attncli.features.cross.screen import cross_alignment
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure.run_record import CrossTexts
 from attncli.mechanism.mask import AllOf, Causal, Mask, Padding
@@ -21,6 +25,7 @@ from attncli.models.model import Model
 from attncli.models.one_layer import OneLayerStore, Settings, seeded_model
 
 told_cross = telling(cross)
+VIEW = View(width=80)
 
 QUERY, KEY = "the black cat", "le chat noir dort bien"
 
@@ -154,6 +159,49 @@ def test_the_decoder_says_what_it_computed_in(
         return found
 
     assert [told(longest) for longest in (2, 3, 6)] == [None, "float64", "float64"]
+
+
+def with_special(given: CrossTexts, places: set[int]) -> CrossTexts:
+    """The texts with these keys as special tokens, as the end of a text is."""
+    keys = [replace(token, special=token.index in places) for token in given.keys]
+    return replace(given, keys=keys)
+
+
+def test_the_end_of_a_text_stands_apart_from_what_a_query_is_aligned_with() -> None:
+    model = made()
+    plain = cross(model, QUERY, texts=texts(model)).alignment
+    assert all(one.beyond_special is one.special is UNSET for one in plain)
+    ends = {int(one.key) for one in plain[:1] if one.key is not None} | {4}
+    document = cross(model, QUERY, texts=with_special(texts(model), ends))
+    heads = document.layers[0].heads
+    for one, before in zip(document.alignment, plain, strict=True):
+        row = [sum(head.weights[one.query][key] for head in heads) / 2 for key in range(5)]
+        best = max((key for key in range(5) if key not in ends), key=row.__getitem__)
+        assert (one.query, one.key, one.weight) == (before.query, before.key, before.weight)
+        assert one.special == pytest.approx(sum(row[key] for key in ends))
+        assert one.beyond_special is not None
+        assert one.beyond_special is not UNSET
+        assert (one.beyond_special.key, one.beyond_special.weight) == (
+            best,
+            pytest.approx(row[best]),
+        )
+    assert document.alignment[0].key in ends
+    screen = cross_alignment(document, View(width=60)).plain
+    first = document.alignment[0].beyond_special
+    assert first
+    (line,) = [line for line in screen.splitlines() if line.startswith("0 the")]
+    assert document.keys[first.key].text in line
+    assert "left out:" in screen
+    assert all(cells(line) <= 60 for line in screen.splitlines())
+    assert "left out:" not in cross_alignment(cross(model, QUERY, texts=texts(model)), VIEW).plain
+
+
+def test_a_query_that_sees_special_tokens_alone_is_aligned_with_none() -> None:
+    model = made()
+    document = cross(model, QUERY, texts=with_special(texts(model), set(range(5))))
+    assert [one.beyond_special for one in document.alignment] == [None] * 3
+    assert all(one.special == pytest.approx(1) for one in document.alignment)
+    assert "(special tokens alone)" in cross_alignment(document, VIEW).plain
 
 
 def test_a_count_of_links_below_one_is_refused() -> None:
