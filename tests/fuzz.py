@@ -69,6 +69,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "scan show": ("scan", "show", "scanned"),
     "scan compare": ("scan", "compare", "scanned", "scanned"),
     "scan verify": ("scan", "verify", "scanned"),
+    "scan export": ("scan", "export", "scanned", "heads.csv"),
     "models show": ("models", "show", "gpt2"),
     "models fetch": ("models", "fetch", "gpt2"),
     "models verify": ("models", "show", "gpt2"),  # the real one loads transformers for seconds

@@ -55,6 +55,7 @@ ELSEWHERE = {
     "scan show": "needs a scan",
     "scan compare": "needs two scans",
     "scan verify": "needs a scan",
+    "scan export": "writes a file of a scan",
     "models list": "lists what is installed",
     "models show": "needs a model that was trained",
     "models fetch": "needs a model that was trained",

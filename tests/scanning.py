@@ -43,7 +43,7 @@ class Inside:
     def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
         worker = Worker(job.plan, job.folder, loaded(job.model), part=job.part)
         for shard in reversed(shards):
-            counts = worker.shard(shard, job.progress)
+            counts = worker.shard(shard, job.progress, job.on_work)
             yield ShardOutcome(shard, "", counts["texts"], counts["tokens"])
 
 

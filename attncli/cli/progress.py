@@ -41,12 +41,19 @@ def progress(
 
     what: stands before the bar; a function where it changes on the way.
     layers: whether the work is one run, whose layers tell how far it is.
+
+    A share of 0 says that the work begins only now: what came before does not count for the time
+    left.
     """
     start_time = time.monotonic()
+    begin_time = start_time
     bars: list[Progress] = []
 
     def report(share: float) -> None:
         """Show the share done, once the work has taken a while."""
+        nonlocal begin_time
+        if share == 0:
+            begin_time = time.monotonic()
         if time.monotonic() - start_time < PATIENCE or share <= 0:
             return
         from attncli.draw.safe import safe
@@ -56,8 +63,11 @@ def progress(
             translate(what if isinstance(what, str) else what(), environment.notice_language)
         )
         if not bars:
-            bars.append(_start_bar(environment, label, start_time))
-        bars[0].update(bars[0].task_ids[0], completed=share, description=label)
+            bars.append(_start_bar(environment, label, begin_time))
+        all_seconds = (time.monotonic() - begin_time) / share
+        bars[0].update(
+            bars[0].task_ids[0], completed=share, description=label, all_seconds=all_seconds
+        )
 
     if is_watched(environment):
         callback = report
@@ -139,15 +149,10 @@ def _start_bar(environment: Environment, label: str, start_time: float) -> Progr
     """A progress bar that disappears when it ends: the share done and the time left, counted from
     `start_time`.
     """
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
     from attncli.draw.lines import console
+    from attncli.draw.time_left import TimeLeftColumn
     from attncli.draw.view import View
 
     plain = environment.variables.get("NO_COLOR") or environment.variables.get("TERM") == "dumb"
@@ -158,10 +163,12 @@ def _start_bar(environment: Environment, label: str, start_time: float) -> Progr
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
-        TimeRemainingColumn(),
+        TimeLeftColumn(),
     )
-    bar = Progress(*columns, console=screen, transient=True, refresh_per_second=5)
-    bar.add_task(label, total=1.0)
+    bar = Progress(
+        *columns, console=screen, transient=True, refresh_per_second=5, get_time=time.monotonic
+    )
+    bar.add_task(label, total=1.0, all_seconds=None)
     bar.tasks[0].start_time = start_time
     bar.start()
     return bar

@@ -1,5 +1,5 @@
-"""`attn scan`: what every head does over a corpus; `show`, `compare` and `verify` look at what was
-scanned.
+"""`attn scan`: what every head does over a corpus; `show`, `compare`, `verify` and `export` look at
+what was scanned.
 """
 
 from __future__ import annotations
@@ -7,12 +7,14 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from msgspec import Struct
 
 from attncli.cli import completion, declarations
+from attncli.cli.border import ProcessStopped
 from attncli.cli.declarations import ComputeOptions, OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import CommandGroup, command_app
@@ -33,7 +35,7 @@ from attncli.cli.output import validate_options, write_documents
 from attncli.cli.progress import progress
 from attncli.errors import AttnError, ExitCode, InputError, UsageError
 from attncli.inputs.files import atomic_writer, is_folder
-from attncli.language import listing, message
+from attncli.language import Message, listing, message, plural
 from attncli.mechanism.spec import head_name
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from attncli.scan.corpus_page import PageScan
     from attncli.scan.document import AlikeHeads, ScanCompareDocument, ScanDocument
     from attncli.scan.engines import Engine
+    from attncli.scan.export_tables import Table
     from attncli.scan.plan import ScanPlan, ScanRequest
     from attncli.scan.sampled_texts import Shading
     from attncli.scan.shard_files import ShardOutcome
@@ -243,6 +246,7 @@ ScanOutput = Annotated[
     only(
         "json",
         "plain",
+        "csv",
         "output",
         "color",
         "ascii",
@@ -364,9 +368,15 @@ def start(
                 note=environment.note,
                 on_plan=counter.on_plan,
                 progress=counter.add,
+                on_work=counter.add_work,
                 on_shard=counter.on_shard,
                 on_document=documents.append,
             )
+    except (KeyboardInterrupt, ProcessStopped):
+        kept_text = counter.kept_text(out)
+        if kept_text is not None:
+            environment.note(kept_text)
+        raise
     finally:
         if documents:
             write_documents(documents, output, environment, view)
@@ -402,20 +412,60 @@ class _Counter:
     shards failed for good."""
 
     def __init__(self) -> None:
-        self._all, self._start_time, self._done, self._failed = 1, time.monotonic(), 0, 0
+        self._all = 1
+        self._start_time = time.monotonic()
+        self._done = 0
+        self._work = 0.0
+        self._failed = 0
+        self._has_begun = False
+        self.plan: ScanPlan | None = None
         self.tell: Callable[[float], None] = lambda share: None
 
     def on_plan(self, scan_plan: ScanPlan, shards: Sequence[int]) -> None:
         """Begin to count texts and time. shards: the numbers of those still to do."""
+        self.plan = scan_plan
         self._all = max(sum(part.count for shard in shards for part in scan_plan.shards[shard]), 1)
         self._start_time = time.monotonic()
 
     def add(self, texts: int) -> None:
-        """Add `texts`, the number of texts done since the last call, and report the share of the
-        corpus done, 0 to
-        1."""
+        """Add `texts`, the number of texts done since the last call; 0 where a worker has opened the
+        model and begins, the first of which starts the clock."""
         self._done += texts
-        self.tell(min(self._done / self._all, 1.0))
+        if not self._has_begun:
+            self._has_begun = True
+            self._start_time = time.monotonic()
+            self.tell(0.0)
+
+    def add_work(self, records: float) -> None:
+        """Add the work done since the last call, in records, and report the share of all that is
+        done, 0 to 1: short texts come first, so their number would promise too early an end."""
+        self._work += records
+        self.tell(min(self._work / self._all, 1.0))
+
+    def kept_text(self, folder: Path) -> Message | None:
+        """What stays in the folder of a scan that is interrupted, and how it goes on; None before
+        there is a plan."""
+        if self.plan is None:
+            return None
+        from attncli.scan.shard_files import is_done
+
+        done = [shard for shard in range(len(self.plan.shards)) if is_done(folder, shard)]
+        shards = len(self.plan.shards)
+        if not done:
+            return message(
+                "interrupted: none of {shards:,} shards is done, so that the same command begins"
+                " anew",
+                shards=shards,
+            )
+        return message(
+            "interrupted: {done:,} of {shards:,} shards are kept, with {records:,} of {every:,}"
+            " texts; the same command goes on from there, and {command} shows them",
+            done=len(done),
+            shards=shards,
+            records=sum(part.count for shard in done for part in self.plan.shards[shard]),
+            every=self.plan.texts,
+            command=f"attn scan show {quote(str(folder))}",
+        )
 
     def on_shard(self, shard: ShardOutcome) -> None:
         """Count the shard as failed if its outcome has a reason; shards that succeeded are not
@@ -590,6 +640,7 @@ def show(
     about_one_scan: dict[str, object] = {
         "--json": output.json,
         "--plain": output.plain,
+        "--csv": output.csv,
         "--output": output.file,
     }
     about_one_screen: dict[str, object] = {
@@ -632,7 +683,7 @@ def show(
             alike_heads = _heads_most_like(environment, scans[0], head_place)
         if shade:
             shades = _shade_metric_texts(environment, scans[0], head_place, metric)
-        if output.json or output.plain:
+        if any((output.json, output.plain, output.csv)):
             document = head_document(document, head_place, alike_heads)
     closely = partial(
         scan_screen,
@@ -825,6 +876,37 @@ def _with_named_files(
     return with_files_at(scan_plan, [*scan_plan.places[: len(scan_plan.files)], *places])
 
 
+ExportOutput = Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug")]
+
+
+def export(
+    ctx: typer.Context,
+    output: ExportOutput,
+    out: Folder,
+    file: Annotated[Path, argument("A file ending in .parquet, .csv or .jsonl.", "FILE")],
+    table: Annotated[
+        str,
+        subject_option(
+            help="heads: a line for each head and metric; rows, of --rows; links, of --find.",
+            values=("heads", "rows", "links"),
+        ),
+    ] = "heads",
+) -> None:
+    """A scan's numbers as one table in a file for other programs.
+
+    attn scan export scan heads.csv
+    """
+    environment: Environment = ctx.obj
+    validate_options(output, environment, files={"FILE": file})
+    from attncli.scan.export_tables import export_table
+    from attncli.scan.open_scan import open_scan
+
+    count = export_table(open_scan(out), file, cast("Table", table))
+    environment.note(
+        plural("{count:,} line in {file}", "{count:,} lines in {file}", count=count, file=str(file))
+    )
+
+
 class ScanGroup(CommandGroup):
     """The command group `attn scan`: a first word that is no subcommand begins a scan, `attn scan
     MODEL CORPUS`; a model's folder called "show" is written `./show`."""
@@ -850,10 +932,12 @@ scan_app = command_app(
     show,
     compare,
     verify,
+    export,
     essentials={
         "start": "--output --metric --format --sample --dedupe --find --effect --workers --part --json",
         "show": "--head --metric --top --show --brief --json --html --site",
         "compare": "--top --full --brief --json",
+        "export": "--table",
     },
 )  # fmt: skip
 scan_app.info.cls = ScanGroup

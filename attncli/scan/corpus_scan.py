@@ -55,6 +55,7 @@ def scan_corpus(
     note: Callable[[str], None] = ignore,
     on_plan: Callable[[ScanPlan, Sequence[int]], None] = ignore,
     progress: Callable[[int], None] = ignore,
+    on_work: Callable[[float], None] = ignore,
     on_shard: Callable[[ShardOutcome], None] = ignore,
     on_document: Callable[[ScanDocument], None] = ignore,
 ) -> ScanDocument | None:
@@ -84,7 +85,9 @@ def scan_corpus(
         is_partial: Whether a part that ends before the others still gives what is there.
         note: Is told what is decided on the way.
         on_plan: Is handed the plan, and the shards to do, before they start.
-        progress: Is told texts as they are done.
+        progress: Is told texts as they are done; 0 when the first begin.
+        on_work: Is told the work done since its last call, in records of the corpus: long texts
+            count for more of it than short ones.
         on_shard: Is told what became of each shard.
         on_document: Is handed the document, also where there is no room to write it.
 
@@ -117,7 +120,16 @@ def scan_corpus(
     on_plan(scan_plan, remaining_shards(scan_plan, place, part))
     if engine is None:
         engine = LocalWorkers(usable_processors())
-    outcome = run(scan_plan, place, model, engine, part=part, progress=progress, on_shard=on_shard)
+    outcome = run(
+        scan_plan,
+        place,
+        model,
+        engine,
+        part=part,
+        progress=progress,
+        on_work=on_work,
+        on_shard=on_shard,
+    )
     for shard in outcome.recomputed_shards:
         note(message("shard {shard} could not be read and was computed again", shard=shard))
     if outcome.totals is None:

@@ -413,6 +413,37 @@ class ScanRules(Part, frozen=True, kw_only=True):
     ] = UNSET
 
 
+class ConditionHead(PlacedHead, frozen=True, kw_only=True):
+    """A head with links that a condition of `--find` looks for."""
+
+    texts: Annotated[Count, describe("Texts in which it has such a link.")]
+    possible: Annotated[
+        Count, describe("Texts in which it sees such a query and key, whatever the weight.")
+    ]
+    share: Annotated[Share, describe("The one as a share of the other.")]
+    share_ci95: Annotated[Interval, describe("Wilson's 95% interval of that share.")]
+    weight: Annotated[
+        Share, describe("The largest such weight of each text that has one, mean over these.")
+    ]
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Yield (field, message) for more texts with a link than texts that could have one."""
+        if self.texts > self.possible:
+            what = message("there are {possible:,} such texts", possible=self.possible)
+            yield "texts", what
+
+
+class ScanCondition(Part, frozen=True, kw_only=True):
+    """What was found of one `--find`."""
+
+    condition: Annotated[str, describe("As it was asked.")]
+    searched: Annotated[Count, describe("Heads that were searched.")]
+    heads: Annotated[
+        list[ConditionHead],
+        describe("Those with such a link in some text, the largest share first."),
+    ]
+
+
 class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
     """What every head does over a corpus: means with intervals, labels, strongest examples."""
 
@@ -432,6 +463,10 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
         UNSET
     )
     rules: Annotated[ScanRules | UnsetType, describe("With `attn scan --rules`.")] = UNSET
+    find: Annotated[
+        list[ScanCondition] | UnsetType,
+        describe("With `attn scan --find`; absent where an earlier version computed a shard."),
+    ] = UNSET
     digest: Annotated[
         str | None,
         describe(

@@ -61,7 +61,9 @@ class Job:
     folder: of the scan.
     model: the name or folder that workers load.
     part: written into temporary files' names.
-    progress: called with the number of texts done since its last call, by any worker.
+    progress: called with the number of texts done since its last call, by any worker; with 0 when a
+        shard begins.
+    on_work: called with the work done since its last call, in records of the corpus.
     """
 
     plan: ScanPlan
@@ -69,6 +71,7 @@ class Job:
     model: str
     part: str
     progress: Callable[[int], None]
+    on_work: Callable[[float], None] = ignore
 
 
 class Engine(Protocol):
@@ -187,6 +190,9 @@ class LocalWorkers:
             answer: dict[str, Any] = json.loads(line)
             if "done" in answer:
                 job.progress(answer["done"])
+                continue
+            if "work" in answer:
+                job.on_work(answer["work"])
                 continue
             worker.shard = None
             reason = answer.get("failed", "")
@@ -365,6 +371,7 @@ class RayCluster:
                 reason = message("its worker died {tries} times ({type})", tries=TRIES, type=kind)
                 outcome = ShardOutcome(shard, reason)
             job.progress(outcome.texts)
+            job.on_work(sum(part.count for part in job.plan.shards[shard]))
             yield outcome
             if waiting:
                 give(actor)
@@ -459,12 +466,13 @@ def run(
     *,
     part: ScanPart = ScanPart(),
     progress: Callable[[int], None] = ignore,
+    on_work: Callable[[float], None] = ignore,
     on_shard: Callable[[ShardOutcome], None] = ignore,
 ) -> Outcome:
     """Compute the missing shards of one part of a scan, then add up all shards if no part has any
     left to do.
 
-    progress: told texts as they are done.
+    progress, on_work: told texts, and work, as they are done, as of `Job`.
     on_shard: told what became of each shard.
     """
     done_shards = [
@@ -477,7 +485,8 @@ def run(
     failed_shards = []
     computed_count = 0
     if missing_shards:
-        for outcome in engine.run(Job(plan, folder, model, part.name, progress), missing_shards):
+        job = Job(plan, folder, model, part.name, progress, on_work)
+        for outcome in engine.run(job, missing_shards):
             if outcome.reason:
                 failed_shards.append(outcome)
                 give_up(folder, outcome.shard, outcome.reason, part.name)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from attncli.errors import InputError
 from attncli.inputs.files import is_there
-from attncli.language import Message, message
+from attncli.language import message
 from attncli.scan import plan, report
 from attncli.scan.document import ScanDocument
 from attncli.scan.plan import ScanPlan
 from attncli.scan.shard_files import FOLDER, import_pyarrow
 from attncli.scan.totals import total
+
+MISSING = {
+    "rows": (message("this scan kept no row for each text and head"), "--rows"),
+    "links": (message("this scan looked for no links"), "--find WHICH"),
+}
+"""By kind of table, what is said where a scan has none, and the option that keeps it."""
 
 
 class OpenScan(Struct, frozen=True, eq=False):
@@ -48,7 +55,7 @@ class OpenScan(Struct, frozen=True, eq=False):
             InputError: Where the scan kept none.
             UnsupportedError: Where pyarrow is not installed.
         """
-        return self._table("rows", message("this scan kept no row for each text and head"))
+        return import_pyarrow().concat_tables(list(self.tables("rows")))
 
     def links(self) -> Any:
         """The links that a scan with `--find` kept.
@@ -62,20 +69,26 @@ class OpenScan(Struct, frozen=True, eq=False):
             InputError: Where the scan kept none.
             UnsupportedError: Where pyarrow is not installed.
         """
-        return self._table("links", message("this scan looked for no links"))
+        return import_pyarrow().concat_tables(list(self.tables("links")))
 
-    def _table(self, kind: str, missing: Message) -> Any:
-        """The tables of one kind of all shards as one, "rows" or "links"."""
-        arrow = import_pyarrow()
+    def tables(self, kind: Literal["rows", "links"]) -> Iterator[Any]:
+        """The tables of `rows()` or of `links()`, one for each shard that is done, read one at a
+        time.
+
+        Raises:
+            InputError: Where the scan kept none.
+            UnsupportedError: Where pyarrow is not installed.
+        """
         paths = sorted((self.folder / FOLDER).glob(f"*/*.{kind}.parquet"))
         if not paths:
-            option = {"rows": "--rows", "links": "--find WHICH"}[kind]
+            missing, option = MISSING[kind]
             raise InputError(
                 missing,
                 where=str(self.folder),
                 expected=message("a scan made with {option}", option=option),
             )
-        return arrow.concat_tables([arrow.parquet.read_table(path) for path in paths])
+        arrow = import_pyarrow()
+        return map(arrow.parquet.read_table, paths)
 
 
 def open_scan(folder: str | Path) -> OpenScan:

@@ -30,12 +30,14 @@ from attncli.mechanism.spec import head_name
 from attncli.scan.document import (
     LEAST_TEXTS,
     AlikeHeads,
+    ConditionHead,
     DonePart,
     FailedShard,
     FrequentLink,
     FrequentToken,
     PlanPart,
     ScanCompareDocument,
+    ScanCondition,
     ScanDifference,
     ScanDocument,
     ScanEffect,
@@ -55,7 +57,13 @@ from attncli.scan.frequent_links import PairCount, pairs_memory
 from attncli.scan.plan import EFFECT, EXPECTED, LABEL_COLUMNS, read_json, read_plan
 from attncli.scan.rule_report import rule_warnings, scan_rules
 from attncli.scan.rule_rows import rule_memory
-from attncli.scan.shard_files import PLANNING, ShardOutcome, failure_reasons, synced_writer
+from attncli.scan.shard_files import (
+    PLANNING,
+    ShardOutcome,
+    failure_reasons,
+    parse_condition,
+    synced_writer,
+)
 from attncli.scan.statistics import (
     EVENER,
     UNIT,
@@ -141,6 +149,7 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
         ),
         **_head_fields(totals),
         rules=rules,
+        find=_conditions(totals),
         digest=totals.digest() if totals.done_shards else None,
         warnings=[
             *((MIXED,) if totals.is_mixed_fleet else ()),
@@ -156,6 +165,38 @@ def _rules(totals: Totals) -> ScanRules | UnsetType:
     if plan is None or not totals.done_shards:
         return UNSET
     return scan_rules(totals, plan)
+
+
+def _conditions(totals: Totals) -> list[ScanCondition] | UnsetType:
+    """What was found of each `--find`; unset where none was asked, before a shard is done, and where
+    a shard of an earlier version did not count it."""
+    measures = totals.plan.measures
+    if not measures.find or not totals.done_shards or totals.uncounted:
+        return UNSET
+    linked, possible = (totals.count_total(name) for name in ("find_linked", "find_possible"))
+    weight = totals.float_total("find_weight")
+    parts = []
+    for number, text in enumerate(measures.find):
+        heads = []
+        for place, (layer, head) in enumerate(totals.plan.heads):
+            texts = int(linked[number, place])
+            all_texts = int(possible[number, place])
+            if not texts:
+                continue
+            part = ConditionHead(
+                layer=layer,
+                head=head,
+                texts=texts,
+                possible=all_texts,
+                share=texts / all_texts,
+                share_ci95=wilson(texts, all_texts) or [0.0, 1.0],
+                weight=float(weight[number, place]) / texts,
+            )
+            heads.append(part)
+        heads.sort(key=lambda row: (-row.share, -row.texts, -row.weight, row.layer, row.head))
+        searched = len(set(parse_condition(text).heads)) or len(totals.plan.heads)
+        parts.append(ScanCondition(condition=text, searched=searched, heads=heads))
+    return parts
 
 
 def _head_fields(totals: Totals) -> dict[str, Any]:
@@ -300,7 +341,20 @@ def head_document(
         texts=UNSET if document.texts is UNSET else [texts[number] for number in numbers],
         layers=[layer for layer in layers if layer.layer == place[0]] if layers else layers,
         rules=_rules_of(document.rules, place),
+        find=_conditions_of(document.find, place),
     )
+
+
+def _conditions_of(
+    conditions: list[ScanCondition] | UnsetType, place: tuple[int, int]
+) -> list[ScanCondition] | UnsetType:
+    """What was found of each `--find`, reduced to one head."""
+    if conditions is UNSET:
+        return UNSET
+    return [
+        replace(condition, heads=[row for row in condition.heads if (row.layer, row.head) == place])
+        for condition in conditions
+    ]
 
 
 def _rules_of(rules: ScanRules | UnsetType, place: tuple[int, int]) -> ScanRules | UnsetType:

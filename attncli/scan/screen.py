@@ -40,7 +40,9 @@ from attncli.scan.document import (
     LEAST_TEXTS,
     SKIP_NOTES,
     AlikeHeads,
+    ConditionHead,
     ScanCompareDocument,
+    ScanCondition,
     ScanDifference,
     ScanDocument,
     ScanEffect,
@@ -447,6 +449,95 @@ def _rules(shown: ScanShown, view: View) -> Lines:
     )
 
 
+def _condition_tables(shown: ScanShown, view: View) -> Lines:
+    """Of each `--find` the heads that have such links, by the share of texts."""
+    return stack_spaced(
+        *(_condition_table(condition, view) for condition in shown.document.find or ())
+    )
+
+
+def _condition_table(condition: ScanCondition, view: View) -> Lines:
+    """The table of the heads with links that one condition looks for."""
+    title = message("heads with links {condition}", condition=condition.condition)
+    if not condition.heads:
+        none = plural(
+            "no link of the {count:,} head searched is one",
+            "no link of the {count:,} heads searched is one",
+            count=condition.searched,
+        )
+        return heading(title, none, view)
+    columns: list[Column[ConditionHead]] = [
+        Column("head", lambda row: head_label(row.layer, row.head), align="left"),
+        Column(message("share of texts"), lambda row: share_text(row.share, row.share_ci95, view)),
+        Column(
+            "texts",
+            lambda row: say(view, "{some:,} of {every:,}", some=row.texts, every=row.possible),
+            leave_out=1,
+        ),
+        Column("weight", lambda row: number_text(row.weight, view), leave_out=2),
+    ]
+    rows = condition.heads if view.full else condition.heads[: view.top]
+    note = message(
+        "share of the texts in which the head sees such a query and key, with its 95% interval;"
+        " weight: of the largest such link of a text, mean"
+    )
+    body = column_table(columns, rows, view, title=title, note=note)
+    if len(rows) == len(condition.heads):
+        return body
+    more = message(
+        "{count} of {total} shown; --full shows all", count=len(rows), total=len(condition.heads)
+    )
+    return stack(body, remark(more, view))
+
+
+CHOSEN_OF = 2
+"""Heads from which on the first of them owes part of its place to chance."""
+
+
+def _condition_sentences(conditions: Sequence[ScanCondition]) -> list[str]:
+    """Of each `--find` the head with the largest share of texts, or that none has such a link."""
+    said: list[str] = []
+    for condition in conditions:
+        if not condition.heads:
+            said.append(message("No head has a link {condition}.", condition=condition.condition))
+            continue
+        first = condition.heads[0]
+        equal = sum(row.share == first.share for row in condition.heads)
+        low, high = (percent(end) for end in first.share_ci95)
+        places = {
+            "condition": condition.condition,
+            "share": percent(first.share),
+            "texts": first.possible,
+            "low": low,
+            "high": high,
+        }
+        if equal > 1:
+            sentence_equal = message(
+                "{equal} of {heads:,} heads have a link {condition} in {share} of {texts:,} texts"
+                " [{low}, {high}]; none has one in a larger share.",
+                equal=equal,
+                heads=condition.searched,
+                **places,
+            )
+            said.append(sentence_equal)
+            continue
+        sentence_first = message(
+            "{head} has a link {condition} in {share} of {texts:,} texts [{low}, {high}], the"
+            " largest share.",
+            head=head_label(first.layer, first.head),
+            **places,
+        )
+        said.append(sentence_first)
+        if condition.searched >= CHOSEN_OF:
+            lucky = message(
+                "These texts chose it out of {heads:,} heads, so its share may be too high: other"
+                " texts tell.",
+                heads=condition.searched,
+            )
+            said.append(lucky)
+    return said
+
+
 def _is_place(head: PlacedHead, second: PlacedHead) -> bool:
     """Whether two entries are of one head."""
     return (head.layer, head.head) == (second.layer, second.head)
@@ -466,6 +557,7 @@ def _answer(shown: ScanShown, view: View) -> Lines:
         answer_sentences = _label_sentences(document, view)
     else:
         answer_sentences = []
+    answer_sentences += _condition_sentences(document.find or ())
     answer_sentences += why_sentences(document.heads, view)
     rules = document.rules
     if rules and rules.heads and rules.overlap:
@@ -682,6 +774,7 @@ SCAN_PARTS: Parts[ScanShown] = (
     ScreenPart("labels", _labels),
     ScreenPart("layers", _layers, _shows_all_heads),
     ScreenPart("effects", _effects),
+    ScreenPart("find", _condition_tables),
     ScreenPart(
         "why", lambda shown, view: stack_spaced(*(why_parts(head, view) for head in shown.heads))
     ),

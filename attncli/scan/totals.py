@@ -20,6 +20,7 @@ from attncli.measure.labels import LABELS, LEAST_ROWS, Label, is_enough
 from attncli.measure.layer_metrics import column_metric
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Bools, Floats, Ints
+from attncli.scan.condition_counts import CONDITION_ARRAYS
 from attncli.scan.frequent_links import COUNTED, KEPT, TotalLinks, links_are_whole
 from attncli.scan.intake import REPLICATES, replicate_counts
 from attncli.scan.plan import EFFECT, LABEL_COLUMNS, ScanPlan
@@ -351,6 +352,7 @@ class Totals:
     low, high: the lower and upper 32 bits of each array's total, by name.
     links: counts of pairs of tokens.
     rules: rows that rules are chosen by and measured on.
+    uncounted: shards of an earlier version, which do not count the links of `--find`.
     """
 
     plan: ScanPlan
@@ -365,6 +367,7 @@ class Totals:
     examples: dict[str, Ints] = field(default_factory=dict)
     links: TotalLinks = field(default_factory=TotalLinks)
     rules: RuleTables = field(default_factory=RuleTables)
+    uncounted: list[int] = field(default_factory=list)
 
     @cached_property
     def sample(self) -> TextSample:
@@ -408,6 +411,8 @@ class Totals:
             self.counts[name] = self.counts.get(name, 0) + count
         self.machines.add(tuple(sorted(state.facts["machine"].items())))
         self.done_shards.append(shard)
+        if CONDITION_ARRAYS[0] not in state.arrays:
+            self.uncounted.append(shard)
 
     def float_total(self, name: str) -> Floats:
         """The total of this name as float64; sums of values are divided by 2²⁴."""
@@ -472,7 +477,8 @@ class Totals:
 
 
 VALUES = (
-    frozenset({"value", "row_norm", "baseline", "strata_value", "replicate_value"}) | WHY_VALUES
+    frozenset({"value", "row_norm", "baseline", "strata_value", "replicate_value", "find_weight"})
+    | WHY_VALUES
 )
 """Totals that are multiples of 2⁻²⁴."""
 RULE_SUMS = ("rule_0_", "rule_1_")
@@ -533,6 +539,8 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
         raise InputError("this shard belongs to another plan", where=where)
     shapes = shapes_of(plan)
     for name in sorted(shapes.keys() | state.arrays.keys()):
+        if name in CONDITION_ARRAYS and name not in state.arrays:
+            continue  # a shard from before they were counted
         if name in state.arrays:
             shape = state.arrays[name].shape
         else:
@@ -571,6 +579,8 @@ def shapes_of(plan: ScanPlan) -> dict[str, tuple[int, ...]]:
     sizes |= dict.fromkeys((f"top_{name}" for name in FIELDS), (columns, heads, measures.top))
     sample_size = DRAWN * measures.examples
     sizes |= dict.fromkeys((f"sample_{name}" for name in SAMPLED), (heads, sample_size))
+    if measures.find:
+        sizes |= dict.fromkeys(CONDITION_ARRAYS, (len(measures.find), heads))
     sizes |= {"sample_value": (columns, heads, sample_size)}
     if measures.links:
         sizes |= dict.fromkeys(("link_pairs", *(f"link_{name}" for name in COUNTED)), (heads, KEPT))

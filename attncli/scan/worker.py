@@ -71,6 +71,7 @@ from attncli.models.load import hold_weights
 from attncli.models.model import Model
 from attncli.models.run import embed_texts, rows_for, run_layers
 from attncli.scan import intake, shard_files
+from attncli.scan.condition_counts import ConditionCounts
 from attncli.scan.frequent_links import ShardLinks, choosing_of_texts
 from attncli.scan.intake import Record, read_duplicates, text_hash
 from attncli.scan.plan import COPIES, EFFECT, LABEL_COLUMNS, ScanPlan, planned_rules
@@ -444,6 +445,21 @@ class ShardTakers:
     links: LinkTable | None
     why: WhyTallies | None = None
     rules: ShardRules | None = None
+    conditions: ConditionCounts | None = None
+
+    def arrays(self) -> dict[str, Ints]:
+        """The arrays that the shard's file keeps, by name."""
+        arrays: dict[str, Ints] = {
+            **self.tallies.arrays,
+            **{f"top_{name}": array for name, array in self.examples.fields.items()},
+            **self.sample.arrays,
+        }
+        for taker in (self.counts, self.rules, self.conditions):
+            if taker is not None:
+                arrays |= taker.arrays()
+        if self.why is not None:
+            arrays |= self.why.arrays
+        return arrays
 
 
 class WeightBlock(NamedTuple):
@@ -513,10 +529,18 @@ class Worker:
         self._conditions = [shard_files.parse_condition(text) for text in plan.measures.find]
         self._duplicates = read_duplicates(folder, plan.choice.duplicates)
 
-    def shard(self, number: int, progress: Callable[[int], None] = ignore) -> Mapping[str, int]:
+    def shard(
+        self,
+        number: int,
+        progress: Callable[[int], None] = ignore,
+        on_work: Callable[[float], None] = ignore,
+    ) -> Mapping[str, int]:
         """Compute shard `number`, and write its files. Returns its counts by name, such as "texts".
 
-        progress: called with the number of texts done since its last call.
+        progress: called with the number of texts done since its last call; with 0 when the first
+            begins.
+        on_work: called with the work done since its last call, in records of the corpus: of a shard
+            with 500, 500 in all, each text by its tokens.
         """
         plan = self.plan
         if plan.measures.rows:
@@ -524,7 +548,7 @@ class Worker:
         else:
             row_file = None
         with row_file or nullcontext() as rows:
-            state, links = self.compute(number, progress, rows)
+            state, links = self.compute(number, progress, rows, on_work)
         if links is not None:
             links.save(self.folder, number, self.part)
         save(self.folder, number, state, self.part)
@@ -532,13 +556,17 @@ class Worker:
         return counts
 
     def compute(
-        self, number: int, progress: Callable[[int], None] = ignore, rows: RowTable | None = None
+        self,
+        number: int,
+        progress: Callable[[int], None] = ignore,
+        rows: RowTable | None = None,
+        on_work: Callable[[float], None] = ignore,
     ) -> tuple[ShardState, LinkTable | None]:
         """Compute shard `number` without writing its state: (state, links that meet conditions or
         None where there are no conditions).
 
         rows: receives the shard's rows of numbers.
-        progress: as of `shard`.
+        progress, on_work: as of `shard`.
         """
         plan = self.plan
         records = intake.records(
@@ -546,41 +574,19 @@ class Worker:
         )
         counts = dict.fromkeys(("texts", "tokens", "truncated", *SKIPPED), 0)
         texts = list(self._counted_texts(records, counts))
-        columns = len(self.columns)
-        heads = int(self._starts[-1])
-        tallies = Tallies(self.columns, heads, labels=plan.measures.labels)
-        examples = Examples(columns, heads, plan.measures.top)
-        sample = TextSample(columns, heads, DRAWN * plan.measures.examples)
-        if plan.measures.links:
-            counts_of_links = ShardLinks(self.model.spec, self._starts)
-        else:
-            counts_of_links = None
-        if self._conditions:
-            links = LinkTable()
-        else:
-            links = None
-        if plan.measures.why:
-            why = WhyTallies(plan.measures.why)
-        else:
-            why = None
-        rules = self._shard_rules(number, texts)
-        takers = ShardTakers(tallies, examples, sample, counts_of_links, rows, links, why, rules)
+        takers = self._shard_takers(number, texts, rows)
+        records_of_token = self._record_count(number) / max(sum(text.tokens for text in texts), 1)
+        progress(0)
         for batch in batches(texts, max(plan.model.heads)):
             together = self._layers.runs_together(batch[0].tokens)
             for group in [batch] if together else [[text] for text in batch]:
                 self._take_batch([self._tokenize(text) for text in group], takers)
                 self._between()
                 progress(len(group))
-        tallies.flush()
-        arrays: dict[str, Ints] = {
-            **tallies.arrays,
-            **{f"top_{name}": array for name, array in examples.fields.items()},
-            **sample.arrays,
-            **({} if counts_of_links is None else counts_of_links.arrays()),
-            **({} if why is None else why.arrays),
-            **({} if rules is None else rules.arrays()),
-        }
-        example_places = examples.text_places() | sample.text_places()
+                on_work(sum(text.tokens for text in group) * records_of_token)
+        takers.tallies.flush()
+        arrays = takers.arrays()
+        example_places = takers.examples.text_places() | takers.sample.text_places()
         counted_records = (text.record for text in texts)
         example_texts = [
             [record.file, record.line, record.text]
@@ -594,11 +600,47 @@ class Worker:
             "range": [part.sha256 for part in plan.shards[number]],
             "examples": sorted(example_texts),
             "tokens": (
-                [] if counts_of_links is None else counts_of_links.token_texts(arrays["link_pairs"])
+                [] if takers.counts is None else takers.counts.token_texts(arrays["link_pairs"])
             ),
         }
         state = {name: _narrow(array) for name, array in arrays.items()}
-        return ShardState(state, json.loads(json.dumps(facts))), links
+        return ShardState(state, json.loads(json.dumps(facts))), takers.links
+
+    def _shard_takers(
+        self, number: int, texts: Sequence[CountedText], rows: RowTable | None
+    ) -> ShardTakers:
+        """New, empty collectors for a shard's batches.
+
+        rows: as of `compute`.
+        """
+        plan = self.plan
+        columns = len(self.columns)
+        heads = int(self._starts[-1])
+        tallies = Tallies(self.columns, heads, labels=plan.measures.labels)
+        examples = Examples(columns, heads, plan.measures.top)
+        sample = TextSample(columns, heads, DRAWN * plan.measures.examples)
+        if plan.measures.links:
+            counts_of_links = ShardLinks(self.model.spec, self._starts)
+        else:
+            counts_of_links = None
+        if self._conditions:
+            links = LinkTable()
+            conditions = ConditionCounts(self.model.spec, self._conditions, self._starts)
+        else:
+            links = None
+            conditions = None
+        if plan.measures.why:
+            why = WhyTallies(plan.measures.why)
+        else:
+            why = None
+        rules = self._shard_rules(number, texts)
+        return ShardTakers(
+            tallies, examples, sample, counts_of_links, rows, links, why, rules, conditions
+        )
+
+    def _record_count(self, number: int) -> int:
+        """How many records of the corpus a shard has."""
+        return sum(part.count for part in self.plan.shards[number])
 
     def _shard_rules(self, number: int, texts: Sequence[CountedText]) -> ShardRules | None:
         """What collects of the texts of a shard what they tell of rules; None where they are not
@@ -606,8 +648,7 @@ class Worker:
         if self._rule_places is None:
             return None
         places = self._rule_places
-        records = sum(part.count for part in self.plan.shards[number])
-        share = records / max(self.plan.texts, 1)
+        share = self._record_count(number) / max(self.plan.texts, 1)
         shard_texts = [
             ShardText((text.record.file, text.record.line), text.hash, text.own, text.tokens)
             for text in texts
@@ -698,6 +739,8 @@ class Worker:
             [shard_files.places_of_condition(condition, tokens) for tokens in token_lists]
             for condition in self._conditions
         ]
+        if takers.conditions is not None:
+            takers.conditions.begin(condition_places, count)
         ids = None
         if takers.counts is not None and self._layers.runs_together(count):
             ids = takers.counts.begin(token_lists)
@@ -710,7 +753,7 @@ class Worker:
             if takers.rules is not None:
                 takers.rules.add(backend, layer, weights, first, first_head)
             block = WeightBlock(layer, weights, first, first_head)
-            self._take_links(takers.links, block, condition_places, names, token_lists)
+            self._take_links(takers, block, condition_places, names, token_lists)
 
         def on_layer(
             layer: int,
@@ -788,7 +831,7 @@ class Worker:
 
     def _take_links(
         self,
-        links: LinkTable | None,
+        takers: ShardTakers,
         block: WeightBlock,
         places: Sequence[Sequence[tuple[Ints, Ints] | None]],
         names: Sequence[TextPlace],
@@ -798,7 +841,7 @@ class Worker:
 
         places: by condition and text, where its tokens are.
         """
-        if links is None:
+        if takers.links is None or takers.conditions is None:
             return
         for number, (condition, where) in enumerate(zip(self._conditions, places, strict=True)):
             matched_links = shard_files.matching_links(
@@ -810,7 +853,8 @@ class Worker:
                 first=block.first,
                 first_head=block.first_head,
             )
-            links.add(
+            takers.conditions.add(number, matched_links)
+            takers.links.add(
                 number, matched_links, names, lambda text, token: token_lists[text][token].text
             )
 

@@ -102,7 +102,11 @@ def main(arguments: list[str]) -> int:
         try:
             if worker is None:
                 worker = make_worker(folder, model, part, places)
-            counts = worker.shard(shard, lambda texts: _say(answers, {"done": texts}))
+            counts = worker.shard(
+                shard,
+                lambda texts: _say(answers, {"done": texts}),
+                lambda records: _say(answers, {"work": records}),
+            )
             _say(answers, {"shard": shard, "texts": counts["texts"], "tokens": counts["tokens"]})
         except MemoryError:
             raise

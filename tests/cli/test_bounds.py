@@ -34,6 +34,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "scan show": ("{t}",),
     "scan compare": ("{t}", "{t}"),
     "scan verify": ("{t}",),
+    "scan export": ("{t}", "{t}/heads.csv"),
     "guide": ("learners",),
     "mask": ("lsh:2",),
     "cost": (),

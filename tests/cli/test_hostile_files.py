@@ -72,6 +72,7 @@ ARGUMENTS = {
     "scan show": ("scan", "show", "{path}"),
     "scan compare": ("scan", "compare", "{path}", "{path}"),
     "scan verify": ("scan", "verify", "{path}"),
+    "scan export": ("scan", "export", "{path}", "{folder}/heads.csv"),
     "learn": ("learn", "text", "{path}", "--steps", "2"),
     "series": ("series", "{path}", "{folder}/gpt2", "--text", "a b"),
     "compare": ("compare", "{path}", "{folder}/gpt2", "--text", "a b"),

@@ -149,7 +149,7 @@ VALUES = {
 }  # fmt: skip
 """A value for each option that takes one."""
 FILES = {name for name, value in VALUES.items() if value.startswith("{t}")}
-ELSEWHERE = {"explore", "models verify", "scan start", "scan verify", "schema"}
+ELSEWHERE = {"explore", "models verify", "scan start", "scan verify", "scan export", "schema"}
 """Commands with a screen of their own, or with an answer that takes long and has no options that
 this is about.
 """

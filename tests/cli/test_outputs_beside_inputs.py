@@ -43,6 +43,7 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "scan start": ("{t}/other", "{t}/other.txt", "--out", "{t}/new"),
     "scan compare": ("{t}/other", "{t}/other"),
     "scan verify": ("{t}/other",),
+    "scan export": ("{t}/other", "{t}/new.csv"),
     "scan show": ("{t}/other",),
 }
 """What else each command must be given: none of it is there, so that nothing but the command line

@@ -48,6 +48,22 @@ def test_a_pipe_and_a_quiet_run_hear_nothing(
     assert told(found) == ""
 
 
+@pytest.mark.parametrize("reset", [False, True])
+def test_the_time_left_is_told_from_the_first_report_on(
+    reset: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    found = environment()
+    with progress.progress(found, "texts") as tell:
+        clock[0] += 50
+        if reset:  # a share of 0: what came before was no work
+            tell(0.0)
+        clock[0] += 10
+        tell(0.1)
+    assert ("0:01:30" if reset else "0:09:00") in found.stderr.getvalue()  # type: ignore[attr-defined]
+
+
 def test_what_is_soon_done_says_nothing() -> None:
     assert told(environment()) == ""
 

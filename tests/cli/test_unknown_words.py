@@ -54,8 +54,8 @@ OTHERS = {
     "answer": "the same",
     **dict.fromkeys(
         ("explain softmax", "explain scaling", "explain metric", "explain rule", "tensors", "mask", "cost", "scan show",
-         "scan compare", "scan verify", "weights init", "weights show", "weights convert", "models list", "models show",
-         "models fetch", "models verify", "guide", "schema", "pairs check", "circuit", "check"),
+         "scan compare", "scan verify", "scan export", "weights init", "weights show", "weights convert", "models list",
+         "models show", "models fetch", "models verify", "guide", "schema", "pairs check", "circuit", "check"),
         "it is about no text",
     ),
 }  # fmt: skip

@@ -21,6 +21,7 @@ from tiny_checkpoints import CASES, make
 
 from attncli.scan.command import _Counter
 from attncli.scan.engines import Job
+from attncli.scan.intake import ShardSizes
 from attncli.scan.plan import read_plan
 from attncli.scan.shard_files import ShardOutcome, ShardState, load, save
 
@@ -227,13 +228,42 @@ def test_progress_tells_texts_their_pace_and_failures(folder, scanned):
     counted = _Counter()
     counted.tell = shares.append
     counted.on_plan(made, every)
+    counted.add(0)  # a worker has opened the model: the time left is counted from here
     counted.add(3)
+    counted.add_work(3)
     assert re.fullmatch(rf"3 of {made.texts} texts · [\d.,]+ texts/s", counted.progress_text())
     counted.on_shard(ShardOutcome(0, texts=made.shards[0][0].count))
     counted.on_shard(ShardOutcome(1, "it broke"))
     assert counted.progress_text().endswith("texts/s · failed shards: 1")
     counted.add(made.texts)
-    assert shares == [3 / made.texts, 1.0]
+    counted.add_work(made.texts)
+    assert shares == [0.0, 3 / made.texts, 1.0]
+
+
+def test_an_interrupted_scan_says_what_is_kept(folder, tmp_path):
+    class Interrupted(Inside):
+        """One shard is done, or none, and then Ctrl-C."""
+
+        shards = 1
+
+        def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
+            yield from super().run(job, shards[: self.shards])
+            raise KeyboardInterrupt
+
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("w1 w2 w3\n" * 40)
+    asked = ("scan", str(folder / "model"), str(corpus), "-o", str(tmp_path / "out"))
+    for shards, words in ((0, "none of 4 shards is done"), (1, "1 of 4 shards are kept")):
+        Interrupted.shards = shards
+        with (
+            patch("attncli.scan.engines.LocalWorkers", lambda workers: Interrupted()),
+            patch("attncli.scan.plan.shard_sizes", lambda spec: ShardSizes((), 10)),
+        ):
+            answer = ask(*asked)
+        assert answer.code == 130
+        assert words in " ".join(answer.err.split())
+    assert "10 of 40 texts" in " ".join(answer.err.split())
+    assert f"attn scan show {tmp_path / 'out'}" in answer.err.replace("\n", "")
 
 
 def test_a_shard_that_was_given_up_is_told_of_until_it_is_done(folder, tmp_path):

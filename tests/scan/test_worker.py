@@ -351,6 +351,7 @@ def test_memory_is_looked_at_after_every_layer(encoder, corpus, tmp_path):
     model, looks, batches = loaded(str(encoder)), [], []
     worker = Worker(made, tmp_path / "out", model, between=lambda: looks.append(1))
     worker.compute(0, batches.append)
+    assert batches.pop(0) == 0  # the first begins
     assert batches
     assert len(looks) == len(batches) * (len(model.spec.blocks) + 1)
 

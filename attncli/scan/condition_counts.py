@@ -1,0 +1,100 @@
+"""In how many texts each head has a link that a condition of `--find` looks for, out of those in
+which it could have one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from attncli.measure.batch_measure import sight_of
+from attncli.measure.row_facts import Ints, Sight
+from attncli.mechanism.mask import Mask
+from attncli.mechanism.spec import Spec
+from attncli.scan.shard_files import Condition, MatchedLink
+from attncli.scan.statistics import to_fixed
+
+CONDITION_ARRAYS = ("find_linked", "find_weight", "find_possible")
+"""The arrays of a shard's file, each [condition, head]: texts in which the head has such a link; the
+weight of the largest in each of these, added up, in multiples of 2⁻²⁴; and texts in which it sees
+such a query and key at all. Shards of earlier versions have none."""
+
+Places = Sequence[tuple[Ints, Ints] | None]
+"""Of each text, where the tokens of a condition are as queries and as keys; None where one of the
+two is missing."""
+
+
+class ConditionCounts:
+    """Counts for a shard in how many texts each head has a link that meets a condition.
+
+    conditions: those of `--find`.
+    starts: the number of each layer's first head, then the number of all heads.
+    """
+
+    def __init__(self, spec: Spec, conditions: Sequence[Condition], starts: Ints) -> None:
+        self._masks = [block.attention.mask for block in spec.blocks]
+        self._conditions = conditions
+        self._starts = starts
+        shape = (len(conditions), int(starts[-1]))
+        self._linked = np.zeros(shape, np.int64)
+        self._weight = np.zeros(shape, np.int64)
+        self._possible = np.zeros(shape, np.int64)
+        self._largest: dict[tuple[int, int, int], int] = {}
+
+    def begin(self, places: Sequence[Places], count: int) -> None:
+        """Count the texts of a batch, each of `count` tokens, in which heads could have such links.
+
+        places: by condition.
+        """
+        self._largest.clear()
+        for layer, mask in enumerate(self._masks):
+            for number, of_texts in enumerate(places):
+                heads = self._searched(number, layer)
+                for place in of_texts:
+                    if place is not None and heads.size:
+                        visibility = _sees(_sight(mask, count), *place)
+                        self._possible[number, heads + self._starts[layer]] += np.broadcast_to(
+                            visibility, int(self._starts[layer + 1] - self._starts[layer])
+                        )[heads]
+
+    def add(self, number: int, links: Sequence[MatchedLink]) -> None:
+        """Count the links of some rows of a layer that meet the condition of this number; of each
+        text and head the largest."""
+        weights = to_fixed(np.array([link.weight for link in links], np.float64))
+        for link, weight in zip(links, weights.tolist(), strict=True):
+            head = int(self._starts[link.layer]) + link.head
+            place = (number, link.text, head)
+            if place not in self._largest:
+                self._linked[number, head] += 1
+            before = self._largest.get(place, 0)
+            self._largest[place] = max(before, weight)
+            self._weight[number, head] += self._largest[place] - before
+
+    def arrays(self) -> Mapping[str, Ints]:
+        """The arrays that the shard's file keeps, by name."""
+        counts = (self._linked, self._weight, self._possible)
+        return dict(zip(CONDITION_ARRAYS, counts, strict=True))
+
+    def _searched(self, number: int, layer: int) -> Ints:
+        """The heads of a layer that the condition of this number searches."""
+        pairs = self._conditions[number].heads
+        if not pairs:
+            return np.arange(int(self._starts[layer + 1] - self._starts[layer]))
+        return np.array(sorted({head for at, head in pairs if at == layer}), np.int64)
+
+
+@lru_cache(64)
+def _sight(mask: Mask, count: int) -> Sight:
+    """Which keys each of `count` queries sees under a mask."""
+    return sight_of(mask, count)
+
+
+def _sees(sight: Sight, queries: Ints, keys: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Whether some of the queries sees some of the keys, [head or 1]."""
+    first, last = sight.first[:, queries, None], sight.last[:, queries, None]
+    visible = (keys >= first) & (keys <= last)
+    if sight.visibility is not None:
+        column = np.clip(keys - sight.low, 0, sight.visibility.shape[-1] - 1)
+        visible &= sight.visibility[:, queries][:, :, column]
+    return np.asarray(visible.any((-2, -1)))
