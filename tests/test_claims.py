@@ -288,6 +288,13 @@ def test_a_stopped_run_keeps_what_it_has_and_goes_on(
     assert "inside what is stored" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0.00"), (-0.0014, "−0.001"), (-0.007, "−0.01"), (2.345, "2.35")]
+)
+def test_a_small_number_is_never_a_signed_zero(value: float, text: str) -> None:
+    assert claims.number(value, "number") == text
+
+
 def test_few_values_have_students_interval() -> None:
     few = of_few([1.0, 2.0, 3.0, 4.0])
     assert few.low is not None

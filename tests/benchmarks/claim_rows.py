@@ -100,7 +100,7 @@ a number, not other kinds of text or other models. CPU seconds are of one thread
     """## 这一页是怎样做出来的
 
 `tests/benchmarks/claims.py` 运行这些命令，把结果存进各页旁边的 `claims.json`；页面和结论只由这个文件得出。区间是把所说的文本、文本对、头、事实或种子重新抽取 1,000
-次的百分位数（种子 0），文本、文本对或词元的比例用 Wilson 区间，电路共有的边用刀切法，四次抽取保留的差异用学生氏区间。范围不是区间：两端的意思写在那一行里，规则用它代替区间。区间说明换成同类的其他文本数字会变动多少，不涉及别种文本或别的模型。CPU 秒是一台共用机器上一个线程的时间。
+次的百分位数（种子 0），文本、文本对或词元的比例用 Wilson 区间，电路共有的边用刀切法，四次抽取保留的差异用学生 t 区间。范围不是区间：两端的意思写在那一行里，规则用它代替区间。区间说明换成同类的其他文本数字会变动多少，不涉及别种文本或别的模型。CPU 秒是一台共用机器上一个线程的时间。
 """,
 )
 
@@ -291,8 +291,8 @@ ROWS: tuple[Row, ...] = (
         ),
         hub="attn circuit --model Qwen/Qwen2.5-0.5B --pairs indirect-object --count 8 --size 1% --seed 1",
         arithmetic=(
-            "`edges` of the four documents: an edge is its `from`, `to` and `reads`. Divide how many two documents share by how many either has; take the mean of the six. The second number is the mean of `chosen.faithfulness`.",
-            "四个文档的 `edges`：一条边由 `from`、`to` 和 `reads` 确定。用两个文档共有的条数除以其中任一个有的条数，再取六个商的平均。第二个数字是 `chosen.faithfulness` 的平均。",
+            "`edges` of the four documents: an edge is its `from`, `to` and `reads`. Divide how many two documents share by how many at least one of the two has; take the mean over the six pairs of documents. The second number is the mean of `chosen.faithfulness`.",
+            "四个文档的 `edges`：一条边由 `from`、`to` 和 `reads` 确定。用两个文档共有的条数除以两者中至少一个有的条数，再对六对文档取平均。第二个数字是 `chosen.faithfulness` 的平均。",
         ),
     ),
     Row(

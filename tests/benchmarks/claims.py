@@ -381,7 +381,10 @@ def number(value: float, unit: Unit) -> str:
         return f"× {value:.2f}"
     if unit == "large":
         return f"{value:,.0f}"
-    return f"{value:.2f}".replace("-", "−")
+    text = f"{value:.2f}"
+    if value and text in ("0.00", "-0.00"):  # the sign alone would say nothing
+        text = f"{value:.1g}"
+    return text.replace("-", "−")
 
 
 def figure_line(figure: Figure, measured: Measured, lang: str) -> str:
