@@ -74,9 +74,16 @@ class Edit(Struct, frozen=True, eq=False):
         return f"{self.site}.{self.layer}"
 
 
+SHOWN = 80
+"""Characters of a value that an error shows."""
+
+
 def _shortened(value: object) -> str:
     """A value as Python writes it, cut where it is long."""
-    return repr(value)[:80]
+    text = repr(value)
+    if len(text) > SHOWN:
+        text = f"{text[: SHOWN - 1]}…"
+    return text
 
 
 Edits: TypeAlias = Mapping[tuple[int, str], Sequence[Edit]]

@@ -200,6 +200,8 @@ def test_an_edit_has_a_number_and_a_function(layer, function, message):
 def test_edits_are_a_list(model, edits):
     with pytest.raises(attncli.AttnError, match=r"is .*, and no list"):
         model.trace(TEXT, edits=edits)
+    with pytest.raises(attncli.AttnError, match="x… is no edit"):
+        model.trace(TEXT, edits=["x" * 200])
 
 
 def test_numbers_that_were_not_finite_before_are_no_fault_of_an_edit():
