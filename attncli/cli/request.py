@@ -30,7 +30,7 @@ from attncli.cli.model_option import seed_of as seed_of
 from attncli.cli.model_option import whole_numbers as whole_numbers
 from attncli.cli.option import About
 from attncli.cli.whole_number import parse_whole_number
-from attncli.errors import AttnError, InputError, LimitError, UsageError
+from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
 from attncli.language import Message, choice, listing, message
 
 if TYPE_CHECKING:
@@ -116,6 +116,12 @@ def _with_pair(environment: Environment, text: Text, pair: str) -> Text:
     both = text.with_pair(pair)
     second = both.second or 0
     for model in environment.models[-1:]:
+        if model.spec.scores_segments:
+            raise UnsupportedError(
+                "this model scores keys of another segment otherwise, which attn does not compute",
+                where="--pair",
+                expected="one text, or a model that adds a vector for each segment",
+            )
         if model.spec.embedding.types > 1:
             continue
         tokens = encode_text(model.tokenizer, both)

@@ -140,6 +140,7 @@ def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
         *token_notes(text, tokens),
         *_length_notes(model, tokens),
         *_separator_notes(model, tokens),
+        *_segment_notes(model, tokens),
     ]
 
 
@@ -154,6 +155,23 @@ def _length_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
             " what it does beyond, it has not learned",
             tokens=len(tokens),
             limit=limit,
+        )
+    ]
+
+
+def _segment_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
+    """The warning that scores by segment are left out, where a text has several segments; a special
+    token may be one of its own."""
+    if not tokens or not model.spec.scores_segments:
+        return []
+    other = next((token for token in tokens if token.segment != tokens[0].segment), None)
+    if other is None:
+        return []
+    return [
+        message(
+            "this model scores keys of another segment otherwise, and {token} is of another: attn"
+            " leaves that out, and its weights are those of one segment",
+            token=repr(other.text),
         )
     ]
 

@@ -727,6 +727,12 @@ class Spec(Struct, frozen=True, kw_only=True):
     start: int | None = None
     biases: tuple[str, ...] = ()
 
+    @property
+    def scores_segments(self) -> bool:
+        """Whether keys of another segment than the query's are scored otherwise, which is not
+        computed."""
+        return any(isinstance(block.attention.position, RelativeSines) for block in self.blocks)
+
     def attending(self, layers: Selection = EVERY) -> list[int]:
         """The numbers of the layers with attention, ascending, among those chosen.
 

@@ -79,3 +79,21 @@ def test_a_model_without_types_of_segments_says_so(folder, tmp_path):
 @pytest.mark.parametrize("more", [("--ids", "4 5", "--pair", "a"), ("a cat", "--pair", " ")])
 def test_a_pair_of_no_text_is_refused(more, folder):
     assert ask("run", *more, "--model", str(folder)).code in (2, 3)
+
+
+def test_scores_by_segment_are_said_to_be_left_out(folder, tmp_path):
+    """XLNet's published template makes a segment of <cls> alone."""
+    place = make(CASES["xlnet"], tmp_path / "xlnet")
+    reader = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    for template, is_told in (("$A [SEP] [CLS]:2", True), ("$A [SEP] [CLS]", False)):
+        reader.post_processor = processors.TemplateProcessing(
+            single=template, special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        )
+        reader.save(str(place / "tokenizer.json"))
+        document = ask("run", FIRST, "--model", str(place), "--json").json
+        told = [note for note in document["warnings"] if "another segment" in note]
+        assert bool(told) == is_told
+        assert all("'[CLS]' is of another" in note for note in told)
+    refused = ask("run", FIRST, "--pair", SECOND, "--model", str(place))
+    assert refused.code == 4
+    assert "another segment" in refused.err

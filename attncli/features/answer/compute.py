@@ -77,7 +77,7 @@ class AnswerResults(Struct, frozen=True):
     answer: the ids of the answer.
     ended: whether the model ended it.
     logprobs: by cut, of each token.
-    attention: of the answer's queries on each leaf region, a mean over them.
+    attention: of the answer's queries on each leaf region, a mean over them; of what does not rest.
     estimates: of every head.
     """
 
@@ -89,6 +89,10 @@ class AnswerResults(Struct, frozen=True):
 
 
 OWN = Cut("own")
+LOOKED = "attention beyond rest"
+"""What kept results hold of attention, which was all of it before."""
+TINY = 1e-12
+"""A weight that counts as none."""
 HIDES = 3.0
 """How many times its loss alone the weight of a region is that others hide."""
 FEWEST_SUBSETS = 8
@@ -316,6 +320,11 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
     each_head: bool
     file: KeptResults[AnswerResults]
 
+    @property
+    def rest(self) -> Bools:
+        """The tokens of the prompt and its answer where heads rest, booleans [key]."""
+        return resting_keys(self.runs.tokens, self.runs.model.identity.source)
+
     def measure(self, cuts: Sequence[Cut], done: _Progress) -> None:
         """Run with each of these cuts that has no result yet, and keep what comes of it."""
         known = done.results.logprobs
@@ -339,7 +348,9 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
     def _keep(self, run: CutRun, done: _Progress) -> None:
         """Keep what a run left."""
         if run.shares is not None:
-            parts = [run.shares[:, list(leaf.tokens)].sum(1).mean() for leaf in self.leaves]
+            free = run.shares * ~self.rest[: run.shares.shape[1]]
+            whole = np.maximum(free.sum(1), TINY)
+            parts = [(free[:, list(leaf.tokens)].sum(1) / whole).mean() for leaf in self.leaves]
             done.results.attention[:] = [float(min(part, 1.0)) for part in parts]
         done.results.logprobs[run.cut.key] = run.logprobs.tolist()
         self.file.keep(done.results)
@@ -626,7 +637,8 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         described = self._answer_text(results)
         sentences = described.sentences
         queries = range(self.runs.first_query, len(self.runs.tokens))
-        even = even_shares(model.spec, [leaf.tokens for leaf in self.leaves], queries)
+        regions = [leaf.tokens for leaf in self.leaves]
+        even = even_shares(model.spec, regions, queries, self.rest[: queries.stop])
         effects = []
         for place in self.ranked(results):
             leaf = self.leaves[place]
@@ -947,7 +959,7 @@ def _results_file(
     path = None
     if kept is not None:
         places = [(leaf.name, leaf.tokens) for leaf in leaves]
-        path = kept / f"{fingerprint(model, tokens, places, request)}.json"
+        path = kept / f"{fingerprint(model, tokens, places, request, LOOKED)}.json"
     return KeptResults[AnswerResults](path, AnswerResults)
 
 

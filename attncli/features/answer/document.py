@@ -77,10 +77,11 @@ class AnswerEffect(Part, frozen=True, kw_only=True):
     attention: Annotated[
         Weight,
         describe(
-            "Of what the answer's queries look at, the part on it; mean over layers and heads."
+            "Of what the answer's queries look at besides where heads rest, the part on it; of means"
+            " over layers and heads."
         ),
     ]
-    even: Annotated[Weight, describe("Even attention's part.")]
+    even: Annotated[Weight, describe("Even attention's part, of the same keys.")]
     logprob: Annotated[
         float, describe("Mean log probability a token of the answer without it, in nats.")
     ]
@@ -149,7 +150,10 @@ class CarryingHead(PlacedHead, frozen=True, kw_only=True):
     """What the answer loses where its queries do not see a region in this head alone."""
 
     attention: Annotated[
-        Weight, describe("Of the answer's queries on the region in this head, a mean.")
+        Weight,
+        describe(
+            "Of the answer's queries on the region in this head, besides where heads rest; a mean."
+        ),
     ]
     estimate: Annotated[
         float, describe("The change by the gradient at what the head passes on: to first order.")

@@ -15,11 +15,14 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def even_shares(spec: Spec, regions: Sequence[Sequence[int]], queries: range) -> Floats:
-    """Of the keys that queries see, the share that lies in each region, [region]: the mean over the
-    queries and the layers that attend, each with its own mask.
+def even_shares(
+    spec: Spec, regions: Sequence[Sequence[int]], queries: range, rest: Bools
+) -> Floats:
+    """Of the keys that queries see and where heads do not rest, the share that lies in each region,
+    [region]: the mean over the queries and the layers that attend, each with its own mask.
 
     queries: their positions; the keys are all tokens up to the last of them.
+    rest: the keys where heads rest, booleans [key].
     """
     known: dict[str, Floats] = {}
     total = np.zeros(len(regions))
@@ -28,7 +31,7 @@ def even_shares(spec: Spec, regions: Sequence[Sequence[int]], queries: range) ->
         mask = spec.blocks[layer].attention.mask
         name = mask.spec()
         if name not in known:
-            sees = _visible(mask, queries)
+            sees = _visible(mask, queries) & ~rest
             counts = np.maximum(sees.sum(-1), 1)
             known[name] = np.array(
                 [(sees[..., list(region)].sum(-1) / counts).mean() for region in regions]

@@ -71,12 +71,12 @@ def answer_figure(document: AnswerDocument, drawing: Drawing, view: View, scale:
         )
         top = _write_lines(drawing, left_out, top) + 6
     top = _draw_panels(drawing, document, effects, top, view)
-    marks = say(view, "lines: even attention")
+    marks = say(view, "lines: even attention; attention besides where heads rest")
     if any(effect.random for effect in effects):
         marks = say(
             view,
             "lines among the changes: the largest without a random span of as many tokens; among"
-            " the attention: even attention",
+            " the attention: even attention; attention besides where heads rest",
         )
     top = _write_lines(drawing, marks, top + 4)
     if len(document.answer.sentences) > 1:

@@ -19,6 +19,7 @@ from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.arrays.gradient_backend import Variable, gradient_backend, gradients, zeros_like
 from attncli.features.answer.cut_runs import CutRuns, OwnKeys
 from attncli.inputs.token import Token
+from attncli.measure.rest import resting_keys
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Context, Interventions, KnockOut, Past, ReadWeights, Weights
 from attncli.mechanism.feed_forward import linear_if_any
@@ -33,7 +34,7 @@ class HeadEstimate(Struct, frozen=True):
 
     change: of the mean log probability a token, in nats, where the answer's queries do not see the
         region in it.
-    attention: of these queries on it, a mean.
+    attention: of these queries on it besides where heads rest, a mean.
     """
 
     layer: int
@@ -95,6 +96,8 @@ class _BackwardRun:
         self._plain = numpy_backend(dtype)
         self._backend = gradient_backend(dtype)
         self._keys = keys
+        rest = resting_keys(runs.tokens, runs.model.identity.source)
+        self._looked_at = [key for key in keys if not rest[key]]
         self._tokens: list[Token] = list(runs.tokens[runs.first_query :])
 
     def estimates(self) -> list[HeadEstimate]:
@@ -121,7 +124,7 @@ class _BackwardRun:
             outside = self._context(layer, frozenset(), self._cut(layer))
             run_block(self._plain, block, cut, self._array(entering), outside, layer)
             variables.append(watched.slope)
-            shares = self._numbers(trace.stages["weights"])[..., list(self._keys)].sum(-1)
+            shares = self._numbers(trace.stages["weights"])[..., self._looked_at].sum(-1)
             layers.append((layer, self._numbers(cut.passed) - passed, shares.mean(-1)))
         slopes = gradients(self._mean_logprob(hidden), variables)
         result = []

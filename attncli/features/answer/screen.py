@@ -15,7 +15,7 @@ from attncli.draw.safe import spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import table
-from attncli.draw.token_names import quote_text, rest_names_among, short
+from attncli.draw.token_names import quote_text, rest_names, rest_names_among, short
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.answer.answer_words import leaf_name, quoted_leaf, share_text
 from attncli.features.answer.document import LITTLE, AnswerDocument, AnswerEffect, SubsetWeight
@@ -124,6 +124,14 @@ def _effect_table(document: AnswerDocument, view: View) -> Lines:
         " of its logarithm in nats; attention of the answer on a region, and even attention's",
         own=own,
     )
+    if is_learned(document.model.source):
+        note = message(
+            "the probability of a token of the answer (geometric mean; {own} with all), and the"
+            " change of its logarithm in nats; attention of the answer on a region, and even"
+            " attention's, of what does not rest on {rest}",
+            own=own,
+            rest=rest_names(document.tokens),
+        )
     return column_table(columns, effects, view, title=title, note=note)
 
 
@@ -340,6 +348,15 @@ def _used_sentences(
                 count=len(random),
                 most=format_fixed(max(map(abs, random)), 2),
             ),
+        )
+    rest = rest_names_among(document.tokens, document.regions[first.region].tokens)
+    if rest and is_learned(document.model.source):
+        yield say(
+            view,
+            "Heads rest on some tokens of {region} ({rest}): part of its loss may come of cutting"
+            " these off.",
+            region=quoted_leaf(document, first, view),
+            rest=rest,
         )
 
 

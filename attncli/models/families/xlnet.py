@@ -2,7 +2,8 @@
 al., XLNet, 2019.
 
 Of the two streams of its training one is left where nothing is predicted. Scores by segment are the
-same for all keys of a text of one part, which changes no weight: they are left out.
+same for all keys of a text of one segment, which changes no weight: they are left out, and a text
+of several, such as one whose [CLS] is a segment of its own, is warned of.
 """
 
 from __future__ import annotations

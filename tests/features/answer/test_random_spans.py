@@ -65,12 +65,18 @@ def test_even_attention_knows_windows() -> None:
     spec: Any = SimpleNamespace(attending=lambda: [0, 1, 2], blocks=blocks)
     regions = [(0, 1, 2), (5, 6), (8,)]
     queries = range(6, 9)
-    shares = even_shares(spec, regions, queries)
-    for region, share in zip(regions, shares, strict=True):
-        seen = [
-            [key in region for key in range(max(query - back, 0), query + 1)]
-            for back in (100, 3, 100)
-            for query in queries
-        ]
-        assert share == pytest.approx(np.mean([np.mean(row) for row in seen]))
-    assert 0 < shares[0] < 3 / 9
+    for resting in ([], [0, 5]):
+        rest = np.isin(np.arange(9), resting)
+        shares = even_shares(spec, regions, queries, rest)
+        for region, share in zip(regions, shares, strict=True):
+            seen = [
+                [
+                    key in region
+                    for key in range(max(query - back, 0), query + 1)
+                    if key not in resting
+                ]
+                for back in (100, 3, 100)
+                for query in queries
+            ]
+            assert share == pytest.approx(np.mean([np.mean(row) for row in seen]))
+        assert 0 < shares[0] < 3 / 9
