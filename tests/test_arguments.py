@@ -161,12 +161,23 @@ def test_an_error_names_the_argument_and_what_is_expected() -> None:
         (lambda: attncli.heads(model, "a", metrics="entropy"), "metrics is 'entropy'", "a list"),
         (lambda: attncli.cost("9"), "n is '9'", "a whole number"),
         (lambda: attncli.ablate(model, "a", by="nothing"), "by is 'nothing'", "'zero'"),
+        (lambda: attncli.run(model, "a", top=-1), "top is -1", "at least 0"),
+        (lambda: attncli.run(model, "a", heads=b"0"), "b'0' chooses no layers or heads", "range"),
+        (lambda: attncli.explain(model, "a", head="x"), "'x' chooses no layers", "L5H11"),
+        (lambda: attncli.explain(model, "a", layer=1, head="L0H0"), "'L0H0' chooses no", ""),
     )
     for call, said, expected in cases:
         with pytest.raises(attncli.AttnError, match=said) as caught:
             call()
         assert expected in str(caught.value.expected)
         assert caught.value.exit_code == 2
+
+
+def test_one_head_may_be_named_with_its_layer() -> None:
+    model = attncli.load(seed=0)
+    for head in ("L0H0", (0, 0), 0):
+        found = attncli.explain(model, "a b", head=head)  # type: ignore[arg-type]
+        assert (found.layer, found.head) == (0, 0)
 
 
 CHOICES = (

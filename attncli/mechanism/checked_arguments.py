@@ -21,7 +21,7 @@ import numpy as np
 from attncli.arrays.backend import EVERY
 from attncli.errors import InputError, UsageError
 from attncli.language import listing, message
-from attncli.mechanism.head_choice import choose_heads_of
+from attncli.mechanism.head_choice import choose_heads_of, layer_and_heads
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
@@ -52,6 +52,7 @@ def checked(
         signature = _signature(function)
         bound = signature.bind(*values, **settings)
         kinds = _kinds(function)
+        _name_layer(kinds, bound.arguments)
         for name, value in bound.arguments.items():
             kind = kinds.get(name, Any)
             if kind is not CHOICE and name not in by_itself:
@@ -134,6 +135,20 @@ class _Names(dict[str, Any]):
         return getattr(builtins, name, Any)
 
 
+def _name_layer(kinds: Mapping[str, Any], arguments: dict[str, Any]) -> None:
+    """Put the layer and the number of one head in place that a caller names as "L5H11" or (5, 11),
+    for a function that takes both. Raises UsageError for a head of another layer than the one that
+    is named beside it."""
+    head = arguments.get("head")
+    if kinds.get("head") != int | None or "layer" not in kinds:
+        return
+    if isinstance(head, str | tuple):
+        named = [head] if isinstance(head, tuple) else head
+        layer, heads = layer_and_heads(arguments.get("layer"), named)
+        if isinstance(heads, list) and len(heads) == 1:
+            arguments |= {"layer": layer, "head": heads[0]}
+
+
 def _choose(function: Callable[..., object], bound: inspect.BoundArguments) -> None:
     """Put the layers and heads that a caller names in place, as numbers that the model has."""
     arguments = bound.arguments
@@ -174,6 +189,9 @@ NEVER_EMPTY = ("tokens", "scores", "measures", "repeats")
 AT_LEAST_ONE = ("batch", "count", "d_k", "keys", "n", "samples", "seeds", "top")
 """Counts of what there must be some of."""
 
+AT_LEAST_NONE = ("top",)
+"""Counts of what may be left out."""
+
 
 def _check_places(arguments: Mapping[str, Any]) -> None:
     """Raise InputError for a layer, head or token, each told by its number, that is not there."""
@@ -207,6 +225,8 @@ def _check_size(name: str, value: Any) -> None:
         raise UsageError(
             "{name} is {value}", expected="a finite number", name=name, value=str(value)
         )
+    if is_number and name in AT_LEAST_NONE and value < 0:
+        raise UsageError("{name} is {value}", expected="at least 0", name=name, value=str(value))
     if is_number and name in AT_LEAST_ONE and value < 1:
         raise UsageError("{name} is {value}", expected="at least 1", name=name, value=str(value))
 

@@ -151,7 +151,7 @@ def _places(selection: Any) -> Iterator[int | tuple[int, int]]:
     if isinstance(selection, str):
         yield from _places_of_text(selection, selection)
         return
-    if not isinstance(selection, Collection):
+    if isinstance(selection, bytes) or not isinstance(selection, Collection):
         raise _no_choice(selection)
     for item in selection:
         if _is_number(item):
