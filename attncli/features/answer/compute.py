@@ -89,8 +89,8 @@ class AnswerResults(Struct, frozen=True):
 
 
 OWN = Cut("own")
-LOOKED = "attention beyond rest"
-"""What kept results hold of attention, which was all of it before."""
+LOOKED = "attention/2"
+"""What kept results hold of attention: of what does not rest; all of it before."""
 TINY = 1e-12
 """A weight that counts as none."""
 HIDES = 3.0
