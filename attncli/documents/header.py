@@ -164,14 +164,14 @@ def _segment_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
     token may be one of its own."""
     if not tokens or not model.spec.scores_segments:
         return []
-    other = next((token for token in tokens if token.segment != tokens[0].segment), None)
-    if other is None:
+    stranger = next((token for token in tokens if token.segment != tokens[0].segment), None)
+    if stranger is None:
         return []
     return [
         message(
             "this model scores keys of another segment otherwise, and {token} is of another: attn"
             " leaves that out, and its weights are those of one segment",
-            token=repr(other.text),
+            token=repr(stranger.text),
         )
     ]
 

@@ -143,8 +143,8 @@ def _name_layer(kinds: Mapping[str, Any], arguments: dict[str, Any]) -> None:
     if kinds.get("head") != int | None or "layer" not in kinds:
         return
     if isinstance(head, str | tuple):
-        named = [head] if isinstance(head, tuple) else head
-        layer, heads = layer_and_heads(arguments.get("layer"), named)
+        selection = [head] if isinstance(head, tuple) else head
+        layer, heads = layer_and_heads(arguments.get("layer"), selection)
         if isinstance(heads, list) and len(heads) == 1:
             arguments |= {"layer": layer, "head": heads[0]}
 
