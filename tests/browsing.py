@@ -56,14 +56,14 @@ class Opened:
             assert time.monotonic() < end, f"the page did not come to {script}: {self.said}"
             time.sleep(0.02)
 
-    def go(self, file: Path, hash: str = "") -> None:
-        """Open another file in this window, until its overview is drawn."""
+    def go(self, file: Path, hash: str = "", drawn: str = DRAWN) -> None:
+        """Open another file in this window, until its overview is drawn. drawn: tells that."""
         if self.asked:  # what a page that is left while it unpacks says is not the next one's
             self.page.goto("about:blank")
         self.said.clear()
         self.asked.clear()
         self.page.goto(file.as_uri() + hash)
-        self.until(DRAWN)
+        self.until(drawn)
 
     def clean(self) -> None:
         """Nothing was said in the console, and nothing was asked for but the page itself."""
@@ -87,8 +87,10 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-def opened(browser: Any, file: Path, hash: str = "", **context: Any) -> Opened:
-    """A file opened in a window of its own, its overview drawn."""
+def opened(
+    browser: Any, file: Path, hash: str = "", *, drawn: str = DRAWN, **context: Any
+) -> Opened:
+    """A file opened in a window of its own, its overview drawn. drawn: tells that."""
     window = browser.new_context(viewport={"width": 1280, "height": 860}, **context)
     window.set_default_timeout(PATIENCE * 1000)
     found = Opened(window.new_page())
@@ -101,5 +103,5 @@ def opened(browser: Any, file: Path, hash: str = "", **context: Any) -> Opened:
     found.page.on(
         "request", lambda one: None if one.url.startswith("blob:") else found.asked.append(one.url)
     )
-    found.go(file, hash)
+    found.go(file, hash, drawn)
     return found

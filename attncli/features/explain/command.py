@@ -39,7 +39,13 @@ from attncli.cli.option import (
     redeclare,
     without,
 )
-from attncli.cli.output import refuse_over, validate_options, write_documents, write_with_figure
+from attncli.cli.output import (
+    refuse_over,
+    validate_options,
+    write_documents,
+    write_pieces,
+    write_with_figure,
+)
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
 from attncli.language import listing, message, term
@@ -47,7 +53,7 @@ from attncli.language import listing, message, term
 if TYPE_CHECKING:
     from attncli.draw.lines import Lines
     from attncli.draw.view import View
-    from attncli.features.explain.document import ExplainDocument
+    from attncli.features.explain.document import AttentionTopic, ExplainDocument
     from attncli.inputs.token import Text, Token
     from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
@@ -836,7 +842,7 @@ def text(
         )
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
 
-    def document_of(source_text: Text) -> ExplainDocument:
+    def document_of(source_text: Text) -> AttentionTopic:
         """The derivation document of one text's query."""
         from attncli.features.explain.compute import derivation_shapes
         from attncli.features.explain.compute import explain as compute_explain
@@ -878,9 +884,26 @@ def text(
         )
 
     if output.json or output.svg is not None or output.page is not None or output.step:
-        write_explanation(
-            document_of(request.one_text(environment, text)), output, environment, view
-        )
+        document = document_of(request.one_text(environment, text))
+        if output.page is not None:
+            from attncli.features.explain.page import RunOptions, derivation_page, option_words
+
+            attention = setup.attention
+            options = RunOptions(
+                (
+                    *option_words(setup.model, without=("layer", "head", "seed")),
+                    *option_words(attention, without=("mask", "scale")),
+                    *([] if text.tokenizer is None else ["--tokenizer", text.tokenizer]),
+                ),
+                attention.mask or (),
+                attention.scale,
+            )
+            page = derivation_page(
+                document, view.lang, loaded_model, options, precision=view.precision
+            )
+            write_pieces(output.page, [page])
+            output = replace(output, html=None)
+        write_explanation(document, output, environment, view)
         return
 
     def documents() -> Iterator[ExplainDocument]:

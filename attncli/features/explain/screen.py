@@ -278,6 +278,16 @@ EXPLAIN_PARTS: Parts[Derivation] = (
 )
 
 
+def explain_page(document: ExplainDocument, lang: str) -> bytes | None:
+    """The page of a derivation, its steps side by side with their pictures; None for another
+    topic."""
+    if not isinstance(document, AttentionTopic):
+        return None
+    from attncli.features.explain.page import derivation_page
+
+    return derivation_page(document, lang)
+
+
 def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:
     """The worked numbers as a table with a header line, for `--plain`."""
     if not isinstance(document, AttentionTopic):

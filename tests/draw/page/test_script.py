@@ -36,6 +36,7 @@ from attncli.draw.page.page_frame import join_modules, page_script, page_style
 from attncli.draw.page.page_words import PAGE_WORDS, words_by_language
 from attncli.features.answer import page as answer_page
 from attncli.features.circuit import page as circuit_page
+from attncli.features.explain import page as explain_page
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure.run_record import run_record
 from attncli.models.one_layer import Settings, seeded_model
@@ -86,8 +87,12 @@ def test_every_module_is_in_the_script() -> None:
         "answer",
         "circuit",
         "corpus",
+        "cutting",
+        "explain",
+        "layers",
         "scatter",
         "steps",
+        "streams",
         "document",
         "table",
     } == {
@@ -158,7 +163,14 @@ DECLARED = re.compile(
         page_script(*MODULES),
         *(
             page_script(*page.SCRIPTS)
-            for page in (answer_page, circuit_page, corpus_page, document_page, steps_page)
+            for page in (
+                answer_page,
+                circuit_page,
+                corpus_page,
+                document_page,
+                explain_page,
+                steps_page,
+            )
         ),
     ],
 )

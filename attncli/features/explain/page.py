@@ -1,0 +1,429 @@
+"""The page of `attn explain`: the steps of one query's attention, formula, numbers and picture side
+by side; where the page can run the model, it computes them itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.draw.command_lines import command_about
+from attncli.draw.page import deflate, element
+from attncli.draw.page.document_page import (
+    WIDTH,
+    answer_part,
+    language_section,
+    screen_part,
+    table_part,
+    without_places,
+)
+from attncli.draw.page.page_frame import as_json, page_head, page_script, page_style
+from attncli.draw.page.page_words import words_by_language
+from attncli.draw.safe import label, last_part, safe, safe_html
+from attncli.draw.token_names import token_reference
+from attncli.draw.tour import TOUR
+from attncli.draw.view import View
+from attncli.features.explain.derivation_screen import LEADS, STEP_TITLES
+from attncli.features.explain.document import (
+    AttentionTopic,
+    OutputSum,
+    Products,
+    Projections,
+    Scores,
+    SoftmaxRow,
+)
+from attncli.features.explain.page_model import PageModel, page_model
+from attncli.language import Message, contextual, languages, message
+from attncli.models.model import Model
+
+SKELETON = """\
+<body>
+<header><h1>attn explain</h1><p id="line">{line}</p><button class="link" type="button" id="language"></button></header>
+<main class="plain">
+<p id="sentence"></p>
+{answers}
+<div id="says" aria-live="polite"></div>
+<p id="place"></p>
+<p class="note" id="why-still"></p>
+{fields}
+<nav id="ways"></nav>
+<div id="steps"></div>
+<p class="sr" id="said" aria-live="polite"></p>
+<details><summary data-word="screen"></summary>
+{screens}
+</details>
+{table}
+</main>
+<footer><span>attn {version}</span></footer>
+<script type="application/json" id="meta">{meta}</script>
+{weights}<script>{script}</script>
+</body>
+</html>
+"""
+FIELDS = """\
+<section id="model">
+<label class="wide"><span data-say="field.text"></span>\
+<input id="text" type="text" autocomplete="off" spellcheck="false"></label>
+<label id="seed-field"><span data-say="field.seed"></span><input id="seed" type="number" min="0" step="1"></label>
+<label><span data-say="field.layer"></span><select id="layer"></select></label>
+<label><span data-say="field.head"></span><select id="head"></select></label>
+<label><span data-say="field.mask"></span><select id="mask"></select></label>
+<label id="window-field"><span data-say="field.window"></span><input id="window" type="number" min="1" step="1"></label>
+<label><span data-say="field.scale"></span><input id="scale" type="text" inputmode="decimal"></label>
+<label><span data-say="field.heat"></span>\
+<input id="heat" type="range" min="0.1" max="4" step="0.1"><output id="heat-says"></output></label>
+<button class="link" type="button" id="again" data-say="again"></button>
+<p id="trouble" role="alert"></p>
+<p id="command"></p>
+<details><summary data-say="weights"></summary>
+<label><span data-say="field.matrix"></span><select id="matrix">
+<option value="q">W_Q</option><option value="k">W_K</option><option value="v">W_V</option></select></label>
+<label><span data-say="field.row"></span><input id="row" type="number" min="0" step="1"></label>
+<label><span data-say="field.column"></span><input id="column" type="number" min="0" step="1"></label>
+<label><span id="weight-name"></span><input id="value" type="number" step="any"></label>
+<button class="link" type="button" id="back" data-say="back"></button>
+<div id="weight-map"></div>
+</details>
+</section>"""
+SCRIPTS = (
+    "numbers",
+    "dom",
+    "data",
+    "shades",
+    "files",
+    "table",
+    "streams",
+    "cutting",
+    "layers",
+    "explain",
+)
+SHEETS = ("document", "explain")
+"""The modules of the page's script, and its style sheets behind that of every page."""
+PROJECTED = "projections"
+"""The step before the numbered ones."""
+SIGNIFICANT = 7
+"""Significant digits of numbers that the page is given."""
+DIGITS = 4
+"""Digits after the point, as on the screen."""
+
+
+class RunOptions(Struct, frozen=True):
+    """The options that a run was asked for with, for commands that give a page's numbers.
+
+    words: those of the model and of the text, as options and values; without seed, mask and scale.
+    masks: what was given as masks.
+    scale: what was given as the scale, None for nothing.
+    """
+
+    words: Sequence[str] = ()
+    masks: Sequence[str] = ()
+    scale: str | None = None
+
+
+AS_IT_IS = RunOptions()
+"""A run without options."""
+
+
+def page_words(title: Mapping[str, Message], *, computes: bool) -> dict[str, Message]:
+    """The words of the page by the names that its script has for them; numbers and texts in braces
+    are its script's places.
+
+    title: of each step.
+    computes: whether the page runs the model, and so shows every head.
+    """
+    steps = {step.name: step for step in TOUR}
+    leads = {name: step.lead or step.words for name, step in steps.items()}
+    leads[PROJECTED] = LEADS[PROJECTED]
+    leads["heads"] = Message("", {})
+    if computes:
+        leads["heads"] = message(
+            "The same words in every head; the number is the weight of {query} on {key}. Press one"
+            " to go to it."
+        )
+    words = {f"title.{name}": text for name, text in title.items()}
+    words |= {f"lead.{name}": text for name, text in leads.items()}
+    return {
+        **words,
+        "title.projections.short": Message("Q, K, V", {}),
+        "quoted": message('"{text}"'),
+        "comma": contextual("between", ", "),
+        "numbers": message("the numbers of this step"),
+        "key": message("key"),
+        "more": message("{count} more"),
+        "sum": message("sum"),
+        "weight": message("weight w"),
+        "score": message("score s"),
+        "times": message("× scale"),
+        "capped": message("soft-capped"),
+        "bias": message("+ bias"),
+        "visible": message("visible"),
+        "axes": message("queries in rows, keys in columns"),
+        "axis.key": message("key →"),
+        "axis.query": message("query ↓"),
+        "for": message("for {key}: {work}"),
+        "strips.keys": message(
+            "the query and each key, entry by entry: blue above 0, orange below"
+        ),
+        "strips.values": message("each value times its weight, and their sum"),
+        "formula.projections": message("Q = X·W_Q   K = X·W_K   V = X·W_V"),
+        "formula.similarity": message("S = Q·Kᵀ, s = Σ q_i·k_i"),
+        "formula.root": message("s = q·k × {scale} = q·k / √{root}"),
+        "formula.scale": message("s = q·k × {scale}"),
+        "formula.mask": message("s = −∞ where hidden"),
+        "formula.softmax": message("w = exp(s − max) / sum"),
+        "formula.output": message("O = A·V, o = Σ w_j·v_j"),
+        "mask.nothing": message("Nothing is hidden: {query} may look at all {keys} keys."),
+        "mask.hidden": message(
+            "Hidden from {query}: {count} of {keys} keys, their score becomes −∞ ({names})."
+        ),
+        "empty": message("This query sees no key: its weights and its output are 0 by definition."),
+        "one.head": message("there are none: this model has one head"),
+        "all.layers": message("the heads of the other layers, of {count} in all"),
+        "effect.turn": message(
+            "Without this head the last vector of {query} turns by 1 − cos = {turn}."
+        ),
+        "effect.none": message(
+            "Without this head nothing is left of the vector: there is no angle to tell."
+        ),
+        "blind": message("{query} can see no word: its weights and its output are 0."),
+        "looks": message("{query} looks most at {key}: {share} of its weight."),
+        "rests": message("{share} of the weight of {query} is on {key}."),
+        "resting": message("{key} is the first token: heads rest there whatever it is."),
+        "not.learned": message(
+            "The weights are seeded ({seed}), not learned: the arithmetic is real, the pattern"
+            " means nothing."
+        ),
+        "place": message("layer {layer} head {head} · query {index} {query}"),
+        "arrows": message("← and → go from step to step"),
+        "field.text": message("text"),
+        "field.seed": message("seed"),
+        "field.layer": message("layer"),
+        "field.head": message("head"),
+        "field.mask": message("mask"),
+        "field.window": message("keys that a query sees"),
+        "field.scale": message("scale"),
+        "field.heat": message("temperature, which divides the scores"),
+        "field.matrix": message("matrix"),
+        "field.row": message("row"),
+        "field.column": message("column"),
+        "again": message("as at first"),
+        "back": message("put the weights back"),
+        "weights": message("change a single weight"),
+        "weights.map": message("the matrix of this head: entries of the input in rows"),
+        "mask.own": message("that of the model"),
+        "mask.none": message("none"),
+        "mask.causal": message("causal"),
+        "mask.window": message("window"),
+        "changed": message("weights changed here: {count}; no command gives these numbers"),
+        "no.tokens": message("the text has no tokens"),
+        "too.long": message("the text has {count} tokens, the page computes at most {most}"),
+        "no.vector": message("the model has no vector for {word}; it knows: {words}"),
+    }
+
+
+def derivation_page(
+    document: AttentionTopic,
+    lang: str,
+    model: Model | None = None,
+    options: RunOptions = AS_IT_IS,
+    precision: int = DIGITS,
+) -> bytes:
+    """The page as bytes. Every text is made safe, and only ever text.
+
+    Args:
+        document: The derivation.
+        lang: The language that the page begins in; it holds all.
+        model: What it was computed with; the page runs it where it can, and shows the document's
+            numbers otherwise.
+        options: How the run was asked for.
+        precision: Digits after the point.
+    """
+    from attncli.version import __version__
+
+    carried: PageModel | Message | None = None
+    if model is not None:
+        carried = _carried(model, document)
+    document = without_places(document)
+    table, beside_table = table_part(document)
+    titles = {step.name: step.heading or step.title for step in TOUR[1:]}
+    words = {
+        **page_words(
+            {**titles, PROJECTED: STEP_TITLES[PROJECTED]}, computes=isinstance(carried, PageModel)
+        ),
+        **beside_table,
+    }
+    meta = {
+        "lang": lang,
+        "words": words_by_language(words),
+        "name": "explain",
+        "tour": [step.name for step in TOUR[1:]],
+        "start": _start(document),
+        "model": None,
+        "shown": None,
+        "commands": {},
+        "digits": precision,
+    }
+    weights = b""
+    if isinstance(carried, PageModel):
+        meta |= {
+            "model": carried.facts,
+            "options": [safe(word) for word in options.words],
+            "masks": list(options.masks),
+            "scale": options.scale,
+        }
+        if carried.numbers.size:
+            weights = element("weights", deflate(carried.numbers.astype("<f4").tobytes()))
+        answers = ""
+        fields = FIELDS
+    else:
+        meta |= {"shown": _shown(document), "commands": _commands(document)}
+        if carried is not None:
+            reason = message("The page does not run the model: {reason}.", reason=carried)
+            meta["reason"] = {spoken: safe(reason.translation(spoken)) for spoken in languages()}
+        answers = _in_languages(
+            lang, precision, lambda view: f'<div class="answer">{answer_part(document, view)}</div>'
+        )
+        fields = ""
+    line = safe(document.text)
+    title = " · ".join(part for part in ("attn explain", line) if part)
+    code = page_script(*SCRIPTS)
+    head = page_head(lang, title, code, page_style(*SHEETS))
+    body = SKELETON.format(
+        line=safe_html(line[:400]),
+        answers=answers,
+        fields=fields,
+        screens=_in_languages(lang, precision, lambda view: screen_part(document, view)),
+        table=table,
+        version=__version__,
+        meta=as_json(meta),
+        weights=weights.decode(),
+        script=code,
+    )
+    return (head + body).encode()
+
+
+def _in_languages(lang: str, precision: int, content: Callable[[View], str]) -> str:
+    """What the page says in every language, of which one is shown."""
+    return "\n".join(
+        language_section(spoken, lang, content(View(lang=spoken, width=WIDTH, precision=precision)))
+        for spoken in languages()
+    )
+
+
+def _carried(model: Model, document: AttentionTopic) -> PageModel | Message:
+    """The model as the page runs it, or a sentence that says why it does not."""
+    if document.extra_keys:
+        return message("it has learned keys besides the text's")
+    if not document.text:
+        return message("the tokens are not those of the text alone")
+    carried = page_model(model)
+    if not isinstance(carried, PageModel):
+        return carried
+    texts = [token.text for token in document.tokens]
+    if [token.text for token in model.encode(document.text)] != texts:
+        return message("the tokens are not those of the text alone")
+    return carried
+
+
+def _start(document: AttentionTopic) -> dict[str, Any]:
+    """What is chosen first."""
+    return {
+        "text": document.text,
+        "layer": document.layer,
+        "head": document.head,
+        "query": document.query,
+        "mask": "own",
+        "window": 3,
+        "scale": None,
+        "heat": 1,
+    }
+
+
+def _rounded(numbers: Any) -> Any:
+    """Numbers of any shape as lists, to as many digits as a page shows; None where there are none."""
+    if numbers is None:
+        return None
+    array = np.asarray(numbers, np.float64)
+    flat = [float(f"{value:.{SIGNIFICANT}g}") for value in array.reshape(-1).tolist()]
+    return np.asarray(flat).reshape(array.shape).tolist()
+
+
+def _shown(document: AttentionTopic) -> dict[str, Any]:
+    """The numbers that a page shows which does not compute."""
+    projected = document.step(Projections)
+    scores = document.step(Scores)
+    softmax = document.step(SoftmaxRow)
+    ends = [None, *(token.end for token in document.tokens)]
+    return {
+        "tokens": [
+            {
+                "text": label(token.text),
+                "unknown": token.unknown is True,
+                "joined": token.start is not None and token.start == end,
+            }
+            for token, end in zip(document.tokens, ends, strict=False)
+        ],
+        "layer": document.layer,
+        "head": document.head,
+        "query": document.query,
+        "scale": scores.scale,
+        "cap": scores.softcap,
+        "q": _rounded(projected.q),
+        "k": _rounded(projected.k),
+        "v": _rounded(projected.v),
+        "raw": _rounded(document.step(Products).raw),
+        "scaled": _rounded(scores.scaled),
+        "capped": _rounded(scores.capped),
+        "bias": _rounded(scores.bias),
+        "visible": scores.visible,
+        "scores": scores.scores,
+        "highest": softmax.highest,
+        "shifted": softmax.shifted,
+        "exponentials": [value or 0.0 for value in softmax.exponentials],
+        "sink": softmax.sink,
+        "sum": softmax.sum,
+        "weights": _rounded(softmax.weights),
+        "output": _rounded(document.step(OutputSum).output),
+        "square": {"weights": _rounded(document.matrices.weights)},
+    }
+
+
+def _commands(document: AttentionTopic) -> dict[str, str]:
+    """The commands of the last two steps, as the screen has them."""
+    view = View()
+    weights = np.asarray(document.step(SoftmaxRow).weights)[: len(document.tokens)]
+    query, key = (
+        token_reference(document.tokens, index, view)
+        for index in (document.query, int(np.argmax(weights)))
+    )
+    head = ["--head", f"L{document.layer}H{document.head}"]
+    several = not document.model.attending == document.model.heads == 1
+    commands = {"effect": ["ablate", "--query", query, *(head if several else [])]}
+    if several:
+        commands["heads"] = ["find", "--from", query, "--to", key]
+    return {
+        name: safe(" ".join(command_about(document, verb, options, view)))
+        for name, (verb, *options) in commands.items()
+    }
+
+
+def option_words(options: Struct, *, without: Sequence[str] = ()) -> list[str]:
+    """The words of the options that were given, of a group of them: each option and its value; a
+    path is its last part, as no page says where files lie."""
+    words: list[str] = []
+    defaults = dict(zip(options.__struct_fields__, options.__struct_defaults__, strict=True))
+    for field, default in defaults.items():
+        value = getattr(options, field)
+        name = field.replace("_", "-")
+        if field in without or value == default:
+            continue
+        if value is True:
+            words.append(f"--{name}")
+        elif value is False:
+            words.append(f"--no-{name}")
+        else:
+            for part in value if isinstance(value, list) else [value]:
+                words += [f"--{name}", last_part(str(part))]
+    return words
