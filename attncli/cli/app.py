@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from importlib import import_module
 from typing import Annotated, Any
@@ -209,8 +210,28 @@ def command() -> TyperGroup:
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     # a module is imported when its command is looked up
-    group.commands = LazyCommands(list(COMMANDS), lambda name: typer.main.get_command(app_of(name)))
+    group.commands = LazyCommands(
+        list(COMMANDS), lambda name: typer.main.get_command(app_of(name)), plugin_command
+    )
     return group
+
+
+def plugin_command(name: str) -> Any:
+    """The command that an installed package adds under this name; None where none does.
+
+    Raises:
+        UsageError: Where several packages do.
+        PluginError: Where it cannot be imported, or is no command.
+    """
+    if not COMMAND_NAME.fullmatch(name):
+        return None  # a text, which nobody calls a command
+    from attncli.cli.plugin_commands import find_command
+
+    return find_command(name)
+
+
+COMMAND_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+"""What a plugin's command may be called."""
 
 
 def app_of(name: str) -> typer.Typer:
@@ -234,19 +255,30 @@ class LazyCommands(MutableMapping[str, Any]):
 
     names: in the order of the help page.
     make: gives the command of a name.
+    find: gives the command of any other name, which is listed nowhere; None where there is none.
     """
 
-    def __init__(self, names: Sequence[str], make: Callable[[str], Any]) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        make: Callable[[str], Any],
+        find: Callable[[str], Any] = lambda name: None,
+    ) -> None:
         self._names = names
         self._make = make
+        self._find = find
         self._commands: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._commands:
-            if name not in self._names:
+            if name in self._names:
+                command = self._make(name)
+            else:
+                command = self._find(name)
+            if command is None:
                 raise KeyError(name)
-            self._commands[name] = self._make(name)
-            self._commands[name].name = name
+            self._commands[name] = command
+            command.name = name
         return self._commands[name]
 
     def __setitem__(self, name: str, value: Any) -> None:

@@ -11,7 +11,17 @@ import numpy as np
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
 from attncli.language import message
-from attncli.measure.metric import ALL_ROWS, METRICS, Measured, Metric, PerRow, metric_of, row_mean
+from attncli.measure.metric import (
+    ALL_ROWS,
+    FILE_METRICS,
+    METRICS,
+    OFFSETS,
+    Measured,
+    Metric,
+    PerRow,
+    metric_of,
+    row_mean,
+)
 from attncli.measure.row_facts import AttentionRows, Bools, Floats
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
@@ -176,10 +186,15 @@ EVERY_METRIC = {**TEXT_METRICS, **ROLE_METRICS}
 
 def column_metric(name: str | Metric, *, option: str = "--metric") -> Metric:
     """The metric of that name, or itself if it is a metric already, out of all that a scan can
-    measure. Raises as `metric_of`."""
+    measure, plugins' among them. Raises as `metric_of`, and PluginError for a plugin that fails."""
     own = {**KIND_METRICS, **CORPUS_METRICS, **ROLE_METRICS}
-    if isinstance(name, str) and name in own:
-        return own[name]
+    if isinstance(name, str):
+        if name in own:
+            return own[name]
+        if name not in {**METRICS, **OFFSETS, **FILE_METRICS}:
+            from attncli.measure.plugin_metrics import load_plugin_metric
+
+            load_plugin_metric(name)
     return metric_of(name, option=option, more=tuple(own))
 
 

@@ -164,17 +164,18 @@ def load_metric_file(path: str | Path) -> MetricFile:
     file = run_file(path, FILE_WORDS)
     declarations = []
     for name, function in file.functions.items():
-        declaration = _declaration_of(f"{file.path.stem}.{name}", function, file.path)
-        metric = _metric(declaration, file.sha256, function, file.path)
-        _try(metric)
+        declaration = declaration_of(f"{file.path.stem}.{name}", function, file.path)
+        metric = metric_of_function(declaration, file.sha256, function, file.path)
+        try_metric(metric)
         declarations.append(declaration)
         FILE_METRICS[metric.name] = metric
         PATHS[metric.name] = str(file.path.absolute())
     return MetricFile(str(file.path.absolute()), file.sha256, tuple(declarations))
 
 
-def _declaration_of(name: str, function: FunctionType, path: Path) -> MetricDeclaration:
-    """The declaration of a metric from its function's docstring and attributes."""
+def declaration_of(name: str, function: FunctionType, path: Path) -> MetricDeclaration:
+    """The declaration of a metric from its function's docstring and attributes. Raises InputError
+    for attributes that are none."""
     where = f"{path}:{function.__code__.co_firstlineno}"
     values = {
         attribute: getattr(function, attribute)
@@ -224,7 +225,7 @@ def _declaration_of(name: str, function: FunctionType, path: Path) -> MetricDecl
     return declaration
 
 
-def _metric(
+def metric_of_function(
     declaration: MetricDeclaration, digest: str, function: FunctionType, path: Path
 ) -> Metric:
     """The metric that a user's function computes; its results are checked each time."""
@@ -360,7 +361,7 @@ def require(file: MetricFile) -> None:
         )
 
 
-def _try(metric: Metric) -> None:
+def try_metric(metric: Metric) -> None:
     """Compute a metric on a small block of rows, so that a mistake raises InputError before long
     work begins.
     """

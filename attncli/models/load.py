@@ -838,7 +838,7 @@ def foreign_family(checkpoint: Checkpoint) -> str | None:
     code; else None.
     """
     kind = checkpoint.config.get("model_type")
-    if isinstance(kind, str) and kind not in MODEL_TYPES and library.knows_family(kind):
+    if isinstance(kind, str) and library.knows_family(kind) and family(kind) is None:
         return kind
     return None
 
@@ -1006,7 +1006,7 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _is_known(kind: str) -> bool:
     """Whether attn or the installed transformers knows a `model_type`; imports nothing."""
-    return kind in MODEL_TYPES or library.knows_family(kind)
+    return kind in MODEL_TYPES or library.knows_family(kind) or family(kind) is not None
 
 
 def _tie_embeddings(config: Mapping[str, Any], text: dict[str, Any]) -> dict[str, Any]:

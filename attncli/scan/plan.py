@@ -24,7 +24,13 @@ from attncli.arrays.backend import EVERY
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
 from attncli.features.rules.attention_rows import HeadKinds, head_places
 from attncli.features.rules.head_rules import HeadRule
-from attncli.features.rules.rule_file import FILE_WORDS, FileRule, load_rules, usable_rules
+from attncli.features.rules.rule_file import (
+    FILE_WORDS,
+    FileRule,
+    PluginRule,
+    load_rules,
+    usable_rules,
+)
 from attncli.inputs.adapter import CONFIG, WEIGHTS, parse_adapter
 from attncli.inputs.files import (
     is_there,
@@ -716,6 +722,13 @@ def _plan_rules(request: ScanRequest, model: Model) -> RulePlan | None:
         )
     places = head_places(model)
     own_rules = load_rules(request.rule_files)
+    for rule in own_rules:
+        if isinstance(rule, PluginRule):  # a shard is known by the bytes of files
+            raise UnsupportedError(
+                "the rule {name} is a plugin's, and a scan takes rules of files alone",
+                expected="--rule-file FILE.py",
+                name=repr(rule.name),
+            )
     rules = usable_rules(places, own_rules)
     return RulePlan(
         tuple((rule.name, rule_version(rule)) for rule in rules),

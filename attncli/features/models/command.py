@@ -15,7 +15,7 @@ from attncli.cli import declarations, request
 from attncli.cli.declarations import TableOutput, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import argument, text_option
+from attncli.cli.option import argument, subject_option, text_option
 from attncli.cli.output import validate_options, write_documents
 
 if TYPE_CHECKING:
@@ -29,16 +29,29 @@ if TYPE_CHECKING:
 Name = Annotated[str, declarations.MODEL_ARGUMENT]
 
 
-def list_(ctx: typer.Context, output: TableOutput) -> None:
+def list_(
+    ctx: typer.Context,
+    output: TableOutput,
+    plugins: Annotated[
+        bool,
+        subject_option(help="What installed packages add: metrics, rules, families, commands."),
+    ] = False,
+) -> None:
     """The native families, the aliases and the cached models.
 
     attn models list
+
+    attn models list --plugins
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
     from attncli.features.models.compute import models_document
 
     document = models_document(environment.variables)
+    if plugins:
+        from attncli.cli.plugin_list import plugin_rows
+
+        document = replace(document, plugins=plugin_rows())
     write_documents([document], output, environment, view)
 
 

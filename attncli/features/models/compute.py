@@ -89,6 +89,24 @@ class ForeignRow(Part, frozen=True, kw_only=True):
     reason: Annotated[str, describe("Why it has no file here.")]
 
 
+class PluginRow(Part, frozen=True, kw_only=True):
+    """What an installed package adds to attn."""
+
+    kind: Literal["metrics", "rules", "families", "commands"]
+    name: Annotated[str, describe("By which it is called.")]
+    package: str
+    package_version: str
+    target: Annotated[str, describe("The object, as module:name.")]
+    state: Annotated[
+        Literal["usable", "hidden", "twice", "fails"],
+        describe(
+            "hidden: attn has one of this name itself; twice: several packages add it, and none is"
+            " used; fails: it cannot be imported, or is not what it should be."
+        ),
+    ]
+    reason: Annotated[str, describe("Why it fails; empty where it does not.")]
+
+
 class ModelsDocument(Document, tag="attn.models/1", frozen=True, kw_only=True):
     """Which models there are."""
 
@@ -107,6 +125,9 @@ class ModelsDocument(Document, tag="attn.models/1", frozen=True, kw_only=True):
     aliases: list[AliasRow]
     cache: Annotated[str, describe("The folder of the hub's local cache.")]
     cached: list[CachedModel]
+    plugins: Annotated[
+        list[PluginRow] | UnsetType, describe("With --plugins: what installed packages add.")
+    ] = UNSET
 
 
 # `attn.verify/1`: a checkpoint's run compared with transformers' own.

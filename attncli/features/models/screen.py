@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import assert_never
 
+from msgspec import UNSET
+
 from attncli.documents import tag_of
 from attncli.documents.header import ranges
 from attncli.draw.lines import (
@@ -52,6 +54,7 @@ from attncli.features.models.compute import (
     ModelSide,
     NormPart,
     OutputHeadPart,
+    PluginRow,
     PositionPart,
     QkNormPart,
     RelativeSinesPart,
@@ -70,6 +73,8 @@ TOKENIZER = "tokenizer.json"
 def models_screen(document: ModelsDocument, view: View) -> Lines:
     """Families, aliases with where they are, and the cache."""
     answer = models_answer(document, view)
+    if document.plugins is not UNSET:
+        return fit_to_view(_plugins_screen(document.plugins, view), view)
     if view.brief:
         return fit_to_view(answer, view)
     families = fact("families", [safe(name, ascii=view.ascii) for name in document.families], view)
@@ -180,15 +185,68 @@ def _alias_kind(alias: AliasRow, view: View) -> str:
     return say(view, contextual("between", ", ")).join(words)
 
 
+PLUGIN_STATES = {
+    "usable": message("usable"),
+    "hidden": message("not used: attn has its own"),
+    "twice": message("not used: several packages add it"),
+    "fails": message("fails"),
+}
+"""What each state of a plugin means."""
+
+
+def _plugins_screen(plugins: Sequence[PluginRow], view: View) -> Lines:
+    """What installed packages add, then why some of it fails."""
+    if not plugins:
+        none = message("No installed package adds a metric, rule, family or command to attn.")
+        return sentences([none], view)
+    rows = [
+        [
+            row.kind,
+            safe(row.name, ascii=view.ascii),
+            safe(f"{row.package} {row.package_version}", ascii=view.ascii),
+            localize(PLUGIN_STATES[row.state], view),
+        ]
+        for row in plugins
+    ]
+    names = [message("kind"), message("name"), message("package"), message("state")]
+    title = plural(
+        "{count} plugin of installed packages",
+        "{count} plugins of installed packages",
+        count=len(plugins),
+    )
+    reasons = [remark(safe(row.reason, ascii=view.ascii), view) for row in plugins if row.reason]
+    return stack(table(names, rows, view, title=title), *reasons)
+
+
 def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
-    """Families, aliases and cached models in one table for `--plain`."""
+    """Families, aliases and cached models in one table for `--plain`; with --plugins these alone."""
+    if document.plugins is not UNSET:
+        yield ("kind", "name", "package", "version", "target", "state", "reason")
+        for row in document.plugins:
+            yield (
+                row.kind,
+                row.name,
+                row.package,
+                row.package_version,
+                row.target,
+                row.state,
+                row.reason,
+            )
+        return
     yield ("what", "name", "family", "where", "bytes", "runs")
     for name in document.families:
         yield ("family", name, name, "", "", "natively")
     for foreign in document.foreign:
         yield ("family", foreign.name, foreign.name, foreign.reason, "", message("not natively"))
-    for row in document.formats:
-        yield ("format", row.name, " ".join(row.families), row.proof, "", "natively")
+    for format_row in document.formats:
+        yield (
+            "format",
+            format_row.name,
+            " ".join(format_row.families),
+            format_row.proof,
+            "",
+            "natively",
+        )
     for alias in document.aliases:
         yield ("alias", alias.name, alias.family, alias.location or alias.hub, "", "natively")
     for model in document.cached:

@@ -16,8 +16,10 @@ imported, and functions that a decorator of another file replaces are no rules. 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -27,14 +29,17 @@ from attncli.features.rules.attention_rows import HeadPlaces, sees
 from attncli.features.rules.built_in_rules import BUILT_IN
 from attncli.features.rules.head_rules import HeadRule
 from attncli.features.rules.token_patterns import Bools, Ints, TokenPatterns
-from attncli.inputs.files import place_of
+from attncli.inputs.files import is_there, place_of, read_regular
 from attncli.inputs.function_file import (
+    LARGEST,
+    NAME,
     FileWords,
     FunctionFile,
     failure_of_code,
     formula_of,
     run_file,
 )
+from attncli.inputs.plugins import Plugin, plugin_named
 from attncli.inputs.tokenize import tokenizer
 from attncli.language import message
 
@@ -136,6 +141,20 @@ class FileRule(HeadRule, frozen=True):
         return np.array(np.broadcast_to(scaled, shape))
 
 
+class PluginRule(FileRule, frozen=True):
+    """A rule that an installed package adds.
+
+    plugin: the one that errors name.
+    """
+
+    plugin: Plugin
+
+    def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
+        """The function's preferences, checked, [query, key]. Raises PluginError where it fails."""
+        with self.plugin.guarded():
+            return FileRule.rows(self, patterns, queries)
+
+
 def load_rules(paths: Sequence[str | Path]) -> list[FileRule]:
     """The rules of a user's Python files.
 
@@ -143,7 +162,7 @@ def load_rules(paths: Sequence[str | Path]) -> list[FileRule]:
 
     Args:
         paths: Python files; see this module's docstring for what stands in one. A file that is
-            named again is read once.
+            named again is read once. A name without such a file may be a plugin's rule.
 
     Returns:
         A rule for each of their functions, in their order, called FILE.FUNCTION after the file's
@@ -152,17 +171,23 @@ def load_rules(paths: Sequence[str | Path]) -> list[FileRule]:
     Raises:
         InputError: Where there is no such file, it fails, two define a rule of one name, or a
             function gives no preferences for a small text; `where` names the file's line.
+        UsageError: Where several packages add a rule of that name.
+        PluginError: Where a plugin's rule fails.
     """
     rules: dict[str, FileRule] = {}
     read = set()
     for path in paths:
+        plugin = _plugin_of(path)
+        if plugin is not None:
+            rules[plugin.name] = plugin_rule(plugin)
+            continue
         place = place_of(Path(path))
         if place in read:
             continue
         read.add(place)
         file = run_file(path, FILE_WORDS)
         for name in file.functions:
-            rule = _rule_of(file, name)
+            rule = _rule_of(file, name, f"{file.path.stem}.{name}")
             if rule.name in rules:
                 raise InputError(
                     "two files define a rule {name}",
@@ -174,6 +199,41 @@ def load_rules(paths: Sequence[str | Path]) -> list[FileRule]:
     return list(rules.values())
 
 
+def _plugin_of(path: str | Path) -> Plugin | None:
+    """The plugin whose rule has this name; None where it is a file's, or nobody's."""
+    if not NAME.fullmatch(str(path)) or is_there(Path(path)):
+        return None
+    return plugin_named("rules", str(path))
+
+
+def plugin_rule(plugin: Plugin) -> PluginRule:
+    """The rule that a plugin adds, tried on a small text. Raises PluginError where it cannot be
+    imported, is no function, or gives no preferences."""
+    function = plugin.load()
+    if not isinstance(function, FunctionType):
+        what = message("{target} is no function", target=plugin.target)
+        plugin.refuse(what, message("a function of a text, as in a file of --rule-file"))
+    path = Path(function.__code__.co_filename)
+    with plugin.guarded():
+        raw = read_regular(path, what=FILE_WORDS.what, limit=LARGEST)
+        digest = hashlib.sha256(f"{plugin.package} {plugin.version} ".encode() + raw).hexdigest()
+        file = FunctionFile(path, digest, {plugin.name: function})
+        rule = _rule_of(file, plugin.name, plugin.name)
+    added = PluginRule(
+        rule.name,
+        rule.label,
+        rule.formula,
+        rule.sentence,
+        function,
+        path,
+        rule.line,
+        digest,
+        plugin,
+    )
+    _try(added)
+    return added
+
+
 def usable_rules(places: HeadPlaces, own_rules: Sequence[HeadRule]) -> list[HeadRule]:
     """The rules that some query may follow, attn's own first: without those that look ahead where
     none sees a later key."""
@@ -181,10 +241,12 @@ def usable_rules(places: HeadPlaces, own_rules: Sequence[HeadRule]) -> list[Head
     return [rule for rule in (*BUILT_IN, *own_rules) if ahead or not rule.looks_ahead]
 
 
-def _rule_of(file: FunctionFile, name: str) -> FileRule:
-    """The rule of one function, tried on a small text. Raises InputError as `load_rules`."""
+def _rule_of(file: FunctionFile, name: str, full_name: str) -> FileRule:
+    """The rule of one function, tried on a small text. Raises InputError as `load_rules`.
+
+    full_name: what it is called by.
+    """
     function = file.functions[name]
-    full_name = f"{file.path.stem}.{name}"
     formula = formula_of(function, name, "text")
     says = getattr(function, "says", formula)
     if not isinstance(says, str) or not says.strip():

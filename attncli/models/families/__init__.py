@@ -5,12 +5,14 @@ lineage.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import cache, wraps
 from importlib import import_module
 from pkgutil import iter_modules
 
 from msgspec.structs import replace
 
+from attncli.inputs.plugins import plugin_named
 from attncli.language import message
 from attncli.mechanism.spec import Spec
 from attncli.models.config import Config
@@ -168,18 +170,33 @@ that see the tokens after them, too."""
 
 @cache
 def family(model_type: str) -> Family | None:
-    """The family of a `model_type`, whose Specs bear its name; None for one that has no file here."""
+    """The family of a `model_type`, whose Specs bear its name; None for one that neither has a file
+    here nor is a plugin's.
+
+    Raises:
+        UsageError: Where several packages add it.
+        PluginError: Where its plugin cannot be imported, or is no family.
+    """
+    plugin = None
     if model_type not in FILES:
-        return None
-    families: Mapping[str, Family] = import_module(
-        f"attncli.models.families.{FILES[model_type]}"
-    ).FAMILIES
-    declared = families[model_type]
+        plugin = plugin_named("families", model_type)
+        if plugin is None:
+            return None
+        declared = plugin.load()
+        if not isinstance(declared, Family):
+            what = message("{target} is no family", target=plugin.target)
+            plugin.refuse(what, "an object of attncli.models.family.Family")
+    else:
+        families: Mapping[str, Family] = import_module(
+            f"attncli.models.families.{FILES[model_type]}"
+        ).FAMILIES
+        declared = families[model_type]
 
     @wraps(declared.spec)
     def spec(config: Config) -> Spec:
         """The Spec of a config by its family's reader, with `family` set to this model type."""
-        whole = declared.spec(config)
+        with nullcontext() if plugin is None else plugin.guarded():
+            whole = declared.spec(config)
         if whole.decoder is None:
             decoder = None
         else:
