@@ -347,6 +347,7 @@ def _load_state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
         for key, value in tensors.items() if isinstance(tensors, Mapping) else ():
             if isinstance(value, Mapping) and value and all(map(torch.is_tensor, value.values())):
                 hint = f"torch.save(torch.load(file)[{key!r}], file)"
+                break
         raise InputError(what, where=path, expected="a state_dict: names to tensors", hint=hint)
     return tensors
 

@@ -12,8 +12,10 @@ from asking import ask
 from commands import commands
 from msgspec.structs import replace
 from tiny_checkpoints import CASES, make
+from walking import lines, pressed
 
 import attncli
+from attncli.explore.loaded_run import LiveSource
 from attncli.mechanism.context import Interventions, KnockOut
 
 SAMPLES = Path(__file__).parent.parent.parent / "sample_inputs"
@@ -236,3 +238,32 @@ def test_a_link_to_captured_states_is_cut_by_their_number(folder: Path, tmp_path
     )
     told = (*told[:-3], "--source-states", str(tmp_path / "states.npy"), "--to", "s3")
     assert "no longer sees s3" in " ".join(ask(*told).out.split())
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("source", ["dog bug dim dog bug", "mob"])
+def test_the_explorer_walks_a_text_beside_a_longer_or_shorter_source(
+    folder: Path, source: str
+) -> None:
+    """Every head at every word, with its numbers and its effects: no index of the other side."""
+    reading = LiveSource.of(attncli.load(folder).decoder(source), "the cat sat")
+    keys = (
+        "right",
+        "right",
+        "down",
+        "down",
+        "tab",
+        "right",
+        "e",
+        "l",
+        "w",
+        "s",
+        "left",
+        "up",
+        "end",
+    )
+    screens: list[str] = []
+    pressed(reading, *keys, each=lambda app: screens.append("\n".join(lines(app))))
+    assert len(screens) == len(keys)
+    # what is looked at in the own text is of it, whatever the source holds
+    assert not any(re.search(r"\b(dog|bug|dim|mob)\b", screen) for screen in screens[:4])

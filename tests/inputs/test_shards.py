@@ -206,3 +206,15 @@ def test_only_a_hub_caches_own_folders_link_to_their_blobs(name: str, tmp_path: 
     (blobs / "1").write_text("{}")
     (snapshot / "config.json").symlink_to("../../blobs/1")
     refused(snapshot, "leaves its folder")
+
+
+@pytest.mark.parametrize("key", ["state_dict", "model"])
+def test_a_state_dict_under_a_key_is_told_by_it(tmp_path: Path, key: str) -> None:
+    torch = pytest.importorskip("torch", reason="no torch here (a Python package)")
+    backend = pytest.importorskip("attncli.arrays.torch_backend")
+    tensors = {f"W{name}.weight": torch.eye(4) for name in "QKV"}
+    path = tmp_path / "w.pt"
+    torch.save({"epoch": 3, key: tensors, "ema": tensors, "optimizer": {"state": {}}}, path)
+    with pytest.raises(InputError, match="something other than named tensors") as refusal:
+        backend.read_state_dict(str(path), 10**6)
+    assert refusal.value.hint == f"torch.save(torch.load(file)['{key}'], file)"
