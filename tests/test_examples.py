@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from asking import ask
+from minilm_adapter import write_minilm_adapter
 from quantised_minilm import write_quantised_minilm
 from scanning import inside
 
@@ -28,7 +29,8 @@ from attncli.language.guide import PAGES as NAMES
 
 LANGUAGES = ("en", "zh")
 QUANTISED = "minilm-Q4_0.gguf"
-"""A file that a page takes for one of the reader's."""
+ADAPTER = "my-adapter"
+"""What a page takes for a file and for a folder of the reader's."""
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHELL = re.compile(r"[|<>&;$*`]")
@@ -91,6 +93,8 @@ def printed(command: str, folder: Path) -> str:
         (folder / "sample_inputs").symlink_to(ROOT / "sample_inputs")
     if QUANTISED in command and not (folder / QUANTISED).exists():
         write_quantised_minilm(folder / QUANTISED)
+    if ADAPTER in command and not (folder / ADAPTER).exists():
+        write_minilm_adapter(folder / ADAPTER)
     variables = {"LANG": "C.UTF-8", "HOME": str(folder), "COLUMNS": "80", "HF_HUB_OFFLINE": "1"}
     if command.startswith("attn ") and not SHELL.search(
         re.sub(r'"[^"$]*"|\'[^\']*\'', "", command)
@@ -128,7 +132,7 @@ def named(page: Path) -> str:
     return f"{page.parent.name}/{page.stem}"
 
 
-LONG = ("lessons", "corpora", "engineers", "importance", "long", "circuits", "why")
+LONG = ("cookbook", "lessons", "corpora", "engineers", "importance", "long", "circuits", "why")
 """Pages whose commands train models, scan texts, or go through every head of real models."""
 
 
@@ -220,6 +224,20 @@ def python_failures(page: Path) -> str:
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_what_the_page_about_long_prompts_says_of_python(lang: str) -> None:
     assert python_failures(FOLDER / lang / "long.md") == ""
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(find_spec(PACKAGES["smollm2"]) is None, reason="no smollm2 here")
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_what_the_cookbook_says_of_python(
+    lang: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sample_inputs").symlink_to(ROOT / "sample_inputs")
+    write_quantised_minilm(tmp_path / QUANTISED)
+    write_minilm_adapter(tmp_path / ADAPTER)
+    printed("attn scan start minilm sample_inputs/corpus.txt --out scan --quiet", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert python_failures(FOLDER / lang / "cookbook.md") == ""
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)

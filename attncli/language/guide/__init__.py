@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 PAGES = (
-    "learners", "lessons", "teachers", "engineers", "long", "researchers", "explore", "views", "why", "importance", "evidence", "circuits", "rules", "claims", "corpora", "operators", "models",
+    "cookbook", "learners", "lessons", "teachers", "engineers", "long", "researchers", "explore", "views", "why", "importance", "evidence", "circuits", "rules", "claims", "corpora", "operators", "models",
     "weights", "masks", "json", "python", "cost", "words", "changes",
 )  # fmt: skip
 """Names of the pages, in the order in which they are offered."""
