@@ -53,7 +53,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "scan show": ("scan", "show", "{t}/scan"),
     "scan compare": ("scan", "compare", "{t}/scan", "{t}/scan"),
     "scan verify": ("scan", "verify", "{t}/scan"),
-    "scan export": ("scan", "export", "{t}/scan", "{t}/heads.csv"),
+    "scan export": ("scan", "export", "{t}/scan", "heads.csv"),
     "view": ("view", "{t}/run.json"),
     "logits": ("logits", "a b c", "--model", "{t}/gpt2"),
     "next": ("next", "a b c", "--model", "{t}/gpt2"),
