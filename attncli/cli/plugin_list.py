@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
 from attncli.cli.app import COMMANDS
 from attncli.cli.plugin_commands import command_of
@@ -31,6 +32,7 @@ def plugin_rows() -> list[PluginRow]:
     rows = []
     for plugin in plugins:
         reason = ""
+        state: Literal["usable", "hidden", "twice", "fails"]
         if plugin.name in BUILT_IN_NAMES[plugin.kind]:
             state = "hidden"
         elif names[plugin.kind, plugin.name] > 1:
