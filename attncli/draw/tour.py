@@ -53,8 +53,8 @@ TOUR = (
     TourStep(
         "scale",
         message(
-            "The dot products grow with the vectors' width; the scale takes that back, or the "
-            "softmax would give all to one word."
+            "The dot products grow with the vectors' width; most models take that back by a scale,"
+            " or the softmax would give all to one word."
         ),
         message("scale"),
         "scaled",

@@ -152,7 +152,8 @@ HELP = {
         message("One head's weights"),
         message(
             "Each row is a word that looks, each column a word looked at; the brighter, the more"
-            " weight. A row sums to 1. Blank cells are hidden by the mask. The framed cell is the"
+            " weight. A row sums to 1. Blank cells are hidden by the mask or left out by the colour"
+            " scale. Numbers are written from 0.1 on, where there is room. The framed cell is the"
             " chosen weight."
         ),
     ),

@@ -38,7 +38,7 @@ from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.state import State
 from attncli.features.effects.document import AblateDocument, EffectRow
 from attncli.features.effects.effect_answer import effect_text
-from attncli.features.explain.derivation_screen import LEADS, Derivation
+from attncli.features.explain.derivation_screen import Derivation
 from attncli.features.explain.document import AttentionTopic, Scores, SoftmaxRow
 from attncli.features.why.document import WhyDocument
 from attncli.features.why.screen import why_sentences, why_sides
@@ -583,7 +583,7 @@ def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) ->
     room = max(scene.height - len(formula.rows) - 1, 1)
     if with_words:
         steps = Derivation(derivation, view)
-        words = remark(say(view, LEADS[step], query=steps.quoted_query), view, style="")
+        words = remark(steps.lead(step), view, style="")
         block = stack(words, line(""), getattr(steps, step)())
     else:
         block = _step_in_room(derivation, step, view, room)

@@ -6,6 +6,7 @@ import re
 from decimal import Decimal
 
 import pytest
+from asking import ask
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -110,3 +111,18 @@ def test_a_picture_is_inert_and_keeps_its_colours() -> None:
 def test_ascii_has_no_chinese() -> None:
     assert say(View(lang="zh"), "sum") == "总和"
     assert say(View(lang="zh", ascii=True), "sum") == "sum"
+
+
+def test_what_the_scale_step_says_is_true_of_the_model() -> None:
+    plain = ask("explain", "a b c").out
+    assert "brought to a scale" in plain
+    bare = ask("explain", "a b c", "--scale", "none", "--softcap", "5", "--position", "alibi").out
+    assert "brought to a scale" not in bare
+    said = " ".join(bare.split())
+    for sentence in (
+        "This model does not scale the sums.",
+        "A soft cap bounds the scores: ±5 at most.",
+        "What the positions say is added.",
+    ):
+        assert sentence in said
+        assert sentence not in plain

@@ -380,6 +380,13 @@ function putBack() {
   choose({});
 }
 
+/** What a step does, in sentences that are true of the model. @param {string} step */
+function leads(step) {
+  const told = say(`lead.${step}`, { query: quoted(shown.query), key: quoted(strongest()) });
+  if (step !== "scale") return told ? [told] : [];
+  return [shown.scale === 1 ? say("lead.unscaled") : told, ...(shown.cap === null ? [] : [say("lead.cap", { cap: brief(shown.cap) })]), ...(shown.bias ? [say("lead.bias")] : [])];
+}
+
 /** The steps, each with its formula, its numbers and its picture beside one another. */
 function steps() {
   const query = name(shown.query);
@@ -387,7 +394,7 @@ function steps() {
     const [formula, table, image] = DRAWN[step]();
     const title = (place ? `${place} ` : "") + say(`title.${step}`, { query });
     return make("section", { class: "step", id: `step-${step}`, "data-step": step, "aria-current": place === chosen.step ? "step" : false },
-      make("h2", title), make("p.lead", say(`lead.${step}`, { query: quoted(shown.query), key: quoted(strongest()) })),
+      make("h2", title), ...leads(step).map((text) => make("p.lead", text)),
       make("div.parts", make("div.formula", ...formula), ...(table ? [table] : []), ...(image ? [image] : [])));
   }));
   fill("ways", ...STEPS.map((step, place) => button(() => go(place), { "aria-pressed": place === chosen.step, title: say(`title.${step}`, { query }) }, place ? String(place) : say("title.projections.short"))), make("span.note", say("arrows")));

@@ -47,8 +47,9 @@ export function pressed(event, views) {
     "#sentence, #asking": () => move(dx, dy + far + page),
     ".links": () => move(0, dx + dy + far + page),
     ".matrix": () => moveCell(dx + far, dy + page),
-    "#tour": () => goTo(max(state.tour + dx + dy, 1), views),
     "#tabs": () => { choose({ view: far ? views[far < 0 ? 0 : views.length - 1] : next(views, state.view, dx + dy) }); at(`tab-${state.view}`).focus(); },
+    // with nothing else under them, left and right go through the tour that is open
+    [state.tour && dx ? "body" : "#tour"]: () => goTo(max(state.tour + dx + dy, 1), views),
   };
   const act = dx || dy || far || page ? Object.entries(places).find(([selector]) => inside(selector))?.[1] : acts[event.key];
   const view = views[Number(event.key) - 1];

@@ -1,5 +1,5 @@
 import { drawn, framed, prepared } from "./axes.js";
-import { button, fill, frameOf, make, set } from "./dom.js";
+import { button, fill, frameOf, make, set, write } from "./dom.js";
 import { abs, ceil, clamp, floor, max, min } from "./numbers.js";
 import { farthest, inkOn, legend, most, picture, place, shade, signedPicture, signedShade } from "./shades.js";
 import { choose, head, keys, leave, open, peek, pick, queries, state } from "./state.js";
@@ -92,6 +92,10 @@ function paintMatrix() {
   mapFrame = framed(asking, words, width, seen);
   const pen = prepared(canvas, mapFrame, asking, words, width);
   drawn(pen, mapFrame, image.map, image.x, image.y, image.wide, image.tall);
+  // the corner between the words of both axes is free for the names of these
+  const { left, top } = mapFrame;
+  write(pen, say("axis.key"), left, 8, left, "right");
+  write(pen, say("axis.query"), left, top - 10, left, "right");
   if (mapFrame.cell >= NUMBERS) numbers(pen);
   set(canvas, { "aria-label": `${headName(head())}${weights?.of ? `, ${weights.of.name}` : ""}: ${say("matrix.says", { queries: asking.length, keys: words.length })}` });
   markCell();

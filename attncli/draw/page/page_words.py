@@ -112,6 +112,8 @@ PAGE_WORDS: Mapping[str, Message] = {
     "sentence.label": message("the text; left and right choose a word"),
     "grid.label": message("heads; arrow keys choose one"),
     "tabs.label": message("views"),
+    "axis.key": message("key →"),
+    "axis.query": message("query ↓"),
     "pair": message('"{query}" looks at "{key}" with {weight}'),
     "pair.hidden": message('"{query}" does not see "{key}"'),
     "weight.hidden": message("hidden"),

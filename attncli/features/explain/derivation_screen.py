@@ -17,6 +17,7 @@ from attncli.draw.command_lines import command_about, command_lines
 from attncli.draw.lines import (
     Lines,
     heading,
+    join_sentences,
     line,
     line_width,
     remark,
@@ -75,6 +76,26 @@ LEADS = {
 }
 LEADS |= {part: step.lead for part, step in STEP_OF_PART.items() if step.lead}
 """One sentence before each step of the derivation."""
+
+
+UNSCALED = message("This model does not scale the sums.")
+CAPPED = message("A soft cap bounds the scores: ±{cap} at most.")
+BIASED = message("What the positions say is added.")
+
+
+def scale_leads(document: AttentionTopic, view: View) -> list[str]:
+    """What becomes of the sums of products before the mask, one sentence for each thing that this
+    model does to them."""
+    scores = document.step(Scores)
+    if scores.scale == 1:
+        leads = [say(view, UNSCALED)]
+    else:
+        leads = [say(view, LEADS["scaled"])]
+    if scores.softcap is not None:
+        leads.append(say(view, CAPPED, cap=brief(scores.softcap)))
+    if scores.bias is not None:
+        leads.append(say(view, BIASED))
+    return leads
 
 
 BESIDE = 46
@@ -163,7 +184,16 @@ class Derivation:
             top = stack(top, *(line((f"  {text}", CODE)) for text in lines))
         # the mask says itself what it hides, and a narrow screen has room for the formulas alone
         leads = self.leads and part != "masked" and not (self.compact and view.width < ROOMY)
-        return stack(top, lead_remark(part, self.quoted_query, view) if leads else Lines())
+        return stack(top, remark(self.lead(part), view, style="") if leads else Lines())
+
+    def lead(self, part: str) -> str:
+        """What a step does, in a sentence or two that are true of this model.
+
+        part: the step's name in `LEADS`.
+        """
+        if part == "scaled":
+            return join_sentences(scale_leads(self.document, self.view), self.view)
+        return say(self.view, LEADS[part], query=self.quoted_query)
 
     def place(self) -> Lines:
         """A title that tells which layer, head and query the derivation is of."""

@@ -25,7 +25,13 @@ from attncli.draw.safe import label, last_part, safe, safe_html
 from attncli.draw.token_names import token_reference
 from attncli.draw.tour import TOUR
 from attncli.draw.view import View
-from attncli.features.explain.derivation_screen import LEADS, STEP_TITLES
+from attncli.features.explain.derivation_screen import (
+    BIASED,
+    CAPPED,
+    LEADS,
+    STEP_TITLES,
+    UNSCALED,
+)
 from attncli.features.explain.document import (
     AttentionTopic,
     OutputSum,
@@ -147,6 +153,9 @@ def page_words(title: Mapping[str, Message], *, computes: bool) -> dict[str, Mes
     return {
         **words,
         "title.projections.short": Message("Q, K, V", {}),
+        "lead.unscaled": UNSCALED,
+        "lead.cap": CAPPED,
+        "lead.bias": BIASED,
         "quoted": message('"{text}"'),
         "comma": contextual("between", ", "),
         "numbers": message("the numbers of this step"),

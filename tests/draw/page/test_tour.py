@@ -66,6 +66,10 @@ def test_arrows_and_play_go_through_the_steps(window: Opened, chromium: Any, fil
         window.page.keyboard.press(key)
         assert window.value("attn.state.tour") == number
     assert window.value("document.activeElement.id") == "tour-on"
+    window.value("() => document.activeElement.blur()")
+    for key, number in (("ArrowRight", 3), ("ArrowLeft", 2)):  # wherever the page is looked at
+        window.page.keyboard.press(key)
+        assert window.value("attn.state.tour") == number
     window.page.click("#tour-play")
     window.until("() => attn.state.tour === 3", seconds=60)
     window.page.click("#tour-play")
