@@ -142,7 +142,7 @@ def token_lists(found: Any) -> list[list[dict[str, Any]]]:
         return [rows for value in found.values() for rows in token_lists(value)]
     if not isinstance(found, list) or not found:
         return []
-    if isinstance(found[0], dict) and "special" in found[0]:
+    if isinstance(found[0], dict) and {"text", "special"} <= found[0].keys():
         return [found]
     return [rows for value in found for rows in token_lists(value)]
 
