@@ -5,18 +5,20 @@ import json
 import numpy as np
 import pytest
 from asking import ask
+from msgspec.structs import replace
 from tiny_checkpoints import CASES, make
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import attncli
 from attncli.inputs.token import Text, encode_pair
+from attncli.models.verify import run_short_text_whole, runs_by_blocks, whole_weights
 
 FIRST, SECOND = "a cat sat", "the cat ran off"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = make(CASES["bert"], tmp_path_factory.mktemp("bert"))
+def checkpoint(case, place):
+    """A tiny checkpoint with a tokenizer that types a second segment 1."""
+    path = make(case, place)
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "cat", "sat", "the", "ran", "off"]
     hf = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
     hf.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -30,6 +32,11 @@ def folder(tmp_path_factory):
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]"}
     (path / "tokenizer_config.json").write_text(json.dumps(settings))
     return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return checkpoint(CASES["bert"], tmp_path_factory.mktemp("bert"))
 
 
 def test_the_weights_of_a_pair_are_those_of_transformers(folder):
@@ -53,6 +60,44 @@ def test_the_weights_of_a_pair_are_those_of_transformers(folder):
     for trace, plain, weights in zip(model.trace(tokens), alone, expected, strict=True):
         assert np.allclose(trace.stages["weights"], weights[0].numpy(), atol=1e-9)
         assert not np.allclose(plain.stages["weights"], weights[0].numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize("typed", [True, False], ids=["two types", "equal types"])
+@pytest.mark.parametrize("name", ["big_bird", "big_bird, longer blocks", "big_bird, whole"])
+def test_a_big_bird_reads_a_pair_as_transformers_does(name, typed, tmp_path):
+    """Where blocks are drawn, transformers tells of a first-block key one of the 1 + drawn weights
+    that it has in the softmax: its rows sum to less than 1, up to 0.66 apart from the attention
+    that made its vectors, so these are compared as well.
+    """
+    torch = pytest.importorskip("torch", reason="no torch here (a Python package)")
+    transformers = pytest.importorskip("transformers", reason="no transformers here")
+    place = checkpoint(CASES[name], tmp_path / "pair")
+    first, second = f"{FIRST} {FIRST}", f"{SECOND} {SECOND} a"
+    reader = transformers.AutoTokenizer.from_pretrained(place)
+    given = reader(first, second, return_tensors="pt", return_token_type_ids=True)
+    given["token_type_ids"] *= int(typed)
+    reference = transformers.AutoModel.from_pretrained(
+        place, dtype=torch.float64, attn_implementation="eager"
+    )
+    run_short_text_whole(reference, given["input_ids"].shape[1])
+    with torch.no_grad():
+        expected = reference(**given, output_attentions=True)
+    model = attncli.load(place, dtype="float64")
+    text = Text(first, "argument").with_pair(second)
+    tokens = encode_pair(model.tokenizer, text.text, text.second)
+    assert [token.id for token in tokens] == given["input_ids"][0].tolist()
+    if not typed:
+        tokens = [replace(token, segment=0) for token in tokens]
+    assert [token.segment for token in tokens] == given["token_type_ids"][0].tolist()
+    traces = list(model.trace(tokens))
+    assert np.allclose(traces[-1].after, expected.last_hidden_state[0].numpy(), atol=1e-9)
+    for trace, weights in zip(traces, expected.attentions, strict=True):
+        told = weights[0].numpy()
+        if runs_by_blocks(reference):
+            assert told.sum(-1).min() < 0.9
+            told = whole_weights(reference, told, len(tokens))
+        assert np.allclose(told.sum(-1), 1)
+        assert np.allclose(trace.stages["weights"], told, atol=1e-9)
 
 
 def test_words_of_either_segment_are_named(folder):
