@@ -5,8 +5,8 @@ shapes, layers.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TypedDict, assert_never, cast
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Literal, TypedDict, assert_never, cast
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -39,7 +39,16 @@ from attncli.mechanism.spec import (
     RelativeSines,
     Rope,
 )
-from attncli.mechanism.trace import SQUARE, LayerTrace, Shape, order_stages, shapes_of
+from attncli.mechanism.trace import (
+    SQUARE,
+    STAGES,
+    LayerTrace,
+    Shape,
+    formula_with_bias,
+    order_stages,
+    shapes_of,
+)
+from attncli.models.family import layer_roles
 from attncli.models.model import Model
 from attncli.version import __version__
 
@@ -392,11 +401,43 @@ def position_stages(position: Position) -> tuple[str, ...]:
     return tuple(name for name, is_present in terms.items() if is_present)
 
 
+MODULES = {stage.name: stage.name for stage in STAGES.values() if stage.bias} | {"out": "o"}
+"""What the weights that a stage multiplies with are called in a layer's roles, by stage."""
+
+
+def biased_stages(
+    model: Model, layer: int, part: Literal["attn", "cross"] = "attn"
+) -> frozenset[str]:
+    """The stages of a layer's attention where the model adds a bias, such as "q" and "out"; none
+    where another library runs the layers, whose weights have no roles.
+
+    part: which attention; the cross-attention is the decoder's where the model has two sides.
+    """
+    if not model.own_layers:
+        return frozenset()
+    if model.identity.source != "checkpoint":  # one layer, whose weights are in memory
+        weights = model.store.layer(model.backend, layer)
+        return frozenset(
+            stage for stage, name in MODULES.items() if weights(f"attn.{name}.bias") is not None
+        )
+    spec = model.spec
+    if part == "cross":
+        spec = spec.decoder or spec
+    roles = {role.name for role in layer_roles(spec, spec.blocks[layer])}
+    return frozenset(stage for stage, name in MODULES.items() if f"{part}.{name}.bias" in roles)
+
+
 def shape_rows(
-    trace: LayerTrace, attention: Attention, *, leading: tuple[str, ...] = ()
+    trace: LayerTrace,
+    attention: Attention,
+    biased: Collection[str] = (),
+    *,
+    leading: tuple[str, ...] = (),
 ) -> list[ShapeRow]:
     """The shape trace of a layer: every stage that its attention has, whether or not the numbers
     were kept.
+
+    biased: the stages where a bias is added, as `biased_stages` gives them.
     """
     absent = {
         "capped": attention.softcap is None,
@@ -404,10 +445,11 @@ def shape_rows(
         "masked": shows_all(attention.mask) and attention.hashing is None,
         **dict.fromkeys(("raw", "scaled") if attention.hashing is not None else (), True),
     }
-    if attention.hashing is None:
-        formulas = {}
-    else:
-        formulas = {"k": "K = Q / rms(Q) / √d", "masked": message("−∞ where not compared")}
+    formulas: dict[str, str] = {stage: formula_with_bias(stage) for stage in biased}
+    if attention.hashing is not None:
+        formulas |= {"k": "K = Q / rms(Q) / √d", "masked": message("−∞ where not compared")}
+    if "concat" not in trace.stages:  # no W_O: the heads' outputs are the output
+        formulas.pop("out", None)
     # all stages with a number per pair have the shape of the weights
     queries = trace.stages["q"].shape[-2]
     keys = trace.stages["k"].shape[-2]

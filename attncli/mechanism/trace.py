@@ -19,37 +19,51 @@ class Stage(Struct, frozen=True):
     """One step of attention.
 
     axes: names from the end, any number of leading axes may precede them.
+    bias: the symbol of what a model with a bias adds to the formula; empty where none can be.
     """
 
     name: str
     axes: tuple[str, ...]
     formula: str
     description: str
+    bias: str = ""
 
 
 STAGES: Mapping[str, Stage] = {
     stage.name: stage
     for stage in (
         Stage("hidden", ("token", "width"), "X", "input vectors, one row per token"),
-        Stage("q", ("head", "query", "dim"), "Q = X·W_Q", "queries: what each token looks for"),
         Stage(
-            "k", ("kv", "key", "dim"), "K = X·W_K", "keys: what each token offers to be found by"
+            "q", ("head", "query", "dim"), "Q = X·W_Q", "queries: what each token looks for", "b_Q"
         ),
-        Stage("v", ("kv", "key", "v_dim"), "V = X·W_V", "values: what each token passes on"),
         Stage(
-            "global_q", ("head", "global", "dim"), "Q_g = X_g·W_Q_g", "queries of the global tokens"
+            "k",
+            ("kv", "key", "dim"),
+            "K = X·W_K",
+            "keys: what each token offers to be found by",
+            "b_K",
+        ),
+        Stage("v", ("kv", "key", "v_dim"), "V = X·W_V", "values: what each token passes on", "b_V"),
+        Stage(
+            "global_q",
+            ("head", "global", "dim"),
+            "Q_g = X_g·W_Q_g",
+            "queries of the global tokens",
+            "b_Q_g",
         ),
         Stage(
             "global_k",
             ("kv", "key", "dim"),
             "K_g = X·W_K_g",
             "what each token offers to the global ones",
+            "b_K_g",
         ),
         Stage(
             "global_v",
             ("kv", "key", "v_dim"),
             "V_g = X·W_V_g",
             "what each token passes on to the global ones",
+            "b_V_g",
         ),
         Stage(
             "raw", ("head", "query", "key"), "S = Q·Kᵀ", "similarity of every query with every key"
@@ -104,12 +118,18 @@ STAGES: Mapping[str, Stage] = {
             "gated", ("head", "query", "v_dim"), "O ⊙ G", "what is let through of the mixed values"
         ),
         Stage("concat", ("query", "concat"), "concat(O₁ … O_h)", "the heads' outputs side by side"),
-        Stage("out", ("query", "width"), "concat·W_O", "the output of the attention"),
+        Stage("out", ("query", "width"), "concat·W_O", "the output of the attention", "b_O"),
         Stage("sum", ("query", "width"), "X + out", "residual connection"),
         Stage("norm", ("query", "width"), "LayerNorm", "layer normalization"),
     )
 }
 """Every stage by name, in the order of computation."""
+
+
+def formula_with_bias(stage: str) -> str:
+    """A stage's formula in a model that adds a bias there, such as `Q = X·W_Q + b_Q`."""
+    return f"{STAGES[stage].formula} + {STAGES[stage].bias}"
+
 
 SQUARE = ("raw", "scaled", "capped", "biased", "masked", "weights")
 """The stages that hold a number for every pair of query and key."""

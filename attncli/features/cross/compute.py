@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Literal
 
 import numpy as np
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
 from attncli.documents import EmptyRow, ShapeRow
-from attncli.documents.header import attention_part, empty_rows, model_part, shape_rows, token_rows
+from attncli.documents.header import (
+    attention_part,
+    biased_stages,
+    empty_rows,
+    model_part,
+    shape_rows,
+    token_rows,
+)
 from attncli.errors import UnsupportedError, UsageError
 from attncli.features.cross.document import (
     Aligned,
@@ -91,6 +99,7 @@ def cross(
             key = Text(key_text, "argument")
         texts = cross_texts(model, Text(query_text, "argument"), key, value_text)
     is_learned = model.identity.source == "checkpoint"
+    part: Literal["attn", "cross"] = "cross" if is_learned else "attn"
     leave_out = (
         () if all_links else kinds_left_out((*texts.queries, *texts.keys), is_learned=is_learned)
     )
@@ -104,7 +113,9 @@ def cross(
         head_numbers = sorted(numbers_of(heads, spec.heads))
         weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
         shapes = shapes or _cross_shapes(
-            shape_rows(trace, spec), len(texts.keys), int(model.spec.d_model)
+            shape_rows(trace, spec, biased_stages(model, trace.layer, part)),
+            len(texts.keys),
+            int(model.spec.d_model),
         )
         parts.append(_document_layer(model.backend, trace, head_numbers))
         empty += empty_rows(model.backend, trace, head_numbers)
@@ -200,8 +211,10 @@ def _document_layer(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -
 def _cross_shapes(rows: list[ShapeRow], keys: int, width: int) -> list[ShapeRow]:
     """Adapt the rows of a shape table to cross-attention: keys and values come from Y, the second
     text's vectors, [keys, width]."""
-    formulas = {"k": "K = Y·W_K", "v": "V = Y·W_V"}
-    renamed_rows = [replace(row, formula=formulas.get(row.step, row.formula)) for row in rows]
+    renamed_rows = [
+        replace(row, formula=row.formula.replace("X", "Y")) if row.step in ("k", "v") else row
+        for row in rows
+    ]
     memory = ShapeRow(step="memory", axes=["key", "width"], shape=[keys, width], formula="Y")
     return [*renamed_rows[:1], memory, *renamed_rows[1:]]
 

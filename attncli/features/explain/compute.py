@@ -4,7 +4,7 @@ a row of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, assert_never
 
 import numpy as np
@@ -15,6 +15,7 @@ from attncli.arrays.backend import EVERY, Array, Selection
 from attncli.documents import LinkRow
 from attncli.documents.header import (
     Heading,
+    biased_stages,
     empty_rows,
     header,
     overflow,
@@ -76,7 +77,7 @@ from attncli.mechanism.spec import (
     RelativeSines,
     Rope,
 )
-from attncli.mechanism.trace import SQUARE, LayerTrace, head_outputs
+from attncli.mechanism.trace import SQUARE, STAGES, LayerTrace, head_outputs
 from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
 from attncli.models.one_layer import split_embedding
@@ -352,7 +353,9 @@ def derivation_document(
     steps = steps_of(
         _with_global_projections(stages, spec, query), spec.scale, spec.softcap, sink, query
     )
-    steps[0] = _with_query_column(model, steps[0], layer, head)
+    biased = biased_stages(model, layer)
+    first = _with_biases(steps[0], biased, is_global=query in (spec.own_global or ()))
+    steps[0] = _with_query_column(model, first, layer, head)
     heading = header(model, text, tokens)
     # layers may differ from layer 0, and the derivation speaks of this one
     heading["model"] = replace(
@@ -371,7 +374,7 @@ def derivation_document(
         query=query,
         extra_keys=stages["k"].shape[-2] - len(tokens),
         rotated=isinstance(spec.position, Rope),
-        shapes=shape_rows(trace, spec),
+        shapes=shape_rows(trace, spec, biased),
         steps=steps,
         matrices=Matrices(
             x=stages["hidden"],
@@ -403,6 +406,27 @@ def _with_global_projections(
     q = np.array(stages["q"])
     q[:, query] = stages["global_q"][:, (spec.own_global or ()).index(query)]
     return {**stages, "q": q, "k": stages["global_k"], "v": stages["global_v"]}
+
+
+def _with_biases(step: Step, biased: Collection[str], *, is_global: bool) -> Step:
+    """The projections step with a formula that names the biases.
+
+    biased: the stages where a bias is added.
+    is_global: whether the query is a global token, which has projections of its own.
+    """
+    assert isinstance(step, Projections)
+    terms = []
+    for name in ("q", "k", "v"):
+        if is_global:
+            stage = f"global_{name}"
+            term = f"{name} = x·W_{name.upper()}_g"
+        else:
+            stage = name
+            term = f"{name} = x·W_{name.upper()}"
+        if stage in biased:
+            term += f" + {STAGES[stage].bias}"
+        terms.append(term)
+    return replace(step, formula=", ".join(terms))
 
 
 def _with_query_column(model: Model, step: Step, layer: int, head: int) -> Step:

@@ -83,6 +83,12 @@ CAPPED = message("A soft cap bounds the scores: ±{cap} at most.")
 BIASED = message("What the positions say is added.")
 
 
+def projection_formulas(document: AttentionTopic) -> str:
+    """How queries, keys and values come about in the layer, biases included."""
+    formulas = {row.step: row.formula for row in document.shapes}
+    return "   ".join(formulas[name] for name in ("q", "k", "v"))
+
+
 def scale_leads(document: AttentionTopic, view: View) -> list[str]:
     """What becomes of the sums of products before the mask, one sentence for each thing that this
     model does to them."""
@@ -214,7 +220,7 @@ class Derivation:
         view = self.view
         rows = self.keys_shown
         names = [self.names[index] for index in rows]
-        title = self._title(0, "projections", say(view, "Q = X·W_Q   K = X·W_K   V = X·W_V"))
+        title = self._title(0, "projections", projection_formulas(self.document))
         rotation_note = remark(
             (
                 "Shown after rotation by position (rope), as they enter the dot products."
@@ -559,6 +565,8 @@ class Derivation:
                 terms.append(("b_O", after.bias))
             title = say(view, "the heads' outputs become one: concat(O₁ … O_h)·W_O")
             note = say(view, "each head's output times its own rows of W_O, added up")
+            if after.bias is not UNSET:
+                title += " + b_O"
             mixed = vector_sum(terms, ("O", after.out), view, title=title, note=note)
         if after.branch is UNSET:
             added = "O"
@@ -825,6 +833,9 @@ def table_of_first_entry(step: Projections, query: str, view: View) -> Lines:
         rows.append([others_text(len(x) - len(largest_indices), view), "", "", exact(rest)])
     if bias is not None:
         rows.append([say(view, "bias b_Q"), "", "", exact(bias)])
+    note = message("q_0 = Σ x_i · W_Q[i, 0]; every other entry likewise")
+    if bias is not None:
+        note = message("q_0 = Σ x_i · W_Q[i, 0] + b_Q[0]; every other entry likewise")
     ends = " " * (digits - view.precision)
     return ledger(
         ["i", "x_i", "W_Q[i, 0]", "x_i · W_Q[i, 0]"],
@@ -832,7 +843,7 @@ def table_of_first_entry(step: Projections, query: str, view: View) -> Lines:
         [say(view, "q_0"), "", "", write(total) + ends],
         view,
         title=say(view, "the first entry of q for {query}, worked out", query=query),
-        note="q_0 = Σ x_i · W_Q[i, 0]; every other entry likewise",
+        note=note,
     )
 
 

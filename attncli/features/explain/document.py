@@ -430,6 +430,10 @@ class QkvTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
         Literal["layer", "rms"] | UnsetType,
         describe("The norm of their own after which q and k are given; absent without one."),
     ] = UNSET
+    biased: Annotated[
+        list[Literal["q", "k", "v"]] | UnsetType,
+        describe("Those of q, k and v to which a bias is added, x·W + b; absent where none is."),
+    ] = UNSET
     q: Annotated[Numbers, axes("dim", meaning="the word's query.")]
     k: Annotated[Numbers, axes("dim", meaning="the word's key.")]
     v: Annotated[Numbers, axes("v_dim", meaning="the word's value.")]

@@ -628,6 +628,7 @@ def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -
     names: the heads'.
     """
     title = message("concat(O₁ … O_h)·W_O")
+    note = message("= Σ O_h·W_O^h: each head's output times its own rows of W_O")
     terms = [
         (name, head.share)
         for name, head in zip(names, document.heads, strict=True)
@@ -638,7 +639,8 @@ def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -
         return stack(heading(title, "", view), none)
     if document.bias is not UNSET:
         terms.append(("b_O", document.bias))
-    note = message("= Σ O_h·W_O^h: each head's output times its own rows of W_O")
+        title = message("concat(O₁ … O_h)·W_O + b_O")
+        note = message("= Σ O_h·W_O^h + b_O: each head's output times its own rows of W_O, and b_O")
     body = vector_sum(terms, ("O", document.out), view, title=title, note=note)
     return stack(body, agreement_remark(document.agreement, view))
 

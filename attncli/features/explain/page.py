@@ -31,6 +31,7 @@ from attncli.features.explain.derivation_screen import (
     LEADS,
     STEP_TITLES,
     UNSCALED,
+    projection_formulas,
 )
 from attncli.features.explain.document import (
     AttentionTopic,
@@ -176,7 +177,6 @@ def page_words(title: Mapping[str, Message], *, computes: bool) -> dict[str, Mes
             "the query and each key, entry by entry: blue above 0, orange below"
         ),
         "strips.values": message("each value times its weight, and their sum"),
-        "formula.projections": message("Q = X·W_Q   K = X·W_K   V = X·W_V"),
         "formula.similarity": message("S = Q·Kᵀ, s = Σ q_i·k_i"),
         "formula.root": message("s = q·k × {scale} = q·k / √{root}"),
         "formula.scale": message("s = q·k × {scale}"),
@@ -258,6 +258,7 @@ def derivation_page(
     table, beside_table = table_part(document)
     titles = {step.name: step.heading or step.title for step in TOUR[1:]}
     words = {
+        "formula.projections": Message(projection_formulas(document), {}),
         **page_words(
             {**titles, PROJECTED: STEP_TITLES[PROJECTED]}, computes=isinstance(carried, PageModel)
         ),

@@ -86,10 +86,12 @@ def qkv_blocks(document: QkvTopic, view: View) -> Sequence[Lines]:
 
 
 def _formula(document: QkvTopic, name: str) -> str:
-    """How one of a word's vectors comes about; norm(…) where queries and keys pass one."""
+    """How one of a word's vectors comes about, with its bias; norm(…) where queries and keys pass one."""
     if name == "x":
         return "x"
     product = f"x·W_{name.upper()}"
+    if document.biased is not UNSET and name in document.biased:
+        product += f" + b_{name.upper()}"
     if document.normed is not UNSET and name != "v":
         product = f"norm({product})"
     return f"{name} = {product}"

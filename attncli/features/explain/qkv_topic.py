@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from attncli.documents.header import header, refuse_lost_rows
+from attncli.documents.header import biased_stages, header, refuse_lost_rows
 from attncli.errors import UnsupportedError
 from attncli.features.explain.document import (
     QkvTopic,
@@ -26,6 +27,9 @@ from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import Attention, Rope
 from attncli.mechanism.trace import SQUARE
 from attncli.models.model import Model
+
+PROJECTED: tuple[Literal["q", "k", "v"], ...] = ("q", "k", "v")
+"""The vectors that a matrix makes of a word."""
 
 TIED = 1e-5
 """Scores as near to each other as this, relative to their size, are told as equal."""
@@ -93,6 +97,7 @@ def qkv_document(
         "k": k[: len(tokens)],
         "v": v[: len(tokens)],
     }
+    biased = biased_stages(model, layer)
     return QkvTopic(
         **header(model, text, tokens),
         topic="qkv",
@@ -101,6 +106,7 @@ def qkv_document(
         query=query,
         extra_keys=len(k) - len(tokens),
         rotated=isinstance(spec.position, Rope),
+        biased=[name for name in PROJECTED if name in biased] or UNSET,
         normed=UNSET if spec.qk_norm is None else spec.qk_norm.norm.kind,
         q=q[query],
         k=k[query],

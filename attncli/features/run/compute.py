@@ -22,6 +22,7 @@ from attncli.documents import (
     members,
 )
 from attncli.documents.header import (
+    biased_stages,
     empty_rows,
     header,
     layer_part,
@@ -252,7 +253,13 @@ def run_batch(
     layers, heads: which.
     """
     traces = list(model.trace_batch(texts, layers=layers, heads=heads))
-    shapes = shape_rows(traces[0], model.spec.blocks[traces[0].layer].attention, leading=("batch",))
+    first = traces[0]
+    shapes = shape_rows(
+        first,
+        model.spec.blocks[first.layer].attention,
+        biased_stages(model, first.layer),
+        leading=("batch",),
+    )
     computing = model.compute_backend(max(map(len, texts)))
     return [
         BatchTraces([take_text(trace, entry, len(tokens)) for trace in traces], shapes, computing)
@@ -718,7 +725,8 @@ class _LayerParts:
         model = self._model
         attention = model.spec.blocks[trace.layer].attention
         heads = numbers_of(self._request.heads, attention.heads)
-        self.shapes = self.shapes or shape_rows(trace, attention)
+        if not self.shapes:
+            self.shapes = shape_rows(trace, attention, biased_stages(model, trace.layer))
         self._empty += empty_rows(model.backend, trace, heads)
         self.warnings += overflow(model.backend, trace)
         if self._long is not None:

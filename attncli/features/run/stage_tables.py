@@ -23,6 +23,7 @@ from attncli.draw.token_names import key_names
 from attncli.draw.view import View
 from attncli.language import listing, message, term
 from attncli.mechanism.spec import spoken_head
+from attncli.mechanism.trace import STAGES, formula_with_bias
 
 if TYPE_CHECKING:
     from attncli.documents.parts import RunHead
@@ -125,7 +126,7 @@ def stage_part(part: str, document: RunDocument, view: View) -> Lines:
                 place = message("layer {layer}", layer=layer.layer)
             else:
                 place = spoken_head(layer.layer, head.head)
-            note = listing((place, term(stage_table.note)), " · ")
+            note = listing((place, term(_formula(stage_table, document))), " · ")
             stage_holder = layer if head is None else head
             stages = (
                 stage_holder.projections if part in PROJECTIONS else stage_holder.stages
@@ -140,6 +141,19 @@ def stage_part(part: str, document: RunDocument, view: View) -> Lines:
     if not blocks:
         return remark(WHY.get(part, message("this run has no {part}", part=part)), view)
     return stack_spaced(*blocks)
+
+
+def _formula(stage_table: StageTable, document: RunDocument) -> str:
+    """How a stage comes about; with the bias that the run's shape trace names there."""
+    stage = stage_table.stage
+    formulas = {row.step: row.formula for row in document.shapes}
+    if stage not in formulas or not STAGES[stage].bias:
+        return stage_table.note
+    if formulas[stage] != formula_with_bias(stage):
+        return stage_table.note
+    if stage == "out":
+        return message("concat(O₁ … O_h)·W_O + b_O")
+    return formulas[stage]
 
 
 def _did_nothing(part: str, stages: Mapping[str, Numbers]) -> bool:

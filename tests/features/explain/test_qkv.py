@@ -186,7 +186,7 @@ def test_queries_and_keys_with_a_norm_of_their_own_are_named_and_not_compared(
     assert "shared_key_value" not in found
     screen = " ".join(ask("explain", "qkv", *words).out.split())
     assert "a norm of their own here (RMS norm)" in screen
-    assert "q = norm(x·W_Q)" in screen
+    assert "q = norm(x·W_Q + b_Q)" in screen
     assert "both ways" not in screen
 
 
