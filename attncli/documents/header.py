@@ -24,7 +24,7 @@ from attncli.documents import (
 )
 from attncli.documents.parts import RunHead, RunLayer
 from attncli.errors import AttnError, InputError
-from attncli.inputs.token import Token
+from attncli.inputs.token import Token, bytes_name
 from attncli.inputs.word_groups import Words, identities, token_notes
 from attncli.language import listing, message
 from attncli.mechanism.mask import Mask, parse_mask, shows_all
@@ -150,6 +150,7 @@ def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
         *_length_notes(model, tokens),
         *_separator_notes(model, tokens),
         *_segment_notes(model, tokens),
+        *_type_notes(model, tokens),
     ]
 
 
@@ -181,6 +182,23 @@ def _segment_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
             "this model scores keys of another segment otherwise, and {token} is of another: attn"
             " leaves that out, and its weights are those of one segment",
             token=repr(stranger.text),
+        )
+    ]
+
+
+def _type_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
+    """The warning that the tokenizer gives a type to a token which a model of one type has not."""
+    if model.spec.embedding.types != 1:
+        return []
+    stranger = next((token for token in tokens if token.segment), None)
+    if stranger is None:
+        return []
+    return [
+        message(
+            "the tokenizer gives {token} the type {segment}, and this model has the type 0 alone:"
+            " every token is read as of type 0",
+            token=repr(bytes_name(stranger.text)),
+            segment=stranger.segment,
         )
     ]
 

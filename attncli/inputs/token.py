@@ -326,6 +326,26 @@ def encode_pair(tokenizer: Tokenizer, text: str, second: int) -> list[Token]:
     ]
 
 
+def token_types(tokens: Sequence[Token], types: int) -> list[int]:
+    """The row of a model's table of token types that each token takes, [token].
+
+    types: the rows of the table, at least 1. Where there is only one, every token takes it.
+
+    Raises InputError where the tokenizer gives a token a type that a table of several lacks.
+    """
+    for token in tokens:
+        if token.segment >= types > 1:
+            raise InputError(
+                "the tokenizer gives {token} the type {segment}, and this model has the types 0 to"
+                " {last}",
+                expected="a tokenizer that belongs to this checkpoint",
+                token=repr(bytes_name(token.text)),
+                segment=token.segment,
+                last=types - 1,
+            )
+    return [min(token.segment, types - 1) for token in tokens]
+
+
 # Naming a token of a text: `it`, `the:2`, `#7`; or several in a row: `#3-5`, `didn't`, `面包`.
 
 BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")

@@ -29,7 +29,7 @@ from attncli.inputs.checkpoint import (
 )
 from attncli.inputs.files import guarded_path, is_there, read_object
 from attncli.inputs.hub import GENERATION, Fetch, Parts, Watch, gguf_file
-from attncli.inputs.token import Token, Tokenizer
+from attncli.inputs.token import Token, Tokenizer, token_types
 from attncli.inputs.tokenize import IdsOnly
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
 from attncli.language import listing, message
@@ -143,10 +143,8 @@ class CheckpointStore:
 
     def _type_vectors(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         """The vectors of the tokens' types, [token, width]."""
-        last = self.spec.embedding.types - 1
-        return self._table_rows(
-            backend, "types.weight", [min(token.segment, last) for token in tokens]
-        )
+        rows = token_types(tokens, self.spec.embedding.types)
+        return self._table_rows(backend, "types.weight", rows)
 
     def _add_positions(self, backend: Backend, tokens: Sequence[Token], x: Array) -> Array:
         """x, [token, width], with the tokens' position vectors added as the embedding says; padding

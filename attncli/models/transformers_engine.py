@@ -56,6 +56,7 @@ from attncli.models.transformers_model import (
     own_attention,
     register_engine,
     rope_base,
+    type_count,
 )
 
 # Where a model of transformers' own takes positions from, measured on a text of one token said
@@ -230,7 +231,9 @@ def probe_model(
         else:
             mixer = mixer_name(hf_model, passage)
             blocks.append(_block(attending, config, layer, backend, instead=mixer))
-    embedding = Embedding(width=None if inner == width else width, positions=positions)
+    embedding = Embedding(
+        width=None if inner == width else width, positions=positions, types=type_count(hf_model)
+    )
     spec = Spec(
         family=family,
         d_model=inner,

@@ -30,7 +30,7 @@ from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, 
 from attncli.extras import install_command
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.files import read_regular
-from attncli.inputs.token import Token
+from attncli.inputs.token import Token, token_types
 from attncli.language import Message, listing, message
 from attncli.models.config import MOST_LAYERS
 from attncli.models.estimate import MemoryBudget, free_memory
@@ -774,6 +774,10 @@ def _run_side(
             expected="a tokenizer that belongs to this checkpoint",
         )
     id_tensor = torch.tensor([ids], device=side.device)
+    inputs = {"input_ids": id_tensor}
+    types = type_count(hf_model)
+    if types and any(token.segment for token in tokens):
+        inputs["token_type_ids"] = torch.tensor([token_types(tokens, types)], device=side.device)
     _reset_dynamic_rotary(hf_model)
     memory_count = 0
     if side.memory is not None:
@@ -789,10 +793,21 @@ def _run_side(
                 encoder_outputs=encoder_output, decoder_input_ids=id_tensor, use_cache=False
             )
         elif hf_model.config.is_encoder_decoder:
-            out = hf_model.get_encoder()(input_ids=id_tensor)
+            out = hf_model.get_encoder()(**inputs)
         else:
-            out = hf_model(input_ids=id_tensor, use_cache=False)
+            out = hf_model(**inputs, use_cache=False)
         return passages, out.last_hidden_state[0]
+
+
+def type_count(hf_model: Any) -> int:
+    """How many types of tokens a transformers model tells apart by vectors of their own; 0 for one
+    that has none, or whose types are of something else, such as pictures."""
+    if "token_type_ids" not in signature(hf_model.forward).parameters:
+        return 0
+    count = getattr(hf_model.config.get_text_config(), "type_vocab_size", None)
+    if isinstance(count, int):
+        return max(count, 0)
+    return 0
 
 
 def _reset_dynamic_rotary(hf_model: Any) -> None:

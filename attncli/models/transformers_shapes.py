@@ -40,6 +40,7 @@ from attncli.models.transformers_model import (
     mixer_name,
     note_passages,
     rope_base,
+    type_count,
 )
 
 SHAPES = "attn_shapes"
@@ -297,7 +298,11 @@ def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = N
     inner = width
     if entering is not None:
         inner = int(entering.shape[-1])
-    embedding = Embedding(width=None if inner == width else width, positions=_positions(hf_model))
+    embedding = Embedding(
+        width=None if inner == width else width,
+        positions=_positions(hf_model),
+        types=type_count(hf_model),
+    )
     return Spec(
         family=family, d_model=inner, vocabulary=vocabulary, blocks=blocks, embedding=embedding
     )

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from asking import ask
 from msgspec.structs import replace
-from tiny_checkpoints import CASES, make
+from tiny_checkpoints import CASES, Case, make
+from tiny_sizes import BERT
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import attncli
@@ -16,8 +17,8 @@ from attncli.models.verify import run_short_text_whole, runs_by_blocks, whole_we
 FIRST, SECOND = "a cat sat", "the cat ran off"
 
 
-def checkpoint(case, place):
-    """A tiny checkpoint with a tokenizer that types a second segment 1."""
+def checkpoint(case, place, second=1):
+    """A tiny checkpoint with a tokenizer that gives a second segment a type."""
     path = make(case, place)
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "cat", "sat", "the", "ran", "off"]
     hf = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
@@ -25,7 +26,7 @@ def checkpoint(case, place):
     hf.add_special_tokens(names[:4])
     hf.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        pair=f"[CLS] $A [SEP] $B:{second} [SEP]:{second}",
         special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     hf.save(str(path / "tokenizer.json"))
@@ -98,6 +99,44 @@ def test_a_big_bird_reads_a_pair_as_transformers_does(name, typed, tmp_path):
             told = whole_weights(reference, told, len(tokens))
         assert np.allclose(told.sum(-1), 1)
         assert np.allclose(trace.stages["weights"], told, atol=1e-9)
+
+
+def test_a_family_that_transformers_runs_reads_a_pair_as_it_does_there(tmp_path):
+    torch = pytest.importorskip("torch", reason="no torch here (a Python package)")
+    transformers = pytest.importorskip("transformers", reason="no transformers here")
+    place = checkpoint(Case("ernie", BERT), tmp_path / "ernie")
+    given = transformers.AutoTokenizer.from_pretrained(place)(
+        FIRST, SECOND, return_tensors="pt", return_token_type_ids=True
+    )
+    reference = transformers.AutoModel.from_pretrained(
+        place, dtype=torch.float64, attn_implementation="eager"
+    )
+    with torch.no_grad():
+        expected = reference(**given, output_attentions=True).attentions
+    model = attncli.load(place, dtype="float64")
+    assert model.spec.embedding.types == 2
+    tokens = encode_pair(model.tokenizer, f"{FIRST}\n{SECOND}", len(FIRST) + 1)
+    alone = model.trace([replace(token, segment=0) for token in tokens])
+    for trace, plain, weights in zip(model.trace(tokens), alone, expected, strict=True):
+        assert np.allclose(trace.stages["weights"], weights[0].numpy(), atol=1e-6)
+        assert not np.allclose(plain.stages["weights"], weights[0].numpy(), atol=1e-3)
+
+
+def test_a_type_that_the_table_lacks_is_refused_with_both(tmp_path):
+    place = checkpoint(CASES["bert"], tmp_path / "bert", second=2)
+    refused = ask("run", FIRST, "--pair", SECOND, "--model", str(place))
+    assert refused.code == 3
+    told = " ".join(refused.err.split())
+    assert "gives 'the' the type 2, and this model has the types 0 to 1" in told
+    assert ask("run", FIRST, "--model", str(place)).code == 0
+
+
+def test_a_type_of_a_model_of_one_is_told(tmp_path):
+    place = checkpoint(Case("bert", {**BERT, "type_vocab_size": 1}), tmp_path / "one")
+    asked = ("run", FIRST, "--model", str(place), "--json")
+    told = ask(*asked, "--pair", SECOND).json["warnings"]
+    assert any("'the' the type 1, and this model has the type 0 alone" in note for note in told)
+    assert not any("the type 0 alone" in note for note in ask(*asked).json["warnings"])
 
 
 def test_words_of_either_segment_are_named(folder):
