@@ -462,6 +462,8 @@ def open_regular(
         if size == 0 and not may_be_empty:
             raise InputError("this file is empty", where=str(path), expected=what)
         if size > limit:
+            if is_gguf(_first_bytes(handle)):
+                raise gguf_error(str(path), what)
             expected = message("at most {limit:,} bytes", limit=limit)
             raise LimitError(
                 "this file has {size:,} bytes", where=str(path), expected=expected, size=size
@@ -476,6 +478,13 @@ def open_regular(
 LFS_START = b"version https://git-lfs.github.com/spec/"
 LFS_LONGEST = 1024
 """Bytes that a pointer of Git LFS has at most, by its specification."""
+
+
+def _first_bytes(handle: int) -> bytes:
+    """A file's first bytes, whose place in it stays; nothing where the system cannot read so."""
+    if not hasattr(os, "pread"):
+        return b""
+    return os.pread(handle, len(GGUF_MAGIC) + 4, 0)
 
 
 def _refuse_lfs_pointer(handle: int, file_size: int, path: Path) -> None:
@@ -517,9 +526,31 @@ PACKED = (
 WEB_PAGE = re.compile(rb"\s*<(?:!doctype html|html)\b", re.I)
 
 
+GGUF_MAGIC = b"GGUF"
+"""The first bytes of a GGUF, a model with its tokenizer; its version follows in four bytes."""
+
+
+def is_gguf(start: bytes) -> bool:
+    """Whether a file that starts so is a GGUF."""
+    return start.startswith(GGUF_MAGIC) and b"\0" in start[4:8]
+
+
+def gguf_error(where: str, what: str) -> InputError:
+    """The error, returned and not raised, of a GGUF where something else is read.
+
+    where: its path. what: what it should be.
+    """
+    return InputError(
+        "this is a GGUF file: a whole model with its tokenizer",
+        where=where,
+        expected=what,
+        hint=f"attn run TEXT --model {quote(where)}",
+    )
+
+
 def foreign_file(start: bytes, where: str, what: str) -> InputError | None:
     """The error, returned and not raised, of a file that is something else than its name says:
-    packed, a web page, a text of another encoding; None for any other.
+    packed, a GGUF, a web page, a text of another encoding; None for any other.
 
     Args:
         start: Its first bytes, some dozens.
@@ -535,6 +566,8 @@ def foreign_file(start: bytes, where: str, what: str) -> InputError | None:
                 hint=f"{command} < {quote(where)} > NEW" if Path(where).is_file() else "",
                 program=program,
             )
+    if is_gguf(start):
+        return gguf_error(where, what)
     if WEB_PAGE.match(start):
         return InputError(
             "this is a web page, such as a server sends in place of a file",
@@ -547,10 +580,14 @@ def foreign_file(start: bytes, where: str, what: str) -> InputError | None:
 
 
 def read_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> bytes:
-    """All bytes of a file; raises as `open_regular`, and InputError if reading fails."""
+    """All bytes of a file; raises as `open_regular`, and InputError if reading fails or where the
+    file is a GGUF, which is read by parts."""
     stream, size = open_regular(path, what=what, limit=limit)
     with stream:
-        return read_exactly(stream, size, str(path))
+        content = read_exactly(stream, size, str(path))
+    if is_gguf(content):
+        raise gguf_error(str(path), what)
+    return content
 
 
 def open_stream(path: Path, *, what: str) -> BinaryIO:

@@ -19,13 +19,12 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.errors import InputError, UnsupportedError
-from attncli.inputs.files import LARGEST_FILE, foreign_file, open_regular
+from attncli.inputs.files import GGUF_MAGIC, LARGEST_FILE, foreign_file, open_regular
 from attncli.inputs.ggml_blocks import BLOCKS, BlockKind
 from attncli.inputs.string_table import Array, StringTable, text_starts
 from attncli.language import message
 
 EXPECTED = message("a .gguf file")
-MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 HEADER_LIMIT = 512 * 2**20
 """Bytes of metadata that are believed: the largest vocabularies take some 20 MB."""
@@ -94,7 +93,7 @@ class _Header:
 
     def read(self) -> GgufHeader:
         """The whole header. Raises as `read_gguf`."""
-        if self.take(4) != MAGIC:
+        if self.take(4) != GGUF_MAGIC:
             if foreign := foreign_file(bytes(self.buffer[:64]), self.where, EXPECTED):
                 raise foreign
             raise InputError(

@@ -26,12 +26,16 @@ from attncli.arrays.backend import torch_is_installed
 from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
 from attncli.extras import install_command
 from attncli.inputs.files import (
+    LARGEST_FILE,
     SIZE_LIMIT,
     atomic_writer,
+    gguf_error,
     is_folder,
+    is_gguf,
     is_there,
     nesting_error,
     open_regular,
+    read_exactly,
     read_regular,
 )
 from attncli.inputs.safetensors_file import (
@@ -533,6 +537,16 @@ def _torch_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     return dict(read_state_dict(where, SIZE_LIMIT))
 
 
+def _holds_gguf(path: Path) -> bool:
+    """Whether a file is a GGUF, by its first bytes; False where nothing can be read."""
+    try:
+        stream, size = open_regular(path, what=WHAT, limit=LARGEST_FILE)
+    except (InputError, LimitError):
+        return False
+    with stream:
+        return is_gguf(read_exactly(stream, min(size, 8), str(path)))
+
+
 def _known_format(path: Path) -> str:
     """The file's ending in small letters, such as ".npz". Raises InputError for one that is not in
     `FORMATS`.
@@ -547,6 +561,8 @@ def _known_format(path: Path) -> str:
             else ""
         ):
             raise InputError(strange, where=str(path), expected=WHAT)
+        if _holds_gguf(path):
+            raise gguf_error(str(path), WHAT)
         raise InputError(
             "{kind} is not a known kind of tensor file",
             where=str(path),
@@ -587,6 +603,8 @@ def read_matrix(path: Path, what: str) -> np.ndarray[Any, Any]:
                 rows = _csv_rows(raw, where)
             matrix = _matrix_of_rows(rows, what, where)
         case kind:
+            if _holds_gguf(path):
+                raise gguf_error(where, " ".join(MATRIX_FORMATS))
             fault = message(
                 "{kind} is not a known kind of {what} file",
                 kind=kind or term("no ending"),

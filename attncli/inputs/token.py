@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.errors import InputError, LimitError, UsageError
-from attncli.inputs.files import open_stream, system_errors
+from attncli.inputs.files import gguf_error, is_gguf, open_stream, system_errors
 from attncli.language import listing, message
 
 SAMPLE = "The animal didn't cross the street because it was too tired"
@@ -204,6 +204,8 @@ def _read_bounded(read: Callable[[int], bytes], most: int, where: str) -> bytes:
     with system_errors("cannot read the text: {strerror}", where):
         part = read(most + 1)
     if len(part) > most:
+        if is_gguf(part):
+            raise gguf_error(where, message("UTF-8 text"))
         expected = message("a shorter text, or --lines to take it by lines")
         raise LimitError(
             "this text is longer than {limit:,} bytes",
@@ -231,6 +233,8 @@ def _decode(raw: bytes, where: str, offset: int, line: int, errors: str) -> str:
     try:
         return raw.decode("utf-8", errors)
     except UnicodeDecodeError as error:
+        if offset == 0 and is_gguf(raw):
+            raise gguf_error(where, message("UTF-8 text")) from error
         place = message(
             "byte 0x{raw:02X} at offset {offset}, line {row}",
             raw=raw[error.start],
