@@ -165,6 +165,7 @@ def test_an_error_names_the_argument_and_what_is_expected() -> None:
         (lambda: attncli.run(model, "a", heads=b"0"), "b'0' chooses no layers or heads", "range"),
         (lambda: attncli.explain(model, "a", head="x"), "'x' chooses no layers", "L5H11"),
         (lambda: attncli.explain(model, "a", layer=1, head="L0H0"), "'L0H0' chooses no", ""),
+        (lambda: attncli.explain(model, "a", head="L0H0,L0H1"), "head is 'L0H0,L0H1'", "one head"),
     )
     for call, said, expected in cases:
         with pytest.raises(attncli.AttnError, match=said) as caught:
@@ -176,12 +177,28 @@ def test_an_error_names_the_argument_and_what_is_expected() -> None:
 def test_one_head_may_be_named_with_its_layer() -> None:
     model = attncli.load(seed=0)
     for head in ("L0H0", (0, 0), 0):
-        found = attncli.explain(model, "a b", head=head)  # type: ignore[arg-type]
+        found = attncli.explain(model, "a b", head=head)
         assert (found.layer, found.head) == (0, 0)
 
 
+def test_heads_that_differ_by_layer_are_refused_in_the_words_of_python(tmp_path: Path) -> None:
+    model = attncli.load(small_gpt2(tmp_path / "model", layers=2))
+    named: list[Any] = ["L1H1,L0H0", [(1, 1), (0, 0)], ["L1H1", "L0H0"]]
+    for heads in named:
+        assert len(attncli.ablate(model, "the cat", heads=heads).effects) == 2
+        with pytest.raises(attncli.AttnError, match="L1H1,L0H0 names other heads") as caught:
+            attncli.heads(model, "the cat", heads=heads)
+        assert "--head" not in f"{caught.value} {caught.value.hint} {caught.value.where}"
+        assert "ablate, patch and why" in str(caught.value.expected)
+    number: Any = np.int64(1)
+    found = attncli.explain(model, "the cat", head=number, layer=1)
+    assert (found.layer, found.head) == (1, 1)
+    attending = attncli.heads(model, "the cat", heads=(1, 0)).heads
+    assert [(row.layer, row.head) for row in attending] == [(1, 0)]
+
+
 CHOICES = (
-    (2, [(0, 2)]), ((0, 3), [(0, 0), (0, 3)]), (range(2), [(0, 0), (0, 1)]), ("2", [(0, 2)]),
+    (2, [(0, 2)]), ((0, 3), [(0, 3)]), ([0, 3], [(0, 0), (0, 3)]), (range(2), [(0, 0), (0, 1)]), ("2", [(0, 2)]),
     ("0,2-3", [(0, 0), (0, 2), (0, 3)]), ("L0H2", [(0, 2)]), ("L0 H2, 0.3", [(0, 2), (0, 3)]),
     ([(0, 2)], [(0, 2)]), (["L0H1", (0, 2)], [(0, 1), (0, 2)]), (np.int64(1), [(0, 1)]),
 )  # fmt: skip

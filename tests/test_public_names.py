@@ -256,7 +256,9 @@ def test_every_public_name_works_as_the_first_call_of_a_process(tmp_path):
 
 def test_layers_and_heads_are_chosen_by_a_number_or_several():
     model = attncli.load(seed=0, heads=4)
-    for chosen, count in ((2, 1), ([2], 1), ((0, 3), 2), (range(3), 3)):
+    assert len(attncli.heads(model, "the cat", heads=(0, 3), layers=0).heads) == 2
+    assert len(attncli.heads(model, "the cat", heads=(0, 3)).heads) == 1
+    for chosen, count in ((2, 1), ([2], 1), ([0, 3], 2), (range(3), 3)):
         document = attncli.heads(model, "the cat", labels=False, heads=chosen, layers=0)
         assert len(document.heads) == count
         assert [layer.stages["weights"].shape[0] for layer in model.trace("a b", heads=chosen)] == [

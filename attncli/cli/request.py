@@ -595,7 +595,7 @@ def layers_and_heads(model: Model, options: ModelOptions) -> tuple[Selection, Se
     """Which layers, and which heads of each of them. Raises as `head_selection`, and for heads that
     differ by layer.
     """
-    return head_selection(model.spec, options, most=False).layers_and_heads()
+    return head_selection(model.spec, options, most=False).layers_and_heads("--head")
 
 
 def comma_parts(values: Sequence[str] | None) -> list[str]:

@@ -21,7 +21,7 @@ import numpy as np
 from attncli.arrays.backend import EVERY
 from attncli.errors import InputError, UsageError
 from attncli.language import listing, message
-from attncli.mechanism.head_choice import choose_heads_of, layer_and_heads
+from attncli.mechanism.head_choice import OneHead, choose_heads_of, layer_and_heads
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
@@ -140,12 +140,18 @@ def _name_layer(kinds: Mapping[str, Any], arguments: dict[str, Any]) -> None:
     for a function that takes both. Raises UsageError for a head of another layer than the one that
     is named beside it."""
     head = arguments.get("head")
-    if kinds.get("head") != int | None or "layer" not in kinds:
+    if kinds.get("head") not in (int | None, OneHead | None) or "layer" not in kinds:
         return
     if isinstance(head, str | tuple):
         selection = [head] if isinstance(head, tuple) else head
         layer, heads = layer_and_heads(arguments.get("layer"), selection)
-        if isinstance(heads, list) and len(heads) == 1:
+        if isinstance(heads, list) and len(heads) != 1:
+            raise UsageError(
+                "head is {value}",
+                expected='one head: 11, "L5H11" or (5, 11)',
+                value=_shown(head),
+            )
+        if isinstance(heads, list):
             arguments |= {"layer": layer, "head": heads[0]}
 
 

@@ -1,5 +1,5 @@
-"""Layers and heads as a caller names them: 5, [0, 3], "2-5", "L5H11", [(5, 11)]; checked against
-the model.
+"""Layers and heads as a caller names them: 5, [0, 3], "2-5", "L5H11", (5, 11); checked against the
+model.
 """
 
 from __future__ import annotations
@@ -7,12 +7,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeAlias
 
 from attncli.arrays.backend import EVERY, Selection
 from attncli.errors import InputError, UsageError
 from attncli.language import message
 from attncli.mechanism.spec import HeadSelection, Spec, parse_head
+
+OneHead: TypeAlias = int | str | tuple[int, int]
+"""One head: its number, its name with the layer, such as "L5H11", or the layer and the head."""
 
 
 def choose_heads_of(spec: Spec, layers: Any, heads: Any) -> HeadSelection:
@@ -21,8 +24,9 @@ def choose_heads_of(spec: Spec, layers: Any, heads: Any) -> HeadSelection:
     Args:
         spec: The model's, or that of its decoder.
         layers: `EVERY`, a number, several, or a text as `--layer` takes it: "0,2-5".
-        heads: The same of heads, or heads with their layers: "L5H11,L3H1", [(5, 11)], or a
-            HeadSelection.
+        heads: The same of heads, or heads with their layers: "L5H11", (5, 11), a layer and a head,
+            several of either, or a HeadSelection. [5, 11] are two heads of every layer, and so is
+            (5, 11) where layers are named.
 
     Returns:
         Numbers in the order given, or pairs of a layer and a head.
@@ -46,7 +50,10 @@ def choose_heads_of(spec: Spec, layers: Any, heads: Any) -> HeadSelection:
     layer_numbers: Selection = EVERY if layers is EVERY else chosen
     if heads is EVERY:
         return HeadSelection(layer_numbers)
-    places = list(_places(heads))
+    if layers is EVERY:
+        places = list(_head_places(heads))
+    else:
+        places = list(_places(heads))
     pairs = [place for place in places if isinstance(place, tuple)]
     if not pairs:
         numbers = [place for place in places if not isinstance(place, tuple)]
@@ -89,7 +96,7 @@ def layer_and_heads(layer: int | None, heads: Any) -> tuple[int | None, Any]:
     they name none. Raises UsageError for heads of other layers than this one."""
     if heads is EVERY:
         return layer, heads
-    places = list(_places(heads))
+    places = list(_head_places(heads))
     pairs = [place for place in places if isinstance(place, tuple)]
     if not pairs:
         return layer, heads
@@ -143,6 +150,15 @@ def _plain_numbers(selection: Any) -> list[int]:
     return [place for place in places if not isinstance(place, tuple)]
 
 
+def _head_places(selection: Any) -> Iterator[int | tuple[int, int]]:
+    """Each number, or pair of a layer and a head, of a selection of heads, of which a pair alone is
+    one. Raises UsageError for others."""
+    if isinstance(selection, tuple) and len(selection) == 2 and all(map(_is_number, selection)):
+        yield from _places([selection])
+    else:
+        yield from _places(selection)
+
+
 def _places(selection: Any) -> Iterator[int | tuple[int, int]]:
     """Each number, or pair of a layer and a head, of a selection. Raises UsageError for others."""
     if _is_number(selection):
@@ -190,6 +206,6 @@ def _no_choice(selection: object) -> UsageError:
     """The error, returned and not raised, for a selection that names no layers or heads."""
     return UsageError(
         "{selection} chooses no layers or heads",
-        expected='a number from 0, several, or heads by name: 5, [0, 3], range(4), "L5H11"',
+        expected='a number from 0, several, or heads by name: 5, [0, 3], range(4), "L5H11", (5, 11)',
         selection=repr(selection)[:80],
     )

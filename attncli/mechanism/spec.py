@@ -678,9 +678,12 @@ class HeadSelection(Struct, frozen=True):
             return (layer, head) in self.pairs
         return is_selected(self.layers, layer) and is_selected(self.heads, head)
 
-    def layers_and_heads(self) -> tuple[Selection, Selection]:
+    def layers_and_heads(self, option: str = "") -> tuple[Selection, Selection]:
         """The selected layers, and the heads that are selected in each of them, the same in every
         layer.
+
+        Args:
+            option: The command line's option that named them; empty in Python.
 
         Raises:
             UsageError: The heads that are named are not the same ones in each of their layers.
@@ -691,11 +694,16 @@ class HeadSelection(Struct, frozen=True):
         heads = sorted({head for _, head in self.pairs})
         if len(layers) * len(heads) != len(set(self.pairs)):
             words = [head_name(layer, head) for layer, head in self.pairs]
-            what = message("--head {words} names other heads in each layer", words=",".join(words))
-            expected = message(
-                "the same heads in every layer named here; attn ablate and attn patch take any"
+            hint = ""
+            if option:
+                hint = f"{option} {words[0]}"
+            raise UsageError(
+                "{words} names other heads in each layer",
+                where=option,
+                expected="the same heads in every layer named here; ablate, patch and why take any",
+                hint=hint,
+                words=",".join(words),
             )
-            raise UsageError(what, expected=expected, hint=f"--head {words[0]}")
         return layers, heads
 
 

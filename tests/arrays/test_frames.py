@@ -56,7 +56,7 @@ def test_weights_that_are_not_kept_are_no_array():
 @pytest.mark.thorough
 def test_labelled_weights_are_those_of_the_trace():
     model = attncli.load(seed=0, heads=4)
-    trace = model.trace(TEXT, heads=(3, 1))
+    trace = model.trace(TEXT, heads=[3, 1])
     weights = trace.to_xarray()
     [layer] = attncli.run(model, TEXT).layers
     for head in (1, 3):

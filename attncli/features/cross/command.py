@@ -103,7 +103,7 @@ def cross(
     decoder = loaded_model.spec.decoder or loaded_model.spec
     first = decoder.blocks[0].cross or decoder.blocks[0].attention
     if pairs := request.named_heads(decoder, setup.model):
-        layers, heads = HeadSelection(pairs=pairs).layers_and_heads()
+        layers, heads = HeadSelection(pairs=pairs).layers_and_heads("--head")
     else:
         layers = request.numbers(setup.model.layer, "layer", len(decoder.blocks))
         heads = request.numbers(setup.model.head, "head", first.heads)

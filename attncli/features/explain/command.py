@@ -442,7 +442,7 @@ def seq2seq(
     decoder = model.spec.decoder or model.spec
     pairs = request.named_heads(decoder, setup.model)
     if pairs:
-        layers, heads = HeadSelection(pairs=pairs).layers_and_heads()
+        layers, heads = HeadSelection(pairs=pairs).layers_and_heads("--head")
     else:
         first = decoder.blocks[0].cross or decoder.blocks[0].attention
         layers = request.numbers(setup.model.layer, "layer", len(decoder.blocks))

@@ -5,7 +5,7 @@ a row of.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Literal, assert_never
+from typing import Literal, assert_never, cast
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
@@ -65,6 +65,7 @@ from attncli.measure.labels import row_entropy
 from attncli.measure.rest import is_learned, resting_keys
 from attncli.measure.row_facts import Bools, Floats
 from attncli.mechanism.checked_arguments import checked
+from attncli.mechanism.head_choice import OneHead
 from attncli.mechanism.projection import frequencies
 from attncli.mechanism.spec import (
     Alibi,
@@ -125,7 +126,7 @@ def explain(
     query: str | None = None,
     *,
     layer: int | None = None,
-    head: int | None = None,
+    head: OneHead | None = None,
     projections: bool = False,
     tokens: Sequence[Token] | None = None,
     note: Callable[[str], None] = ignore,
@@ -140,7 +141,7 @@ def explain(
             last word that the model knows.
         layer: Which layer; None, of a checkpoint, for that of the query's strongest link, else for
             the first.
-        head: Which head of it; None likewise.
+        head: Which head of it, or a head with its layer: "L5H11", (5, 11); None likewise.
         projections: Whether the document holds W_Q, W_K, W_V and W_O.
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Is told which head is explained, and what becomes of ambiguous names.
@@ -154,6 +155,7 @@ def explain(
             vectors.
         InputError: For tokens, layers or heads that are not there.
     """
+    number = cast("int | None", head)  # a head's name was read where the function was called
     if tokens is None:
         tokens = model.encode(text)
     if query is None:
@@ -161,7 +163,7 @@ def explain(
     else:
         index = choose_last_token(tokens, query, note)
     place = strongest_head(
-        model, text, tokens, index, layer=layer, head=head, note=note, on_cost=on_cost
+        model, text, tokens, index, layer=layer, head=number, note=note, on_cost=on_cost
     )
     on_cost(
         cost(model, len(tokens), RunRequest([place[0]], [place[1]], stages=True), is_saved=False),

@@ -202,3 +202,5 @@ def test_heads_named_with_their_layers(folder: str) -> None:
     refused = ask("run", "--model", folder, TEXT, "--head", "L2H1,L0H0")
     assert (refused.code, refused.out) == (2, "")
     assert "names other heads in each layer" in refused.err
+    assert "where: --head" in refused.err
+    assert "try: --head L2H1" in refused.err
