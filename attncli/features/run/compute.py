@@ -43,9 +43,9 @@ from attncli.documents.parts import (
 )
 from attncli.errors import UnsupportedError, UsageError
 from attncli.features.run.document import ImplicitHead, ImplicitLayer, RunDocument
-from attncli.inputs.token import Token, choose_span, ignore
+from attncli.inputs.token import Token, choose_last_token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
-from attncli.language import Message, listing, message
+from attncli.language import listing, message
 from attncli.measure.rest import is_learned, resting_keys
 from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, kinds_left_out
 from attncli.mechanism.checked_arguments import checked
@@ -338,12 +338,12 @@ def run(
     """
     if tokens is None:
         tokens = model.encode(text)
-    index, several = _query_place(tokens, text, query, note, words=words)
+    index, several = _query_place(tokens, text, query, note, words=words, last=bool(regions))
     is_saved = on_trace is not None
     # what needs every row at once
     needs_whole = stages or bool(words) or several is not None or is_saved
     if regions:
-        _check_regions_alone(several, needs_whole or batch is not None)
+        _check_regions_alone(needs_whole or batch is not None)
     matrices = matrices and not regions
     recurrences: Sequence[int] = ()
     if implicit:
@@ -398,26 +398,15 @@ def run(
     return document
 
 
-def _check_regions_alone(query: tuple[int, int] | None, is_beside: bool) -> None:
+def _check_regions_alone(is_beside: bool) -> None:
     """Raise UsageError for regions beside what needs single tokens or every row at once.
 
-    query: the span of one that has several tokens.
     is_beside: whether anything of that kind is asked for.
     """
     if is_beside:
-        what = message("regions are counted by blocks of rows of single tokens")
-        hint: Message | str = ""
-        if query is not None:
-            hint = message(
-                "--query '#{last}', its last token, or a region of its own: --region "
-                "NAME=tokens:{first}-{last}",
-                first=query[0],
-                last=query[1] - 1,
-            )
         raise UsageError(
-            what,
-            expected="no stages, words, padded texts or query of several tokens beside them",
-            hint=hint,
+            "regions are counted by blocks of rows of single tokens",
+            expected="no stages, words or padded texts beside them",
         )
 
 
@@ -455,13 +444,18 @@ def _query_place(
     note: Callable[[str], None],
     *,
     words: bool | Words,
+    last: bool = False,
 ) -> tuple[int | None, tuple[int, int] | None]:
     """The place of a query's first token, None for none; and its span, where it has several tokens.
 
     words: whether it is a word that tokens are merged to.
+    last: whether the last token stands for all of a word, as where rows are counted one by one;
+        `note` is told so.
     """
     if query is None:
         return None, None
+    if last and not words:
+        return choose_last_token(tokens, query, note), None
     if isinstance(words, Words):
         tokens = words.words
     elif words:

@@ -266,9 +266,11 @@ def test_a_region_that_a_query_cannot_see_is_said_to_be_unseen() -> None:
     assert "sees nothing" not in said
 
 
-def test_regions_beside_a_word_of_several_tokens_say_what_to_ask() -> None:
-    regions = ("--region", "start=tokens:0-1", "--tokenizer", "char")
-    refused = ask("run", "a cat sat", *regions, "--query", "cat")
-    assert refused.code == 2
-    assert "--query '#4'" in refused.err
-    assert "NAME=tokens:2-4" in refused.err
+def test_a_word_of_several_tokens_beside_regions_is_told_by_its_last() -> None:
+    asked = ("run", "a cat sat", "--region", "start=tokens:0-1", "--tokenizer", "char")
+    word = ask(*asked, "--query", "cat", "--json")
+    assert "this is about the last of them, #4" in " ".join(word.err.split())
+    alone = ask(*asked, "--query", "#4", "--json").json
+    for part in ("regions", "overview", "links"):
+        assert word.json[part] == alone[part]
+    assert ask(*asked, "--query", "cat", "--words").code == 2
