@@ -161,3 +161,26 @@ def test_one_idle_region_is_not_any_of_several() -> None:
     chinese = said(answer_sentences(answered(**document), View(lang="zh", width=400)))
     assert "没有“doc2”，变化小于 0.05 奈特。" in chinese
     assert "任何一个" not in chinese
+
+
+@pytest.mark.parametrize(
+    ("lang", "words"),
+    [
+        ("en", 'Heads rest on some tokens of "doc1" (the first token)'),
+        ("zh", "头会停歇在“doc1”的一部分词元上"),
+    ],
+)
+def test_a_region_that_holds_tokens_where_heads_rest_says_so(lang: str, words: str) -> None:
+    """Only of learned weights, and only of a region that holds such a token."""
+    wide = View(lang=lang, width=400)
+    learned = {**documents.answer()["model"], "source": "checkpoint"}
+    seeded = {**documents.answer()["model"], "source": "seeded"}
+    told = said(answer_sentences(answered(model=learned), wide))
+    assert told.count(words) == 1
+    assert words not in said(answer_sentences(answered(model=seeded), wide))
+    effects = documents.answer()["effects"]
+    effects[0] |= {"region": 1}
+    effects[1] |= {"region": 0, "change": -0.01, "logprob": -0.51}
+    elsewhere = said(answer_sentences(answered(model=learned, effects=effects), wide))
+    assert "doc2" in elsewhere
+    assert words[:16] not in elsewhere

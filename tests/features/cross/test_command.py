@@ -84,3 +84,22 @@ def test_a_long_alignment_is_shortened_and_its_bars_are_of_one() -> None:
     weights = [float(line.split("  ")[-2]) for line in half.splitlines() if "▇" in line]
     bars = [line.count("▇") for line in half.splitlines() if "▇" in line]
     assert bars == [pytest.approx(24 * weight, abs=1.2) for weight in weights]
+
+
+@pytest.mark.parametrize(
+    ("lang", "tie", "alone"),
+    [
+        ("en", "One of several links that are the strongest", "The strongest link:"),
+        ("zh", "并列最强的连接之一", "最强的连接"),
+    ],
+)
+def test_links_of_the_same_weight_are_said_to_be_several(lang: str, tie: str, alone: str) -> None:
+    asked = ("cross", "sat", "--lang", lang)
+    tied = " ".join(ask(*asked[:2], "cat cat", *asked[2:]).out.split())
+    assert tie in tied
+    found = ask("cross", "sat", "cat cat", "--json").json
+    assert [link["weight"] for link in found["links"]] == pytest.approx([0.5, 0.5])
+    assert found["alignment"][0]["key"] == 0
+    told = " ".join(ask(*asked[:2], "cat wall", *asked[2:]).out.split())
+    assert tie not in told
+    assert alone in told
