@@ -132,7 +132,17 @@ def named(page: Path) -> str:
     return f"{page.parent.name}/{page.stem}"
 
 
-LONG = ("cookbook", "lessons", "corpora", "engineers", "importance", "long", "circuits", "why")
+LONG = (
+    "cookbook",
+    "lessons",
+    "researchers",
+    "corpora",
+    "engineers",
+    "importance",
+    "long",
+    "circuits",
+    "why",
+)
 """Pages whose commands train models, scan texts, or go through every head of real models."""
 
 

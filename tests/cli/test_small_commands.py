@@ -304,7 +304,7 @@ def test_the_guide_is_searched_for_a_word() -> None:
     ("word", "name"),
     [
         ("gguf", "models"), ("rag", "long"), ("quantisation", "models"), ("jq", "json"),
-        ("xarray", "python"), ("pandas", "python"), ("induction", "words"), ("lora", "models"),
+        ("xarray", "python"), ("pandas", "cookbook"), ("induction", "words"), ("lora", "models"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("lang", ["en", "zh"])

@@ -134,9 +134,11 @@ def test_implicit_weights_are_shown(folder: str, tmp_path: Path) -> None:
         "--json",
     )
     shapes = ask(*saved).json["shapes"]
-    assert ask("view", str(tmp_path / "run.npz"), "--json").json["shapes"] == shapes[:-1], (
-        "its gate, too"
-    )
+    kept = ask("view", str(tmp_path / "run.npz"), "--json").json["shapes"]
+    # a file of arrays does not say which projections have a bias: the formula may name one less
+    assert [{**step, "formula": ""} for step in kept] == [
+        {**step, "formula": ""} for step in shapes[:-1]
+    ], "its gate, too"
     refused = ask("run", "--model", folder, "--ids", "7 3 50", "--show", "implicit")
     assert refused.code == 4
     assert "none of these layers has implicit weights" in refused.err

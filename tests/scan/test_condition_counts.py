@@ -41,7 +41,7 @@ def looped(model, corpus, first, last, least):
     return counts
 
 
-@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+@pytest.mark.parametrize("kind", [pytest.param("encoder", marks=pytest.mark.thorough), "decoder"])
 def test_shares_are_those_of_a_loop(kind, request, corpus, tmp_path):
     model = request.getfixturevalue(kind)
     # in the last line a decoder sees no w2 from w1

@@ -111,6 +111,7 @@ def test_the_mean_over_tokens_hides_a_link() -> None:
     assert found.together["cosine"] == pytest.approx(0.0018, abs=5e-5)
 
 
+@pytest.mark.thorough
 def test_in_float32_no_farther_from_float64_than_twice_what_transformers_is() -> None:
     """All heads are computed in float32, as the document says."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
