@@ -603,7 +603,7 @@ def _role_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
             head=link.head,
             key=quoted_token(document.tokens, link.key, view),
             query=quoted_token(document.tokens, link.query, view),
-            share=percent(link.weight),
+            share=_share_above_half(link.weight),
         )
         parts.append(part)
     if len(parts) == 1:
@@ -620,6 +620,15 @@ def _role_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         first=parts[0],
         second=parts[1],
     )
+
+
+def _share_above_half(weight: float) -> str:
+    """A share of more than half in percents, with as many digits as tell it from a half."""
+    for digits in range(4):
+        text = percent(weight, digits)
+        if text != percent(0.5, digits):
+            return text
+    return percent(weight)
 
 
 def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -> Lines:
