@@ -8,11 +8,15 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+import numpy as np
+
 from attncli.draw.encoding import comma_separated, ndjson_line
 from attncli.errors import UnsupportedError, UsageError
 from attncli.extras import install_command
 from attncli.inputs.files import atomic_writer
+from attncli.scan.document import ScanDocument
 from attncli.scan.open_scan import OpenScan
+from attncli.scan.screen import scan_rows
 
 Table = Literal["heads", "rows", "links"]
 """A line for each head and metric; for each text and head (`--rows`); for each link (`--find`)."""
@@ -44,7 +48,7 @@ def export_table(scan: OpenScan, file: Path, table: Table = "heads") -> int:
             file=repr(str(file)),
         )
     if table == "heads":
-        lines = scan.document.rows()
+        lines = _lines_of_heads(scan.document)
         if suffix == ".parquet":
             return _write_parquet(lines, file)
         with atomic_writer(file) as stream:
@@ -54,6 +58,20 @@ def export_table(scan: OpenScan, file: Path, table: Table = "heads") -> int:
         return _copy_parquet(tables, file)
     with atomic_writer(file) as stream:
         return _write_lines(chain.from_iterable(map(_lines_of, tables)), suffix, stream)
+
+
+def _lines_of_heads(document: ScanDocument) -> list[Line]:
+    """A scan's table as `attn scan show --csv` writes it, a dictionary for each line."""
+    rows = iter(scan_rows(document))
+    names = [str(name) for name in next(rows)]
+    return [dict(zip(names, map(_plain_value, row), strict=True)) for row in rows]
+
+
+def _plain_value(value: object) -> object:
+    """A value as Python's own type."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
 
 
 def _lines_of(table: Any) -> Iterator[Line]:

@@ -13,6 +13,7 @@ from asking import ask
 from scanning import inside
 
 import attncli
+from attncli.mechanism import trace
 from attncli.scan import export_tables
 
 
@@ -36,6 +37,12 @@ def read(file: Path) -> list[dict[str, object]]:
     if file.suffix == ".jsonl":
         return [json.loads(line) for line in file.read_text().splitlines()]
     return polars.read_csv(file, infer_schema_length=None).to_dicts()
+
+
+def test_a_table_is_written_where_no_name_of_python_was_used(scan, tmp_path, monkeypatch):
+    """As in a process of the command alone, which registers nothing that draws."""
+    monkeypatch.setattr(trace, "VIEWS", [])
+    assert ask("scan", "export", str(scan), str(tmp_path / "heads.csv")).code == 0
 
 
 @pytest.mark.parametrize("table", ["heads", "rows", "links"])
