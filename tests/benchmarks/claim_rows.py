@@ -144,7 +144,7 @@ ROWS: tuple[Row, ...] = (
         },
         change=(
             "a decoder trained with a learned sink in the softmax or with gates, which have somewhere else to rest.",
-            "训练时 softmax 带有可学习的汇点或门控的解码器，它们有别处可停。",
+            "训练时 softmax 带有可学习的停歇项（sink）或门控的解码器，它们有别处可停。",
         ),
         models=("smollm2", "gemma3"),
         corpus=(CORPUS,),
@@ -193,7 +193,7 @@ ROWS: tuple[Row, ...] = (
         sentences={
             HOLDS: (
                 "Both decoders have one or two activations per text, on average, of more than a thousand medians; the largest stands at the first token of every text, where the heads of the section above rest; whether it is the reason was not tried.",
-                "两个解码器在每个文本中平均有一到两个超过一千倍中位数的激活；最大的在每个文本中都位于首词元，正是上一节的头停留之处；它是不是原因，没有检验。",
+                "两个解码器在每个文本中平均有一到两个超过一千倍中位数的激活；最大的在每个文本中都位于首词元，正是上一节的头停歇之处；它是不是原因，没有检验。",
             ),
         },
         change=(

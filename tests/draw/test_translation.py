@@ -153,7 +153,7 @@ def test_every_label_of_a_head_has_its_chinese_and_keeps_its_offset() -> None:
         for said in (name.translation("zh") for name in LABEL_NAMES.values())
     )
     assert label_name("positional -2", "zh") == "固定偏移 -2"
-    assert label_name("first-token sink", "zh") == "首词元汇点"
+    assert label_name("first-token sink", "zh") == "首词元停歇"
     assert label_name("positional -2", "en") == "positional -2"
     shown = ask(
         "heads", "a b c d e f", "--position", "alibi", "--labels", "--lang", "zh", "--seed", "3"
