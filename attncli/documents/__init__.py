@@ -71,7 +71,7 @@ OF_TWO_RUNS = ("compare",)
 """Documents that hold something of the heads of two runs, for a page of both."""
 WITHOUT_FIGURE = (
     "generate", "retrieval", "tokens", "weights", "models", "model", "verify", "explain", "next", "regions",
-    "effects", "difference", "circuit_compare", "compare_models", "pairs", "tasks", "check", "scan", "scan_compare",
+    "effects", "difference", "circuit_compare", "pairs", "tasks", "check", "scan", "scan_compare",
     "scan_verify", "error",
 )  # fmt: skip
 """Documents that are words and tables; every other has its figure in `figure.py`."""

@@ -58,7 +58,7 @@ from attncli.features.compare.model_sides import (
     is_model_file,
     named_models,
 )
-from attncli.language import Message, listing, message
+from attncli.language import Message, listing, message, plural
 
 if TYPE_CHECKING:
     from attncli.features.compare.document import CompareDocument
@@ -326,7 +326,7 @@ def compare(
             environment, texts, chats, sources, model, attention, compute, tokenizer, with_adapter
         )
         if sources.lines:
-            _compare_over_lines(environment, plan, output, bound)
+            _compare_over_lines(environment, plan, output, page, bound)
             return
     view = validate_options(output, environment, "compare", files={"--html": page.html})
     records: list[RunRecord] | None = None if page.html is None else []
@@ -767,10 +767,14 @@ LINE_SUBJECTS = (
 
 
 def _compare_over_lines(
-    environment: Environment, plan: Plan, output: OutputOptions, bound: Bound
+    environment: Environment,
+    plan: Plan,
+    output: OutputOptions,
+    page: PageOptions,
+    bound: Bound,
 ) -> None:
-    """Write what the other form of a model changes over many texts. Raises VerdictError where that
-    is more than `--fail-above` lets it be."""
+    """Write what the other form of a model changes over many texts, its figure and its page. Raises
+    VerdictError where that is more than `--fail-above` lets it be."""
     if plan.is_one_model:
         raise UsageError(
             "--lines compares two models, and both are the same",
@@ -783,9 +787,7 @@ def _compare_over_lines(
             hint="attn compare A.gguf B.gguf --file texts.txt --lines",
         )
     refuse_beside(environment, "--lines", LINE_SUBJECTS)
-    if "html" in environment.explicit_options:
-        raise UsageError("--html shows one text", expected="--json, or no --lines")
-    view = validate_options(output, environment)
+    view = validate_options(output, environment, "compare_models", files={"--html": page.html})
     from attncli.cli.progress import progress
     from attncli.features.compare_models.compute import compare_tokens
 
@@ -794,6 +796,7 @@ def _compare_over_lines(
     for text in plan.texts:
         with request.errors_located_in(text):
             pairs.append((request.tokens_of(first, text), request.tokens_of(second, text)))
+    _foretell_comparison(environment, plan, [len(tokens) for tokens, _ in pairs])
     with progress(environment, "comparing models") as on_progress:
         document = compare_tokens(
             first,
@@ -803,8 +806,47 @@ def _compare_over_lines(
             names=plan.names,
             progress=on_progress,
         )
+    if page.html is not None:
+        from attncli.draw.page import any_page
+
+        write_page(page, any_page(document, lang=view.lang, precision=view.precision))
     write_with_figure([document], output, environment, view)
     bound.refuse(bound.largest_of(document))
+
+
+PATIENCE = 3.0
+"""Seconds above which it is said before it starts what comparing models takes."""
+
+
+def _foretell_comparison(environment: Environment, plan: Plan, counts: Sequence[int]) -> None:
+    """Note what running texts in both models takes, where that is more than `PATIENCE`. Raises
+    LimitError for what memory does not hold. counts: the tokens of each text."""
+    from attncli.draw.numbers import size_words
+    from attncli.features.compare_models.compute import compare_cost
+    from attncli.models.estimate import duration_words
+
+    assert plan.pair is not None
+    expected = compare_cost(*plan.pair, counts)
+    request.refuse_memory(
+        expected.peak,
+        plan.sides[0].setup.compute,
+        message("shorter texts"),
+        resident=expected.resident,
+    )
+    if expected.seconds < PATIENCE:
+        return
+    environment.note(
+        plural(
+            "{count:,} text of {tokens:,} tokens in both models: about {time} and {bytes} of memory;"
+            " Ctrl-C ends it",
+            "{count:,} texts of up to {tokens:,} tokens in both models: about {time} and {bytes} of"
+            " memory; what takes less: fewer texts; Ctrl-C ends it",
+            count=expected.branches,
+            tokens=expected.tokens,
+            time=duration_words(expected.seconds),
+            bytes=size_words(expected.peak),
+        )
+    )
 
 
 def _run_sides(

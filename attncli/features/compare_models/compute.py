@@ -5,6 +5,7 @@ Both models run each text side by side, one layer of each in memory at a time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -26,13 +27,16 @@ from attncli.features.compare_models.document import (
 )
 from attncli.features.effects.measures import log_softmax
 from attncli.features.effects.places import reads_on
+from attncli.features.effects.sweep import pass_cost
 from attncli.features.effects.targets import likeliest_tokens, predicts_next
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.labels import row_divergences
 from attncli.measure.mean_intervals import MeanInterval, mean_intervals, ratio_intervals
 from attncli.mechanism.checked_arguments import checked
+from attncli.models.estimate import READS, CostEstimate
 from attncli.models.model import Model
+from attncli.models.passes import PassCount, seconds_of_passes
 from attncli.version import __version__
 
 Floats = np.ndarray[Any, np.dtype[Any]]
@@ -43,6 +47,13 @@ said: as much as between weights of 0.85 and 0.15 on two keys and of 0.74 and 0.
 MiniLM's 72 heads in 4 bits (Q4_0) is 0.0096, on one sentence."""
 LOGITS_TOGETHER = 2**23
 """Logits of a model that are in memory at once: 64 MiB of float64."""
+DIVERGENCES = 2.0e7
+"""Pairs of weights a second whose divergence is taken."""
+LAYER_STEP = 4e-3
+"""Seconds of a layer in a run of a short text besides its products. Measured as 3 to 6 ms on one
+thread, on MiniLM's 12 and SmolLM2's 9 heads."""
+KEEPS = 4.0e8
+"""Bytes of weights a second that are read, decoded and kept by the first run. Measured on SmolLM2."""
 NEXT_WORDS = 5
 """How many next tokens of either model are told."""
 
@@ -133,6 +144,49 @@ def compare_tokens(
         tokens=tokens,
         change=change,
         warnings=warnings_of_sides(list(a.warnings), list(b.warnings)),
+    )
+
+
+def compare_cost(a: Model, b: Model, counts: Sequence[int]) -> CostEstimate:
+    """What running texts in both models side by side takes, and comparing their rows.
+
+    counts: the tokens of each text.
+
+    Returns:
+        The estimate, whose `branches` are the texts and whose `tokens` are those of the longest. Its
+        memory holds one layer of each model, or all of their weights where they are kept.
+    """
+    lengths = Counter(counts)
+    longest = max(counts)
+    runs = [pass_cost(model, longest) for model in (a, b)]
+    memory: Counter[str] = Counter({message("logits"): 2 * LOGITS_TOGETHER * 8})
+    bytes_read = 0
+    seconds = 0.0
+    for model, run in zip((a, b), runs, strict=True):
+        predicts = reads_on(model.spec) and predicts_next(model)
+        passes = [
+            PassCount(texts, tokens, predicted=tokens * predicts)
+            for tokens, texts in lengths.items()
+        ]
+        stored = 0
+        if not model.weights_in_memory:
+            stored = run.bytes_read * len(counts)
+        bytes_read += stored
+        seconds += max(seconds_of_passes(model, passes), stored / READS)
+        seconds += model.weights_in_memory / KEEPS
+        seconds += LAYER_STEP * len(model.spec.blocks) * len(counts)
+        memory.update(run.memory)
+    heads = len(list(_places(a)))
+    pairs = heads * sum(texts * tokens**2 for tokens, texts in lengths.items())
+    return CostEstimate(
+        tokens=longest,
+        layers=len(a.spec.blocks),
+        bytes_read=bytes_read,
+        multiply_adds=sum(run.multiply_adds for run in runs) * len(counts),
+        memory=memory,
+        seconds=seconds + pairs / DIVERGENCES,
+        branches=len(counts),
+        resident=sum(run.resident for run in runs),
     )
 
 

@@ -100,7 +100,7 @@ def layer_table(change: ModelChange, view: View) -> Lines:
     rows = [
         [
             str(layer.layer),
-            _js_text(layer.js),
+            divergence_text(layer.js),
             bar(layer.js.mean / whole, BAR, ascii=view.ascii),
             str(layer.moved),
         ]
@@ -129,7 +129,7 @@ def _head_table(change: ModelChange, view: View) -> Lines:
     rows = [
         [
             head_label(head.layer, head.head),
-            _js_text(head.js),
+            divergence_text(head.js),
             format_small_signed(head.max_difference, 2),
         ]
         for head in shown
@@ -163,7 +163,7 @@ def _next_text(token: NextToken | None, view: View) -> str:
     return f"{quote_text(token.token.text, view)} {percent(token.probability)}"
 
 
-def _js_text(number: ChangedNumber) -> str:
+def divergence_text(number: ChangedNumber) -> str:
     """A divergence with its interval, to two digits, such as `0.12 [0.1, 0.15]`."""
     return _with_interval(number, lambda value: _two_digits(max(value, 0.0)))
 

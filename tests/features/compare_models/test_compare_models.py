@@ -4,6 +4,7 @@ arguments; what cannot be compared."""
 import json
 import math
 import shutil
+import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from validity import validate
 import attncli
 from attncli.errors import InputError
 from attncli.features.compare.model_sides import named_models
+from attncli.features.compare_models.compute import DIVERGENCES, LAYER_STEP, compare_cost
 from attncli.features.compare_models.document import ChangedNumber
 from attncli.features.compare_models.screen import _js_beside
 from attncli.inputs.tensors import read_tensors, write_tensors
@@ -409,3 +411,70 @@ def test_small_changes_are_not_drawn_as_if_they_were_large(tmp_path: Path) -> No
     assert "4 layers that moved less; --full shows all" in screen
     whole = ask("compare", str(first), str(second), TEXT, "--show", "models", "--full").out
     assert "moved less" not in whole
+
+
+@pytest.fixture(scope="module")
+def lines_of(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of the texts, one a line."""
+    file = tmp_path_factory.mktemp("lines") / "lines.txt"
+    file.write_text("\n".join(LINES))
+    return file
+
+
+def test_the_figure_and_the_page_show_every_head(
+    folders: tuple[Path, Path], lines_of: Path, tmp_path: Path
+) -> None:
+    files = [tmp_path / name for name in ("a.svg", "a.html", "b.svg", "b.html", "a.json")]
+    command = ("compare", *map(str, folders), "--file", str(lines_of), "--lines")
+    answer = ask(*command, "--figure", str(files[0]), "--html", str(files[1]), "--json")
+    assert answer.code == 0, answer.err
+    files[4].write_text(answer.out)
+    view = ("view", str(files[4]), "--figure", str(files[2]), "--html", str(files[3]))
+    assert ask(*view).code == 0
+    assert files[2].read_bytes() == files[0].read_bytes()
+    texts = ["".join(text.itertext()) for text in ET.parse(files[0]).iter() if "text" in text.tag]
+    change = answer.json["change"]
+    rows = [text for text in texts if text.startswith("layer ")]
+    assert rows == [f"layer {head['layer']} head {head['head']}" for head in change["heads"]]
+    numbers = [f"{head['js']['mean']:.2g}" for head in change["heads"]]
+    assert [text for text in texts if text in numbers] == numbers
+    assert f"{change['moved']} of 6 heads moved by more than 0.01" in " ".join(texts)
+    assert "line: 0.01, above which a head counts as moved" in texts
+    for page in (files[1], files[3]):
+        text = page.read_text("utf-8")
+        assert "heads moved by more than 0.01 on average" in text
+        assert "image/svg+xml" in text
+        assert str(folders[0]) not in text
+
+
+def test_what_it_takes_is_told_before(
+    folders: tuple[Path, Path], lines_of: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("compare", *map(str, folders), "--file", str(lines_of), "--lines", "--brief")
+    assert ask(*command).err == ""
+    monkeypatch.setattr("attncli.features.compare.command.PATIENCE", 0.0)
+    assert "3 texts of up to" in ask(*command).err
+    models = [attncli.load(folder) for folder in folders]
+    short, long = (compare_cost(*models, counts) for counts in ([4, 4], [4, 4, 30]))
+    assert (short.branches, short.tokens, long.branches, long.tokens) == (2, 4, 3, 30)
+    assert short.seconds < long.seconds
+    # pairs of weights of 2 layers of 3 heads, and what each of 2 layers takes in either model
+    more = long.seconds - short.seconds
+    assert more > 6 * 30**2 / DIVERGENCES + 2 * 2 * LAYER_STEP
+    assert ask(*command, "--max-memory", "1MB").code == 5
+
+
+def test_a_name_on_the_hub_is_a_side(
+    folders: tuple[Path, Path], lines_of: Path, tmp_path: Path
+) -> None:
+    repository = tmp_path / "models--owner--form"
+    shutil.copytree(folders[1], repository / "snapshots" / ("0" * 40))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+    variables = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    command = ("--file", str(lines_of), "--lines", "--json")
+    named = ask("compare", str(folders[0]), "owner/form", *command, **variables)
+    assert named.code == 0, named.err
+    by_folder = ask("compare", *map(str, folders), *command).json
+    assert named.json["change"] == by_folder["change"]
+    assert named.json["b"]["name"] == "owner/form"
