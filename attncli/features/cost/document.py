@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from attncli.documents import Document, ModelPart, Part, Size, describe
-from attncli.language import Speech, message, say
+from attncli.language import Speech, contextual, message, say
 
 MOST = 10**60
 """Counts are drawn as floats."""
@@ -24,8 +24,12 @@ ATTENTION_NAMES = {
     "causal": message("causal"),
     "lsh": message("lsh"),
     "rnn": message("rnn"),
+    "window": message("window"),
+    "streamed": contextual("cost", "streamed"),
+    "fused": contextual("cost", "fused"),
 }
-"""Kinds of attention with a name in every language; others are told as masks are spelt."""
+"""Kinds of attention, and ways to run it, with a name in every language; others are told as masks
+are spelt."""
 
 
 def variant_name(name: str, view: Speech) -> str:
