@@ -6,7 +6,7 @@ import { choose, head, keys, leave, open, peek, pick, queries, state } from "./s
 import { full, headName, say, signed, told } from "./words.js";
 
 /** Pixels of a cell from which its number is written. */
-const NUMBERS = 34;
+const NUMBERS = 28;
 /** Cells along a side that are drawn at once; more are pooled. */
 const DRAWN = 720;
 /** Cells along a side that are seen at least. */
