@@ -34,6 +34,7 @@ from attncli.mechanism.spec import (
     Attention,
     Disentangled,
     FirstBlockAgain,
+    Latent,
     Position,
     RelativeBuckets,
     RelativeSines,
@@ -421,41 +422,92 @@ def position_stages(position: Position) -> tuple[str, ...]:
 
 MODULES = {stage.name: stage.name for stage in STAGES.values() if stage.bias} | {"out": "o"}
 """What the weights that a stage multiplies with are called in a layer's roles, by stage."""
+NARROW_MODULES = ("q_down", "kv_down", "kv")
+"""What latent attention (MLA) multiplies with besides, by the names of a layer's roles."""
 
 
-def biased_stages(
+def biased_modules(
     model: Model, layer: int, part: Literal["attn", "cross"] = "attn"
 ) -> frozenset[str]:
-    """The stages of a layer's attention where the model adds a bias, such as "q" and "out"; none
-    where another library runs the layers, whose weights have no roles.
+    """The weights of a layer's attention to whose product the model adds a bias, such as "q" and
+    "o", by their names in a layer's roles.
 
     part: which attention; the cross-attention is the decoder's where the model has two sides.
     """
-    if not model.own_layers:
-        return frozenset()
+    names = (*MODULES.values(), *NARROW_MODULES)
     if model.identity.source != "checkpoint":  # one layer, whose weights are in memory
         weights = model.store.layer(model.backend, layer)
-        return frozenset(
-            stage for stage, name in MODULES.items() if weights(f"attn.{name}.bias") is not None
-        )
+        return frozenset(name for name in names if weights(f"attn.{name}.bias") is not None)
     spec = model.spec
     if part == "cross":
         spec = spec.decoder or spec
+    if not model.own_layers:  # the test run has listed the biases one by one
+        return frozenset(name for name in names if f"{part}.{name}" in spec.biases)
     roles = {role.name for role in layer_roles(spec, spec.blocks[layer])}
-    return frozenset(stage for stage, name in MODULES.items() if f"{part}.{name}.bias" in roles)
+    return frozenset(name for name in names if f"{part}.{name}.bias" in roles)
+
+
+def projection_formulas(
+    model: Model, layer: int, part: Literal["attn", "cross"] = "attn"
+) -> dict[str, str]:
+    """How the projections of a layer's attention come about, by stage: with the biases that the
+    model adds, and by way of narrow vectors in latent attention. Stages whose formula is the plain
+    one are left out.
+
+    part: as of `biased_modules`.
+    """
+    biased = biased_modules(model, layer, part)
+    formulas = {
+        stage: formula_with_bias(stage) for stage, name in MODULES.items() if name in biased
+    }
+    latent = model.spec.blocks[layer].attention.latent
+    if part == "attn" and latent is not None:
+        formulas |= latent_formulas(latent, biased)
+    return formulas
+
+
+def word_formula(formula: str) -> str:
+    """The formula of one word's vector, q = x·W_Q, by that of all words', Q = X·W_Q."""
+    return formula[:1].lower() + formula[1:].replace("X·", "x·")
+
+
+def latent_formulas(latent: Latent, biased: Collection[str]) -> dict[str, str]:
+    """How queries, keys and values come from narrow vectors, by stage: D leads down to them, U up
+    from them; KR gives the entries of a key that carry its position.
+
+    biased: the weights to whose product a bias is added, as `biased_modules` gives them.
+
+    Source: DeepSeek-AI, DeepSeek-V2, 2024, appendix C.
+    """
+
+    def product(vectors: str, name: str, symbol: str) -> str:
+        """Vectors times a matrix, and its bias where there is one. name: among the roles."""
+        if name in biased:
+            return f"{vectors}·W_{symbol} + b_{symbol}"
+        return f"{vectors}·W_{symbol}"
+
+    if latent.query is None:
+        queries = product("X", "q", "Q")
+    else:
+        queries = product(f"norm({product('X', 'q_down', 'DQ')})", "q", "UQ")
+    narrow = f"norm({product('X', 'kv_down', 'DKV')})"
+    keys = product(narrow, "kv", "UK")
+    if latent.straight:
+        keys = f"[{keys}, {product('X', 'kv_down', 'KR')}]"
+    return {"q": f"Q = {queries}", "k": f"K = {keys}", "v": f"V = {product(narrow, 'kv', 'UV')}"}
 
 
 def shape_rows(
     trace: LayerTrace,
     attention: Attention,
-    biased: Collection[str] = (),
+    projections: Mapping[str, str],
     *,
     leading: tuple[str, ...] = (),
 ) -> list[ShapeRow]:
     """The shape trace of a layer: every stage that its attention has, whether or not the numbers
     were kept.
 
-    biased: the stages where a bias is added, as `biased_stages` gives them.
+    projections: the formulas that differ from the plain ones, as `projection_formulas` gives them.
     """
     absent = {
         "capped": attention.softcap is None,
@@ -463,7 +515,7 @@ def shape_rows(
         "masked": shows_all(attention.mask) and attention.hashing is None,
         **dict.fromkeys(("raw", "scaled") if attention.hashing is not None else (), True),
     }
-    formulas: dict[str, str] = {stage: formula_with_bias(stage) for stage in biased}
+    formulas = dict(projections)
     if attention.hashing is not None:
         formulas |= {"k": "K = Q / rms(Q) / √d", "masked": message("−∞ where not compared")}
     if "concat" not in trace.stages:  # no W_O: the heads' outputs are the output

@@ -51,9 +51,11 @@ from attncli.models.transformers_model import (
     build,
     forward,
     held_bytes,
+    latent_of,
     list_members,
     mixer_name,
     own_attention,
+    projected,
     register_engine,
     rope_base,
     type_count,
@@ -240,8 +242,27 @@ def probe_model(
         vocabulary=vocabulary,
         blocks=tuple(blocks),
         embedding=embedding,
+        biases=added_biases(hf_model, ran.passages),
     )
     return ProbeResult(spec, side, output, layer_calls[0][0].streams, before_sinks)
+
+
+def added_biases(hf_model: Any, passages: Sequence[Passage]) -> tuple[str, ...]:
+    """The roles of attention to whose product any layer adds a bias, such as "attn.q" and "cross.o",
+    by the linear maps that ran in the layers; maps whose name does not tell what they make are left
+    out.
+    """
+    names = {module: name.rpartition(".")[2] for name, module in hf_model.named_modules()}
+    biased: dict[str, None] = {}
+    for passage in passages:
+        for part, (inner_maps, output_map) in zip(("attn", "cross"), passage.maps, strict=False):
+            for linear_map in inner_maps:
+                if getattr(linear_map, "bias", None) is not None:
+                    roles = projected(names.get(linear_map, ""))
+                    biased |= dict.fromkeys(f"{part}.{role}" for role in roles)
+            if getattr(output_map, "bias", None) is not None:
+                biased[f"{part}.o"] = None
+    return tuple(biased)
 
 
 def _check_calls(counts: Sequence[int], family: str, where: str, memory: Array | None) -> None:
@@ -427,6 +448,7 @@ def _attention(call: Call, config: Any, layer: int, backend: Backend) -> Attenti
         mask=_visibility_mask(call, backend),
         position=position_encoding(config, layer, q, v, bias, rotating=rotating),
         sinks=call.sinks is not None,
+        latent=latent_of(config, int(call.q.shape[-1])) if call.nth == 0 else None,
     )
 
 

@@ -32,6 +32,7 @@ from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.files import read_regular
 from attncli.inputs.token import Token, token_types
 from attncli.language import Message, listing, message
+from attncli.mechanism.spec import Latent, Norm
 from attncli.models.config import MOST_LAYERS
 from attncli.models.estimate import MemoryBudget, free_memory
 from attncli.models.families import MODEL_TYPES
@@ -327,6 +328,8 @@ class Passage:
         projection made of its attention's heads, by call, None where no projection was seen.
         attention_inputs: what each attention was given, [token, width]. awaited_count: how many
         numbers the next projection is to take.
+    maps: the linear maps that ran in its attentions, by call: those before the heads attend, and
+        the output projection, None where none was seen.
     """
 
     def __init__(
@@ -340,6 +343,8 @@ class Passage:
         self.out: list[Array | None] = []
         self.attention_inputs: list[Array | None] = []
         self.awaited_count: int | None = None
+        self.maps: list[tuple[list[Any], Any]] = []
+        self.maps_so_far: list[Any] = []
 
 
 class Passages:
@@ -473,8 +478,11 @@ class Passages:
             self.current.out.append(None)
             self.current.attention_inputs.append(self.attention_input)
             self.current.awaited_count = numbers
+            inner = set(module.modules())
+            self.current.maps.append(([m for m in self.current.maps_so_far if m in inner], None))
+            self.current.maps_so_far = []
 
-    def note_projection(self, input_count: int, output: Array) -> None:
+    def note_projection(self, linear_map: Any, input_count: int, output: Array) -> None:
         """Called after every linear map: take its output for that of the attention's output
         projection if it was given exactly as many numbers as the attention gave.
 
@@ -484,10 +492,14 @@ class Passages:
         input_count: numbers that the map was given.
         """
         passage = self.current
-        if passage is None or passage.awaited_count != input_count:
+        if passage is None:
+            return
+        passage.maps_so_far.append(linear_map)
+        if passage.awaited_count != input_count:
             return
         if prod(output.shape[:-1]) == self.token_count:
             passage.out[-1] = output.reshape((-1, output.shape[-1]))
+            passage.maps[-1] = (passage.maps[-1][0], linear_map)
             passage.awaited_count = None
         else:
             passage.awaited_count = prod(output.shape)
@@ -528,6 +540,54 @@ def rope_base(config: Any, layer: int) -> float:
     if isinstance(base, (int, float)):
         return float(base)
     return 10000.0
+
+
+def latent_of(config: Any, head_dim: int) -> Latent | None:
+    """How keys and values come from narrow vectors, by the keys that DeepSeek-V2 and its relatives
+    have; None for a model without.
+
+    head_dim: numbers of a head's query.
+    """
+    narrow = getattr(config, "kv_lora_rank", None)
+    rotated = getattr(config, "qk_rope_head_dim", None)
+    if type(narrow) is not int or type(rotated) is not int or not 0 < rotated < head_dim:
+        return None
+    query = getattr(config, "q_lora_rank", None)
+    eps = float(getattr(config, "rms_norm_eps", 1e-6))
+    return Latent(query if type(query) is int else None, narrow, Norm("rms", eps), rotated)
+
+
+NARROW = {
+    "q_a": "q_down",
+    "q_b": "q",
+    "kv_a": "kv_down",
+    "kv_a_proj_with_mqa": "kv_down",
+    "kv_b": "kv",
+}
+"""The matrices of latent attention by how DeepSeek-V2 and its relatives call them."""
+FUSED = ("att", "attn", "pack", "in")
+"""What one matrix for queries, keys and values is called, where its name does not list them."""
+AROUND = re.compile(
+    r"^(?:w|c|to|fc|lin|linear)_|^w(?=[a-z]+$)|_?(?:proj|projection|lin|linear|layer|fc)$"
+)
+"""What stands around the name of a projection."""
+
+
+def projected(name: str) -> tuple[str, ...]:
+    """What of an attention a linear map in it makes, by the map's name: some of "q", "k" and "v",
+    or one of the steps of latent attention, "q_down", "kv_down" and "kv"; nothing where the name
+    does not tell.
+    """
+    name = name.lower()
+    core = AROUND.sub("", AROUND.sub("", name))
+    if name in NARROW or core in NARROW:
+        return (NARROW.get(name) or NARROW[core],)
+    if core in FUSED or core == "qkv":
+        return ("q", "k", "v")
+    letters = core.replace("query", "q").replace("key", "k").replace("value", "v").replace("_", "")
+    if letters and set(letters) <= set("qkv"):
+        return tuple(letters)
+    return ()
 
 
 def mixer_name(hf_model: Any, passage: Passage) -> str:
@@ -580,7 +640,7 @@ def note_passages(
         matrix = weight is not None and torch.is_tensor(weight) and weight.ndim == 2
         linear = matrix and not isinstance(module, torch.nn.Embedding)
         if linear and args and torch.is_tensor(args[0]) and torch.is_tensor(output):
-            passages.note_projection(args[0].numel(), output)
+            passages.note_projection(module, args[0].numel(), output)
 
     with ExitStack() as hooks:
         hooks.enter_context(torch.nn.modules.module.register_module_forward_hook(note_linear))

@@ -23,8 +23,6 @@ from attncli.mechanism.spec import (
     Attention,
     Block,
     Embedding,
-    Latent,
-    Norm,
     Rope,
     Spec,
     without_heads,
@@ -34,6 +32,7 @@ from attncli.models.transformers_model import (
     Passages,
     import_torch,
     import_transformers,
+    latent_of,
     library_errors,
     library_model,
     list_members,
@@ -356,21 +355,9 @@ def _attention_of(call: _ShapeCall, config: Any, layer: int, numbers: dict[int, 
         mask=call.mask,
         position=position,
         sinks=call.sinks,
-        latent=_latent(config, call),
+        latent=latent_of(config, call.head_dim),
         shared=None if call.shared is None else numbers.get(call.shared),
     )
-
-
-def _latent(config: Any, call: _ShapeCall) -> Latent | None:
-    """How keys and values come from narrow vectors, by the keys that DeepSeek-V2 and its relatives
-    have; None for a model without."""
-    narrow = getattr(config, "kv_lora_rank", None)
-    rotated = getattr(config, "qk_rope_head_dim", None)
-    if type(narrow) is not int or type(rotated) is not int or not 0 < rotated < call.head_dim:
-        return None
-    query = getattr(config, "q_lora_rank", None)
-    eps = float(getattr(config, "rms_norm_eps", 1e-6))
-    return Latent(query if type(query) is int else None, narrow, Norm("rms", eps), rotated)
 
 
 def _positions(hf_model: Any) -> Any:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tiny_checkpoints import CASES, LLAMA, PLAIN, Case, make
 
 import attncli
-from attncli.documents.header import attention_part
+from attncli.documents.header import attention_part, projection_formulas
 from attncli.errors import InputError, UnsupportedError
 from attncli.features.explain.compute import derivation_document
 from attncli.features.explain.document import Projections, Scores
@@ -28,7 +28,13 @@ from attncli.mechanism.mask import Causal, Everywhere, Window
 from attncli.mechanism.spec import Spec
 from attncli.models import load
 from attncli.models.transformers_engine import ForeignModel, load_foreign
-from attncli.models.transformers_model import Call, Passages, _in_place_of_attention, _outside
+from attncli.models.transformers_model import (
+    Call,
+    Passages,
+    _in_place_of_attention,
+    _outside,
+    projected,
+)
 from attncli.models.transformers_shapes import describe_foreign
 from attncli.models.verify import reference
 
@@ -552,3 +558,44 @@ def test_a_config_says_of_layers_what_a_run_of_the_weights_shows(
     if ran.decoder is not None:
         assert described.spec.decoder is not None
         assert shapes(described.spec.decoder) == shapes(ran.decoder)
+
+
+BIASED = {
+    "arcee": set(),
+    "albert": {"q", "k", "v", "out"},
+    "gpt_oss": {"q", "k", "v", "out"},
+    "bart": {"q", "k", "v", "out"},
+    "deepseek_v3": {"q", "k", "v", "out"},
+}
+
+
+@pytest.mark.parametrize("name", BIASED)
+def test_the_biases_of_the_library_s_projections_are_named(
+    name: str, folder_of: Callable[[str], Path]
+) -> None:
+    model = engine(folder_of(name))
+    formulas = projection_formulas(model, 0)
+    assert {step for step, formula in formulas.items() if "+ b_" in formula} == BIASED[name]
+    if name == "bart":
+        assert set(projection_formulas(model, 0, "cross")) == {"q", "k", "v", "out"}
+    if name == "deepseek_v3":
+        assert formulas["q"] == "Q = norm(X·W_DQ + b_DQ)·W_UQ"
+        assert formulas == projection_formulas(attncli.load(str(folder_of(name))), 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("q_proj", "q"), ("query", "q"), ("Wk", "k"), ("v_lin", "v"), ("value", "v"),
+        ("c_attn", "qkv"), ("qkv_proj", "qkv"), ("query_key_value", "qkv"), ("Wqkv", "qkv"),
+        ("W_pack", "qkv"), ("in_proj", "qkv"), ("kv_proj", "kv"), ("key_value", "kv"), ("k", "k"),
+        ("o_proj", ""), ("g_proj", ""), ("dense", ""), ("wq_b_norm", ""),
+    ],
+)  # fmt: skip
+def test_what_a_projection_makes_by_its_name(name: str, made: str) -> None:
+    assert "".join(projected(name)) == made
+
+
+def test_the_steps_of_latent_attention_by_their_names() -> None:
+    names = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj")
+    assert [projected(name) for name in names] == [("q_down",), ("q",), ("kv_down",), ("kv",)]

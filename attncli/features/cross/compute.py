@@ -13,9 +13,9 @@ from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, number
 from attncli.documents import EmptyRow, ShapeRow
 from attncli.documents.header import (
     attention_part,
-    biased_stages,
     empty_rows,
     model_part,
+    projection_formulas,
     shape_rows,
     token_rows,
 )
@@ -113,7 +113,7 @@ def cross(
         head_numbers = sorted(numbers_of(heads, spec.heads))
         weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
         shapes = shapes or _cross_shapes(
-            shape_rows(trace, spec, biased_stages(model, trace.layer, part)),
+            shape_rows(trace, spec, projection_formulas(model, trace.layer, part)),
             len(texts.keys),
             int(model.spec.d_model),
         )

@@ -4,7 +4,7 @@ a row of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, assert_never, cast
 
 import numpy as np
@@ -15,13 +15,14 @@ from attncli.arrays.backend import EVERY, Array, Selection
 from attncli.documents import LinkRow
 from attncli.documents.header import (
     Heading,
-    biased_stages,
     empty_rows,
     header,
     overflow,
     position_name,
+    projection_formulas,
     shape_rows,
     token_rows,
+    word_formula,
 )
 from attncli.errors import InputError, UnsupportedError
 from attncli.features.explain.document import (
@@ -355,8 +356,8 @@ def derivation_document(
     steps = steps_of(
         _with_global_projections(stages, spec, query), spec.scale, spec.softcap, sink, query
     )
-    biased = biased_stages(model, layer)
-    first = _with_biases(steps[0], biased, is_global=query in (spec.own_global or ()))
+    projected = projection_formulas(model, layer)
+    first = _with_formula(steps[0], projected, is_global=query in (spec.own_global or ()))
     steps[0] = _with_query_column(model, first, layer, head)
     heading = header(model, text, tokens)
     # layers may differ from layer 0, and the derivation speaks of this one
@@ -376,7 +377,7 @@ def derivation_document(
         query=query,
         extra_keys=stages["k"].shape[-2] - len(tokens),
         rotated=isinstance(spec.position, Rope),
-        shapes=shape_rows(trace, spec, biased),
+        shapes=shape_rows(trace, spec, projected),
         steps=steps,
         matrices=Matrices(
             x=stages["hidden"],
@@ -410,23 +411,21 @@ def _with_global_projections(
     return {**stages, "q": q, "k": stages["global_k"], "v": stages["global_v"]}
 
 
-def _with_biases(step: Step, biased: Collection[str], *, is_global: bool) -> Step:
-    """The projections step with a formula that names the biases.
+def _with_formula(step: Step, projected: Mapping[str, str], *, is_global: bool) -> Step:
+    """The projections step with the formulas of this layer.
 
-    biased: the stages where a bias is added.
+    projected: those that differ from the plain ones, as `projection_formulas` gives them.
     is_global: whether the query is a global token, which has projections of its own.
     """
     assert isinstance(step, Projections)
     terms = []
     for name in ("q", "k", "v"):
-        if is_global:
-            stage = f"global_{name}"
-            term = f"{name} = x·W_{name.upper()}_g"
-        else:
-            stage = name
-            term = f"{name} = x·W_{name.upper()}"
-        if stage in biased:
-            term += f" + {STAGES[stage].bias}"
+        if not is_global:
+            terms.append(word_formula(projected.get(name, STAGES[name].formula)))
+            continue
+        term = f"{name} = x·W_{name.upper()}_g"
+        if f"global_{name}" in projected:
+            term += f" + {STAGES[f'global_{name}'].bias}"
         terms.append(term)
     return replace(step, formula=", ".join(terms))
 

@@ -434,6 +434,13 @@ class QkvTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
         list[Literal["q", "k", "v"]] | UnsetType,
         describe("Those of q, k and v to which a bias is added, x·W + b; absent where none is."),
     ] = UNSET
+    latent: Annotated[
+        list[str] | UnsetType,
+        describe(
+            "How q, k and v come from narrow vectors in latent attention, a formula each; absent"
+            " in any other."
+        ),
+    ] = UNSET
     q: Annotated[Numbers, axes("dim", meaning="the word's query.")]
     k: Annotated[Numbers, axes("dim", meaning="the word's key.")]
     v: Annotated[Numbers, axes("v_dim", meaning="the word's value.")]

@@ -89,6 +89,8 @@ def _formula(document: QkvTopic, name: str) -> str:
     """How one of a word's vectors comes about, with its bias; norm(…) where queries and keys pass one."""
     if name == "x":
         return "x"
+    if document.latent is not UNSET:
+        return document.latent["qkv".index(name)]
     product = f"x·W_{name.upper()}"
     if document.biased is not UNSET and name in document.biased:
         product += f" + b_{name.upper()}"

@@ -8,7 +8,13 @@ from typing import Literal
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from attncli.documents.header import biased_stages, header, refuse_lost_rows
+from attncli.documents.header import (
+    biased_modules,
+    header,
+    latent_formulas,
+    refuse_lost_rows,
+    word_formula,
+)
 from attncli.errors import UnsupportedError
 from attncli.features.explain.document import (
     QkvTopic,
@@ -97,7 +103,10 @@ def qkv_document(
         "k": k[: len(tokens)],
         "v": v[: len(tokens)],
     }
-    biased = biased_stages(model, layer)
+    biased = biased_modules(model, layer)
+    ways: list[str] | UnsetType = UNSET
+    if spec.latent is not None:
+        ways = [word_formula(formula) for formula in latent_formulas(spec.latent, biased).values()]
     return QkvTopic(
         **header(model, text, tokens),
         topic="qkv",
@@ -106,7 +115,8 @@ def qkv_document(
         query=query,
         extra_keys=len(k) - len(tokens),
         rotated=isinstance(spec.position, Rope),
-        biased=[name for name in PROJECTED if name in biased] or UNSET,
+        biased=[name for name in PROJECTED if name in biased and spec.latent is None] or UNSET,
+        latent=ways,
         normed=UNSET if spec.qk_norm is None else spec.qk_norm.norm.kind,
         q=q[query],
         k=k[query],

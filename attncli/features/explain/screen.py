@@ -25,8 +25,8 @@ from attncli.features.explain.document import (
     SoftmaxRow,
 )
 from attncli.features.run.screen import shapes_part
-from attncli.features.run.stage_tables import SHOWN, WHY
-from attncli.language import message, say
+from attncli.features.run.stage_tables import SHOWN, why_absent
+from attncli.language import say
 
 # The five steps of attention as a whole: the flow of their shapes as a small diagram, and each
 # one's line of code.
@@ -228,9 +228,10 @@ def _projection_part(name: str, derivation: Derivation, view: View) -> Lines:
     """The table of one of the head's weight matrices, such as W_Q, or a line that says why there is
     none.
     """
-    projections = derivation.document.projections or {}
+    document = derivation.document
+    projections = document.projections or {}
     if name not in projections:
-        return remark(WHY.get(name, message("this run has no {part}", part=name)), view)
+        return remark(why_absent(name, document.shapes, document.model.source), view)
     return vectors(projections[name], (), view, title=name, note=SHOWN[name].note)
 
 

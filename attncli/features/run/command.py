@@ -186,7 +186,7 @@ def run(
             text_regions = []
         saved_stages = None
         if save is not None:
-            saved_stages = runs.SavedStages(loaded_model.backend)
+            saved_stages = runs.SavedStages(loaded_model, heads)
         document = runs.run(
             loaded_model,
             run.text,

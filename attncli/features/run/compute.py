@@ -22,13 +22,13 @@ from attncli.documents import (
     members,
 )
 from attncli.documents.header import (
-    biased_stages,
     empty_rows,
     header,
     layer_part,
     notes,
     overflow,
     position_stages,
+    projection_formulas,
     resources,
     shape_rows,
 )
@@ -257,7 +257,7 @@ def run_batch(
     shapes = shape_rows(
         first,
         model.spec.blocks[first.layer].attention,
-        biased_stages(model, first.layer),
+        projection_formulas(model, first.layer),
         leading=("batch",),
     )
     computing = model.compute_backend(max(map(len, texts)))
@@ -720,7 +720,8 @@ class _LayerParts:
         attention = model.spec.blocks[trace.layer].attention
         heads = numbers_of(self._request.heads, attention.heads)
         if not self.shapes:
-            self.shapes = shape_rows(trace, attention, biased_stages(model, trace.layer))
+            formulas = projection_formulas(model, trace.layer)
+            self.shapes = shape_rows(trace, attention, formulas)
         self._empty += empty_rows(model.backend, trace, heads)
         self.warnings += overflow(model.backend, trace)
         if self._long is not None:
@@ -1010,14 +1011,21 @@ class SavedStages:
 
     Stages of cross-attention are named `layers.{i}.cross.{stage}`. Stages that a run did not
     keep are left out.
+
+    heads: which run.
     """
 
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
+    def __init__(self, model: Model, heads: Selection = EVERY) -> None:
+        self.backend = model.backend
         self.tensors: dict[str, np.ndarray[Any, Any]] = {}
+        self.heads: dict[str, list[int]] = {}
+        self._blocks = model.spec.blocks
+        self._selection = heads
 
     def add(self, trace: LayerTrace) -> None:
         """Add the stages of one layer; layers may come in any order."""
+        count = self._blocks[trace.layer].attention.heads
+        self.heads[str(trace.layer)] = sorted(numbers_of(self._selection, count))
         self.tensors[f"hidden.{trace.layer}"] = self.backend.numpy(trace.before)
         self.tensors[f"hidden.{trace.layer + 1}"] = self.backend.numpy(trace.after)
         self._stages(f"layers.{trace.layer}", trace)
@@ -1045,7 +1053,7 @@ def save_stages(path: Path, stages: SavedStages, document: RunDocument) -> None:
     AttnError where it cannot."""
     from attncli.inputs.tensors import write_tensors  # only --save asks
 
-    write_tensors(path, stages.tensors, metadata(document))
+    write_tensors(path, stages.tensors, metadata(document, stages.heads))
 
 
 def without_tables(document: RunDocument) -> RunDocument:
@@ -1053,9 +1061,11 @@ def without_tables(document: RunDocument) -> RunDocument:
     return replace(document, layers=[])
 
 
-def metadata(document: RunDocument) -> dict[str, str]:
+def metadata(document: RunDocument, heads: Mapping[str, Sequence[int]]) -> dict[str, str]:
     """The header of a document (schema, text, tokens, model and settings) as metadata of a tensor
-    file: each member as JSON text.
+    file: each member as JSON text; with it `formulas`, how each stage comes about, and `heads`.
+
+    heads: the numbers of those that ran, in the order of the arrays, by layer.
 
     The file holds every token and every row, also where the document merges words or is about one
     query.
@@ -1069,9 +1079,14 @@ def metadata(document: RunDocument) -> dict[str, str]:
         return dict(members(part))
 
     values = dict(members(document)) | {
-        "tokens": document.tokens if document.pieces is UNSET else document.pieces
+        "tokens": document.tokens if document.pieces is UNSET else document.pieces,
+        "formulas": {row.step: row.formula for row in document.shapes},
+        "heads": heads,
     }
-    names = ("schema", "version", "text", "tokens", "model", "attention", "empty_rows")
+    names = (
+        *("schema", "version", "text", "tokens", "model", "attention", "empty_rows"),
+        *("formulas", "heads"),
+    )
     try:
         return {name: orjson.dumps(values[name], default=members_of).decode() for name in names}
     except TypeError:  # half of a character, which JSON can write as an escape

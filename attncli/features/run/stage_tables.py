@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import UNSET, Struct
 
-from attncli.documents import Numbers
+from attncli.documents import Numbers, ShapeRow
 from attncli.draw.lines import (
     Lines,
     remark,
@@ -91,6 +91,10 @@ PROJECTIONS = ("W_Q", "W_K", "W_V", "W_O")
 """Those that are weights, not what came of them."""
 
 
+SCORES = ("raw", "scaled", "capped", "biased", "masked")
+"""Those that hold a number for every pair of query and key."""
+
+
 WHY = {
     "W_O": message("no W_O here; --num-heads 2 or --output-projection has one"),
     "embedding": message(
@@ -139,21 +143,34 @@ def stage_part(part: str, document: RunDocument, view: View) -> Lines:
     if not document.layers:
         return remark("tables of stages are those of one layer: --layer L --head H", view)
     if not blocks:
-        return remark(WHY.get(part, message("this run has no {part}", part=part)), view)
+        return remark(why_absent(part, document.shapes, document.model.source), view)
     return stack_spaced(*blocks)
 
 
+def why_absent(part: str, shapes: Sequence[ShapeRow], source: str) -> str:
+    """Why there is no table of a stage: what adds it to a run, or that it is not kept.
+
+    shapes, source: the run's shape trace, and where its weights come from.
+    """
+    names = {row.step for row in shapes}
+    is_there = part == "W_O" and "concat" in names  # the run had it, a saved document has not
+    of_options = source != "checkpoint" or part in SCORES
+    if part in WHY and of_options and not is_there:
+        return WHY[part]
+    return message("no {part} is kept here", part=part)
+
+
 def _formula(stage_table: StageTable, document: RunDocument) -> str:
-    """How a stage comes about; with the bias that the run's shape trace names there."""
+    """How a stage comes about; as the run's shape trace tells it, with a bias where there is one."""
     stage = stage_table.stage
     formulas = {row.step: row.formula for row in document.shapes}
     if stage not in formulas or not STAGES[stage].bias:
         return stage_table.note
-    if formulas[stage] != formula_with_bias(stage):
-        return stage_table.note
-    if stage == "out":
+    if stage != "out" and formulas[stage] != STAGES[stage].formula:
+        return formulas[stage]
+    if formulas[stage] == formula_with_bias(stage):
         return message("concat(O₁ … O_h)·W_O + b_O")
-    return formulas[stage]
+    return stage_table.note
 
 
 def _did_nothing(part: str, stages: Mapping[str, Numbers]) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from attncli.documents import Document, EmptyRows, Header, Part
+from attncli.documents import Count, Document, EmptyRows, Header, Part, ShapeRow
 from attncli.documents.header import heading_of, identities_of, shape_row, tokens_of
 from attncli.documents.parts import RunHead, RunLayer
 from attncli.documents.reading import check, part_of
@@ -45,6 +45,19 @@ class SavedHead(Header, tag="attn.run/1", frozen=True, kw_only=True):
     """What the metadata of a tensor file says about the run."""
 
     empty_rows: EmptyRows
+    formulas: dict[str, str] | UnsetType = UNSET
+    heads: dict[str, list[Count]] | UnsetType = UNSET
+
+
+UNTOLD = {
+    **dict.fromkeys(
+        ("q", "k", "v", "global_q", "global_k", "global_v"),
+        message("from X; this file does not say how"),
+    ),
+    "out": message("from O; this file does not say how"),
+}
+"""What stands for the formula of a projection in a file that does not tell it: of a model that adds
+biases, or has narrow vectors, the plain one would be false."""
 
 
 def run_of_tensors(
@@ -63,7 +76,7 @@ def run_of_tensors(
         )
     members = {
         name: _metadata_value(name, metadata[name], where)
-        for name in (*HEAD, "empty_rows")
+        for name in (*HEAD, "empty_rows", "formulas", "heads")
         if name in metadata
     }
     head_part = part_of({"empty_rows": [], **members}, SavedHead, where, HEADED)
@@ -95,32 +108,52 @@ def run_of_tensors(
                 shape=list(weights.shape),
                 tokens=len(tokens),
             )
-        shapes.append(_check_shapes(layer, stages, tensors, len(tokens), where))
-        links.add(layer, range(len(weights)), list(weights))
+        all_heads = max(len(weights), head_part.model.heads)
+        shapes.append(_check_shapes(layer, stages, tensors, len(tokens), all_heads, where))
+        numbers = _head_numbers(head_part, layer, len(weights), where)
+        links.add(layer, numbers, list(weights))
         heads = [
             RunHead(
-                head=head,
-                weights=rows,
-                scores=_stage_of_head(stages, "masked", head),
-                output=_stage_of_head(stages, "mixed", head),
+                head=number,
+                weights=weights[place],
+                scores=_stage_of_head(stages, "masked", place),
+                output=_stage_of_head(stages, "mixed", place),
             )
-            for head, rows in enumerate(weights)
+            for place, number in enumerate(numbers)
         ]
         parts.append(RunLayer(layer=layer, heads=heads, output=stages.get("out", UNSET)))
     document = RunDocument(
         **heading_of(head_part),
-        shapes=[shape_row(row) for row in shapes[0]],
+        shapes=_shape_rows(shapes[0], head_part.formulas),
         overview=links.overview(),
         layers=parts,
         links=links.strongest(),
         links_leave_out=list(leave_out) or UNSET,
         empty_rows=head_part.empty_rows,
-        warnings=unknown_notes(
-            head_part.text, tokens if head_part.pieces is UNSET else tokens_of(head_part.pieces)
-        ),
+        warnings=[
+            *unknown_notes(
+                head_part.text, tokens if head_part.pieces is UNSET else tokens_of(head_part.pieces)
+            ),
+            *_unnumbered_heads(head_part, min(len(part.heads) for part in parts)),
+        ],
     )
     check(document, where)
     return document
+
+
+def _unnumbered_heads(run: SavedHead, kept: int) -> list[str]:
+    """The warning, if any, that a file holds some heads alone and does not say which. kept: how
+    many it holds of a layer."""
+    if run.heads is not UNSET or kept >= run.model.heads:
+        return []
+    return [
+        message(
+            "this file holds {kept} of {count} heads and does not say which: they are numbered"
+            " from 0 as they stand",
+            kept=kept,
+            count=run.model.heads,
+        )
+    ]
 
 
 TEXTS = {
@@ -168,10 +201,12 @@ def _unknown_notes(part: Part) -> list[str]:
 
 
 def _check_shapes(
-    layer: int, stages: Tensors, tensors: Tensors, tokens: int, where: str
+    layer: int, stages: Tensors, tensors: Tensors, tokens: int, all_heads: int, where: str
 ) -> list[Shape]:
     """The shape trace of a layer. Raises InputError unless every stage has its axes, and each axis
     one size in all.
+
+    all_heads: how many the layer has, those that the file does not hold included.
     """
     known_stages = {name: array for name, array in stages.items() if name in STAGES}
     if f"hidden.{layer}" in tensors:
@@ -187,12 +222,45 @@ def _check_shapes(
             raise ValueError(f"{heads} heads cannot share {sizes['kv']} of keys and values")
         if sizes.get("token", tokens) != tokens:
             raise ValueError(f"hidden.{layer} is of {sizes['token']} tokens, not {tokens}")
-        return shapes_of(_changing_stages(known_stages))
+        return shapes_of(_changing_stages(known_stages, all_heads))
     except ValueError as error:
         what = message("layers.{layer} contradicts itself: {error}", layer=layer, error=error)
         raise InputError(
             what, where=where, expected="stages as attn run --save writes them"
         ) from error
+
+
+def _shape_rows(shapes: Sequence[Shape], formulas: dict[str, str] | UnsetType) -> list[ShapeRow]:
+    """The shape trace of a saved run, with the formulas that its file tells; UNSET where it tells
+    none."""
+    if formulas is UNSET:
+        return [shape_row(row, UNTOLD.get(row.step)) for row in shapes]
+    # whether W_O stands between the heads and the output is known, where some heads are kept alone
+    rows = [row for row in shapes if row.step in formulas or row.step != "concat"]
+    return [shape_row(row, formulas.get(row.step)) for row in rows]
+
+
+def _head_numbers(run: SavedHead, layer: int, count: int, where: str) -> list[int]:
+    """The numbers of a layer's heads, in the order of its arrays; those of a file that does not
+    tell them are 0, 1, 2 …
+
+    count: heads that the arrays hold.
+
+    Raises InputError where the metadata tells of other heads than the arrays hold.
+    """
+    if run.heads is UNSET:
+        return list(range(count))
+    numbers = run.heads.get(str(layer), [])
+    if len(numbers) != count or sorted(set(numbers)) != numbers:
+        raise InputError(
+            "the metadata tells of heads {numbers} in layer {layer}, and the file holds {count}",
+            where=where,
+            expected="the number of each head, ascending",
+            numbers=listing(numbers, ", "),
+            layer=layer,
+            count=count,
+        )
+    return numbers
 
 
 def _stage_of_head(stages: Tensors, name: str, head: int) -> np.ndarray[Any, Any] | UnsetType:
@@ -202,8 +270,11 @@ def _stage_of_head(stages: Tensors, name: str, head: int) -> np.ndarray[Any, Any
     return UNSET
 
 
-def _changing_stages(stages: Tensors) -> dict[str, np.ndarray[Any, Any]]:
-    """A layer's stages as its shape trace tells them: without steps that changed nothing."""
+def _changing_stages(stages: Tensors, all_heads: int) -> dict[str, np.ndarray[Any, Any]]:
+    """A layer's stages as its shape trace tells them: without steps that changed nothing.
+
+    all_heads: how many outputs are concatenated, those that the file does not hold included.
+    """
     steps = dict(stages)
     for name, before in (("masked", "biased"), ("biased", "capped"), ("capped", "scaled")):
         if name in stages and before in stages and np.array_equal(stages[name], stages[before]):
@@ -212,7 +283,8 @@ def _changing_stages(stages: Tensors) -> dict[str, np.ndarray[Any, Any]]:
         heads = np.swapaxes(np.asarray(head_outputs(stages)), 0, 1)
         concat = heads.reshape((len(heads), -1))
         if not np.array_equal(concat, stages["out"]):  # W_O stood between them
-            steps["concat"] = concat
+            width = concat.shape[1] * all_heads // max(heads.shape[1], 1)
+            steps["concat"] = np.broadcast_to(np.zeros(1), (len(concat), width))  # its shape alone
     return steps
 
 
@@ -289,6 +361,7 @@ def saved_derivation(
     `layers.{layer}.{stage}` and `hidden.{layer}` of its tensor file.
 
     document: the run's.
+    head: its number; the file may hold some heads alone.
 
     Raises UnsupportedError where a stage is missing, or a learned sink took a part of the row.
     """
@@ -307,8 +380,10 @@ def saved_derivation(
         name: np.asarray(tensors[key], np.float64) for name, key in names.items()
     }
     heads = len(head_stages["q"])
+    kept = next(part for part in document.layers if part.layer == layer).heads
+    index = [row.head for row in kept].index(head)
     for name in NEEDED:
-        place = head * len(head_stages[name]) // heads  # heads may share keys and values
+        place = index * len(head_stages[name]) // heads  # heads may share keys and values
         head_stages[name] = head_stages[name][place : place + 1]
     row = float(head_stages["weights"][0, query].sum())
     if 0 < row < LEAST:

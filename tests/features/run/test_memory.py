@@ -50,7 +50,7 @@ def took(model: Model, text: str, wanted: RunRequest, *, saved: bool = False) ->
         else model.tokenizer.ids_to_tokens([7, 3, 50, 11, 28] * 61)
     )
     expected = cost(model, len(tokens), wanted, is_saved=saved).peak
-    stored = SavedStages(model.backend)
+    stored = SavedStages(model)
     before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
     document = _measured_run(model, text, tokens, wanted, on_trace=stored.add if saved else None)
