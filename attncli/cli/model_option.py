@@ -433,7 +433,17 @@ def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> M
 
 # Values that options have for a model and its run: the mask, the seed, given vectors, memory.
 
-MASK_FILES = (".npy", ".npz", ".json", ".csv", ".tsv")
+
+def _is_mask_file(spec: str) -> bool:
+    """Whether a mask is read from a file: its ending is that of a file with a matrix or a model, or
+    a file or folder is called so and no kind of mask."""
+    from attncli.inputs.files import is_there
+    from attncli.inputs.tensors import FORMATS, MATRIX_FORMATS
+    from attncli.mechanism.mask import KINDS
+
+    if spec.partition(":")[0].partition("|")[0].strip() in KINDS:
+        return spec.lower().endswith(MATRIX_FORMATS)
+    return spec.lower().endswith((*MATRIX_FORMATS, *FORMATS, ".gguf")) or is_there(Path(spec))
 
 
 def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
@@ -444,7 +454,7 @@ def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
 
     parts: list[Mask] = []
     for spec in _mask_parts(specs):
-        if spec.lower().endswith(MASK_FILES):
+        if _is_mask_file(spec):
             from attncli.inputs.tensors import read_matrix
 
             parts.append(MatrixMask(read_matrix(Path(spec), "mask") != 0, Path(spec).name))

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from shlex import quote
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ from attncli.inputs.files import (
     SIZE_LIMIT,
     atomic_writer,
     gguf_error,
+    is_file,
     is_folder,
     is_gguf,
     is_there,
@@ -553,23 +555,31 @@ def _known_format(path: Path) -> str:
     """
     kind = path.suffix.lower()
     if kind not in FORMATS:
-        if strange := message(
-            "there is no such file"
-            if not is_there(path)
-            else "this is a folder"
-            if is_folder(path)
-            else ""
-        ):
-            raise InputError(strange, where=str(path), expected=WHAT)
-        if _holds_gguf(path):
-            raise gguf_error(str(path), WHAT)
-        raise InputError(
-            "{kind} is not a known kind of tensor file",
-            where=str(path),
-            expected=WHAT,
-            kind=kind or term("no ending"),
-        )
+        fault = message("{kind} is not a known kind of tensor file", kind=kind or term("no ending"))
+        raise _other_kind_error(path, fault, WHAT)
     return kind
+
+
+def _other_kind_error(path: Path, fault: str, expected: str) -> InputError:
+    """The error, returned and not raised, of a path whose ending is none of those that are read: it
+    is not there, a folder, a GGUF, weights, or else what `fault` says; with the option that takes
+    it."""
+    where = str(path)
+    if not is_there(path):
+        return InputError("there is no such file", where=where, expected=expected)
+    if is_folder(path):
+        hint = ""
+        if is_file(path / "config.json"):
+            hint = f"attn run TEXT --model {quote(where)}"
+        elif is_file(path / "adapter_config.json"):
+            hint = f"attn run TEXT --model MODEL --adapter {quote(where)}"
+        return InputError("this is a folder", where=where, expected=expected, hint=hint)
+    if _holds_gguf(path):
+        return gguf_error(where, expected)
+    hint = ""
+    if path.suffix.lower() in FORMATS:
+        hint = f"attn run TEXT --weights {quote(where)}"
+    return InputError(fault, where=where, expected=expected, hint=hint)
 
 
 # Numbers written out take many times their bytes in memory.
@@ -603,14 +613,12 @@ def read_matrix(path: Path, what: str) -> np.ndarray[Any, Any]:
                 rows = _csv_rows(raw, where)
             matrix = _matrix_of_rows(rows, what, where)
         case kind:
-            if _holds_gguf(path):
-                raise gguf_error(where, " ".join(MATRIX_FORMATS))
             fault = message(
                 "{kind} is not a known kind of {what} file",
                 kind=kind or term("no ending"),
                 what=what,
             )
-            raise InputError(fault, where=where, expected=" ".join(MATRIX_FORMATS))
+            raise _other_kind_error(path, fault, " ".join(MATRIX_FORMATS))
     if matrix.ndim == 3 and len(matrix) == 1:
         matrix = matrix[0]
     if matrix.ndim != 2 or 0 in matrix.shape:
@@ -645,7 +653,14 @@ def _single_tensor(
     fault = message(
         "the archive holds {tensors} arrays: {names}", tensors=len(tensors), names=names
     )
-    raise InputError(fault, where=where, expected="one array, or one named {what}", what=what)
+    path = Path(where)
+    if is_file(path.parent / "config.json"):
+        hint = f"attn run TEXT --model {quote(str(path.parent))}"
+    else:
+        hint = f"attn run TEXT --weights {quote(where)}"
+    raise InputError(
+        fault, where=where, expected="one array, or one named {what}", hint=hint, what=what
+    )
 
 
 def _json_rows(raw: bytes, what: str, where: str) -> Sequence[Sequence[object]]:

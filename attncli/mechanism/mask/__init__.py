@@ -102,7 +102,8 @@ def _parse_kind(spec: str, seed: int) -> Mask:
         if close:
             hint = message("did you mean {close}?", close=repr(close[0]))
         expected = message(
-            "{kinds}, or a file ending in .npy, .npz, .json or .csv", kinds=listing(KINDS)
+            "{kinds}, or a file ending in .npy, .npz, .safetensors, .json or .csv",
+            kinds=listing(KINDS),
         )
         raise UsageError("unknown mask {spec}", expected=expected, hint=hint, spec=repr(spec))
     spelling, kind = KINDS[name]
