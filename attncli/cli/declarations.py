@@ -375,6 +375,13 @@ METRIC = analysis_option(
     complete=completion.metrics,
     metavar="NAME",
 )
+EXCLUDE = analysis_option(
+    help="Leave out: first, special, self, neighbours, punctuation, separators.",
+    complete=completion.comma_list(
+        "first", "special", "self", "neighbours", "punctuation", "separators"
+    ),
+    metavar="NAMES",
+)
 METRIC_FILE = analysis_option(
     help="A Python file of yours with metrics: this runs its code.", metavar="FILE", rare=True
 )

@@ -117,6 +117,7 @@ class StatisticsOptions(Struct, frozen=True):
         bool, measure_option("--labels/--no-labels", help="Label the heads, with intervals.")
     ] = True
     words: Annotated[bool, redeclare(declarations.WORDS, panel=MEASURE)] = False
+    exclude: Annotated[str | None, redeclare(declarations.EXCLUDE, panel=MEASURE)] = None
     rows: Annotated[
         bool, measure_option(help="Also a table of every text and head, as Parquet.")
     ] = False
@@ -518,6 +519,7 @@ def _scan_request(
     bad file of metrics."""
     from attncli.measure.layer_metrics import TEXT_METRICS
     from attncli.measure.metric_file import load_metrics
+    from attncli.measure.row_facts import parse_exclusion
     from attncli.scan.corpus_scan import USUAL
     from attncli.scan.intake import parse_format
     from attncli.scan.plan import ScanRequest
@@ -552,6 +554,7 @@ def _scan_request(
         links=measure.links,
         why=tuple(measure.why or ()),
         rules=measure.rules,
+        exclude=() if measure.exclude is None else parse_exclusion(measure.exclude),
         rule_files=tuple(str(path) for path in measure.rule_file or ()),
         sample=corpus.sample,
         seed=corpus.seed,

@@ -71,6 +71,10 @@ class PlanPart(Part, frozen=True, kw_only=True):
     ]
     labels: Annotated[bool, describe("Whether heads were labelled.")]
     words: Annotated[bool, describe("Whether pieces were merged to words.")]
+    exclude: Annotated[
+        list[str] | UnsetType,
+        describe("Kinds of pairs of query and key that no number counts; absent for none."),
+    ] = UNSET
     find: list[str]
     effects: Annotated[list[str], describe("How heads were taken away, and which; empty for none.")]
     why: Annotated[

@@ -47,6 +47,7 @@ from attncli.measure.labels import repeat_scores
 from attncli.measure.layer_metrics import column_metric, in_order
 from attncli.measure.metric import FILE_METRICS, OFFSETS
 from attncli.measure.metric_file import MetricFile, declare, load_metric_file
+from attncli.measure.row_facts import parse_exclusion
 from attncli.mechanism.mask import AllOf, AnyOf, Hashed, Mask, MatrixMask, SameBucket
 from attncli.mechanism.spec import Spec, head_name
 from attncli.models.load import CheckpointStore
@@ -212,6 +213,8 @@ class MeasurePlan:
     metric_files: the files that metrics come from.
     why: the heads whose strongest links' scores are decomposed, each with the names of the parts.
     rules: how heads are described by rules, None where they are not.
+    exclude: the kinds of pairs of query and key that no number counts, out of `row_facts.KINDS`;
+        written only where there are any.
     """
 
     metrics: tuple[tuple[str, str], ...]
@@ -226,6 +229,7 @@ class MeasurePlan:
     metric_files: tuple[MetricFile, ...] = ()
     why: WhyPlan = ()
     rules: RulePlan | None = None
+    exclude: tuple[str, ...] = ()
 
     @property
     def rule_files(self) -> tuple[RuleFile, ...]:
@@ -343,6 +347,7 @@ def _plan_fields(plan: ScanPlan) -> dict[str, Any]:
         ("model", "adapters"),
         ("measures", "metric_files"),
         ("measures", "rules"),
+        ("measures", "exclude"),
     ):
         if not values[part].get(name):
             values[part].pop(name, None)
@@ -574,6 +579,8 @@ class ScanRequest:
 
     metrics: names.
     format: None to tell it from file names.
+    exclude: kinds of pairs of query and key that no number counts, out of "first", "special",
+        "self", "neighbours", "punctuation", "separators".
     """
 
     corpus: tuple[str, ...]
@@ -591,6 +598,7 @@ class ScanRequest:
     why: tuple[str, ...] = ()
     rules: bool = False
     rule_files: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
     sample: int = 0
     seed: int = 0
     dedupe: bool = False
@@ -693,6 +701,11 @@ def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
         _check_heads(shard_files.parse_heads(pattern), model)
     why_heads = [pair for pattern in request.why for pair in shard_files.parse_heads(pattern)]
     _check_heads(why_heads, model)
+    exclude: tuple[str, ...] = ()
+    if request.exclude:
+        exclude = parse_exclusion(",".join(request.exclude))
+        _check_beside_exclusion(request)
+    counts_links = request.links and not request.words and not exclude
     return MeasurePlan(
         versions,
         request.labels,
@@ -702,11 +715,28 @@ def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
         request.top,
         request.effects,
         request.examples,
-        mask_places(model.spec) if request.links and not request.words else (),
+        mask_places(model.spec) if counts_links else (),
         metric_files,
         plan_parts(model, list(dict.fromkeys(why_heads))) if why_heads else (),
         _plan_rules(request, model),
+        exclude,
     )
+
+
+def _check_beside_exclusion(request: ScanRequest) -> None:
+    """Raise UsageError for what does not go with pairs that are left out: it tells of whole rows, or
+    of links that are asked for by name."""
+    for option, is_given in (
+        ("--rules", request.rules),
+        ("--why", bool(request.why)),
+        ("--find", bool(request.find)),
+    ):
+        if is_given:
+            raise UsageError(
+                "{option} is about rows of weights as they are, and --exclude leaves pairs out",
+                expected="one of them",
+                option=option,
+            )
 
 
 def _plan_rules(request: ScanRequest, model: Model) -> RulePlan | None:

@@ -54,7 +54,7 @@ from attncli.scan.document import (
     StratumExample,
 )
 from attncli.scan.frequent_links import PairCount, pairs_memory
-from attncli.scan.plan import EFFECT, EXPECTED, LABEL_COLUMNS, read_json, read_plan
+from attncli.scan.plan import EFFECT, EXPECTED, LABEL_COLUMNS, ScanPlan, read_json, read_plan
 from attncli.scan.rule_report import rule_warnings, scan_rules
 from attncli.scan.rule_rows import rule_memory
 from attncli.scan.shard_files import (
@@ -310,6 +310,7 @@ def _plan_part(totals: Totals) -> PlanPart:
         ),
         labels=measures.labels,
         words=measures.words,
+        exclude=list(measures.exclude) or UNSET,
         find=list(measures.find),
         effects=list(measures.effects),
         why=[head_name(layer, head) for layer, head, _ in measures.why] or UNSET,
@@ -884,12 +885,21 @@ def scan_compare_document(a: Path, b: Path) -> ScanCompareDocument:
         paired=is_paired,
         strata=list(compress((*STRATA, None), has_texts)),
         differences=rows,
-        warnings=(
-            []
-            if first.plan.dtype == second.plan.dtype
-            else [message("the scans computed in different types")]
-        ),
+        warnings=_differences_of_plans(first.plan, second.plan),
     )
+
+
+def _differences_of_plans(first: ScanPlan, second: ScanPlan) -> list[str]:
+    """Warnings of what differs between two scans besides model and texts."""
+    warnings: list[str] = []
+    if first.dtype != second.dtype:
+        warnings.append(message("the scans computed in different types"))
+    if first.measures.exclude != second.measures.exclude:
+        sides = [listing(plan.measures.exclude) or "-" for plan in (first, second)]
+        warnings.append(
+            message("the scans leave out different pairs: {a} and {b}", a=sides[0], b=sides[1])
+        )
+    return warnings
 
 
 def _text_selection(totals: Totals) -> tuple[object, ...]:

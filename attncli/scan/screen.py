@@ -24,6 +24,7 @@ from attncli.draw.safe import safe
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import table
 from attncli.draw.view import Parts, ScreenPart, View
+from attncli.features.heads.screen import KINDS
 from attncli.features.rules.screen import (
     baseline_sentence,
     head_sentence,
@@ -230,6 +231,10 @@ def _header(shown: ScanShown, view: View) -> Lines:
     ]
     if skip_notes:
         rows.append([say(view, "left out"), " · ".join(skip_notes)])
+    if document.plan.exclude:
+        names = listing(KINDS[name] for name in document.plan.exclude)
+        rows.append([say(view, "excluded"), say(view, names)])
+        rows.append(["", say(view, "weights as they were, rows sum to less")])
     rows += [
         [say(view, "failed"), f"{shard.shard}: {safe(shard.reason)}"]
         for shard in progress.failed[:5]

@@ -119,7 +119,8 @@ def strongest_links(
     backend: Backend, weights: Array, choosing: Bools, rest: Bools
 ) -> tuple[Ints, Ints]:
     """The key of the largest weight of each row, [text, head, query], and the (query, key) of the
-    largest weight of each text and head, [2, text, head], out of weights [text, head, query, key].
+    largest weight of each text and head, [2, text, head], out of weights [text, head, query, key];
+    (−1, −1) where no weight is above 0.
 
     choosing: booleans [text, query], rows that see several keys but those where heads rest: of
         others the one weight is theirs whatever a head does; they count where there are no such
@@ -132,8 +133,10 @@ def strongest_links(
     keys = array.argmax(-1)
     peaks = np.take_along_axis(array, keys[..., None], -1)[..., 0]
     eligible = choosing | ~choosing.any(-1, keepdims=True)
-    queries = np.where(eligible[:, None, :], peaks, -2.0).argmax(-1)
-    return keys, np.stack([queries, np.take_along_axis(keys, queries[..., None], -1)[..., 0]])
+    peaks = np.where(eligible[:, None, :], peaks, -2.0)
+    queries = peaks.argmax(-1)
+    links = np.stack([queries, np.take_along_axis(keys, queries[..., None], -1)[..., 0]])
+    return keys, np.where(peaks.max(-1) > 0, links, -1)
 
 
 # What a shard adds up: integer arrays that do not depend on the order of texts, and that add up

@@ -60,7 +60,15 @@ from attncli.measure.layer_metrics import (
 from attncli.measure.metric import Metric, Tally
 from attncli.measure.metric_file import require
 from attncli.measure.rest import rest_keys
-from attncli.measure.row_facts import Floats, Ints, TokenFacts, WordPieces, token_facts
+from attncli.measure.row_facts import (
+    Exclusion,
+    Floats,
+    Ints,
+    TokenFacts,
+    WordPieces,
+    exclusion,
+    token_facts,
+)
 from attncli.measure.row_stream import RowFeeder
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Context
@@ -156,6 +164,7 @@ class Layers:
 
     metrics: names.
     words: whether subword tokens are merged to words.
+    exclude: kinds of pairs of query and key that no number counts.
     all_vectors: whether the last layer's output vectors are computed too.
 
     between: called after each layer.
@@ -167,6 +176,7 @@ class Layers:
         metrics: Sequence[str | Metric],
         *,
         words: bool,
+        exclude: Sequence[str] = (),
         all_vectors: bool,
         between: Callable[[], None],
     ) -> None:
@@ -182,6 +192,7 @@ class Layers:
             self.spec = replace(self.spec, blocks=blocks)
         self.metrics = tuple(map(column_metric, metrics))
         self.words = words
+        self.exclude = tuple(exclude)
         self._between = between
         self._needs_words = any(metric.needs == "words" for metric in self.metrics)
         self._lengths: dict[str, LengthTally] = {}
@@ -189,7 +200,11 @@ class Layers:
 
     def runs_together(self, count: int) -> bool:
         """Whether texts of `count` tokens are run as one batch; else each is run alone, by blocks
-        of query rows or merged to words."""
+        of query rows, merged to words, or with its own pairs left out."""
+        return not self.exclude and self.is_whole(count)
+
+    def is_whole(self, count: int) -> bool:
+        """Whether the weights of a text of `count` tokens are there at once, token by token."""
         return not self.words and LengthTally.fits(self.metrics, count)
 
     def run(
@@ -208,6 +223,8 @@ class Layers:
         (text,) = batch
         if self.words:
             self._run_merged(text, on_layer)
+        elif self.is_whole(len(text.tokens)):
+            self._run_excluded(text, on_layer)
         else:
             self._run_by_rows(text, on_layer, on_weights)
 
@@ -251,12 +268,31 @@ class Layers:
             weights = np.asarray(self.backend.numpy(trace.stages["weights"][0]), np.float64)[
                 ..., :count
             ]
-            tally, feeder = self._new_tally(trace.layer, text_facts, len(word_merge.words))
+            tally, feeder = self._new_tally(
+                trace.layer, text_facts, len(word_merge.words), self._left_out(word_merge.words)
+            )
             feeder.take_layer(
                 word_merge.merge(weights),
                 word_merge.merge_visible(np.broadcast_to(visible, weights.shape)),
             )
             self._report_tally(trace.layer, tally, on_layer)
+
+    def _run_excluded(self, text: TokenizedText, on_layer: OnLayer) -> None:
+        """Run one text, and measure its weights without the pairs that are left out, as `attn heads`
+        does.
+        """
+        count = len(text.tokens)
+        text_facts = self._token_facts(text)
+        left_out = exclusion(self.exclude, text.tokens)
+        kept = self.backend.keep(~left_out.rows(np.arange(count)))
+        for trace in self._layer_traces([text.tokens], None, None):
+            visible = sight_of(
+                self.spec.blocks[trace.layer].attention.mask, count
+            ).visibility_matrix(count)
+            weights = trace.stages["weights"][..., :count]
+            tally, feeder = self._new_tally(trace.layer, text_facts, count, left_out)
+            feeder.take_layer(np.asarray(self.backend.numpy(weights[0]), np.float64), visible)
+            self._report_tally(trace.layer, tally, on_layer, weights * kept)
 
     def _run_by_rows(
         self, text: TokenizedText, on_layer: OnLayer, on_weights: OnWeights | None
@@ -271,7 +307,9 @@ class Layers:
             if kind != "self":
                 return
             if layer not in tallies:
-                tallies[layer] = self._new_tally(layer, text_facts, count)
+                tallies[layer] = self._new_tally(
+                    layer, text_facts, count, self._left_out(text.tokens)
+                )
             if on_weights is not None:
                 on_weights(layer, _pad_keys(self.backend, rows, count), rows.start, rows.first_head)
             tallies[layer][1].on_block(_drop_batch_axis(rows))
@@ -288,17 +326,34 @@ class Layers:
         starts = word_starts(text.tokens, text.text.record.text or "")
         return token_facts(text.tokens, WordPieces(np.array(starts, np.int64), len(text.tokens)))
 
-    def _new_tally(self, layer: int, text_facts: TokenFacts, count: int) -> tuple[Tally, RowFeeder]:
+    def _left_out(self, tokens: Sequence[Token]) -> Exclusion | None:
+        """The pairs that are left out of a text, or of its words; None where none is."""
+        if not self.exclude:
+            return None
+        return exclusion(self.exclude, tokens)
+
+    def _new_tally(
+        self, layer: int, text_facts: TokenFacts, count: int, left_out: Exclusion | None
+    ) -> tuple[Tally, RowFeeder]:
         """A new, empty tally of the metrics of a layer's heads for a text of `count` tokens, and
-        the feeder that adds rows of weights to it."""
+        the feeder that adds rows of weights to it, without the pairs that are left out."""
         heads = self.spec.blocks[layer].attention.heads
         tally = Tally(heads, self.metrics, text_facts)
-        return tally, RowFeeder(self.backend, [tally], text_facts, count, heads=range(heads))
+        feeder = RowFeeder(
+            self.backend, [tally], text_facts, count, heads=range(heads), exclusion=left_out
+        )
+        return tally, feeder
 
-    def _report_tally(self, layer: int, tally: Tally, on_layer: OnLayer) -> None:
-        """Call `on_layer` with the sums of a layer that was measured by rows, of a single text."""
+    def _report_tally(
+        self, layer: int, tally: Tally, on_layer: OnLayer, weights: Array | None = None
+    ) -> None:
+        """Call `on_layer` with the sums of a layer of a single text that was measured by rows.
+
+        weights: those of the layer, [1, head, query, key], without left-out pairs; None where they
+            went by in blocks.
+        """
         value, norm, row_counts, baseline = tally.totals()
-        on_layer(layer, None, value[None], norm[None], row_counts, baseline[None])
+        on_layer(layer, weights, value[None], norm[None], row_counts, baseline[None])
 
     def _layer_traces(
         self,
@@ -513,6 +568,7 @@ class Worker:
             held_model,
             [*self._weight_metrics, *(BEYOND if measures.labels else ())],
             words=measures.words,
+            exclude=measures.exclude,
             all_vectors=all_vectors,
             between=between,
         )

@@ -103,18 +103,21 @@ OF_LABELS = {
 
 @pytest.mark.many
 @pytest.mark.parametrize("which", ["encoder", "decoder"])
-@pytest.mark.parametrize("how", ["batches", "words", "rows"])
+@pytest.mark.parametrize(
+    "how", ["batches", "words", "rows", "excluded", "excluded words", "excluded rows"]
+)
 def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path, monkeypatch):
-    words = how == "words"
+    words = "words" in how
+    exclude = ("first", "special", "self", "punctuation") if "excluded" in how else ()
     lines = lines[
         : 40 if how == "batches" else 5
     ]  # where each text goes alone, a few show as much as many
     corpus.write_text("".join(f"{line}\n" for line in lines))
-    if how == "rows":  # as texts that are too long for a batch
+    if "rows" in how:  # as texts that are too long for a batch
         monkeypatch.setattr("attncli.measure.batch_measure.LARGEST", 0)
         monkeypatch.setattr("attncli.scan.worker.rows_for", lambda spec, count: 3)
     folder = request.getfixturevalue(which)
-    made, _ = scanned(folder, corpus, tmp_path / "out", rows=True, words=words)
+    made, _ = scanned(folder, corpus, tmp_path / "out", rows=True, words=words, exclude=exclude)
     table = parquet.read_table(tmp_path / "out/shards/000/000000.rows.parquet").to_pydict()
     place = {
         key: at
@@ -123,7 +126,9 @@ def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path
     exact = attncli.load(str(folder), backend="numpy", dtype="float64")
     labelled = np.zeros((len(METRIC_LABELS), len(made.heads)), int)
     for line in range(len(lines)):
-        wanted = HeadsRequest(metrics=tuple(METRICS), maps=False, words=words, labels=True)
+        wanted = HeadsRequest(
+            metrics=tuple(METRICS), maps=False, words=words, labels=True, exclude=exclude
+        )
         document = compute_heads(
             exact, lines[line], request=wanted, tokens=exact.encode(lines[line])
         )
@@ -137,9 +142,9 @@ def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path
                 else:
                     assert abs(found - told.value) <= tolerance * 4, (name, line)
             earned = {label.name for label in head.label_scores}
-            if words:  # merged to words, the states alone are of the whole weight in both
+            if words or exclude:  # merged, the states alone are of the whole weight in both
                 labelled[:, number] += [label.name in earned for label in METRIC_LABELS]
-        if not words:
+        if not words and not exclude:
             labelled += labels_by_loops(exact, lines[line])
     found = total(made, tmp_path / "out").count_total("label_texts")
     if words:
@@ -147,7 +152,48 @@ def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path
         found, labelled = found[states], labelled[states]
     # a score on its threshold may fall on either side in float32
     assert np.abs(found - labelled).sum() <= 1
-    assert labelled.sum() > len(lines) / 2
+    assert exclude or labelled.sum() > len(lines) / 2
+
+
+def test_what_is_excluded_is_no_example_and_is_told(encoder, corpus, lines, tmp_path):
+    corpus.write_text("".join(f"{line}\n" for line in lines[:4]))
+    kinds = ("special", "self", "neighbours")
+    made, _ = scanned(encoder, corpus, tmp_path / "out", metrics=("confidence",), exclude=kinds)
+    assert made.measures.links == ()  # the even share of a link is that of whole rows
+    document = report.scan_document(total(made, tmp_path / "out"), [])
+    assert document.plan.exclude == list(kinds)
+    tokens = [loaded(str(encoder)).encode(line) for line in lines[:4]]
+    examples = [example for head in document.heads for example in head.top]
+    assert examples
+    for example in examples:
+        if example.query is None:
+            continue
+        link = [tokens[example.line][place] for place in (example.query, example.key)]
+        assert not any(token.special for token in link)
+        assert abs(example.query - example.key) > 1
+    plain, _ = scanned(encoder, corpus, tmp_path / "plain", metrics=("confidence",))
+    assert plain.digest != made.digest
+    assert '"exclude"' not in (tmp_path / "plain/plan.json").read_text()
+    for folder, scan in (("out", made), ("plain", plain)):
+        report.write(report.scan_document(total(scan, tmp_path / folder), []), tmp_path / folder)
+    screen = ask("scan", "show", str(tmp_path / "out"), width=140).out
+    assert "special tokens, the query itself" in screen
+    assert "rows sum to less" in screen
+    compared = report.scan_compare_document(tmp_path / "out", tmp_path / "plain")
+    assert "the scans leave out different pairs" in str(compared.warnings[0])
+
+
+def test_what_cannot_be_excluded_is_refused(encoder, corpus, tmp_path):
+    def refused(*options: str) -> str:
+        answer = ask("scan", str(encoder), str(corpus), "-o", str(tmp_path / "no"), *options)
+        assert answer.code == 2
+        assert not (tmp_path / "no").exists()
+        return " ".join(answer.err.split())
+
+    assert "--exclude 'sinks' is nothing to leave out" in refused("--exclude", "sinks")
+    assert "--exclude names nothing" in refused("--exclude", ",")
+    for option in (("--rules",), ("--why", "L0H0"), ("--find", "head=L0H0 weight>=0.5")):
+        assert f"{option[0]} is about rows" in refused("--exclude", "first", *option)
 
 
 def test_means_quantiles_and_counts(encoder, corpus, tmp_path):

@@ -74,16 +74,7 @@ class HeadsOptions(Struct, frozen=True):
         ),
     ] = None
     top: Annotated[int | None, redeclare(declarations.TOP, about=RUN)] = None
-    exclude: Annotated[
-        str | None,
-        analysis_option(
-            help="Leave out: first, special, self, neighbours, punctuation, separators.",
-            metavar="NAMES",
-            complete=completion.comma_list(
-                "first", "special", "self", "neighbours", "punctuation", "separators"
-            ),
-        ),
-    ] = None
+    exclude: Annotated[str | None, declarations.EXCLUDE] = None
     renormalise: Annotated[
         bool,
         analysis_option(
