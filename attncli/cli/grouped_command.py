@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import typer
@@ -35,9 +36,11 @@ class GroupedCommand(PlainParameters, TyperCommand):
     """A command whose help page lists its options by group.
 
     essentials: the options that its page of one screen lists; without any, its first ones.
+    hints: a command to try where an option is given two values and takes one, by its name.
     """
 
     essentials: tuple[str, ...] = ()
+    hints: Mapping[str, str] = MappingProxyType({})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments as Typer does, with the settings filled in; answers a request for
@@ -119,6 +122,7 @@ class GroupedCommand(PlainParameters, TyperCommand):
                 raise UsageError(
                     "{name} is given twice: {value_text} and {value_text_2}",
                     expected="one of them",
+                    hint=self.hints.get(name, ""),
                     name=name,
                     value_text=value_texts[0],
                     value_text_2=value_texts[1],
@@ -231,11 +235,13 @@ def command_app(
     *functions: Callable[..., Any],
     help: str | None = None,
     essentials: str | Mapping[str, str] = "",
+    hints: Mapping[str, str] = MappingProxyType({}),
 ) -> typer.Typer:
     """The Typer app of one command, or of a group of subcommands where `help` says what they are for.
 
     essentials: the options of the page of one screen (`-h`), ten at most, with blanks between; of
     several commands, by the name of each.
+    hints: a command to try for an option that is given two values and takes one, by its name.
     """
     app = typer.Typer(
         cls=CommandGroup,
@@ -255,6 +261,10 @@ def command_app(
             names = essentials.get(function.__name__, "")
         else:
             names = essentials
-        kind = type("GroupedCommand", (GroupedCommand,), {"essentials": tuple(names.split())})
+        kind = type(
+            "GroupedCommand",
+            (GroupedCommand,),
+            {"essentials": tuple(names.split()), "hints": hints},
+        )
         app.command(cls=kind, context_settings=settings)(flat(function))
     return app

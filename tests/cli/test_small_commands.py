@@ -316,6 +316,19 @@ def test_what_people_look_for_is_found_by_its_name(word: str, name: str, lang: s
         assert ask("guide", word, "--markdown").code == 2
 
 
+def test_single_chinese_signs_are_called_characters() -> None:
+    def said(text: str, *more: str) -> str:
+        return ask("tokens", text, "--brief", *more).out.strip()
+
+    assert said("我爱你") == "Each of the 3 characters is one token."
+    assert said("我爱你", "--lang", "zh") == "3个字各是一个词元。"
+    assert said("我", "--lang", "zh") == "这个字是一个词元。"
+    assert said("今天 我", "--tokenizer", "whitespace") == "2 tokens."
+    assert said("a b c") == "Each of the 3 words is one token."
+    assert "3 characters are cut into pieces" in said("我爱你", "--tokenizer", "byte")
+    assert said("我 cat") == "Each of the 2 words is one token."
+
+
 @pytest.mark.parametrize("words", [("learners",), ("--markdown",)])
 def test_a_search_of_the_guide_is_of_all_pages(words: tuple[str, ...]) -> None:
     refused = ask("guide", *words, "--search", "softmax")

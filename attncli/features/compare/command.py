@@ -988,4 +988,6 @@ def _run_side(
 compare_app = command_app(
     compare,
     essentials="--model --layer --head --mask --weights --query --top --brief --json --figure",
+    # another number of heads makes other matrices: no head of one side stands for one of the other
+    hints={"--num-heads": "attn explain multihead --num-heads 1"},
 )

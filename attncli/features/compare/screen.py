@@ -542,13 +542,24 @@ def _is_equal(document: CompareDocument) -> bool:
 def compare_answer(document: CompareDocument, view: View) -> Lines:
     """The answer of an `attn.compare/1` document: the sentence, tinted by how the link that changed
     most differs, and the answer in words."""
-    answer_lines = sentences(compare_sentences(document, view), view)
+    answer_lines = sentences(
+        [*_side_names(document, view), *compare_sentences(document, view)], view
+    )
     link = _changed_most(document)
     if link is None:
         return answer_lines
     return stack(
         _shaded_text(document, _compared_head(document, link), link.query, view), answer_lines
     )
+
+
+def _side_names(document: CompareDocument, view: View) -> Iterator[str]:
+    """What A and B are, where the answer stands alone; nothing for two texts, which are named by
+    their places, nor where nothing differs."""
+    if not view.brief or not document.differs or "text" in document.differs:
+        return
+    a, b = (localize(side.name, view) for side in (document.a, document.b))
+    yield say(view, "A: {a}; B: {b}.", a=safe(a, ascii=view.ascii), b=safe(b, ascii=view.ascii))
 
 
 def _is_before_difference(document: CompareDocument) -> bool:

@@ -131,6 +131,32 @@ def _cost_sentences(document: CostDocument, view: View) -> Iterator[str]:
         if recurrent.steps == 1:
             steps = message("A recurrent network takes {steps} step, attention {attention}.")
         yield say(view, steps, steps=f"{recurrent.steps:,}", attention=f"{full.steps:,}")
+    yield from _measured_sentences(document, view)
+
+
+def _measured_sentences(document: CostDocument, view: View) -> Iterator[str]:
+    """For each backend that was timed: what full attention took, and what was quickest."""
+    for backend in dict.fromkeys(row.backend for row in document.measured):
+        timings = {row.name: row for row in document.measured if row.backend == backend}
+        full = timings["full"]
+        least = min(timings.values(), key=lambda row: row.seconds)
+        template = message(
+            "Measured with {backend} on this machine: full attention takes {full}; the quickest is"
+            " {variant}, {least}."
+        )
+        if least is full:
+            template = message(
+                "Measured with {backend} on this machine: full attention takes {full}; nothing"
+                " timed is quicker."
+            )
+        yield say(
+            view,
+            template,
+            backend=backend,
+            full=_duration_text(full.seconds),
+            variant=variant_name(least.name, view),
+            least=_duration_text(least.seconds),
+        )
 
 
 def _mask_or_name(variant: Variant, view: View) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from attncli.draw.lines import Lines, fit_to_view, line, remark, sentences, stack, stack_spaced
 from attncli.draw.safe import label, safe
@@ -13,7 +14,7 @@ from attncli.draw.token_names import quote_text
 from attncli.draw.view import View
 from attncli.features.tokens.compute import TokenBytes, TokensDocument
 from attncli.inputs.tokenize import words
-from attncli.language import listing, message, plural, say
+from attncli.language import Message, listing, message, plural, say
 
 SHOWN = 200
 """Tokens that are listed unless the view is full."""
@@ -140,19 +141,12 @@ def _words_answer(document: TokensDocument, typed: Sequence[TokenBytes], view: V
         return say(view, plural("{count:,} token.", "{count:,} tokens.", count=count))
     counts = list(pieces.values())
     words_text = f"{len(counts):,}"
+    are_characters = _are_characters(document.text, pieces)
     if max(counts) > 1:
         (start, end), most = max(pieces.items(), key=lambda item: item[1])
         word = quote_text(document.text[start:end], view)
         cut_count = sum(count > 1 for count in counts)
-        if cut_count == 1:
-            template = message(
-                "{count} of {words} words is cut into pieces: {word} makes {pieces} tokens."
-            )
-        else:
-            template = message(
-                "{count} of {words} words are cut into pieces, {word} into the most: {pieces}"
-                " tokens."
-            )
+        template = _cut_template(cut_count, are_characters=are_characters)
         texts = {"count": f"{cut_count:,}", "words": words_text}
         return say(view, template, word=word, pieces=most, **texts)
     own_count = sum(not token.special for token in document.tokens)
@@ -161,8 +155,39 @@ def _words_answer(document: TokensDocument, typed: Sequence[TokenBytes], view: V
             view, plural("{count:,} token.", "{count:,} tokens.", count=len(document.tokens))
         )
     if own_count == 1:
+        if are_characters:
+            return say(view, "The character is one token.")
         return say(view, "The word is one token.")
+    if are_characters:
+        return say(view, "Each of the {count} characters is one token.", count=words_text)
     return say(view, "Each of the {count} words is one token.", count=words_text)
+
+
+def _are_characters(text: str, word_spans: Collection[tuple[int, int]]) -> bool:
+    """Whether every word is a single character and some belong to a script without capitals, as
+    Chinese is written: these are called characters."""
+    signs = [text[start:end] for start, end in word_spans]
+    if any(len(sign) > 1 for sign in signs):
+        return False
+    return any(unicodedata.category(sign) == "Lo" for sign in signs)
+
+
+def _cut_template(cut_count: int, *, are_characters: bool) -> Message:
+    """The sentence that so many words, or characters, are cut into pieces."""
+    if are_characters and cut_count == 1:
+        return message(
+            "{count} of {words} characters is cut into pieces: {word} makes {pieces} tokens."
+        )
+    if are_characters:
+        return message(
+            "{count} of {words} characters are cut into pieces, {word} into the most: {pieces}"
+            " tokens."
+        )
+    if cut_count == 1:
+        return message("{count} of {words} words is cut into pieces: {word} makes {pieces} tokens.")
+    return message(
+        "{count} of {words} words are cut into pieces, {word} into the most: {pieces} tokens."
+    )
 
 
 def _pieces_of_words(

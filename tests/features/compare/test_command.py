@@ -201,6 +201,24 @@ def test_texts_that_share_a_beginning_are_the_same_there_alone() -> None:
     )
 
 
+def test_a_brief_answer_names_its_sides() -> None:
+    three = ("--mask", "none", "--mask", "window:1", "--mask", "causal", "--brief")
+    said = ask("compare", "a b c", *three).out
+    assert said.count("A: mask none; B: mask window:1.") == 1
+    assert said.count("A: mask none; B: mask causal.") == 1
+    assert "A：掩码 none；B：掩码 causal。" in ask("compare", "a b c", *three, "--lang", "zh").out
+    assert "A: " not in ask("compare", "a b c", "a b d", "--brief").out
+
+
+def test_heads_of_other_sizes_are_no_sides_and_the_hint_compares_one_head() -> None:
+    refused = ask("compare", "a b c", "--num-heads", "1", "--num-heads", "8")
+    assert refused.code == 2
+    hint = "attn explain multihead --num-heads 1"
+    assert f"try: {hint}\n" in refused.err
+    said = " ".join(ask(*hint.split()[1:], "a b c", "--brief").out.split())
+    assert "Multi-head attention with h = 1 is single-head attention" in said
+
+
 TIRED, WIDE = (
     f"The animal didn't cross the street because it was too {word}" for word in ("tired", "wide")
 )

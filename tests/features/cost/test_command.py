@@ -5,11 +5,15 @@ from pathlib import Path
 
 import pytest
 from asking import ask
+from msgspec.structs import replace
 from validity import validate
 
 from attncli.arrays.backend import torch_is_installed
 from attncli.draw.safe import cells
+from attncli.draw.view import View
 from attncli.features.cost import compute
+from attncli.features.cost.document import Timing
+from attncli.features.cost.screen import cost_answer
 
 
 @pytest.mark.many
@@ -67,6 +71,30 @@ def test_measuring_puts_times_beside_what_was_computed(tmp_path: Path) -> None:
     } | fused
     assert "timing full on numpy" in answer.err
     assert path.read_text().startswith("<svg")
+    # the brief answer tells the times, too, with the quickest of each backend
+    saved = tmp_path / "cost.json"
+    saved.write_text(answer.out)
+    said = " ".join(ask("view", str(saved), "--brief").out.split())
+    timings = [row for row in answer.json["measured"] if row["backend"] == "numpy"]
+    full = next(row for row in timings if row["name"] == "full")
+    shown = f"with numpy on this machine: full attention takes {full['seconds'] * 1000:.2f} ms; "
+    assert shown in said
+    assert ("nothing timed is quicker" in said) or ("the quickest is" in said)
+
+
+def test_the_quickest_of_those_timed_is_named() -> None:
+    document = compute.cost(64)
+    timing = Timing(name="full", backend="numpy", seconds=2.0, repeats=1, ratio=1.0, computed=1.0)
+    window = replace(timing, name="window", seconds=0.5)
+
+    def said(*timings: Timing) -> str:
+        timed = replace(document, measured=list(timings))
+        return " ".join(cost_answer(timed, View(lang="en", width=200)).plain.split())
+
+    assert "full attention takes 2.00 s; the quickest is window, 500.00 ms." in said(timing, window)
+    slower = replace(window, seconds=3.0)
+    assert "full attention takes 2.00 s; nothing timed is quicker." in said(timing, slower)
+    assert "Measured" not in said()
 
 
 def test_the_crossing_with_a_recurrent_network() -> None:
