@@ -258,4 +258,4 @@ def test_what_the_page_about_python_says(
     page = FOLDER / lang / "python.md"
     monkeypatch.chdir(tmp_path)
     assert python_failures(page) == ""
-    assert {path.name for path in tmp_path.iterdir()} == {"heads.svg", "heads.html"}
+    assert {path.name for path in tmp_path.iterdir()} == {"heads.svg", "heads.html", "mine.pt"}

@@ -322,16 +322,21 @@ def file_model(environment: Environment, path: Path, setup: RunSetup, tokenizer:
     from attncli.models.weight_file import model_of, read_weight_file
 
     options = setup.model
-    weight_file = read_weight_file(
-        path, LayoutRequest(options.d_model, options.num_heads, options.d_k, options.d_v)
+    embedding = embeddings(options)
+    layout_request = LayoutRequest(
+        options.d_model,
+        options.num_heads,
+        options.d_k,
+        options.d_v,
+        input_width=None if embedding is None else embedding.shape[-1],
     )
+    weight_file = read_weight_file(path, layout_request)
     if options.seed is not None:
         seed = seed_of(options, environment)[0]
     else:
         seed = weight_file.seed or 0
     settings = one_layer_settings(options, setup.attention, seed)
     backend = choose(setup.compute.backend, device=setup.compute.device, dtype=setup.compute.dtype)
-    embedding = embeddings(options)
     return model_of(
         weight_file,
         path.name,

@@ -203,6 +203,7 @@ class LayoutRequest(Struct, frozen=True):
 
     orientation: how its matrices are stored, where that differs from their layout's custom.
     prefix: take only the tensors whose name begins so.
+    input_width: columns of the X that will run, which tell how bare matrices are stored.
     """
 
     d_model: int | None = None
@@ -211,6 +212,7 @@ class LayoutRequest(Struct, frozen=True):
     d_v: int | None = None
     orientation: Orientation | None = None
     prefix: str = ""
+    input_width: int | None = None
 
 
 EMPTY_REQUEST = LayoutRequest()
@@ -631,6 +633,8 @@ def orient(
     """
     opposite: Orientation = "out-in" if usual == "in-out" else "in-out"
     fits = [way for way in (usual, opposite) if _fits_as(arrays, way, request.d_model)]
+    fits_input = [way for way in fits if _fits_as(arrays, way, request.input_width)]
+    fits = fits_input or fits  # an X that fits neither way is refused where it is read
     orientation = request.orientation or (fits[0] if fits else usual)
     matrices = arrays
     if orientation == "in-out":

@@ -214,6 +214,11 @@ def test_matrices_that_fit_one_way_only_are_read_that_way() -> None:
     assert read(either).facts.d_model == 4
     assert "also fit" in read(either).notes[0]
     assert read(either, LayoutRequest(d_model=2)).facts.d_k == 4
+    # the X that will run settles it, too; one that fits neither way does not
+    by_input = [read(either, LayoutRequest(input_width=width)) for width in (4, 2, 3)]
+    assert [file.facts.d_model for file in by_input] == [4, 2, 4]
+    assert [len(file.notes) for file in by_input] == [0, 1, 1]
+    assert "only fit" in by_input[1].notes[0]
 
 
 NAMES = st.sampled_from(

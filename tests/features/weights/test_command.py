@@ -215,6 +215,18 @@ def test_convert_takes_one_attention_out_of_several(tmp_path: Path) -> None:
     assert read_tensors(one)["q.weight"][0, 0] == 2
 
 
+def test_the_input_vectors_tell_how_matrices_are_stored(tmp_path: Path) -> None:
+    path, vectors = tmp_path / "w.npz", tmp_path / "x.csv"
+    matrix = np.arange(12.0).reshape(4, 3)
+    write_tensors(path, {f"W_{role}": matrix for role in "QKV"}, {})
+    vectors.write_text("1,0,1,0\n0,2,0,2\n1,1,1,1\n")
+    asked = ("run", "a b c", "--weights", str(path))
+    assert "also fit" in ask(*asked).out
+    given = ask(*asked, "--embeddings", str(vectors), "--show", "header,Q", "--precision", "0")
+    assert "! " not in given.out
+    assert "0 a   6  8 10 " in given.out  # rows 0 and 2 of the matrix, added up
+
+
 def test_a_square_matrix_is_read_as_in_out_and_can_be_read_the_other_way(tmp_path: Path) -> None:
     path, other = tmp_path / "w.npz", tmp_path / "other.npz"
     matrix = np.arange(9.0).reshape(3, 3)
