@@ -3,14 +3,13 @@ the explorer and pages, which name, number and explain them alike."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from attncli.draw.view import View
 from attncli.language import Message, message, say
 
 
-@dataclass(frozen=True)
-class TourStep:
+class TourStep(Struct, frozen=True):
     """One step on the way from a sentence to an attention weight and the head's output, as
     explained to a reader.
 

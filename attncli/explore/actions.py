@@ -5,12 +5,12 @@ in sight.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import assert_never
 
 from msgspec import UNSET
+from msgspec.structs import replace
 from msgspec.structs import replace as replace_member
 
 from attncli.documents import Document

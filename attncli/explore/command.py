@@ -203,7 +203,6 @@ def _live_source(
         raise UsageError(
             "a circuit names the heads, and so does --layer or --head", expected="one or the other"
         )
-    import dataclasses
 
     from attncli.explore.loaded_run import LiveSource
     from attncli.features.run.compute import RunRequest
@@ -225,7 +224,7 @@ def _live_source(
         rows=rows_for(loaded_model.spec, len(tokens)),
     )
     layers, heads = layers_and_heads(loaded_model, setup.model)
-    source = dataclasses.replace(
+    source = replace(
         LiveSource.of(loaded_model, source_text.text, tokens), layers=layers, heads=heads
     )
     if circuit is not None:
@@ -237,7 +236,7 @@ def _live_source(
         from attncli.features.rules.saved_rules import mixtures_of, read_rules
 
         rules = mixtures_of(read_rules(rules_of), loaded_model, str(rules_of))
-        source = dataclasses.replace(source, rules=rules)
+        source = replace(source, rules=rules)
     if query is None:
         index = None
     else:

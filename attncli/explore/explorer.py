@@ -12,11 +12,11 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TextIO, assert_never
 
 from msgspec import structs
+from msgspec.structs import replace
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style

@@ -5,11 +5,10 @@ links, the answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
 
 from attncli.draw.lines import FAINT, Line, Lines, Piece, join_sentences, line_width, remark
 from attncli.draw.numbers import bar, bar_pieces, format_signed, percent
@@ -489,8 +488,7 @@ LAST = ("help", "quit")
 DrawPane = Callable[[Scene], Pane]
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """What is told besides: a line in place of the answer, and how far long work has come (None for
     none).
     """
@@ -500,8 +498,7 @@ class Notice:
     share: float | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Frame:
+class Frame(Struct, frozen=True, eq=False):
     """Everything the screen shows.
 
     scene: the whole screen.

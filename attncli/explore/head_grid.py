@@ -5,10 +5,11 @@ map under its axes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.documents.parts import label_name
 from attncli.draw.lines import FAINT, Line, Piece, remark
@@ -309,8 +310,7 @@ ROOMY_AREA, TEXT_HEIGHT = 4, 0.095
 """Cells of a weight that is written as a number, and the least weight that is."""
 
 
-@dataclass(frozen=True)
-class MatrixArea:
+class MatrixArea(Struct, frozen=True):
     """How a matrix is cut to a room.
 
     rows, columns: the words shown.

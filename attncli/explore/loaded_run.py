@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias, assert_never
 
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Selection
 from attncli.documents import Document
@@ -50,8 +50,7 @@ Progress = Callable[[float], None]
 """Is told the share of the work done; raises where the work is no longer wanted."""
 
 
-@dataclass(frozen=True, eq=False)
-class LiveSource:
+class LiveSource(Struct, frozen=True, eq=False):
     """A model and a text.
 
     layers, heads: which.
@@ -209,8 +208,7 @@ class LiveSource:
         return replace(self, text=text, tokens=[*self.tokens, token])
 
 
-@dataclass(frozen=True, eq=False)
-class SavedSource:
+class SavedSource(Struct, frozen=True, eq=False):
     """A saved file.
 
     document: what it holds.

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from attncli.draw.lines import (
     FAINT,
@@ -190,24 +190,21 @@ def lay_over(pieces: Line, start: int, text: str, text_style: str) -> Line:
 # each other.
 
 
-@dataclass(frozen=True)
-class HeadSpot:
+class HeadSpot(Struct, frozen=True):
     """A head in the grid."""
 
     layer: int
     head: int
 
 
-@dataclass(frozen=True)
-class PairSpot:
+class PairSpot(Struct, frozen=True):
     """A pair of words in a matrix."""
 
     query: int
     key: int
 
 
-@dataclass(frozen=True)
-class WordSpot:
+class WordSpot(Struct, frozen=True):
     """A word.
 
     side: whether it looks or is looked at, or is of the sentence, which is about the chosen one.
@@ -217,15 +214,13 @@ class WordSpot:
     side: str = "sentence"
 
 
-@dataclass(frozen=True)
-class RowSpot:
+class RowSpot(Struct, frozen=True):
     """A row of a list."""
 
     row: int
 
 
-@dataclass(frozen=True)
-class KeySpot:
+class KeySpot(Struct, frozen=True):
     """A key in the footer: it does what pressing it does."""
 
     key: str
@@ -235,8 +230,7 @@ Spot: TypeAlias = HeadSpot | PairSpot | WordSpot | RowSpot | KeySpot
 Spots: TypeAlias = Callable[[int, int], "Spot | None"]
 
 
-@dataclass(frozen=True)
-class Pane:
+class Pane(Struct, frozen=True):
     """Styled lines, and a function that tells which item lies at column x of line y.
 
     width: cells of every line, None where they differ.
@@ -252,8 +246,7 @@ class Pane:
         return len(self.rows)
 
 
-@dataclass(frozen=True, eq=False)
-class Scene:
+class Scene(Struct, frozen=True, eq=False):
     """What a pane is drawn from: the state, the run, the view (language, colour, width), and the
     pane's size: width in cells, height in lines. The view has the pane's width."""
 
@@ -345,8 +338,7 @@ BAR = 28
 """Cells of the longest bar."""
 
 
-@dataclass(frozen=True)
-class RankingRow:
+class RankingRow(Struct, frozen=True):
     """One head of a ranking.
 
     share: of the bar, 0 to 1.
@@ -394,8 +386,7 @@ def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
     return scene.fit(Pane(tuple(lines), spot_at))
 
 
-@dataclass(frozen=True, eq=False)
-class HeadEffects:
+class HeadEffects(Struct, frozen=True, eq=False):
     """What removing heads changed.
 
     place, query, key: the (layer, head), the word and the link asked about.

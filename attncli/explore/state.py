@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.language import message
 
@@ -18,8 +20,7 @@ Focus = Literal["heads", "words"]
 """What the arrows move: the head, or the pair of words."""
 
 
-@dataclass(frozen=True)
-class State:
+class State(Struct, frozen=True):
     """What the explorer shows.
 
     layer, head: the chosen head.
@@ -75,8 +76,7 @@ class State:
         return replace(self, sight=sight, row=0, top=0, step=0)
 
 
-@dataclass(frozen=True)
-class Extent:
+class Extent(Struct, frozen=True):
     """What there is to look at.
 
     heads: by layer, the numbers of its heads.
@@ -156,8 +156,7 @@ def next_scale(state: State) -> State:
 # Keys: each by the names that terminals give it, what it does, and when the footer offers it.
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(Struct, frozen=True):
     """names: as Textual calls it, the first one shown.
     does: the name of the action.
     symbol: how it is written.

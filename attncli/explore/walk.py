@@ -5,10 +5,12 @@ terminal.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Thread
 from typing import Literal, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.draw.tour import STEP, TourStep, step_title
 from attncli.draw.view import View
@@ -394,8 +396,7 @@ FROM, TO = "it", "animal"
 """The link of the sample sentence that the tour is about."""
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """One stop of the tour.
 
     words: what it says; none at the first, whose words tell what is in view.

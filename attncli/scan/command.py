@@ -337,11 +337,11 @@ def start(
         )
     from attncli.cli.model_option import load_checkpoint
     from attncli.scan.corpus_scan import scan_corpus
-    from attncli.scan.engines import ScanPart, parse_part
+    from attncli.scan.engines import WHOLE, parse_part
 
     _check_measures(measure)
     if running.part is None:
-        part = ScanPart()
+        part = WHOLE
     else:
         part = parse_part(running.part)
     engine = engine_of(running, environment)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, Struct, field
 
 from attncli.draw.lines import join_sentences
 from attncli.draw.numbers import percent
@@ -196,8 +195,7 @@ def _page_size(document: ScanDocument, density: Density) -> float:
     return size + sum(2.0 * length + 30 for length in texts.values())
 
 
-@dataclass(frozen=True, eq=False)
-class PageScan:
+class PageScan(Struct, frozen=True, eq=False):
     """A scan to show on a page.
 
     tokens: of the examples' texts, by (file, line).

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec.structs import replace
 
 from attncli.errors import AttnError, InputError
 from attncli.inputs.files import is_there
@@ -23,14 +24,12 @@ from attncli.models.model import Model
 from attncli.scan import plan as plans
 from attncli.scan import report
 from attncli.scan.document import SKIP_NOTES, ScanDocument
-from attncli.scan.engines import Engine, LocalWorkers, ScanPart, remaining_shards, run
+from attncli.scan.engines import WHOLE, Engine, LocalWorkers, ScanPart, remaining_shards, run
 from attncli.scan.plan import ScanPlan, ScanRequest
 from attncli.scan.shard_files import ShardOutcome
 from attncli.scan.totals import total
 from attncli.scan.worker import UNKNOWN
 
-WHOLE = ScanPart()
-"""All of a scan."""
 USUAL = (*DEFAULT, "special", "normalised_entropy", *KIND_METRICS)
 """The metrics of a scan that names none."""
 

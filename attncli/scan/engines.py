@@ -19,12 +19,12 @@ import subprocess
 import sys
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Protocol
 
 import numpy as np
+from msgspec import Struct, field
 
 from attncli.arrays.numpy_backend import integers
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
@@ -54,8 +54,7 @@ TRIES = 3
 """Times that a shard may end its worker before it is given up."""
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Struct, frozen=True):
     """What an engine needs to know to compute shards.
 
     folder: of the scan.
@@ -400,8 +399,7 @@ def _no_answer_error(address: str, error: Exception) -> AttnError:
     return AttnError(what, hint="ray start --head, or --engine ray:local")
 
 
-@dataclass(frozen=True)
-class ScanPart:
+class ScanPart(Struct, frozen=True):
     """One of `count` parts of a scan that run side by side, each computing its own shards; `number`
     counts from 1.
     """
@@ -418,6 +416,9 @@ class ScanPart:
         """The shards of `every` that are this part's own."""
         return [shard for shard in every if shard % self.count == self.number - 1]
 
+
+WHOLE = ScanPart()
+"""A scan that is not split."""
 
 LONGEST_PART = 6
 """Digits of the number of a part."""
@@ -440,8 +441,7 @@ def parse_part(text: str) -> ScanPart:
     return ScanPart(int(number), int(count))
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
+class Outcome(Struct, frozen=True, eq=False):
     """What one run of a scan did.
 
     totals: over all shards, None where other parts still have some to do.
@@ -464,7 +464,7 @@ def run(
     model: str,
     engine: Engine,
     *,
-    part: ScanPart = ScanPart(),
+    part: ScanPart = WHOLE,
     progress: Callable[[int], None] = ignore,
     on_work: Callable[[float], None] = ignore,
     on_shard: Callable[[ShardOutcome], None] = ignore,
@@ -503,7 +503,7 @@ def run(
     )
 
 
-def remaining_shards(plan: ScanPlan, folder: Path, part: ScanPart = ScanPart()) -> list[int]:
+def remaining_shards(plan: ScanPlan, folder: Path, part: ScanPart = WHOLE) -> list[int]:
     """The numbers of a part's shards that are not done, ascending."""
     return [shard for shard in part.shards(range(len(plan.shards))) if not is_done(folder, shard)]
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from attncli.documents.parts import label_name
 from attncli.draw.lines import Lines, heading, remark, stack, stack_spaced
@@ -59,8 +58,7 @@ WHY_PARTS = 5
 """Parts of either side that a screen tells, the largest."""
 
 
-@dataclass(frozen=True)
-class ScanShown:
+class ScanShown(Struct, frozen=True):
     """What a screen of a scan shows.
 
     metric: of the grid and the examples.

@@ -22,13 +22,14 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from glob import glob
 from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
@@ -54,8 +55,7 @@ ROWS = 1024
 """Rows of a Parquet file that are read at once."""
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(Struct, frozen=True):
     """How a file holds texts.
 
     kind: "lines", "jsonl" or "parquet".
@@ -66,8 +66,7 @@ class Format:
     field: str = ""
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(Struct, frozen=True):
     """One record (a line, or a row of a Parquet file) of a corpus.
 
     file: its number.
@@ -328,8 +327,7 @@ def _record_of_cell(file: int, line: int, text: object, cluster: object) -> Reco
 CHUNK = 1 << 20
 
 
-@dataclass(frozen=True)
-class File:
+class File(Struct, frozen=True):
     """A file of the corpus.
 
     name: as asked for.
@@ -616,8 +614,7 @@ def changed_error(file: File) -> InputError:
 # ranges are cut in all sizes at once, until it is known.
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(Struct, frozen=True):
     """Records first..first+count-1 of the corpus's file number `file`: its bytes start..stop-1, or
     rows of a Parquet file (start = stop = 0).
 
@@ -632,8 +629,7 @@ class Range:
     sha256: str
 
 
-@dataclass(frozen=True)
-class ShardSizes:
+class ShardSizes(Struct, frozen=True):
     """How many records a shard has, by the number of records in the corpus.
 
     steps: (size, records) in rising order: shards of that size where the corpus has fewer records

@@ -11,14 +11,14 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, TypeVar
 
 import msgspec
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
@@ -128,8 +128,7 @@ Layers = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 Heads = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 
 
-@dataclass(frozen=True)
-class ModelPlan:
+class ModelPlan(Struct, frozen=True):
     """The model that a scan's plan names.
 
     name: as asked for.
@@ -148,8 +147,7 @@ class ModelPlan:
     adapters: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Which texts of the corpus are counted.
 
     sample: how many are drawn, 0 for all.
@@ -183,8 +181,7 @@ class RuleFile(msgspec.Struct, frozen=True):
     rules: tuple[tuple[str, str, str], ...]
 
 
-@dataclass(frozen=True)
-class RulePlan:
+class RulePlan(Struct, frozen=True):
     """How heads are described by rules.
 
     versions: (name, version of its formula) of each rule that some query may follow.
@@ -199,8 +196,7 @@ class RulePlan:
     files: tuple[RuleFile, ...] = ()
 
 
-@dataclass(frozen=True)
-class MeasurePlan:
+class MeasurePlan(Struct, frozen=True):
     """What is measured of every head.
 
     metrics: (name, version of its formula).
@@ -239,8 +235,7 @@ class MeasurePlan:
         return self.rules.files
 
 
-@dataclass(frozen=True)
-class ScanPlan:
+class ScanPlan(Struct, frozen=True):
     """All that a scan's numbers depend on, as its folder's plan.json holds it.
 
     files: the corpus as it was.
@@ -573,8 +568,7 @@ def _in_few_words(value: Any, second: Any) -> str:
     )
 
 
-@dataclass(frozen=True)
-class ScanRequest:
+class ScanRequest(Struct, frozen=True):
     """The options of `attn scan` that decide its numbers.
 
     metrics: names.

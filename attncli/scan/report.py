@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET, UnsetType, json
+from msgspec import UNSET, Struct, UnsetType, json
 from msgspec.structs import replace
 
 from attncli.documents.reading import check
@@ -970,8 +969,7 @@ class _Side:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _MetricOfHead:
+class _MetricOfHead(Struct, frozen=True, eq=False):
     """The numbers of one metric of one head in one scan.
 
     strata: how many texts have it, the sum of their values and of the squares, [3, stratum].

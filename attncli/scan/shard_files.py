@@ -14,11 +14,11 @@ import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
@@ -40,8 +40,7 @@ from attncli.mechanism.spec import parse_head
 EXPECTED = message('such as "from=it to=animal weight>=0.3 head=L5H11"')
 
 
-@dataclass(frozen=True)
-class ShardOutcome:
+class ShardOutcome(Struct, frozen=True):
     """How the computation of a shard ended.
 
     reason: "" where it is done, else why it failed.
@@ -54,8 +53,7 @@ class ShardOutcome:
     tokens: int = 0
 
 
-@dataclass(frozen=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """Which links (weights of a query on a key) `--find` keeps.
 
     source, target: texts of the query's and key's token, None for any.
@@ -69,8 +67,7 @@ class Condition:
     heads: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True)
-class MatchedLink:
+class MatchedLink(Struct, frozen=True):
     """A link that meets a condition.
 
     text: its index in the batch.
@@ -207,8 +204,7 @@ PLANNING = "plan"
 _TEMPORARY = re.compile(r"\.[\w-]+\.[a-z]+\..+\.tmp")
 
 
-@dataclass(frozen=True, eq=False)
-class ShardState:
+class ShardState(Struct, frozen=True, eq=False):
     """What a shard's file holds.
 
     arrays: sums as integers, by name.
@@ -371,8 +367,7 @@ def import_pyarrow() -> Any:
     return pyarrow
 
 
-@dataclass(frozen=True)
-class TextPlace:
+class TextPlace(Struct, frozen=True):
     """How tables of rows and links identify a text.
 
     text: `text_hash` with seed 0, whatever the scan's seed.

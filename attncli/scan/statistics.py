@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.measure.metric import Metric
 from attncli.measure.row_facts import Bools, Floats, Ints
@@ -81,8 +81,7 @@ def from_halves(parts: Floats) -> Floats:
     return total
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """How a metric's values are binned.
 
     kind: "share" (0 to 1, equal bins), "size" (from 0, logarithmic) or "signed" (logarithmic on

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Meta, Struct, ValidationError, convert, field
 
 from attncli.arrays.backend import EVERY, Array, Backend, Selection, numbers_of
 from attncli.errors import AttnError, InputError
@@ -157,8 +156,7 @@ FLUSH = 512
 """Texts that are held before they are added up: fewer would cost more steps."""
 
 
-@dataclass(frozen=True, eq=False)
-class TextValues:
+class TextValues(Struct, frozen=True, eq=False, dict=True):
     """The numbers of one batch of texts of equal length.
 
     value, norm: float64 [text, column, head]; a column's number is value / norm.
@@ -342,8 +340,7 @@ HALF = 32
 """Bits of the lower half of a total: halves of 10⁹ shards add up within 64 bits."""
 
 
-@dataclass(frozen=True, eq=False)
-class Totals:
+class Totals(Struct, frozen=True, eq=False, dict=True):
     """The sums over all finished shards of a scan.
 
     plan: of the scan.

@@ -4,17 +4,16 @@ number alone.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
@@ -106,8 +105,7 @@ MOST_WEIGHTS = 6_300_000
 """Weights of a layer of a batch (texts · heads · tokens²), at most, unless one text has more."""
 
 
-@dataclass(frozen=True, eq=False)
-class CountedText:
+class CountedText(Struct, frozen=True, eq=False):
     """A text that is counted; its record holds only the beginning that is tokenized.
 
     tokens: how many it has, at most what the model takes.
@@ -488,8 +486,7 @@ UNTOKENIZED = "untokenized"
 """Why a text does not count that the tokenizer fails on; counted only where there is one."""
 
 
-@dataclass(frozen=True, eq=False)
-class ShardTakers:
+class ShardTakers(Struct, frozen=True, eq=False):
     """The collectors that a shard's batches are added to; None for those that were not asked for."""
 
     tallies: Tallies
@@ -760,7 +757,7 @@ class Worker:
                 name = text_hash(record.text)
             else:
                 name = number
-            yield CountedText(dataclasses.replace(record, text=piece), count, unit, number, name)
+            yield CountedText(replace(record, text=piece), count, unit, number, name)
 
     def _tokenize(self, text: CountedText) -> TokenizedText:
         """A counted text with its tokens, truncated to the limit."""
@@ -1001,7 +998,7 @@ class Worker:
                 texts.rows[column] = beyond.rows[: len(offsets)].max(0)
             else:
                 texts.rows[column] = beyond.rows[measured[0, 0]]
-        return dataclasses.replace(texts, offsets=best)
+        return replace(texts, offsets=best)
 
 
 def _lines_of(texts: Sequence[CountedText]) -> list[tuple[int, int]]:
@@ -1018,8 +1015,7 @@ def _places_of(texts: Sequence[CountedText]) -> dict[str, Ints]:
     }
 
 
-@dataclass(frozen=True, eq=False)
-class BeyondFirst:
+class BeyondFirst(Struct, frozen=True, eq=False):
     """The scores without the first token that labels are made of, for a batch of texts: value, norm
     and baseline [text, score, head] and rows [score, head], as of `TextValues`; the scores are those
     of `BEYOND`, none where heads are not labelled."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from walking import SENTENCE, decoder, lines, pressed, shown
 
 from attncli.explore.head_grid import MEASURES

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from walking import SENTENCE, decoder, pressed, seeded
 
 from attncli.draw.safe import cells

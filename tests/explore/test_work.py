@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from threading import Event
 
 import pytest
+from msgspec.structs import replace
 from processes import finish
 from walking import SENTENCE, awaited, lines, pressed, seeded, shown
 

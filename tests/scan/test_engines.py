@@ -12,12 +12,12 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from subprocess import DEVNULL
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from processes import attn, finish, start
 from scanning import Inside, planned
 

@@ -4,13 +4,13 @@ what is told of them."""
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from asking import ask
+from msgspec.structs import replace
 from msgspec.structs import replace as replace_texts
 from scanning import Inside, inside, loaded, planned
 

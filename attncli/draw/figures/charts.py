@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.documents import SOURCE_NAMES, AttentionPart, Header, ModelPart, TokenRow, mask_name
 from attncli.draw.figures.drawing import (
@@ -30,8 +30,7 @@ from attncli.language import say
 LINE = 15.0
 
 
-@dataclass(frozen=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """One row of a ranking: its name, its number, and its label (the text behind the bar).
 
     mark: another number on the same bar.
@@ -397,8 +396,7 @@ LARGE = 300.0
 """Points along a map by itself whose words are not written."""
 
 
-@dataclass(frozen=True, eq=False)
-class FigureMap:
+class FigureMap(Struct, frozen=True, eq=False):
     """A matrix [query, key], NaN where hidden, with the words of its rows and columns.
 
     signed: whether its colours have their middle at 0.
@@ -850,8 +848,7 @@ ACROSS = 3
 """Grids in a row."""
 
 
-@dataclass(frozen=True)
-class FigureHead:
+class FigureHead(Struct, frozen=True):
     """A head's metrics by name, None where no row could be used.
 
     uniform: the same metrics for uniform weights.

@@ -13,10 +13,10 @@ import struct
 import unicodedata
 import zlib
 from base64 import b64encode
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 
 import numpy as np
+from msgspec import Struct, field
 
 from attncli.draw.lines import Line, Lines
 from attncli.draw.numbers import EIGHTHS, FULL
@@ -100,8 +100,7 @@ WIDER = 1.08
 NARROW, WIDE = frozenset("iljtfrI.,:;'|!()[]{} "), frozenset("mwMW@%—")
 
 
-@dataclass(frozen=True)
-class Theme:
+class Theme(Struct, frozen=True):
     """The colours of a figure.
 
     ground: behind bars.
@@ -131,8 +130,7 @@ DARK = Theme(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(Struct, frozen=True):
     """Where a text lies: left, top, right, bottom, in points."""
 
     left: float
@@ -142,8 +140,7 @@ class Box:
     text: str
 
 
-@dataclass(frozen=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     """A drawing that grows to the right and down from (0, 0).
 
     mono: whether its typeface has one width.
@@ -386,8 +383,7 @@ MM_WIDE = re.compile(r'width="([\d.]+)mm"')
 DPI = 192
 
 
-@dataclass(frozen=True)
-class Style:
+class Style(Struct, frozen=True):
     """How a figure is written.
 
     mm: width on paper, None for what the drawing takes.

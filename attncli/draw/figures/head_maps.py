@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from attncli.documents import Numbers, TokenRow
 from attncli.draw.figures.charts import (
@@ -31,8 +30,7 @@ WORDS = 60
 """Words of a text that is still written as a sentence, or as two columns."""
 
 
-@dataclass(frozen=True)
-class HeadWeights:
+class HeadWeights(Struct, frozen=True):
     """The weights of one head as a document holds them, with its scores if known.
 
     layer: of captured arrays the place in the batch, None in a batch of one.

@@ -13,14 +13,13 @@ import re
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from importlib import import_module
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 from attncli.documents import (
     ABOUT_HEADS,
@@ -138,8 +137,7 @@ HeadEffect = tuple[int, int, float | None, float | None, float | None]
 None where there is none."""
 
 
-@dataclass(frozen=True)
-class PageEffects:
+class PageEffects(Struct, frozen=True):
     """What each head does to one measure under ablation, patching or logit attribution.
 
     position_text: the word or words it is measured at, "" for the mean of all.
@@ -156,8 +154,7 @@ class PageEffects:
     kind: str = "ablate"
 
 
-@dataclass(frozen=True, eq=False)
-class Page:
+class Page(Struct, frozen=True, eq=False):
     """The content of one HTML page of heads.
 
     runs: one, or two that are compared.

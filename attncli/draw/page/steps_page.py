@@ -5,10 +5,10 @@ scores and the loss.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.documents import Document, name_of
 from attncli.draw.page import deflate, element
@@ -58,8 +58,7 @@ SKELETON = """\
 """
 
 
-@dataclass(frozen=True, eq=False)
-class StepsPage:
+class StepsPage(Struct, frozen=True, eq=False):
     """A page to write: a slider over steps, such as those of a training.
 
     title, line: what was trained.

@@ -5,9 +5,9 @@ usual mistakes come from.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from attncli.language import Message, message
 
@@ -19,16 +19,14 @@ EXACT = 1e-9
 """The same of a count."""
 
 
-@dataclass(frozen=True)
-class Slip:
+class Slip(Struct, frozen=True):
     """A wrong answer that has a reason of its own."""
 
     answer: float | str
     reason: Message
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The right answer to a question, and the wrong ones whose reason is known."""
 
     value: float | str
@@ -36,8 +34,7 @@ class Answer:
     tolerance: float = CLOSE
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """A question of the worksheet.
 
     text: what is asked. work_out: runs what it is about. reason: what to say of any other mistake.

@@ -5,12 +5,11 @@ adds up to.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET, structs
+from msgspec import UNSET, Struct, field, structs
 
 from attncli.documents import Header, Numbers
 from attncli.draw.command_lines import command_about, command_lines
@@ -108,8 +107,7 @@ BESIDE = 46
 """Columns of the screen that the softmax of a row needs for all of its numbers."""
 
 
-@dataclass(frozen=True)
-class Derivation:
+class Derivation(Struct, frozen=True, dict=True):
     """Draws the screen of one query's derivation (`attn.explain/1`, topic "attention"); each public
     method draws one part.
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from asking import ask
 from msgspec import UNSET, structs
+from msgspec.structs import replace
 from msgspec.structs import replace as changed
 from small_gpt2 import small_gpt2
 from walking import pressed
