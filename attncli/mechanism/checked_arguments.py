@@ -57,7 +57,7 @@ def checked(
             kind = kinds.get(name, Any)
             if kind is not CHOICE and name not in by_itself:
                 bound.arguments[name] = _value_of(name, value, kind)
-        _check_request(bound.arguments)
+        _check_request(function, bound.arguments)
         if CHOICE in kinds.values() and "model" in bound.arguments:
             _choose(function, bound)
         _check_places(bound.arguments)
@@ -180,11 +180,12 @@ def _choose(function: Callable[..., object], bound: inspect.BoundArguments) -> N
     arguments.update(zip(names, chosen, strict=True))
 
 
-def _check_request(arguments: Mapping[str, Any]) -> None:
-    """Raise UsageError for a request beside an argument that it holds."""
+def _check_request(function: Callable[..., object], arguments: Mapping[str, Any]) -> None:
+    """Raise UsageError for a request beside an argument that it holds and that may be left out."""
     fields = getattr(arguments.get("request"), "__struct_fields__", ())
+    parameters = _signature(function).parameters
     for name in fields:
-        if name in arguments:
+        if name in arguments and parameters[name].default is not inspect.Parameter.empty:
             raise UsageError(
                 "request and {name} both say what is asked for", expected="one of them", name=name
             )
