@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from attncli.mechanism.context import Weigh as Weigh
     from attncli.mechanism.context import Zero as Zero
     from attncli.mechanism.edit import Edit as Edit
+    from attncli.mechanism.spec import HeadSelection as HeadSelection
     from attncli.mechanism.spec import Spec as Spec
     from attncli.mechanism.trace import AttentionTrace as AttentionTrace
     from attncli.models.load import load as load
@@ -79,7 +80,8 @@ if TYPE_CHECKING:
     from attncli.scan.open_scan import open_scan as open_scan
 
 __all__ = [
-    "AttentionTrace", "AttnError", "Edit", "KnockOut", "Region", "Replace", "Spec", "Weigh", "Zero", "__version__",
+    "AttentionTrace", "AttnError", "Edit", "HeadSelection", "KnockOut", "Region", "Replace", "Spec", "Weigh", "Zero",
+    "__version__",
     "ablate", "ablate_pairs", "answer", "attention", "cache", "check", "circuit", "compare", "compare_models", "cost",
     "cross", "each_region", "explain", "find", "find_pairs", "generate", "heads", "learn", "load", "logits",
     "logits_pairs", "mask", "metrics", "next_word", "open_scan", "pairs", "patch", "patch_pairs", "retrieval", "rules",
@@ -91,6 +93,7 @@ _HOMES = {
     "AttentionTrace": "attncli.mechanism.trace",
     "AttnError": "attncli.errors",
     "Edit": "attncli.mechanism.edit",
+    "HeadSelection": "attncli.mechanism.spec",
     "KnockOut": "attncli.mechanism.context",
     "Region": "attncli.inputs.regions",
     "Replace": "attncli.mechanism.context",

@@ -125,6 +125,7 @@ FIRST_CALLS = {
     "AttentionTrace": "attncli.AttentionTrace.__name__",
     "AttnError": "str(attncli.AttnError('no such thing'))",
     "Edit": "attncli.Edit(0, 'z', abs)",
+    "HeadSelection": "attncli.HeadSelection(heads='L0H1')",
     "KnockOut": "attncli.KnockOut",
     "Region": "attncli.Region('r', (0,))",
     "Replace": "attncli.Replace",
@@ -249,8 +250,8 @@ def test_every_public_name_works_as_the_first_call_of_a_process(tmp_path):
     printed = first_calls(FIRST_CALLS, tmp_path)
     without_rows = {name for name, line in printed.items() if "text/html" not in line}
     assert without_rows == {
-        "AttentionTrace", "AttnError", "Edit", "KnockOut", "Region", "Replace", "Spec", "Weigh", "Zero", "__version__",
-        "attention", "load", "metrics", "metrics.measure_texts",
+        "AttentionTrace", "AttnError", "Edit", "HeadSelection", "KnockOut", "Region", "Replace", "Spec", "Weigh",
+        "Zero", "__version__", "attention", "load", "metrics", "metrics.measure_texts",
     }  # fmt: skip
 
 

@@ -337,8 +337,16 @@ class Every(Enum):
 
 EVERY: Final = Every.EVERY
 """All of them, where a selection is asked for."""
-Selection: TypeAlias = Collection[int] | int | Literal[Every.EVERY]
-"""Numbers from 0, one number, or `EVERY`."""
+Selection: TypeAlias = (
+    Collection[int | str | tuple[int, int]] | int | str | tuple[int, int] | Literal[Every.EVERY]
+)
+"""Which layers or heads, as the caller of a public function writes them: `EVERY`, all of them; a
+number from 0, 5; several, [0, 3] or range(4); a text as the command line takes it, "0,2-5". Heads
+may bring their layer, where no layers are named beside them: "L5H11" or (5, 11), several in a list
+or as "L5H11,L3H1". [5, 11] are two heads of every layer, (5, 11) is head 11 of layer 5.
+
+Public functions replace it by numbers when they are called (`choose_heads_of`): inside, it holds
+whole numbers or is `EVERY`. `help(attncli.HeadSelection)` lists the same."""
 
 
 def numbers_of(selection: Selection, count: int) -> list[int]:
@@ -350,7 +358,7 @@ def numbers_of(selection: Selection, count: int) -> list[int]:
         return list(range(count))
     if isinstance(selection, int):
         return [selection]
-    chosen = []
+    chosen: list[Any] = []
     if not isinstance(selection, str):
         chosen = list(selection)
     if isinstance(selection, str) or not all(isinstance(number, Integral) for number in chosen):

@@ -58,8 +58,9 @@ def measure_texts(
         model: The model.
         texts: Texts, or their tokens.
         metrics: Names, or metrics of one's own.
-        layers: Which layers.
-        heads: Which heads of each.
+        layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+        heads: Which heads of each: 11, [0, 3], "2-5"; or heads with their layers, "L5H11" or
+            (5, 11); see `HeadSelection`.
 
     Yields:
         For each text its metrics by name; `value` and `baseline` are float64 [layer, head], NaN

@@ -5,7 +5,7 @@ model.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -16,6 +16,43 @@ from attncli.mechanism.spec import HeadSelection, Spec, parse_head
 
 OneHead: TypeAlias = int | str | tuple[int, int]
 """One head: its number, its name with the layer, such as "L5H11", or the layer and the head."""
+
+
+NamedHeads: TypeAlias = Sequence[tuple[int, int] | str] | tuple[int, int] | str
+"""Heads with their layers, one or several: "L5H11", (5, 11), "L5H11,L3H1", ["L5H11", (3, 1)]."""
+
+
+def pairs_of(spec: Spec, heads: NamedHeads) -> tuple[tuple[int, int], ...]:
+    """Heads that a caller names with their layers, each as a layer and a head, in the order given.
+
+    Args:
+        spec: The model's.
+        heads: One or several: "L5H11", (5, 11), "L5H11,L3H1", ["L5H11", (3, 1)].
+
+    Returns:
+        A pair for each; none for none.
+
+    Raises:
+        UsageError: For a head without its layer.
+        InputError: For a layer or head that is not there.
+    """
+    places = list(_head_places(heads))
+    pairs = tuple(place for place in places if isinstance(place, tuple))
+    if len(pairs) < len(places):
+        raise UsageError(
+            "{selection} names heads without their layer",
+            expected='"L5H11" or (5, 11), or several of either',
+            selection=repr(heads)[:80],
+        )
+    _check_pairs(pairs, [_heads_of(spec, layer) for layer in range(len(spec.blocks))])
+    return pairs
+
+
+def pairs_or_all(spec: Spec, heads: NamedHeads | None) -> tuple[tuple[int, int], ...] | None:
+    """As `pairs_of`; None, which is all heads, stays None."""
+    if heads is None:
+        return None
+    return pairs_of(spec, heads)
 
 
 def choose_heads_of(spec: Spec, layers: Any, heads: Any) -> HeadSelection:

@@ -664,6 +664,19 @@ def spoken_head(layer: int | str, head: int | str) -> Message:
 class HeadSelection(Struct, frozen=True):
     """A selection of heads: these heads in each of these layers, or (layer, head) pairs.
 
+    A public function takes it as `heads`, and takes what its members may be as well: `layers` and
+    `heads` of every function of `attncli` are written so, from 0.
+
+        5                           one layer, or this head of every layer
+        [0, 3], range(4)            several
+        "0,2-5"                     the same as a text, as --layer and --head take it
+        "L5H11", (5, 11)            head 11 of layer 5, where no layers are named beside it
+        ["L5H11", (3, 1)]           several of these; "L5H11,L3H1" as one text
+        [5, 11]                     two heads of every layer
+
+    Left out, all are meant. `ablate`, `patch`, `why` and the functions of pairs take any heads, the
+    others the same heads in every layer that is named.
+
     layers, heads: their numbers.
     pairs: each a layer and a head; where there are any, they count alone.
     """

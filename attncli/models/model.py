@@ -311,7 +311,8 @@ class Model(Struct, frozen=True, eq=False):
         Args:
             text: The text, or its tokens.
             layers: Which to yield; layers after the last of them are not read.
-            heads: Which heads to keep in stages with a head axis, as `choose_heads_of` reads them.
+            heads: Which heads to keep in stages with a head axis, 11, [0, 3],
+                "L5H11", (5, 11); see `HeadSelection`.
             keep: Which n × n stages to keep.
             rows: Query rows at a time, with `on_block`; see `Context`. None for all.
             on_block: Told each layer's number, the kind of attention and a block of rows.
@@ -462,8 +463,9 @@ class Model(Struct, frozen=True, eq=False):
 
         Args:
             texts: Texts, or their tokens.
-            layers: Which to yield.
-            heads: Which heads to keep in stages with a head axis.
+            layers: Which to yield: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+            heads: Which heads to keep in stages with a head axis: 11, [0, 3], "2-5", or with their
+            layers, "L5H11" or (5, 11); see `HeadSelection`.
             keep: Which n × n stages to keep.
             interventions: As of `trace`.
 
@@ -520,8 +522,9 @@ class Model(Struct, frozen=True, eq=False):
 
         Args:
             texts: Texts, or their tokens.
-            layers: Which layers.
-            heads: Which heads of each.
+            layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+            heads: Which heads of each: 11, [0, 3], "2-5"; or heads with their layers, "L5H11" or
+            (5, 11); see `HeadSelection`.
             keep: Which n × n stages.
             edits: As of `trace`; with them each text runs alone, when its trace is iterated over,
                 so that a function gets the arrays of one text.
@@ -568,8 +571,9 @@ class Model(Struct, frozen=True, eq=False):
 
         Args:
             texts: Texts, or their tokens.
-            layers: Which to yield.
-            heads: Which heads to keep in stages with a head axis.
+            layers: Which to yield: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+            heads: Which heads to keep in stages with a head axis: 11, [0, 3], "2-5", or with their
+            layers, "L5H11" or (5, 11); see `HeadSelection`.
             keep: Which n × n stages to keep.
             at_once: About how many tokens are taken from `texts` at a time.
             interventions: Makes what is changed in a batch, of the texts in it; None for nothing.

@@ -57,6 +57,7 @@ from attncli.measure.kept_results import KeptResults, fingerprint
 from attncli.measure.rest import resting_keys
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import Past
+from attncli.mechanism.head_choice import NamedHeads, pairs_or_all
 from attncli.models.estimate import CostEstimate, with_predictions, with_runs, work_of
 from attncli.models.model import Model
 from attncli.models.run import LONG, no_output_head, rows_for
@@ -121,7 +122,7 @@ def answer(
     subsets: int = 0,
     each_head: bool = False,
     weigh: str | None = None,
-    weigh_in: Sequence[tuple[int, int]] | None = None,
+    weigh_in: NamedHeads | None = None,
     sources: Sequence[str] | None = None,
     seed: int = 0,
     tokens: Sequence[Token] | None = None,
@@ -153,7 +154,8 @@ def answer(
         weigh: A region or word of the prompt and a factor, such as "doc1=×4": the answer is measured
             with attention on it weighed by this factor and by `FACTORS`. A factor alone weighs the
             region that the answer loses most without.
-        weigh_in: The heads, each (layer, head), in which that is done; None for all.
+        weigh_in: The heads in which that is done, with their layers: "L5H11" or (5, 11), several
+            as "L5H11,L3H1" or in a list; None for all.
         sources: The names of the regions that are compared; None for all but `rest`.
         seed: Of the random spans and subsets.
         tokens: Those of the prompt; None to let the model's tokenizer find them.
@@ -186,7 +188,8 @@ def answer(
     drawn = _drawn_masks(leaves, names, subsets, seed)
     cuts = [*_single_cuts(leaves), *_subset_cuts(leaves, names, drawn)]
     _refuse_empty(cuts, cut, len(tokens))
-    weighing = _weighing(weigh, tokens, regions, weigh_in, note)
+    weighed_heads = pairs_or_all(model.spec, weigh_in)
+    weighing = _weighing(weigh, tokens, regions, weighed_heads, note)
     request = (target, length, cut, seed, subsets, tuple(names), each_head, weighing)
     file = _results_file(kept, model, tokens, leaves, request)
     results = file.read() or AnswerResults()

@@ -77,8 +77,9 @@ def cross(
         key_text: The text that is looked at; None for the states that the model reads.
         value_text: Values from a third text with a token for every key, of seeded weights; None for
             the keys' own.
-        layers: Which layers.
-        heads: Which heads of each.
+        layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+        heads: Which heads of each: 11, [0, 3], "2-5"; or heads with their layers, "L5H11" or
+            (5, 11); see `HeadSelection`.
         top: How many links the document holds.
         all_links: Whether links may be those that say little: to special tokens.
         texts: The texts as tokens, as `cross_texts` returns them; None to let the model's tokenizer

@@ -126,8 +126,9 @@ def ablate(
             text itself.
         link: The two tokens, looking and looked at, of a link to cut in place of heads.
         cross: Whether the link is to the other text, which an encoder-decoder reads.
-        layers: Which layers.
-        heads: Which heads of each, or a HeadSelection of any, which then counts alone.
+        layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+        heads: Which heads of each: 11, [0, 3], "2-5"; or any with their layers, "L5H11" or
+            (5, 11), as a `HeadSelection` too, which then counts alone.
         together: Whether only what taking all of them away at once does is measured.
         measures: "vector" turns, "logprob" of the target, "kl" of all that may follow.
         query: The token to measure at, such as "it", "the:2" or "#7"; None is the last token of a
@@ -458,8 +459,9 @@ def patch(
         into: The only heads that are told, each with its side, such as "L5H11:q"; none for all that
             comes after.
         unknown: Whether query and `at` may be tokens that the model does not know.
-        layers: Which layers.
-        heads: Which heads of each, or a HeadSelection of any, which then counts alone.
+        layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+        heads: Which heads of each: 11, [0, 3], "2-5"; or any with their layers, "L5H11" or
+            (5, 11), as a `HeadSelection` too, which then counts alone.
         memory: Bytes there may be; None for what is free.
         tokens: Those of the two texts; None to let the model's tokenizer find them.
         note: Is told what becomes of ambiguous names.

@@ -101,8 +101,9 @@ def ablate_pairs(
         count: How many pairs; None for all of a file, and for what a template says.
         by: What stands for a head: its values in the corrupt text, token by token; nothing; or its
             mean over the clean text.
-        layers: Which layers.
-        heads: Which heads of each, or a HeadSelection of any, which then counts alone.
+        layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+        heads: Which heads of each: 11, [0, 3], "2-5"; or any with their layers, "L5H11" or
+            (5, 11), as a `HeadSelection` too, which then counts alone.
         together: Whether only what taking all of them away at once does is measured.
         hold: "attention" to measure it a second time while every head attends as in the clean
             text's own run.
@@ -178,8 +179,9 @@ def patch_pairs(
         count: How many pairs; None for all of a file, and for what a template says.
         into: The only heads that are told, each with its side, such as "L5H11:q"; none for all that
             comes after.
-        layers: Which layers.
-        heads: Which heads of each, or a HeadSelection of any, which then counts alone.
+        layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+        heads: Which heads of each: 11, [0, 3], "2-5"; or any with their layers, "L5H11" or
+            (5, 11), as a `HeadSelection` too, which then counts alone.
         memory: Bytes there may be; None for what is free.
         on_cost: Is told what the work will take, and of how many tokens, before it starts.
         progress: Is told the share done, 0 to 1.

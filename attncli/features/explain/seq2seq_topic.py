@@ -43,8 +43,9 @@ def seq2seq_document(
         model: As `attncli.load` returns it: seeded weights, or an encoder-decoder.
         query_text: What the decoder says.
         key_text: What the encoder has read.
-        layers: Which layers the head may be in.
-        heads: Which heads of each.
+        layers: Which layers the head may be in: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+        heads: Which heads of each: 11, [0, 3], "2-5"; or heads with their layers, "L5H11" or
+            (5, 11); see `HeadSelection`.
         texts: The texts as tokens, as `cross_texts` returns them; None to let the model's tokenizer
             find them.
 

@@ -237,8 +237,9 @@ def find(
             row.
         key: The token that is looked at. Several: heads are ranked by the first, and what they give
             the others stands beside it.
-        layers: Which layers.
-        heads: Which heads of each.
+        layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+        heads: Which heads of each: 11, [0, 3], "2-5"; or heads with their layers, "L5H11" or
+            (5, 11); see `HeadSelection`.
         words: Whether pieces are merged to words first: weights to a word are summed, from a word
             averaged.
         unknown: Whether the tokens may be such as the model does not know.

@@ -162,8 +162,9 @@ def find_pairs(
         effect: Whether it is also measured what m = logit(answer) − logit(versus) loses where the
             link is cut in one head.
         count: How many pairs; None for all of a file, and for what a template says.
-        layers: Which layers.
-        heads: Which heads of each, or a HeadSelection of any, which then counts alone.
+        layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+        heads: Which heads of each: 11, [0, 3], "2-5"; or any with their layers, "L5H11" or
+            (5, 11), as a `HeadSelection` too, which then counts alone.
         memory: Bytes there may be; None for what is free.
         on_cost: Is told what the work will take, and of how many tokens, before it starts.
         progress: Is told the share done, 0 to 1.

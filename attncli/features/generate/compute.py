@@ -39,6 +39,7 @@ from attncli.measure.row_facts import Floats
 from attncli.mechanism.attend import span
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import NO_INTERVENTIONS, Past
+from attncli.mechanism.head_choice import NamedHeads, pairs_or_all
 from attncli.mechanism.spec import state_size
 from attncli.models import run
 from attncli.models.estimate import estimate
@@ -202,7 +203,7 @@ def generate(
     rows: bool = True,
     regions: Sequence[Region] = (),
     weigh: str | None = None,
-    weigh_in: Sequence[tuple[int, int]] | None = None,
+    weigh_in: NamedHeads | None = None,
     tokens: Sequence[Token] | None = None,
     past: Past | None = None,
     note: Callable[[str], None] = ignore,
@@ -217,14 +218,17 @@ def generate(
         temperature: 0 takes the likeliest token; above, the logits are divided by it and a token is
             drawn.
         seed: Of the draws.
-        layers: Whose attention the document holds.
-        heads: Which heads of each.
+        layers: Whose attention the document holds: a number, several, or a text such as "0,2-5";
+            see `HeadSelection`.
+        heads: Which heads of each: 11, [0, 3], "2-5"; or heads with their layers, "L5H11" or
+            (5, 11); see `HeadSelection`.
         rows: Whether it holds the weights themselves, and not their sums alone.
         regions: Named sets of the prompt's tokens, as `attncli.inputs.regions.find_regions` returns
             them: of each new token it is then told how much it looks at each.
         weigh: A region or word of the prompt and a factor, such as "document=×4", by which
             attention on it is multiplied before rows are scaled.
-        weigh_in: The heads, each (layer, head), in which that is done; None for all.
+        weigh_in: The heads in which that is done, with their layers: "L5H11" or (5, 11), several
+            as "L5H11,L3H1" or in a list; None for all.
         tokens: Those of the text; None to let the model's tokenizer find them.
         past: {} to be filled with the keys and values of all tokens, for who goes on with them.
         note: Is told what becomes of ambiguous names.
@@ -242,7 +246,8 @@ def generate(
         tokens = model.encode(text)
     weighing = None
     if weigh is not None:
-        weighing = find_weighing(weigh, tokens, regions, heads=weigh_in, note=note)
+        weighed_heads = pairs_or_all(model.spec, weigh_in)
+        weighing = find_weighing(weigh, tokens, regions, heads=weighed_heads, note=note)
     request = GenerateRequest(
         count, temperature, seed, layers, heads, rows, tuple(regions), weighing
     )

@@ -71,6 +71,7 @@ from attncli.measure.row_stream import (
 from attncli.measure.run_record import metric_values
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.checked_arguments import checked
+from attncli.mechanism.head_choice import NamedHeads, pairs_of
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
@@ -264,7 +265,7 @@ def heads(
     moved: bool = False,
     labels: bool = False,
     across: Iterable[str] = (),
-    directions: Sequence[tuple[int, int]] = (),
+    directions: NamedHeads = (),
     sort: str | Metric | None = None,
     rising: bool = False,
     top: int | None = None,
@@ -285,8 +286,9 @@ def heads(
     Args:
         model: As `attncli.load` returns it.
         text: What runs.
-        layers: Which layers.
-        heads: Which heads of each.
+        layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+        heads: Which heads of each: 11, [0, 3], "2-5"; or heads with their layers, "L5H11" or
+            (5, 11); see `HeadSelection`.
         metrics: Names of metrics, see `attncli.metrics`; or metrics themselves, your own too.
         maps: Whether the document holds each head's weights; of a long text they are pooled.
         all_links: Whether strongest links may be those that say little: special tokens, self.
@@ -297,7 +299,8 @@ def heads(
         moved: Whether also to measure weight × size of the transformed value.
         labels: Whether to name what heads do, which runs random repeats.
         across: What to tell over heads and layers: "rollout", "flow", "similarity", "circuits".
-        directions: Heads, layer and number, whose strongest directions are told by tokens.
+        directions: Heads whose strongest directions are told by tokens, with their layers: "L5H11"
+            or (5, 11), several as "L5H11,L3H1" or in a list.
         sort: A metric to sort heads by, the largest first; None keeps layers and heads in order.
         rising: Whether the smallest comes first.
         top: How many of the sorted heads to keep, without an order those of the strongest links;
@@ -339,7 +342,7 @@ def heads(
             moved,
             labels,
             frozenset(across),
-            tuple(directions),
+            pairs_of(model.spec, directions),
             sort,
             rising,
             tuple(regions),

@@ -44,6 +44,7 @@ from attncli.inputs.token import Token, choose_last_token, ignore
 from attncli.language import message
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import Interventions, Zero
+from attncli.mechanism.head_choice import NamedHeads, pairs_of, pairs_or_all
 from attncli.models.estimate import CostEstimate, with_predictions
 from attncli.models.model import Model
 from attncli.models.passes import PassCount, decoding_seconds, seconds_of_passes
@@ -75,9 +76,9 @@ def next_word(
     target: str | None = None,
     query: str | None = None,
     each_token: bool = False,
-    without: Sequence[tuple[int, int]] = (),
+    without: NamedHeads = (),
     weigh: str | None = None,
-    weigh_in: Sequence[tuple[int, int]] | None = None,
+    weigh_in: NamedHeads | None = None,
     regions: Sequence[Region] = (),
     tokens: Sequence[Token] | None = None,
     note: Callable[[str], None] = ignore,
@@ -96,10 +97,12 @@ def next_word(
             likeliest.
         query: After which token; None is the last. Of an encoder which mask; None is the first.
         each_token: Whether it is also told of every token how likely it was after those before it.
-        without: Heads, each (layer, head), that are taken away in a second run.
+        without: Heads that are taken away in a second run, with their layers: "L5H11" or (5, 11),
+            several as "L5H11,L3H1" or in a list.
         weigh: A region or word and a factor, such as "document=×4": its attention weights are
             multiplied by each of `FACTORS` and by that one, beside those of random tokens.
-        weigh_in: The heads, each (layer, head), in which that is done; None for all.
+        weigh_in: The heads in which that is done, with their layers: "L5H11" or (5, 11), several
+            as "L5H11,L3H1" or in a list; None for all.
         regions: Named sets of tokens, as `attncli.inputs.regions.find_regions` returns them.
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Is told what becomes of ambiguous names.
@@ -129,12 +132,14 @@ def next_word(
     if len(tokens) > LONG:
         rows = rows_for(model.spec, len(tokens))
     weighing: Weighing | None = None
-    passes = [PassCount(int(bool(without)), len(tokens))]
+    taken_away = pairs_of(model.spec, without)
+    passes = [PassCount(int(bool(taken_away)), len(tokens))]
     if weigh is not None:
         if not model.own_layers:
             what = message("--weigh needs layers that run one by one")
             raise UnsupportedError(what, expected="a family that runs natively")
-        weighing = find_weighing(weigh, tokens, regions, heads=weigh_in, note=note)
+        weighed_heads = pairs_or_all(model.spec, weigh_in)
+        weighing = find_weighing(weigh, tokens, regions, heads=weighed_heads, note=note)
         passes += dose_passes(model, tokens, weighing, position, masked=masked)
     expected = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
     layer_count = len(model.spec.blocks)
@@ -169,7 +174,7 @@ def next_word(
         target=_target(model, logits[-1], entry, None if choice is None else choice.word),
         layers=_choices(model, logits),
         following=_following(model, run, tokens) if each_token else UNSET,
-        without=_without(model, tokens, position, rows, without, top, entry, masked=masked),
+        without=_without(model, tokens, position, rows, taken_away, top, entry, masked=masked),
         **_dose_members(model, tokens, weighing, entry, position, rows, progress, masked=masked),
         warnings=[*notes(model, text, tokens), *small_note(model, choice)],
     )

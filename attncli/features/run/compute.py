@@ -50,6 +50,7 @@ from attncli.measure.rest import is_learned, resting_keys
 from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, kinds_left_out
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import NO_INTERVENTIONS
+from attncli.mechanism.head_choice import NamedHeads, pairs_or_all
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import ADDED, Attention, Recurrence, Spec
 from attncli.mechanism.trace import SAVED, SQUARE, LayerTrace
@@ -285,7 +286,7 @@ def run(
     whole: bool = False,
     regions: Sequence[Region] = (),
     weigh: str | None = None,
-    weigh_in: Sequence[tuple[int, int]] | None = None,
+    weigh_in: NamedHeads | None = None,
     weigh_regions: Sequence[Region] = (),
     tokens: Sequence[Token] | None = None,
     note: Callable[[str], None] = ignore,
@@ -302,8 +303,9 @@ def run(
         text: What runs.
         query: The one query whose rows are wanted: "it", "the:2", "#7" or several in a row; None
             for all.
-        layers: Which layers.
-        heads: Which heads of each.
+        layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+        heads: Which heads of each: 11, [0, 3], "2-5"; or heads with their layers, "L5H11" or
+            (5, 11); see `HeadSelection`.
         words: Whether pieces are merged to words, or those words: weights to a word are summed, from
             a word averaged.
         matrices: Whether the document holds scores, weights and outputs at all.
@@ -318,7 +320,8 @@ def run(
             document then tells what goes from region to region, and holds no matrices.
         weigh: A region or word and a factor, such as "document=×4", by which attention on it is
             multiplied before rows are scaled.
-        weigh_in: The heads, each (layer, head), in which that is done; None for all.
+        weigh_in: The heads in which that is done, with their layers: "L5H11" or (5, 11), several
+            as "L5H11,L3H1" or in a list; None for all.
         weigh_regions: Named sets of tokens that `weigh` may name, besides `regions`.
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Is told what becomes of ambiguous names.
@@ -351,7 +354,8 @@ def run(
         recurrences = recurrences_of(model.spec, layers, len(tokens), merged=merged)
         layers = _without_recurrences(model.spec, layers, recurrences)
     nameable = [*regions, *weigh_regions]
-    weighing = _weighing_of(weigh, tokens, nameable, weigh_in, note)
+    weighed_heads = pairs_or_all(model.spec, weigh_in)
+    weighing = _weighing_of(weigh, tokens, nameable, weighed_heads, note)
     request = RunRequest(
         layers,
         heads,

@@ -231,7 +231,8 @@ def tensors(
         name: What they are called in the document.
         options: Scale, soft cap, mask and the like.
         layer: Which layer, of arrays called `layers.L.q` as `--save` writes them.
-        heads: Which heads.
+        heads: Which heads: 11, [0, 3], "2-5", or "L5H11" and (5, 11) of arrays that name layers; see
+            `HeadSelection`.
         top: How many links the document holds, the largest weights over all batch entries.
         stages: Whether it holds every stage by name.
         by_blocks: Whether to go by blocks of query rows, which leaves metrics and links, and

@@ -126,9 +126,9 @@ def why(
         target: With `writes`, a vocabulary entry or "id:N" whose logit that adds to; None is the
             model's first choice.
         versus: With `target`, an entry whose logit is taken away from it.
-        layers: Which layers.
-        heads: Which heads of each, or a HeadSelection of any; the one with the largest weight is
-            explained.
+        layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+        heads: Which heads of each: 11, [0, 3], "2-5"; or any with their layers, "L5H11" or
+            (5, 11), as a `HeadSelection` too; the one with the largest weight is explained.
         unknown: Whether tokens may be ones that the model does not know.
         source_text: The other text; None for captured states.
         memory: Bytes there may be; with fewer than all parts take, the heads of a layer are one

@@ -99,8 +99,9 @@ def why_pairs(
         key: The token that is looked at; None for the answer, where it stands first.
         than: Another key, over which the score's advantage is taken; None for what the row expects.
         count: How many pairs; None for all of a file, and for what a template says.
-        layers: Which layers.
-        heads: Which heads of each, or a HeadSelection of any; the one whose weight differs most
+        layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
+        heads: Which heads of each: 11, [0, 3], "2-5"; or any with their layers, "L5H11" or
+            (5, 11), as a `HeadSelection` too; the one whose weight differs most
             between the clean and the corrupt texts is explained.
         memory: Bytes there may be; with fewer than all parts take, the heads of a layer are one
             part. None for any.
