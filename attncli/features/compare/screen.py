@@ -556,7 +556,8 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
 def _side_names(document: CompareDocument, view: View) -> Iterator[str]:
     """What A and B are, where the answer stands alone; nothing for two texts, which are named by
     their places, nor where nothing differs."""
-    if not view.brief or not document.differs or "text" in document.differs:
+    has_sides = bool(document.differs) or document.models is not UNSET
+    if not view.brief or not has_sides or "text" in document.differs:
         return
     a, b = (localize(side.name, view) for side in (document.a, document.b))
     yield say(view, "A: {a}; B: {b}.", a=safe(a, ascii=view.ascii), b=safe(b, ascii=view.ascii))
