@@ -34,6 +34,7 @@ from attncli.measure.metric import (
     signed_distance,
     sink,
     special,
+    strongest_link,
 )  # fmt: skip
 from attncli.measure.metric_file import load_metrics
 from attncli.measure.text_metrics import measure_texts
@@ -42,5 +43,5 @@ __all__ = [
     "DEFAULT", "METRICS", "OFFSETS", "Measured", "Metric", "band", "confidence", "confidence_beyond_first",
     "diagonality", "distance", "duplicate_pattern", "effective_keys", "entropy", "induction_pattern", "load_metrics",
     "measure", "measure_texts", "missing", "next", "normalised_entropy", "previous", "previous_pattern", "punctuation",
-    "self", "signed_distance", "sink", "special",
+    "self", "signed_distance", "sink", "special", "strongest_link",
 ]  # fmt: skip

@@ -59,8 +59,12 @@ def metrics(
     special: Sequence[bool],
     punctuation: Sequence[bool],
     band: int = 2,
+    separators: Sequence[bool] | None = None,
 ) -> dict[str, Found]:
-    """Every metric of one head by name; weights must be 0 where not seen."""
+    """Every metric of one head by name; weights must be 0 where not seen. separators: of each key;
+    none is one where it is None."""
+    if separators is None:
+        separators = [False] * len(weights)
 
     def moment(i: int, of: Callable[[int], float]) -> float:
         return sum(weights[i][j] * of(j - i) for j in range(len(weights[i])))
@@ -71,6 +75,14 @@ def metrics(
     def after_again(i: int, j: int) -> bool:
         return 0 < j <= i and again(i, j - 1)
 
+    def informative(i: int) -> list[int]:
+        """The keys that a row sees, but the first, the query, special ones and separators."""
+        return [
+            j
+            for j in visible_keys(seen, i)
+            if j > 0 and j != i and not special[j] and not separators[j]
+        ]
+
     w = weights
     return {
         "entropy": per_row(w, seen, lambda i, _: row_entropy(w[i])),
@@ -80,6 +92,16 @@ def metrics(
         "effective_keys": per_row(w, seen, lambda i, _: math.exp(row_entropy(w[i]))),
         "confidence": per_row(w, seen, lambda i, _: max(w[i])),
         "confidence_beyond_first": per_row(w, seen, lambda i, _: max(w[i][1:], default=0.0)),
+        "strongest_link": (
+            mean(
+                [
+                    max(w[i][j] for j in informative(i))
+                    for i in range(len(w))
+                    if not special[i] and informative(i)
+                ]
+            )[0],
+            sum(bool(visible_keys(seen, i)) for i in range(len(w))),
+        ),
         "distance": per_row(w, seen, lambda i, _: moment(i, abs)),
         "signed_distance": per_row(w, seen, lambda i, _: moment(i, float)),
         "previous": at_offset(w, seen, -1),

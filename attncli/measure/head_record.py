@@ -14,6 +14,7 @@ from attncli.arrays.backend import Backend
 from attncli.inputs.token import Token
 from attncli.measure.labels import NEEDED, label_text, labels_of
 from attncli.measure.metric import DEFAULT, Tally
+from attncli.measure.rest import is_separator
 from attncli.measure.row_facts import Bools, Ints, TokenFacts, TokenPairs, is_punctuation
 from attncli.measure.row_stream import LinkCollector, PooledMaps, RowFeeder, kinds_left_out
 
@@ -398,6 +399,7 @@ class LayerRecords:
             np.array([token.special for token in keys]),
             np.array([is_punctuation(token) for token in keys]),
             aligned=sides.is_one_text,
+            separators=np.array([is_separator(token) for token in keys], bool),
         )
         self._tally = Tally(heads, tuple(dict.fromkeys((*METRICS, *NEEDED))), about)
         leave_out = kinds_left_out((*sides.queries, *keys), is_learned=is_learned)

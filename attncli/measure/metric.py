@@ -188,6 +188,31 @@ def _punctuation(rows: AttentionRows) -> Floats:
     return rows.mass(rows.about.punctuation)
 
 
+def _informative_keys(about: TokenFacts) -> Bools:
+    """Which keys a link to can be informative: not the first, no special token, no line break or
+    other separator, where heads rest whatever the text says; booleans [key]."""
+    assert about.special is not None
+    keys = ~about.special
+    keys[:1] = False
+    if about.separators is not None:
+        keys &= ~about.separators
+    return keys
+
+
+def _strongest_link(rows: AttentionRows) -> PerRow:
+    """Each row's strongest informative link: its largest weight on a key where heads do not rest,
+    the query itself left out; over rows of tokens that are not special and see such a key."""
+    about = rows.about
+    keys = _informative_keys(about)
+    assert about.special is not None
+    is_ordinary = np.ones(rows.i.size, bool)
+    inside = (rows.i >= 0) & (rows.i < keys.size)
+    is_ordinary[inside] = ~about.special[rows.i[inside]]
+    # a weight of the mean, not rows left out: texts of one length then have as many rows
+    row_weights = (rows.sight.sees_any(keys, rows.i) & is_ordinary).astype(np.float64)
+    return PerRow(rows.largest(keys) * row_weights, ~rows.sight.empty, row_weights)
+
+
 def _after_same(rows: AttentionRows, after: int) -> Floats:
     """Each row's Σ A_ij over the keys j = j' + after < i, where j' < i carries the same token as i;
     key 0 left out.
@@ -224,6 +249,13 @@ confidence_beyond_first = Metric(
     "confidence_beyond_first", "mean max_{j>0} A", 0, 1, "", "the head is sure of a key that is no sink",
     message("{all_rows}; 0 in a row that sees only key 0", all_rows=ALL_ROWS), VOITA,
     row_mean(lambda rows: rows.peak_beyond_first), "key 0 is left out", aligned=False,
+)  # fmt: skip
+strongest_link = Metric(
+    "strongest_link", "mean max_{j∈I, j≠i} A, I: keys where heads do not rest", 0, 1, "",
+    "each token looks at one key where heads do not rest", "rows of no special token that see a key of I, j ≠ i",
+    "Xiao et al. 2023; Clark et al. 2019, for what is left out", _strongest_link,
+    "I leaves out key 0, special tokens, line breaks and marks of structure; weights are not scaled to sum to 1 again",
+    needs="special",
 )  # fmt: skip
 distance = Metric(
     "distance", "mean Σ_j A |i−j|", 0, None, "tokens", "the head looks far away", ALL_ROWS,
@@ -419,6 +451,11 @@ class UniformRows:
             np.where(self.sight.empty, 0, up_to[self.sight.last + 1] - up_to[self.sight.first])
             * self.share
         )
+
+    def largest(self, key_mask: Bools) -> Floats:
+        """Each row's largest weight on the keys in `key_mask` but the query itself, booleans [key],
+        under uniform attention; [head or 1, row]."""
+        return np.where(self.sight.sees_any(key_mask, self.i), self.share, 0.0)
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
         """Each row's weight on the keys of the pairs (row, key), integers [pair], under uniform

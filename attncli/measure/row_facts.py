@@ -49,6 +49,22 @@ class Sight(Struct, frozen=True, eq=False):
         """Which rows see no key, booleans [head or 1, row]."""
         return self.count == 0
 
+    def sees_any(self, key_mask: Bools, i: Ints) -> Bools:
+        """Which rows see a key of `key_mask`, booleans [key], besides the query at their own
+        position i [row]; [head or 1, row].
+        """
+        if self.visibility is not None:
+            high = self.low + self.visibility.shape[-1]
+            others = np.arange(self.low, high)[None, :] != i[:, None]
+            pairs = self.visibility & others & key_mask[self.low : high]
+            return np.asarray(pairs.any(-1), bool)
+        up_to = np.concatenate([[0], np.cumsum(key_mask)])
+        counts = np.where(self.empty, 0, up_to[self.last + 1] - up_to[self.first])
+        own = np.zeros(i.size, np.int64)
+        inside = (i >= 0) & (i < key_mask.size)
+        own[inside] = key_mask[i[inside]]
+        return counts > own * self.has_key(i)
+
     def has_key(self, key: Ints) -> Bools:
         """Whether row r sees key[r].
 
@@ -364,7 +380,7 @@ class TokenFacts(Struct, frozen=True, eq=False):
     known.
 
     pairs: which earlier keys carry the query's own token, None where tokens are not known.
-    special, punctuation: booleans [key], None where not known.
+    special, punctuation, separators: booleans [key], None where not known.
     aligned: whether queries and keys are the same text, so that i − j is a distance.
     words: which tokens make up a word, None where not known.
     """
@@ -374,6 +390,7 @@ class TokenFacts(Struct, frozen=True, eq=False):
     punctuation: Bools | None = None
     aligned: bool = True
     words: WordPieces | None = None
+    separators: Bools | None = None
 
 
 NEARBY = 2
@@ -392,6 +409,7 @@ def token_facts(tokens: Sequence[Token], words: WordPieces | None = None) -> Tok
         np.array([token.special for token in tokens]),
         np.array([is_punctuation(token) for token in tokens]),
         words=words,
+        separators=np.array([is_separator(token) for token in tokens], bool),
     )
 
 
@@ -467,6 +485,10 @@ class AttentionRows(Protocol):
 
     def mass(self, key_mask: Bools) -> Floats:
         """Each row's weight on the keys j in `key_mask`, booleans [key]; [head or 1, row]."""
+
+    def largest(self, key_mask: Bools) -> Floats:
+        """Each row's largest weight on the keys in `key_mask` but the query itself, booleans [key];
+        [head or 1, row]; 0 where it sees none of them."""
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
         """Each row's weight on the keys of the pairs (row, key), integers [pair]; keys that a row
@@ -680,6 +702,18 @@ class WeightRows:
                 ..., 0
             ]
         )
+
+    def largest(self, key_mask: Bools) -> Floats:
+        """Each row's largest weight on the keys in `key_mask` but the query itself, booleans [key];
+        [head, row]."""
+        columns = np.flatnonzero(key_mask[self.low : self.low + self.weights.shape[-1]])
+        if not columns.size:
+            return np.zeros(self._shape)
+        weights = self.numpy(self.backend.take(self.weights, self.backend.keep(columns), -1))
+        rows, own = np.nonzero(columns[None, :] + self.low == self.i[:, None])
+        weights[:, rows, own] = 0.0
+        peaks: Floats = weights.max(-1)
+        return peaks
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
         """Each row's weight on the keys of the pairs (row, key), integers [pair]; [head, row]."""

@@ -30,7 +30,7 @@ MASKS = (
     Dilated(7, 2),
     AllOf((Causal(), Blocks(5))),
 )
-NOT_LINEAR = {"effective_keys", "missing"}
+NOT_LINEAR = {"strongest_link", "effective_keys", "missing"}
 
 
 @pytest.mark.many

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_gpt2 import small_gpt2
 
 import attncli
 from attncli.errors import InputError, UsageError
 from attncli.measure.metric import DEFAULT, METRICS, Metric, PerRow, measure
+from attncli.measure.rest import is_separator
 
 G = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.15, 0.5, 0.25]])
 CAUSAL = np.tril(np.ones((4, 4), bool))
@@ -116,7 +119,9 @@ def test_the_oracle_notices_one_moved_weight() -> None:
         "confidence",
         "missing",
     }  # these do not know positions
-    for name in set(ALL) - unmoved - {"confidence_beyond_first", "special", "punctuation", "sink"}:
+    # the row that moved is a special token's, whose links are none of `strongest_link`
+    kept = {"confidence_beyond_first", "special", "punctuation", "sink", "strongest_link"}
+    for name in set(ALL) - unmoved - kept:
         if name in (
             "previous",
             "self",
@@ -128,6 +133,33 @@ def test_the_oracle_notices_one_moved_weight() -> None:
         ):
             continue
         assert abs(float(found[name].value) - expected[name][0]) > 1e-6, name
+
+
+def test_the_strongest_link_leaves_out_where_heads_rest(tmp_path: Path) -> None:
+    """By a loop over a real text: the first token, special ones, line breaks, marks of structure and
+    the token itself are no link's key, and special tokens no link's query."""
+    text = "the cat sat\n\n---\non the mat"
+    model = attncli.load(small_gpt2(tmp_path / "model"))
+    tokens = model.encode(text)
+    separators = list(map(is_separator, tokens))
+    assert 0 < sum(separators) < len(tokens) - 3
+    document = attncli.heads(model, text, metrics=("strongest_link",))
+    weights = {
+        (trace.layer, head): rows
+        for trace in model.trace(tokens)
+        for head, rows in enumerate(np.asarray(trace.stages["weights"], np.float64))
+    }
+    for head in document.heads:
+        largest = []
+        for i, row in enumerate(weights[head.layer, head.head]):
+            links = [
+                row[j]
+                for j in range(1, i)
+                if not separators[j] and not tokens[j].special and not tokens[i].special
+            ]
+            largest += [max(links)] if links else []
+        told_value = head.metrics["strongest_link"].value
+        assert told_value == pytest.approx(sum(largest) / len(largest), abs=1e-6)
 
 
 def test_padded_queries_and_empty_rows_are_left_out() -> None:

@@ -48,7 +48,7 @@ from attncli.measure.layer_metrics import (
 )
 from attncli.measure.metric import DEFAULT, Measured, Metric, Tally
 from attncli.measure.region_sums import RegionShares, RegionSums
-from attncli.measure.rest import resting_keys
+from attncli.measure.rest import is_separator, resting_keys
 from attncli.measure.row_facts import (
     Bools,
     Exclusion,
@@ -542,6 +542,7 @@ class _HeadCollector:
             np.array([token.special for token in self.row_tokens]),
             np.array([is_punctuation(token) for token in self.row_tokens]),
             words=pieces,
+            separators=np.array([is_separator(token) for token in self.row_tokens], bool),
         )
 
     def tally_of(self, layer: int) -> _LayerTally:
