@@ -4,6 +4,7 @@ are off.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from io import StringIO
@@ -64,41 +65,47 @@ def rows(document: Document) -> list[dict[str, Any]]:
     ]
 
 
-def write_figure(document: Document, path: str | Path, style: str, lang: str) -> None:
+def write_figure(
+    document: Document, path: str | Path, style: str, lang: str, parts: str = ""
+) -> None:
     """Draw a document to an SVG, PNG or PDF file; one without a figure of its own is drawn as its
     terminal screen.
 
     Args:
         document: Any document.
         path: A file ending in .svg, .png or .pdf.
-        style: Words as `--figure-style` takes them: "dark,85mm,300dpi".
+        style: Words as `--figure-style` takes them: "dark,85mm,300dpi,notitle".
         lang: The language of titles.
+        parts: The parts that are drawn, as `--figure-parts` takes them; "" for those of the figure.
 
     Raises:
         UsageError: For another suffix or style.
         UnsupportedError: Where what writes that format is not installed.
     """
-    from attncli.draw.figures import figure, title_and_description
-    from attncli.draw.figures.drawing import LIGHT, draw_screen, figure_bytes, style_of
+    from attncli.draw.figures import figure, figure_files, title_and_description
+    from attncli.draw.figures.drawing import LIGHT, draw_screen, style_of
+    from attncli.draw.figures.missing_letters import missing_letters_note
 
     file = Path(path)
     if file.suffix.lower() not in FIGURES:
         raise UsageError(
             "a figure is a file ending in .svg, .png or .pdf, not {path}", path=repr(str(file))
         )
-    words = style_of(style)
-    drawing = figure(document, theme=words.theme, lang=lang, room=words.room)
+    words = style_of(style, parts)
+    drawing = figure(document, theme=words.theme, lang=lang, room=words.room, choice=words.choice)
     if drawing is None:
         view = View(
             color=True, light=words.theme is LIGHT, lang=lang, width=words.cells(SCREEN_WIDTH)
         )
         drawing = draw_screen(_screen(document, view), words.theme)
     title, description = title_and_description(document, lang)
-    data = figure_bytes(
-        drawing.svg(mm=words.mm, title=title, description=description), file.suffix, words
-    )
-    with atomic_writer(file) as stream:
-        stream.write(data)
+    missing = missing_letters_note(drawing.svg(), file.suffix)
+    if missing is not None:
+        warnings.warn(str(missing), stacklevel=3)
+    files = figure_files(drawing, words, file, title=title, description=description)
+    for name, data in files.items():
+        with atomic_writer(name) as stream:
+            stream.write(data)
 
 
 def write_page(document: Document, path: str | Path, lang: str) -> None:

@@ -95,8 +95,29 @@ def heads(_context: typer.Context, incomplete: str) -> list[str]:
 def styles(_context: typer.Context, incomplete: str) -> list[str]:
     """The words of a figure's style, the last of several apart by commas."""
     return _after_comma(
-        incomplete, ("light", "dark", "85mm", "174mm", "150dpi", "300dpi", "600dpi")
+        incomplete,
+        (
+            "light",
+            "dark",
+            "85mm",
+            "174mm",
+            "150dpi",
+            "300dpi",
+            "600dpi",
+            "notitle",
+            "columns=3",
+            "maxheight=240mm",
+            "heads=L0H0",
+            "rows=",
+        ),
     )
+
+
+def figure_parts(_context: typer.Context, incomplete: str) -> list[str]:
+    """The parts of figures, the last of several apart by commas."""
+    from attncli.draw.figures.figure_choice import PARTS
+
+    return _after_comma(incomplete, PARTS)
 
 
 def tokenizers(_context: typer.Context, incomplete: str) -> list[str]:

@@ -331,7 +331,15 @@ FIGURE = delivery_option(
     "--figure", "--svg", help="Also draw a figure: .svg, .png or .pdf.", metavar="FILE"
 )
 FIGURE_STYLE = delivery_option(
-    help="Of the figure: light or dark, 85mm, 300dpi.", metavar="WORDS", complete=completion.styles
+    help="Of the figure: dark, 85mm, 300dpi, notitle, columns=3, maxheight=240mm, heads=L5H11+L3H1,"
+    " rows=it.",
+    metavar="WORDS",
+    complete=completion.styles,
+)
+FIGURE_PARTS = delivery_option(
+    help="Of the figure, these alone: matrix, grid, links, curve, …",
+    metavar="PARTS",
+    complete=completion.figure_parts,
 )
 SHOW = screen_option(
     help="Parts of the screen to show, with commas between.",
@@ -556,6 +564,7 @@ class OutputOptions(Struct, frozen=True):
     output: Annotated[Path | None, OUTPUT_FILE] = None
     svg: Annotated[Path | None, FIGURE] = None
     figure_style: Annotated[str, FIGURE_STYLE] = ""
+    figure_parts: Annotated[str, FIGURE_PARTS] = ""
     show: Annotated[str | None, SHOW] = None
     brief: Annotated[bool, BRIEF] = False
     full: Annotated[bool, FULL] = False
@@ -624,5 +633,7 @@ TableOutput = Annotated[OutputOptions, only(*_TABLE)]
 """The output options of a command whose screen is one table, shown whole, or its answer alone."""
 LongTableOutput = Annotated[OutputOptions, only(*_TABLE, "full")]
 """The same where the table may be long, and is shown whole with --full."""
-DrawnTableOutput = Annotated[PagedOutput, only(*_TABLE, "full", "svg", "figure_style", "html")]
+DrawnTableOutput = Annotated[
+    PagedOutput, only(*_TABLE, "full", "svg", "figure_style", "figure_parts", "html")
+]
 """The same with a figure, and a page of what the answer holds."""

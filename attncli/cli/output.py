@@ -73,6 +73,15 @@ def validate_options(
                 expected="--figure FILE as well",
             )
         style_of(options.figure_style)
+    if options.figure_parts:
+        from attncli.draw.figures.figure_choice import figure_parts
+
+        if options.svg is None:
+            raise UsageError(
+                "--figure-parts is about a figure, and none is asked for",
+                expected="--figure FILE as well",
+            )
+        figure_parts(options.figure_parts)
     if files.get("--html") is None and "html_budget" in environment.explicit_options:
         raise UsageError(
             "--html-budget is about a page, and none is asked for",
@@ -342,20 +351,23 @@ def write_figure(
     the screen shows, since words and tables have no other picture.
     """
     assert options.svg is not None
-    from attncli.draw.figures import figure
+    from attncli.draw.figures import figure, refuse_choice
     from attncli.draw.figures.drawing import LIGHT, draw_screen, style_of
     from attncli.draw.lines import stack_spaced
     from attncli.draw.screen_header import screen_of
 
-    style = style_of(options.figure_style)
+    style = style_of(options.figure_style, options.figure_parts)
     drawing = None
-    if len(documents) == 1:
+    if len(documents) != 1:
+        refuse_choice(style.choice)
+    else:
         drawing = figure(
             documents[0],
             scale=options.scale_colors,
             theme=style.theme,
             lang=view.lang,
             room=style.room,
+            choice=style.choice,
         )
     if drawing is None:
         figure_view = replace(
@@ -376,17 +388,27 @@ def _write_drawing(
     lang: str,
     environment: Environment,
 ) -> None:
-    """Write a drawing to a file, with a title and a description of the document for those who do
-    not see it; a note tells what no installed font has.
+    """Write a drawing to a file, or its pages to as many (a .pdf holds them all), with a title and a
+    description of the document for those who do not see it. Notes tell which files hold the pages,
+    and what no installed font has.
     """
-    from attncli.draw.figures import title_and_description
-    from attncli.draw.figures.drawing import figure_bytes
+    from attncli.draw.figures import figure_files, title_and_description
     from attncli.draw.figures.missing_letters import missing_letters_note
 
     title, description = title_and_description(document, lang)
-    svg = drawing.svg(mm=style.mm, title=title, description=description)
-    write_pieces(file, [figure_bytes(svg, file.suffix, style)])
-    missing = missing_letters_note(svg, file.suffix)
+    files = figure_files(drawing, style, file, title=title, description=description)
+    for name, data in files.items():
+        write_pieces(name, [data])
+    if len(files) > 1:
+        environment.note(
+            message(
+                "the figure has {count} pages: {first} to {last}",
+                count=len(files),
+                first=next(iter(files)).name,
+                last=next(reversed(files)).name,
+            )
+        )
+    missing = missing_letters_note(drawing.svg(), file.suffix)
     if missing is not None:
         environment.note(missing)
 

@@ -281,21 +281,25 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
 
         return frame("polars", self.rows())
 
-    def figure(self, path: str | Path, *, style: str = "", lang: str = "en") -> None:
+    def figure(
+        self, path: str | Path, *, style: str = "", lang: str = "en", parts: str = ""
+    ) -> None:
         """Draw the document to a file, as `--figure` does.
 
         Args:
             path: .svg, .png or .pdf.
-            style: Words as `--figure-style` takes them: "dark,85mm,300dpi".
+            style: Words as `--figure-style` takes them: "dark,85mm,300dpi,notitle".
             lang: The language of titles: "en" or "zh".
+            parts: The parts that are drawn, as `--figure-parts` takes them: "matrix,links"; "" for
+                those that the figure has by itself.
 
         Raises:
-            UsageError: For another suffix or style.
+            UsageError: For another suffix, style or part.
             UnsupportedError: Where what writes that format is not installed.
         """
         from attncli.mechanism.trace import views
 
-        views().write_figure(self, path, style, lang)
+        views().write_figure(self, path, style, lang, parts)
 
     def page(self, path: str | Path, *, lang: str = "en") -> None:
         """Write the document as one offline page, as `--html` does.

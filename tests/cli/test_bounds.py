@@ -87,7 +87,9 @@ WRITTEN = {
     "at": ("#-1", "#9", "#" + "9" * 5000, "#0-" + "9" * 5000),
     "part": ("0/1", "2/1", "1/0", "-1/3", "1/" + "9" * 5000, "9" * 5000 + "/1", "nan/nan", "1"),
     "find": ("weight>=nan", "weight>=" + "9" * 5000, "head=L" + "9" * 5000 + "H0", "weight>=-1e400 from=x"),
-    "figure_style": ("0mm", "1e9mm", "-1dpi", "9" * 5000 + "dpi", "nanmm", "0dpi", "85mm,1000000dpi"),
+    "figure_style": ("0mm", "1e9mm", "-1dpi", "9" * 5000 + "dpi", "nanmm", "0dpi", "85mm,1000000dpi",
+                     "columns=0", "columns=" + "9" * 5000, "maxheight=0mm", "maxheight=nanmm",
+                     "heads=L" + "9" * 5000 + "H0"),
 }  # fmt: skip
 """Numbers inside words, by the option's name."""
 

@@ -142,7 +142,8 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 VALUES = {
     "csv": "{t}/out/a.csv", "output": "{t}/out/a.txt", "svg": "{t}/out/a.svg", "html": "{t}/out/a.html",
     "search": "softmax", "notebook": "{t}/out/notebooks",
-    "save": "{t}/out/a.npz", "figure_style": "dark", "html_budget": "3kB", "precision": "5", "top": "1",
+    "save": "{t}/out/a.npz", "figure_style": "dark", "figure_parts": "bars",
+    "html_budget": "3kB", "precision": "5", "top": "1",
     "color": "always", "lang": "zh", "scale_colors": "log", "max_output": "1GB", "stages": "all", "show_as": "heads",
     "site": "{t}/out/site", "snapshots": "2", "show": "all", "code": "numpy", "fail_above": "9", "baseline": "all",
     "expect": "weight<=1",

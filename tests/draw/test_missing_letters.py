@@ -21,7 +21,11 @@ def no_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_fonts")
 def test_letters_that_no_font_has_are_named() -> None:
     for suffix, named in ((".png", "é → 今 天"), (".PDF", "今 天")):
-        assert f"no installed font has {named}:" in str(missing_letters_note(TEXT, suffix))
+        note = str(missing_letters_note(TEXT, suffix))
+        assert f"no installed font has {named}:" in note
+        assert "neither " in note
+        assert "Noto Sans CJK SC" in note
+        assert ("Helvetica" in note) == (suffix == ".png")
     assert missing_letters_note(TEXT, ".svg") is None
     assert missing_letters_note("<svg><text>abc &lt;</text></svg>", ".png") is None
 

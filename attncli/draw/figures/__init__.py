@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from importlib import import_module
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from attncli.documents import WITHOUT_FIGURE, Document, folder_of, name_of
-from attncli.draw.figures.drawing import LIGHT, Drawing, Theme
+from attncli.draw.figures.drawing import LIGHT, Drawing, Style, Theme, figure_bytes
+from attncli.draw.figures.figure_choice import NO_CHOICE, PARTS, FigureChoice
 from attncli.draw.token_names import name_tokens
 from attncli.draw.view import View
+from attncli.errors import UsageError
+from attncli.language import listing
 
 
 def figure(
@@ -20,20 +23,79 @@ def figure(
     theme: Theme = LIGHT,
     lang: str = "en",
     room: float = math.inf,
+    choice: FigureChoice = NO_CHOICE,
 ) -> Drawing | None:
     """A document's figure as a drawing; None for a kind of document that is words and tables and
-    has none. Raises InputError where it holds nothing to draw.
+    has none. Raises InputError where it holds nothing to draw, and UsageError where the figure has
+    nothing of what is chosen.
 
     scale: of colours, as `normalise` takes it.
     room: points from left to right that it may take (see `Style.room`).
+    choice: what of it is drawn (see `Style.choice`).
     """
     name = name_of(document.schema)
     if name in WITHOUT_FIGURE:
+        refuse_choice(choice)
         return None
     draw = getattr(import_module(f"{folder_of(name)}.figure"), f"{name}_figure")
-    drawing = Drawing(theme, room=room)
+    drawing = Drawing(theme, room=room, choice=choice)
     draw(name_tokens(document), drawing, View(lang=lang), scale)
+    _refuse_unused(drawing)
     return drawing
+
+
+def refuse_choice(choice: FigureChoice) -> None:
+    """Raise UsageError where something of a figure is chosen that is a picture of the screen."""
+    if choice != NO_CHOICE:
+        raise UsageError(
+            "this figure is a picture of the screen, of which no parts are chosen",
+            expected="--figure-style with light or dark, 85mm, 300dpi alone",
+        )
+
+
+def figure_files(
+    drawing: Drawing, style: Style, file: Path, *, title: str = "", description: str = ""
+) -> dict[Path, bytes]:
+    """The files of a figure, each with what it holds: one, or one for each page of an .svg or .png,
+    as `figure-1.svg`.
+
+    title, description: what it is called, and what it says, for those who do not see it.
+    """
+    pages = drawing.pages()
+    if len(pages) == 1:
+        svgs = [drawing.svg(mm=style.mm, title=title, description=description)]
+    else:
+        svgs = [
+            drawing.svg(mm=style.mm, title=title, description=description, page=page)
+            for page in pages
+        ]
+    if len(svgs) == 1 or file.suffix.lower() == ".pdf":
+        return {file: figure_bytes(svgs[0], file.suffix, style, more=svgs[1:])}
+    return {
+        file.with_name(f"{file.stem}-{number}{file.suffix}"): figure_bytes(svg, file.suffix, style)
+        for number, svg in enumerate(svgs, 1)
+    }
+
+
+def _refuse_unused(drawing: Drawing) -> None:
+    """Raise UsageError where a figure has nothing of what was chosen: a part that it does not have,
+    heads or rows where it has no maps of heads."""
+    choice = drawing.choice
+    for part in choice.parts:
+        if part not in drawing.offered:
+            has = [name for name in PARTS if name in drawing.offered]
+            raise UsageError(
+                "--figure-parts {part}: this figure has no such part",
+                expected=listing(has),
+                part=part,
+            )
+    for name, word in choice.words.items():
+        if name not in drawing.offered:
+            raise UsageError(
+                "--figure-style {word} is about maps of heads, and this figure has none",
+                expected="a figure of attn run, heads, cross or tensors",
+                word=word,
+            )
 
 
 TITLES = (

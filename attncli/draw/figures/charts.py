@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.documents import SOURCE_NAMES, AttentionPart, Header, ModelPart, TokenRow, mask_name
 from attncli.draw.figures.drawing import (
@@ -20,11 +21,19 @@ from attncli.draw.figures.drawing import (
     shorten_to_fit,
     width,
 )
+from attncli.draw.figures.map_edges import (
+    Band,
+    bands_width,
+    draw_bands,
+    ticks_width,
+    write_ticks,
+)
 from attncli.draw.heatmap import pool
 from attncli.draw.numbers import writer
 from attncli.draw.safe import label, last_part, safe
 from attncli.draw.shaded_matrix import LEVELS, Palette, head_grid, normalise
 from attncli.draw.view import View
+from attncli.errors import UsageError
 from attncli.language import say
 
 LINE = 15.0
@@ -43,12 +52,20 @@ class Bar(Struct, frozen=True):
 
 
 def draw_bars(
-    drawing: Drawing, bars: Sequence[Bar], top: float, *, most: float | None = None
+    drawing: Drawing,
+    bars: Sequence[Bar],
+    top: float,
+    *,
+    most: float | None = None,
+    part: str = "bars",
 ) -> float:
     """Bars from 0, the largest the longest; below 0 in another colour. Returns where they end.
 
     most: the number of a bar of full length; the largest of them where it is None.
+    part: of the figure, to which they belong.
     """
+    if not drawing.shows(part):
+        return top
     largest = most or max((abs(bar.value) for bar in bars), default=0.0) or 1.0
     names = max((width(bar.name, 9) for bar in bars), default=0)
     least = min(180.0, 0.2 * drawing.room)
@@ -63,6 +80,8 @@ def draw_bars(
     long = max(min(180.0, drawing.room - edge - labels - 8), least)
     for index, (bar, text) in enumerate(zip(bars, texts, strict=True)):
         y = top + index * LINE
+        if index:
+            drawing.breaks.append(y)
         drawing.text(edge - 8, y + 9, shorten_to_fit(bar.name, 9, edge - 10), anchor="end")
         drawing.rectangle(edge, y + 2, long, 8, drawing.theme.ground)
         colour = drawing.theme.series[0 if bar.value >= 0 else 1]
@@ -100,6 +119,8 @@ def draw_curves(
         x_name, y_name: what the axes are.
         dashed: whether dashes tell the curves apart, where colours mean something else.
     """
+    if not drawing.shows("curve"):
+        return top
     sample = 8.0
     if dashed:
         sample = 24.0
@@ -195,23 +216,30 @@ def draw_links(
     queries: Sequence[str],
     keys: Sequence[str],
     top: float,
-) -> float:
+    *,
+    left: float = 0.0,
+) -> tuple[float, float]:
     """Two columns of words, and lines between them as strong as their weights. Returns where they
-    end.
+    end, on the right and below.
 
     Args:
         links: query, key and weight, from 0 to 1, of each.
         queries, keys: the words by position.
         top: where the columns begin, in points from the upper edge.
+        left: the same from the left one.
     """
     most = min(120.0, 0.36 * drawing.room)
-    left = min(max((width(word, 9) for word in queries), default=0), most)
-    right = left + min(130.0, 0.28 * drawing.room)
-    for words, x, anchor in ((queries, left, "end"), (keys, right, "start")):
+    between = min(130.0, 0.28 * drawing.room)
+    widths = [
+        max((min(width(word, 9), most) for word in side), default=0.0) for side in (queries, keys)
+    ]
+    begin = left + widths[0]
+    end = begin + between
+    for words, x, anchor in ((queries, begin, "end"), (keys, end, "start")):
         for index, word in enumerate(words):
             drawing.text(x, top + index * LINE + 9, shorten_to_fit(word, 9, most), anchor=anchor)
     for query, key, weight in links:
-        ends = [(left + 5, top + query * LINE + 6), (right - 5, top + key * LINE + 6)]
+        ends = [(begin + 5, top + query * LINE + 6), (end - 5, top + key * LINE + 6)]
         drawing.path(
             ends,
             drawing.theme.series[0],
@@ -219,7 +247,7 @@ def draw_links(
             curved=True,
             faint=0.25 + 0.75 * weight,
         )
-    return top + max(len(queries), len(keys)) * LINE
+    return end + widths[1], top + max(len(queries), len(keys)) * LINE
 
 
 def draw_sentence(
@@ -237,6 +265,8 @@ def draw_sentence(
 
     Returns where they end.
     """
+    if not drawing.shows("sentence"):
+        return top
     x = 0.0
     y = top
     places: list[tuple[float, float, float]] = []
@@ -252,9 +282,10 @@ def draw_sentence(
         edge = max(x + wide for x, _, wide in places)
         places = [(edge - x - wide, y, wide) for x, y, wide in places]
     for index, (word, share, (x, y, wide)) in enumerate(zip(words, shares, places, strict=True)):
-        drawing.pieces.append(
+        drawing.add(
             f'<rect x="{x - 1.5:.2f}" y="{y:.2f}" width="{wide + 3:.2f}" height="17" rx="3"'
-            f' fill="{drawing.theme.series[0]}" fill-opacity="{min(max(share, 0), 1) * 0.85:.3f}"/>'
+            f' fill="{drawing.theme.series[0]}" fill-opacity="{min(max(share, 0), 1) * 0.85:.3f}"/>',
+            y,
         )
         drawing.text(
             x + wide / 2, y + 12.5, word, size=12, bold=index == chosen_index, anchor="middle"
@@ -273,8 +304,11 @@ TITLE_LINES = 6
 
 
 def draw_title(drawing: Drawing, title: str, subtitle: str) -> float:
-    """Write the title of a figure and the line below it. Returns where the figure begins."""
-    title_lines = broken_to_fit(title, 12, min(400.0, drawing.room / 1.08))
+    """Write the title of a figure and the line below it, unless it is to have none. Returns where
+    the figure begins."""
+    if not drawing.choice.title:
+        return 0.0
+    title_lines = broken_to_fit(spelled_breaks(title), 12, min(400.0, drawing.room / 1.08))
     if len(title_lines) > TITLE_LINES:
         title_lines = [
             *title_lines[: TITLE_LINES - 1],
@@ -289,9 +323,18 @@ def draw_title(drawing: Drawing, title: str, subtitle: str) -> float:
     return below + 7 + 12 * len(lines)
 
 
+BREAKS = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
+"""How line breaks and tabs are spelled in figures: few fonts have the signs that screens use."""
+
+
+def spelled_breaks(text: str) -> str:
+    """A text with its line breaks and tabs as `\\n` and `\\t`."""
+    return text.translate(BREAKS)
+
+
 def names_of(tokens: Sequence[TokenRow]) -> list[str]:
     """The texts of tokens as labels, safe to write."""
-    return [label(token.text) for token in tokens]
+    return [label(spelled_breaks(token.text)) for token in tokens]
 
 
 class AttentionRun(Protocol):
@@ -367,7 +410,7 @@ def shown_note(
     Returns where the bars begin.
     """
     shown, count = counts
-    if shown >= count:
+    if shown >= count or not drawing.shows("bars"):
         return top
     note = say(
         view, "{shown} of {count} parts shown, those furthest from 0", shown=shown, count=count
@@ -401,6 +444,7 @@ class FigureMap(Struct, frozen=True, eq=False):
 
     signed: whether its colours have their middle at 0.
     short: what it is called among many maps, (layer, head) as texts.
+    row_bands, column_bands: regions along its edges.
     """
 
     caption: str
@@ -409,6 +453,8 @@ class FigureMap(Struct, frozen=True, eq=False):
     columns: Sequence[str]
     signed: bool = False
     short: tuple[str, str] = ("", "")
+    row_bands: Sequence[Band] = ()
+    column_bands: Sequence[Band] = ()
 
 
 def draw_maps(
@@ -420,35 +466,83 @@ def draw_maps(
     scale: str,
     across: int = 8,
     legend: bool = True,
+    part: str = "",
 ) -> float:
     """The maps side by side, `across` in a row, each kind on one scale; returns where they end. On
     narrow paper the heads of a layer take several rows where these are few.
 
     Where cells are pooled, a linear scale becomes one of roots: weights of long texts are small.
+
+    part: of the figure, to which they belong; "" for small ones of many ("grid") or large ones with
+        words at their edges ("matrix"), the latter where they are few or asked for.
     """
     if not maps:
         return top
-    grid = _map_grid(drawing, maps, across)
-    block = max(_pool_size(drawing, figure_map, grid.small) for figure_map in maps)
+    if not part:
+        for kind in map_kinds(drawing, len(maps)):
+            top = draw_maps(
+                drawing, maps, top, view, scale=scale, across=across, legend=legend, part=kind
+            )
+        return top
+    if not drawing.shows(part):
+        return top
+    if top > 0:
+        drawing.breaks.append(top)
+    is_large = part == "matrix" or len(maps) <= FEW_MAPS
+    grid = _map_grid(drawing, maps, across, is_large=is_large)
+    block = max(_pool_size(grid.paper, figure_map, grid.small) for figure_map in maps)
     if block > 1 and scale == "linear":
         scale = ROOTS
-    high = {
+    high = largest_sizes(maps)
+    bottom = _draw_rows(drawing, maps, top, grid, scale, high)
+    if legend:
+        for is_signed in sorted({figure_map.signed for figure_map in maps}):
+            legend_scale = "signed" if is_signed else scale
+            bottom = draw_legend(drawing, bottom + 16, high[is_signed], legend_scale, view)
+    if block > 1:
+        bottom = pooling_note(drawing, bottom, block, scale, view)
+    return bottom
+
+
+def map_kinds(drawing: Drawing, count: int) -> list[str]:
+    """How so many maps of weights are drawn: as a "grid" of small ones, as a large "matrix" each, or
+    as both where both are asked for; as neither where only other parts are. Raises UsageError for
+    more large ones than anybody looks at."""
+    asked = [part for part in ("grid", "matrix") if drawing.is_asked_for(part)]
+    if not drawing.choice.parts:
+        return ["matrix" if count <= FEW_MAPS else "grid"]
+    if count <= FEW_MAPS:
+        return asked[:1]
+    if "matrix" in asked and count > MOST_MATRICES:
+        raise UsageError(
+            "--figure-parts matrix: {count} heads are too many for a large map of each",
+            expected="at most {most}, such as --figure-style heads=L0H0+L0H1, or grid",
+            count=count,
+            most=MOST_MATRICES,
+        )
+    return asked
+
+
+MOST_MATRICES = 48
+"""Large maps of a figure."""
+
+
+def largest_sizes(maps: Sequence[FigureMap]) -> dict[bool, float]:
+    """The greatest number of the scale of maps that are signed (True), and of those that are not."""
+    return {
         kind: _largest_size([figure_map for figure_map in maps if figure_map.signed == kind])
         for kind in (False, True)
     }
-    bottom = _draw_rows(drawing, maps, top, grid, scale, high)
-    if legend:
-        for kind in sorted({figure_map.signed for figure_map in maps}):
-            bottom = draw_legend(
-                drawing, bottom + 16, high[kind], "signed" if kind else scale, view
-            )
-    if block > 1:
-        bottom = _pooling_note(drawing, bottom, block, scale, view)
-    return bottom
+
+
+FEW_MAPS = 3
+"""Maps that are drawn large, unless the others are asked for."""
 
 
 class MapGrid(NamedTuple):
     """How maps stand side by side.
+
+    paper: what one of them is drawn on: the drawing, as wide as one may be.
 
     across: maps in a row.
     small: points along a map of many; None for large ones with words at their edges.
@@ -457,6 +551,7 @@ class MapGrid(NamedTuple):
     by_layer: whether each layer begins a row, with its name at the left.
     """
 
+    paper: Drawing
     across: int
     small: float | None
     edge: float
@@ -464,13 +559,22 @@ class MapGrid(NamedTuple):
     by_layer: bool
 
 
-def _map_grid(drawing: Drawing, maps: Sequence[FigureMap], across: int) -> MapGrid:
-    """How these maps stand on this paper, at most `across` in a row. On narrow paper the heads of a
-    layer take several rows where these are few.
+def _map_grid(
+    drawing: Drawing, maps: Sequence[FigureMap], across: int, *, is_large: bool
+) -> MapGrid:
+    """How these maps stand on this paper, at most `across` in a row, or as many as are asked for. On
+    narrow paper the heads of a layer take several rows where these are few.
     """
-    if len(maps) <= 3:
-        return MapGrid(3, None, 0.0, 16, by_layer=False)
-    by_layer = drawing.room < across * (NARROW_MAP + GAP)
+    drawing.offered.add("columns")
+    columns = drawing.choice.columns
+    if is_large:
+        beside = columns or FEW_MAPS
+        paper = drawing
+        if columns is not None and not math.isinf(drawing.room):
+            paper = replace(drawing, room=(drawing.room - 16 * (columns - 1)) / columns)
+        return MapGrid(paper, beside, None, 0.0, 16, by_layer=False)
+    across = columns or across
+    by_layer = columns is None and drawing.room < across * (NARROW_MAP + GAP)
     if by_layer:
         edge = 14.0
         gap = SLIM
@@ -485,7 +589,7 @@ def _map_grid(drawing: Drawing, maps: Sequence[FigureMap], across: int) -> MapGr
         if rows * ((drawing.room - edge) / fewer + 19) <= 1.5 * drawing.room:
             across = fewer
     small = min(SMALL, (drawing.room - edge + gap) / across - gap)
-    return MapGrid(across, small, edge, gap, by_layer)
+    return MapGrid(drawing, across, small, edge, gap, by_layer)
 
 
 def _draw_rows(
@@ -506,18 +610,19 @@ def _draw_rows(
     layer = ""
     in_row = 0
     for index, figure_map in enumerate(maps):
-        is_wide = grid.small is None and left + _map_width(drawing, figure_map) > drawing.room
+        is_wide = grid.small is None and left + _map_width(grid.paper, figure_map) > drawing.room
         is_new = grid.by_layer and figure_map.short[0] != layer
         if index and (is_wide or is_new or in_row == grid.across):
             in_row = 0
             left = grid.edge
             begin = bottom + (14 if grid.small is None else 5)
+            drawing.breaks.append(begin)
         if is_new:
             layer = figure_map.short[0]
             if layer and grid.small is not None:
                 drawing.text(0, begin + 14 + grid.small / 2, layer, size=SIZE - 1, quiet=True)
-        right, end = _draw_map(
-            drawing, figure_map, left, begin, scale, high[figure_map.signed], small=grid.small
+        right, end = draw_map(
+            grid.paper, figure_map, left, begin, scale, high[figure_map.signed], small=grid.small
         )
         in_row += 1
         left = right + grid.gap
@@ -525,7 +630,7 @@ def _draw_rows(
     return bottom
 
 
-def _pooling_note(drawing: Drawing, bottom: float, block: int, scale: str, view: View) -> float:
+def pooling_note(drawing: Drawing, bottom: float, block: int, scale: str, view: View) -> float:
     """Write below maps that a dot stands for several cells; returns where the note ends."""
     remarks = [say(view, "each dot: the largest of {size} × {size} cells", size=block)]
     if scale == ROOTS:
@@ -546,7 +651,7 @@ def _largest_size(maps: Sequence[FigureMap]) -> float:
     return max(sizes, default=1.0) or 1.0
 
 
-def _draw_map(
+def draw_map(
     drawing: Drawing,
     figure_map: FigureMap,
     left: float,
@@ -565,6 +670,7 @@ def _draw_map(
     """
     rows, columns = figure_map.values.shape
     cell = _cell_size(drawing, figure_map, small)
+    wide = columns * cell
     edge = 0.0
     room = 4.0
     words = None
@@ -572,11 +678,46 @@ def _draw_map(
         edge = _left_words_width(figure_map)
         words = _upper_words(figure_map, cell)
         room = words.height
-    caption_width = _draw_caption(
-        drawing, figure_map, left, top, columns * cell + edge, small=small
-    )
+    elif small is None:
+        edge = _ticks_edge(figure_map, rows * cell)
+        room = ticks_width(figure_map.columns, wide) + 8
+    caption_width = _draw_caption(drawing, figure_map, left, top, wide + edge, small=small)
     x = left + edge
     y = top + 14 + room
+    draw_cells(drawing, figure_map, x, y, cell, scale, high, small=small)
+    slant = 0.0
+    if words is not None:
+        _write_left_words(drawing, figure_map, x, y, cell)
+        slant = _write_upper_words(drawing, figure_map, x, y, cell, words)
+    elif small is None:
+        ends = (x, y), (wide, rows * cell)
+        write_ticks(drawing, figure_map.rows, figure_map.columns, *ends)
+    bottom = y + rows * cell
+    if small is None:
+        counts = len(figure_map.rows) or rows, len(figure_map.columns) or columns
+        bands = figure_map.row_bands, figure_map.column_bands
+        bottom = draw_bands(drawing, *bands, counts, (x, y), (wide, rows * cell))
+        slant = max(slant, bands_width(figure_map.row_bands))
+    drawing.corner[0] = max(drawing.corner[0], x + wide + slant)
+    return x + max(wide + slant, caption_width * 1.08 - edge), bottom
+
+
+def draw_cells(
+    drawing: Drawing,
+    figure_map: FigureMap,
+    x: float,
+    y: float,
+    cell: float,
+    scale: str,
+    high: float,
+    *,
+    small: float | None,
+) -> None:
+    """Draw the cells of a map in a frame, from (x, y) on. All else is as of `draw_map`.
+
+    cell: points along one.
+    """
+    rows, columns = figure_map.values.shape
     drawing.rectangle(x, y, columns * cell, rows * cell, "none", stroke=drawing.theme.line)
     if figure_map.signed:
         palette = drawing.theme.signed
@@ -585,12 +726,11 @@ def _draw_map(
     pooled = pool(figure_map.values, _pool_size(drawing, figure_map, small), "signed")
     colours = colour_cells(pooled, palette, "signed" if figure_map.signed else scale, high)
     drawing.cells(x, y, columns * cell, rows * cell, colours)
-    slant = 0.0
-    if words is not None:
-        _write_left_words(drawing, figure_map, x, y, cell)
-        slant = _write_upper_words(drawing, figure_map, x, y, cell, words)
-    drawing.corner[0] = max(drawing.corner[0], x + columns * cell + slant)
-    return x + max(columns * cell + slant, caption_width * 1.08 - edge), y + rows * cell
+
+
+def _ticks_edge(figure_map: FigureMap, tall: float) -> float:
+    """Points of every n-th word at the left edge of a map that is `tall` points high."""
+    return ticks_width(figure_map.rows, tall) + 6
 
 
 def _draw_caption(
@@ -605,7 +745,7 @@ def _draw_caption(
     """Write what a map is called above it; returns the width of the text.
 
     room: points along the map; a caption may be wider than its map, as far as each kind allows.
-    small: as of `_draw_map`. A large map has its whole caption, one of many its layer and head
+    small: as of `draw_map`. A large map has its whole caption, one of many its layer and head
         ("5.11"), a narrow one its head alone.
     """
     name = figure_map.caption
@@ -620,7 +760,9 @@ def _draw_caption(
         least = min(least, drawing.room / 1.08)
     elif small >= NARROW_MAP:
         size = 7.5
+        least = 60.0
         if any(layer_and_head):
+            least = 0.0
             name = ".".join(layer_and_head)
     elif any(layer_and_head):
         size = 6.5
@@ -729,9 +871,13 @@ def _worded_cell_size(drawing: Drawing, figure_map: FigureMap) -> float:
         natural = CELL
     else:
         natural = LOW
-    return min(
-        natural, (drawing.room - _left_words_width(figure_map) - _slant_width(figure_map)) / columns
-    )
+    natural = min(natural, (drawing.choice.max_height - AROUND) / rows)
+    beside = max(_slant_width(figure_map), bands_width(figure_map.row_bands))
+    return min(natural, (drawing.room - _left_words_width(figure_map) - beside) / columns)
+
+
+AROUND = 140.0
+"""Points of a page that are not a large map's: title, words above it, legend, margins."""
 
 
 def _cell_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> float:
@@ -744,17 +890,21 @@ def _cell_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> 
         return small / largest
     if _shows_words(drawing, figure_map):
         return _worded_cell_size(drawing, figure_map)
-    return max(min(LARGE, drawing.room) / largest, 0.3 if math.isinf(drawing.room) else 0.0)
+    beside = _ticks_edge(figure_map, LARGE) + bands_width(figure_map.row_bands)
+    large = min(LARGE, drawing.room - beside, max(drawing.choice.max_height - AROUND, SMALL))
+    return max(large / largest, 0.3 if math.isinf(drawing.room) else 0.0)
 
 
 def _map_width(drawing: Drawing, figure_map: FigureMap) -> float:
     """Points from left to right that a map by itself takes."""
-    cells = figure_map.values.shape[1] * _cell_size(drawing, figure_map, None)
-    return cells + (
-        _left_words_width(figure_map) + _slant_width(figure_map)
-        if _shows_words(drawing, figure_map)
-        else 0.0
-    )
+    cell = _cell_size(drawing, figure_map, None)
+    rows, columns = figure_map.values.shape
+    bands = bands_width(figure_map.row_bands)
+    if _shows_words(drawing, figure_map):
+        beside = _left_words_width(figure_map) + max(_slant_width(figure_map), bands)
+    else:
+        beside = _ticks_edge(figure_map, rows * cell) + bands
+    return columns * cell + beside
 
 
 def _pool_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> int:
@@ -764,7 +914,12 @@ def _pool_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> 
     """
     dots = _cell_size(drawing, figure_map, small) * (1 if math.isinf(drawing.room) else 2)
     largest = max(figure_map.values.shape)
-    return -(-largest // max(round(largest * dots), 1))
+    return pool_size(largest * dots, largest)
+
+
+def pool_size(dots: float, cells: int) -> int:
+    """How many of `cells` are drawn as one where there is room for so many dots."""
+    return -(-cells // max(round(dots), 1))
 
 
 def colour_cells(
@@ -846,6 +1001,9 @@ BAR, COLUMN = 44.0, 96.0
 """Length of the longest bar, and from one metric to the next."""
 ACROSS = 3
 """Grids in a row."""
+GRID_AROUND, LEAST_CELL, SMALLEST_ROW = 64.0, 2.5, 7.0
+"""Points of a page that are not a grid's, along the smallest cell of one, and along the smallest whose
+layers all have their number."""
 
 
 class FigureHead(Struct, frozen=True):
@@ -875,6 +1033,8 @@ def draw_metrics(
 
     Returns where they end.
     """
+    if not drawing.shows("metrics"):
+        return top
     titles = {
         metric: title
         for metric, title in titles.items()
@@ -963,7 +1123,8 @@ def _metric_grids(
     layers = sorted({head.layer for head in heads})
     numbers = sorted({head.head for head in heads})
     edge = max(width(str(layer), SIZE) for layer in layers) + 6
-    cell = min(CELL, min(200.0, drawing.room - edge) / len(numbers))
+    tallest = (drawing.choice.max_height - GRID_AROUND) / len(layers)
+    cell = min(CELL, min(200.0, drawing.room - edge) / len(numbers), max(tallest, LEAST_CELL))
     grids = {
         metric: head_grid((row.layer, row.head, row.values.get(metric)) for row in heads).values
         for metric in titles
@@ -980,6 +1141,8 @@ def _metric_grids(
     for place, (metric, title) in enumerate(titles.items()):
         x = place % across * wide
         y = top + place // across * tall
+        if place % across == 0:
+            drawing.breaks.append(y)
         grid = grids[metric]
         low, high = _ends(grid)
         span = spans[metric]
@@ -987,6 +1150,8 @@ def _metric_grids(
         drawing.text(x, y + 8, shorten_to_fit(title, SIZE, room / BOLD), size=SIZE, bold=True)
         drawing.text(x + wide - 22, y + 8, span, size=SIZE, quiet=True, anchor="end")
         for index, layer in enumerate(layers):
+            if cell < SMALLEST_ROW and index % 4:
+                continue
             drawing.text(
                 x + edge - 4,
                 y + 24 + (index + 0.5) * cell + 3,

@@ -13,11 +13,24 @@ import struct
 import unicodedata
 import zlib
 from base64 import b64encode
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
 
+from attncli.draw.figures.figure_choice import (
+    MM,
+    NO_CHOICE,
+    STYLE_WORDS,
+    FigureChoice,
+    chosen_columns,
+    chosen_heads,
+    chosen_height,
+    chosen_rows,
+    figure_parts,
+)
 from attncli.draw.lines import Line, Lines
 from attncli.draw.numbers import EIGHTHS, FULL
 from attncli.draw.safe import cells, safe, safe_html
@@ -65,10 +78,25 @@ def _is_leftward(letter: str) -> bool:
 
 
 def family(text: str) -> str:
-    """The font families of a text whose letters are all of one of `FAMILIES`; "" for any other."""
-    kinds = {_letter_kind(letter) for letter in text if not letter.isspace()} - {None}
+    """The font families of a text whose letters are all of one of `FAMILIES`, or Chinese beside such
+    as any font has: a library that draws takes one font for both, and a serif where none is named.
+    "" for any other.
+    """
+    letters = [letter for letter in text if not letter.isspace()]
+    kinds = {_letter_kind(letter) for letter in letters} - {None}
+    if kinds == {"han", ""} and all(_is_plain(letter) for letter in letters):
+        return FAMILIES["han"]
     (kind,) = kinds if len(kinds) == 1 else ("",)
     return FAMILIES.get(str(kind), "")
+
+
+def _is_plain(letter: str) -> bool:
+    """Whether Chinese fonts have a letter: Chinese, or Latin with its signs."""
+    return _letter_kind(letter) == "han" or ord(letter) < 0x250 or letter in SIGNS
+
+
+SIGNS = "→←↓↑…–—−×·•“”‘’∞≤≥≈√"
+"""Signs of ours that Chinese fonts have as well."""
 
 
 def _letter_kind(letter: str) -> str | None:
@@ -91,10 +119,10 @@ SANS = (
 """Families that papers accept, and the ones that stand in for them."""
 MONO = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', 'Noto Sans Mono CJK SC', monospace"
 """Families of one width, for screens."""
-MM = 72 / 25.4
-"""Points in a millimetre."""
 MARGIN = 10.0
 """Points around a drawing."""
+SHORTEST = 60.0
+"""Points that a page has at least."""
 WIDER = 1.08
 """How much wider than Helvetica the families are that stand in for it."""
 NARROW, WIDE = frozenset("iljtfrI.,:;'|!()[]{} "), frozenset("mwMW@%—")
@@ -146,15 +174,38 @@ class Drawing(Struct, frozen=True):
     mono: whether its typeface has one width.
     room: points from left to right that it may take; what is drawn is laid out to that, so that its
         type keeps its size.
+    choice: what of it is drawn.
+    tops: where each of its pieces lies, in points from the upper edge.
     boxes: where its level texts lie.
+    breaks: where a page may begin.
+    offered: the parts that were asked for, and the words of a style that were of use.
     """
 
     theme: Theme = LIGHT
     mono: bool = False
     room: float = math.inf
+    choice: FigureChoice = NO_CHOICE
     pieces: list[str] = field(default_factory=list)
+    tops: list[float] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
     corner: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    breaks: list[float] = field(default_factory=list)
+    offered: set[str] = field(default_factory=set)
+
+    def shows(self, *parts: str) -> bool:
+        """Whether any of these parts is to be drawn: all are, where none are chosen."""
+        self.offered.update(parts)
+        return not self.choice.parts or bool(set(parts) & set(self.choice.parts))
+
+    def is_asked_for(self, part: str) -> bool:
+        """Whether a part is chosen by its name."""
+        self.offered.add(part)
+        return part in self.choice.parts
+
+    def add(self, piece: str, top: float) -> None:
+        """Add a piece of SVG that lies at `top`, in points from the upper edge."""
+        self.pieces.append(piece)
+        self.tops.append(top)
 
     def text(
         self,
@@ -200,10 +251,11 @@ class Drawing(Struct, frozen=True):
                 font = f' font-family="{family(piece)}"'
             else:
                 font = ""
-            self.pieces.append(
+            self.add(
                 f'<text x="{x:.2f}" y="{y:.2f}" font-size="{size:g}" fill="{fill}"'
                 f' text-anchor="{anchor}"{weight}{font}{place}'
-                f' style="unicode-bidi:isolate">{safe_html(piece)}</text>'
+                f' style="unicode-bidi:isolate">{safe_html(piece)}</text>',
+                y,
             )
             x += width(piece, size)
 
@@ -227,9 +279,10 @@ class Drawing(Struct, frozen=True):
             sharp = ' shape-rendering="crispEdges"'
         else:
             sharp = ""
-        self.pieces.append(
+        self.add(
             f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(wide, 0):.2f}" height="{tall:.2f}"'
-            f' fill="{fill}" stroke="{stroke}" stroke-width="0.5"{sharp}/>'
+            f' fill="{fill}" stroke="{stroke}" stroke-width="0.5"{sharp}/>',
+            y,
         )
 
     def path(
@@ -261,9 +314,10 @@ class Drawing(Struct, frozen=True):
         dashes = ""
         if dash:
             dashes = f' stroke-dasharray="{dash}"'
-        self.pieces.append(
+        self.add(
             f'<path d="{way}" fill="none" stroke="{stroke}" stroke-width="{thick:.2f}"'
-            f' stroke-opacity="{faint:.3f}" stroke-linecap="round"{dashes}/>'
+            f' stroke-opacity="{faint:.3f}" stroke-linecap="round"{dashes}/>',
+            min(y for _, y in points),
         )
 
     def cells(self, x: float, y: float, wide: float, tall: float, colours: np.ndarray) -> None:
@@ -272,23 +326,58 @@ class Drawing(Struct, frozen=True):
         colours: uint8 [row, column, 4], RGBA.
         """
         self.reach(x + wide, y + tall)
-        self.pieces.append(
+        self.add(
             f'<image x="{x:.2f}" y="{y:.2f}" width="{wide:.2f}" height="{tall:.2f}"'
             ' preserveAspectRatio="none" style="image-rendering:pixelated"'
-            f' href="data:image/png;base64,{b64encode(_png_bytes(colours)).decode()}"/>'
+            f' href="data:image/png;base64,{b64encode(_png_bytes(colours)).decode()}"/>',
+            y,
         )
 
     def reach(self, x: float, y: float) -> None:
         """Make the drawing at least as large as this point."""
         self.corner[:] = max(self.corner[0], x), max(self.corner[1], y)
 
-    def svg(self, *, mm: float | None = None, title: str = "", description: str = "") -> str:
+    def pages(self) -> list[tuple[float, float]]:
+        """Where each page begins and ends, in points from the upper edge: one page for all, or as
+        many as the height that a page may have asks for. A page is higher where nothing in it may
+        be broken."""
+        end = self.corner[1]
+        most = self.choice.max_height - 2 * MARGIN
+        pages = []
+        start = 0.0
+        while end - start > most:
+            places = sorted(place for place in set(self.breaks) if start + SHORTEST < place < end)
+            if not places:
+                break
+            fitting = [place for place in places if place - start <= most]
+            stop = fitting[-1] if fitting else places[0]
+            pages.append((start, stop))
+            start = stop
+        return [*pages, (start, end)]
+
+    def svg(
+        self,
+        *,
+        mm: float | None = None,
+        title: str = "",
+        description: str = "",
+        page: tuple[float, float] | None = None,
+    ) -> str:
         """The drawing as SVG text.
 
         mm: its width on paper, None for a point a point; nothing is drawn larger than it is.
         title, description: what it is called, and what it says, for those who do not see it.
+        page: where the part begins and ends that is a page; None for all.
         """
-        wide, tall = (size + 2 * MARGIN for size in self.corner)
+        first, last = page or (0.0, self.corner[1])
+        wide = self.corner[0] + 2 * MARGIN
+        tall = last - first + 2 * MARGIN
+        pieces = self.pieces
+        if page is not None:
+            ends = math.inf if last >= self.corner[1] else last
+            begins = first if first > 0 else -math.inf
+            places = zip(self.pieces, self.tops, strict=True)
+            pieces = [piece for piece, top in places if begins <= top < ends]
         if mm is not None:
             wide = max(wide, mm * MM)
         if mm is None:
@@ -296,14 +385,15 @@ class Drawing(Struct, frozen=True):
         else:
             across = mm
         size = f'width="{across:.2f}mm" height="{across * tall / wide:.2f}mm"'
-        box = f'viewBox="{-MARGIN:g} {-MARGIN:g} {wide:.2f} {tall:.2f}"'
+        upper = first - MARGIN
+        box = f'viewBox="{-MARGIN:g} {upper:g} {wide:.2f} {tall:.2f}"'
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box}'
             f' font-family="{MONO if self.mono else SANS}" role="img"'
             f' xml:space="preserve">\n<title>{safe_html(title)}</title>\n'
             + (f"<desc>{safe_html(description)}</desc>\n" if description else "")
-            + f'<rect x="{-MARGIN:g}" y="{-MARGIN:g}" width="{wide:.2f}" height="{tall:.2f}"'
-            f' fill="{self.theme.paper}"/>\n' + "\n".join(self.pieces) + "\n</svg>\n"
+            + f'<rect x="{-MARGIN:g}" y="{upper:g}" width="{wide:.2f}" height="{tall:.2f}"'
+            f' fill="{self.theme.paper}"/>\n' + "\n".join(pieces) + "\n</svg>\n"
         )
 
 
@@ -388,11 +478,13 @@ class Style(Struct, frozen=True):
 
     mm: width on paper, None for what the drawing takes.
     dpi: dots per inch of a PNG.
+    choice: what of a figure is drawn.
     """
 
     theme: Theme = LIGHT
     mm: float | None = None
     dpi: int = DPI
+    choice: FigureChoice = NO_CHOICE
 
     @property
     def room(self) -> float:
@@ -409,17 +501,42 @@ class Style(Struct, frozen=True):
         return min(most, max(int((self.mm * MM * SIZE / SMALLEST - 2 * MARGIN) / LETTER_WIDTH), 40))
 
 
-def style_of(text: str) -> Style:
-    """The style of a figure that words such as "85mm,300dpi,dark" name. Raises UsageError."""
+STYLE_VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "columns": ("columns", chosen_columns),
+    "maxheight": ("max_height", chosen_height),
+    "heads": ("heads", chosen_heads),
+    "rows": ("rows", chosen_rows),
+}
+"""By the name before = of a style's word, which choice it is, and what reads its value."""
+
+
+def style_of(text: str, parts: str = "") -> Style:
+    """The style of a figure.
+
+    Args:
+        text: Words such as "85mm,300dpi,dark,notitle".
+        parts: The parts that are drawn, such as "matrix,links"; "" for those of the figure.
+
+    Raises:
+        UsageError: For other words, and values out of range.
+    """
     theme = LIGHT
     mm = None
     dpi = DPI
-    for word in filter(None, (part.strip().lower() for part in text.split(","))):
-        if word in ("light", "dark"):
-            theme = DARK if word == "dark" else LIGHT
-        elif (match := re.fullmatch(r"(\d+(?:\.\d+)?)(mm|dpi)", word)) is None:
+    chosen: dict[str, Any] = {"parts": figure_parts(parts)}
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = word.partition("=")
+        name = name.strip().lower()
+        if name in STYLE_VALUES and value:
+            choice, read = STYLE_VALUES[name]
+            chosen[choice] = read(value.strip())
+        elif name in ("light", "dark") and name == word.lower():
+            theme = DARK if name == "dark" else LIGHT
+        elif word.lower() == "notitle":
+            chosen["title"] = False
+        elif (match := re.fullmatch(r"(\d+(?:\.\d+)?)(mm|dpi)", word.lower())) is None:
             what = message("--figure-style {word} is no style", word=repr(word))
-            raise UsageError(what, expected="light, dark, 85mm, 300dpi, joined by commas")
+            raise UsageError(what, expected=STYLE_WORDS)
         elif match[2] == "mm" and 10 <= float(match[1]) <= 2000:
             mm = float(match[1])
         elif match[2] == "dpi" and 36 <= float(match[1]) <= 1200:
@@ -430,12 +547,14 @@ def style_of(text: str) -> Style:
                 expected="10mm to 2000mm, 36dpi to 1200dpi",
                 word=repr(word),
             )
-    return Style(theme, mm, dpi)
+    return Style(theme, mm, dpi, FigureChoice(**chosen))
 
 
-def figure_bytes(svg: str, suffix: str, style: Style) -> bytes:
+def figure_bytes(svg: str, suffix: str, style: Style, *, more: Sequence[str] = ()) -> bytes:
     """The bytes of a file with this suffix. Raises UsageError for another suffix, UnsupportedError
     where what makes it is not installed.
+
+    more: further pages of a PDF.
     """
     match suffix.lower():
         case ".svg":
@@ -443,7 +562,7 @@ def figure_bytes(svg: str, suffix: str, style: Style) -> bytes:
         case ".png":
             return _png_of_svg(svg, style)
         case ".pdf":
-            return _pdf_of_svg(svg)
+            return _pdf_of_svg((svg, *more))
         case ending:
             raise UsageError(
                 "no figure ends in {unknown_suffix}",
@@ -473,8 +592,9 @@ def _png_of_svg(svg: str, style: Style) -> bytes:
     return picture[:HEADED] + _chunk(b"pHYs", struct.pack(">IIB", dots, dots, 1)) + picture[HEADED:]
 
 
-def _pdf_of_svg(svg: str) -> bytes:
-    """A PDF file of one page, as large as the drawing. Raises UnsupportedError without typst."""
+def _pdf_of_svg(pages: Sequence[str]) -> bytes:
+    """A PDF file with a page for each drawing, as large as that. Raises UnsupportedError without
+    typst."""
     if find_spec("typst") is None:
         raise UnsupportedError(
             "a .pdf figure needs typst",
@@ -483,12 +603,13 @@ def _pdf_of_svg(svg: str) -> bytes:
         )
     import typst
 
-    size = MM_WIDE.search(svg)
-    image = (
-        f'bytes({json.dumps(svg, ensure_ascii=False)}), format: "svg", width:'
-        f" {f'{size[1]}mm' if size else 'auto'}"
-    )
-    source = f"#set page(width: auto, height: auto, margin: 0pt)\n#image({image})"
+    images = []
+    for svg in pages:
+        size = MM_WIDE.search(svg)
+        across = f"{size[1]}mm" if size else "auto"
+        text = json.dumps(svg, ensure_ascii=False)
+        images.append(f'#image(bytes({text}), format: "svg", width: {across})')
+    source = "#set page(width: auto, height: auto, margin: 0pt)\n" + "\n#pagebreak()\n".join(images)
     try:
         return bytes(typst.compile(source.encode()))
     except BaseException as error:

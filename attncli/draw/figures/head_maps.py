@@ -4,27 +4,35 @@ all; above the links of a single head of a short text.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from attncli.documents import Numbers, TokenRow
 from attncli.draw.figures.charts import (
+    BOLD,
     FigureMap,
     draw_links,
     draw_maps,
     draw_sentence,
+    map_kinds,
 )
-from attncli.draw.figures.drawing import Drawing
+from attncli.draw.figures.drawing import Drawing, shorten_to_fit
+from attncli.draw.figures.head_table import draw_head_table, layers_and_heads
+from attncli.draw.figures.map_edges import bands_of
 from attncli.draw.shaded_matrix import as_matrix, visible
 from attncli.draw.token_names import key_names, quoted_word
 from attncli.draw.view import View
-from attncli.errors import InputError
+from attncli.errors import InputError, UsageError
+from attncli.inputs.token import Token, choose_token, ignore
 from attncli.language import say
 from attncli.measure.run_record import check_heads
+from attncli.mechanism.spec import head_name
 
 WORDS = 60
 """Words of a text that is still written as a sentence, or as two columns."""
@@ -107,11 +115,58 @@ def check_maps(weights: Sequence[HeadWeights], measured: int = 0) -> None:
         )
 
 
+def chosen_heads(drawing: Drawing, weights: Sequence[HeadWeights]) -> list[HeadWeights]:
+    """The heads that the style of a figure names (`heads=L5H11`), in that order; all where it names
+    none. Raises UsageError for one that the figure does not have."""
+    drawing.offered.add("heads")
+    if not drawing.choice.heads:
+        return list(weights)
+    places = {(head.layer or 0, head.head): head for head in weights}
+    chosen = []
+    for pair in drawing.choice.heads:
+        if pair not in places:
+            has = list(places)
+            raise UsageError(
+                "--figure-style heads: this figure has no head {head}",
+                expected="{first} to {last}",
+                head=head_name(*pair),
+                first=head_name(*min(has)),
+                last=head_name(*max(has)),
+            )
+        chosen.append(places[pair])
+    return chosen
+
+
+def _chosen_rows(drawing: Drawing, rows: Sequence[str]) -> list[int]:
+    """The rows that the style of a figure names (`rows=it`), in that order; all where it names none.
+    Raises InputError for one that is not there."""
+    drawing.offered.add("rows")
+    tokens = [Token(place, word.strip("␣"), None, None, None) for place, word in enumerate(rows)]
+    names = drawing.choice.rows
+    if not names:
+        return list(range(len(rows)))
+    return list(dict.fromkeys(choose_token(tokens, name, ignore) for name in names))
+
+
+class MapAxes(Struct, frozen=True):
+    """The words along the edges of all maps of a figure.
+
+    rows, keys: the words at the rows (queries) and the columns (keys).
+    queries: the tokens that the rows are, by their positions in the text; None for one after the
+        other.
+    regions: named sets of tokens, each with its tokens' positions.
+    """
+
+    rows: Sequence[str]
+    keys: Sequence[str]
+    queries: Sequence[int] | None = None
+    regions: Sequence[tuple[str, Sequence[int]]] = ()
+
+
 def draw_head_maps(
     drawing: Drawing,
     head_weights: Sequence[HeadWeights],
-    rows: Sequence[str],
-    keys: Sequence[str],
+    axes: MapAxes,
     top: float,
     view: View,
     *,
@@ -123,30 +178,146 @@ def draw_head_maps(
     """The maps of heads, below the sentence of a single query, above the links of a single head.
     Returns where they end.
 
-    rows, keys: the words at the rows (queries) and the columns (keys).
     average: the weights of all heads together, drawn as a map of its own.
     text: the tokens of the sentence that is shaded by where the token at `query` looks; none is
         drawn where that is None.
+
+    Raises:
+        UsageError: For heads or rows of the figure's style that are not there.
     """
-    keys = key_names(keys, visible(head_weights[0].weights, head_weights[0].scores))
-    maps = [_map_of_head(head, rows, keys, view) for head in head_weights]
-    if average is not None and len(maps) > 1:
-        maps.append(FigureMap(say(view, "average"), as_matrix(average), rows, keys))
+    head_weights = chosen_heads(drawing, head_weights)
+    keys = key_names(axes.keys, visible(head_weights[0].weights, head_weights[0].scores))
+    chosen = _chosen_rows(drawing, axes.rows)
+    rows = [axes.rows[place] for place in chosen]
+    maps = [_map_of_head(head, axes.rows, keys, view) for head in head_weights]
+    if average is not None and len(maps) > 1 and not drawing.choice.heads:
+        maps.append(FigureMap(say(view, "average"), as_matrix(average), axes.rows, keys))
+    if drawing.choice.rows:
+        maps = [_with_rows(figure_map, chosen, axes.rows) for figure_map in maps]
+    maps = [_with_bands(figure_map, axes, chosen) for figure_map in maps]
     if query is not None and len(keys) <= WORDS:
         mean = _mean_of_visible(np.stack([head.values[0] for head in maps]))
         high = float(mean.max()) or 1.0
         shares = [float(weight) / high for weight in mean]
         follows = _follows_directly(text, len(keys))
-        top = draw_sentence(drawing, keys, follows, shares, query, top) + 14
+        end = draw_sentence(drawing, keys, follows, shares, query, top)
+        top = end + 14 * (end > top)
     if len(rows) == 1 and len(maps) > 1:
-        maps = [_map_of_heads(maps, rows[0], keys, view)]
-        return draw_maps(drawing, maps, top, view, scale=scale)
-    top = draw_maps(drawing, maps, top, view, scale=scale, across=_maps_across(head_weights, maps))
-    if len(maps) == 1 and max(len(rows), len(keys)) <= WORDS and len(rows) > 1:
-        values = np.nan_to_num(maps[0].values)
-        links = [(int(i), int(j), float(values[i, j])) for i, j in np.argwhere(values > 0.02)]
-        top = draw_links(drawing, links, rows, keys, top + 16)
-    return top
+        one_map = _map_of_heads(maps, rows[0], keys, view)
+        bands = maps[0].column_bands
+        top = draw_maps(drawing, [replace(one_map, column_bands=bands)], top, view, scale=scale)
+        if not drawing.is_asked_for("links"):
+            return top
+        return _draw_all_links(drawing, maps, top + 16, view)
+    for kind in map_kinds(drawing, len(maps)):
+        if kind == "grid" and layers_and_heads(maps) is not None:
+            end = draw_head_table(drawing, maps, top, view, scale=scale)
+        else:
+            across = _maps_across(head_weights, maps)
+            end = draw_maps(drawing, maps, top, view, scale=scale, across=across, part=kind)
+        top = end + 16
+    return _draw_all_links(drawing, maps, top, view)
+
+
+def _with_rows(figure_map: FigureMap, chosen: Sequence[int], rows: Sequence[str]) -> FigureMap:
+    """A map with these of its rows alone. Raises UsageError for one whose cells hold several."""
+    if len(figure_map.values) != len(rows):
+        raise UsageError(
+            "--figure-style rows: the cells of this map hold several tokens each",
+            expected="a shorter text, or --layer and --head",
+        )
+    return replace(
+        figure_map, values=figure_map.values[list(chosen)], rows=[rows[place] for place in chosen]
+    )
+
+
+def _with_bands(figure_map: FigureMap, axes: MapAxes, chosen: Sequence[int]) -> FigureMap:
+    """A map with the regions along its edges."""
+    if not axes.regions:
+        return figure_map
+    queries = axes.queries
+    if queries is None:
+        queries = range(len(axes.rows))
+    return replace(
+        figure_map,
+        row_bands=bands_of(axes.regions, [queries[place] for place in chosen]),
+        column_bands=bands_of(axes.regions, range(len(axes.keys))),
+    )
+
+
+LEAST_LINK = 0.02
+"""The weight from which on a link is a line."""
+MOST_LINKED = 12
+"""Heads whose links are drawn beside each other."""
+STRONGEST = 40
+"""Links of a text that is too long for all of its words."""
+
+
+def _draw_all_links(drawing: Drawing, maps: Sequence[FigureMap], top: float, view: View) -> float:
+    """The links of a single head of a short text; where they are asked for, of every head, and of a
+    long text the strongest. Returns where they end, or where `top` lies without any.
+
+    Raises:
+        UsageError: They are asked for, of more heads than anybody looks at.
+    """
+    is_asked = drawing.is_asked_for("links")
+    fits = len(maps) == 1 and max(len(maps[0].rows), len(maps[0].columns)) <= WORDS
+    if not drawing.shows("links") or not (is_asked or (fits and len(maps[0].rows) > 1)):
+        return top - 16
+    if len(maps) > MOST_LINKED:
+        raise UsageError(
+            "--figure-parts links: {count} heads are too many for links",
+            expected="at most {most}, such as --figure-style heads=L0H0+L0H1",
+            count=len(maps),
+            most=MOST_LINKED,
+        )
+    columns = min(drawing.choice.columns or LINKS_ACROSS, len(maps))
+    paper = drawing
+    if not math.isinf(drawing.room):
+        paper = replace(drawing, room=(drawing.room - 16 * (columns - 1)) / columns)
+    left = 0.0
+    begin = top
+    bottom = top
+    drawing.breaks.append(top)
+    for index, figure_map in enumerate(maps):
+        if index and index % columns == 0:
+            left = 0.0
+            begin = bottom + 12
+            drawing.breaks.append(begin)
+        upper = begin
+        if len(maps) > 1:
+            caption = shorten_to_fit(figure_map.caption, 9, paper.room / BOLD)
+            drawing.text(left, begin + 9, caption, bold=True)
+            upper += 16
+        right, end = draw_links(paper, *_links_of(figure_map), upper, left=left)
+        left = max(right, left + 90) + 16
+        bottom = max(bottom, end)
+    return bottom
+
+
+LINKS_ACROSS = 3
+"""Heads beside each other whose links are drawn."""
+
+
+def _links_of(
+    figure_map: FigureMap,
+) -> tuple[list[tuple[int, int, float]], Sequence[str], Sequence[str]]:
+    """The links of a head, with the words of its rows and columns: all words of a short text, else
+    those of the strongest links."""
+    values = np.nan_to_num(figure_map.values)
+    links = [(int(i), int(j), float(values[i, j])) for i, j in np.argwhere(values > LEAST_LINK)]
+    rows, columns = figure_map.rows, figure_map.columns
+    if max(len(rows), len(columns)) <= WORDS:
+        return links, rows, columns
+    strongest = sorted(links, key=lambda link: -link[2])[:STRONGEST]
+    queries = sorted({query for query, _, _ in strongest})
+    keys = sorted({key for _, key, _ in strongest})
+    links = [(queries.index(query), keys.index(key), weight) for query, key, weight in strongest]
+    return (
+        links,
+        [f"{place} {rows[place]}" for place in queries],
+        [f"{place} {columns[place]}" for place in keys],
+    )
 
 
 def _maps_across(head_weights: Sequence[HeadWeights], maps: Sequence[FigureMap]) -> int:

@@ -31,6 +31,8 @@ def draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view:
     rows: layer, head, number, and the number of a random change (None for none).
     """
     top = draw_grid(drawing, rows, top, view)
+    if not drawing.shows("bars"):
+        return
     known = sorted((row for row in rows if row[2] is not None), key=lambda row: -abs(row[2] or 0))
     ranking = known[:RANKED]
     bars = [
@@ -58,7 +60,8 @@ def draw_grid(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view: Vi
         # it tells of heads together, or of those that look at another text
         return top
     is_signed = bool((np.nan_to_num(heads_map.values) < 0).any())
-    return draw_maps(drawing, [replace(heads_map, signed=is_signed)], top, view, scale="linear")
+    heads_map = replace(heads_map, signed=is_signed)
+    return draw_maps(drawing, [heads_map], top, view, scale="linear", part="grid")
 
 
 def grid_map(caption: str, numbers: Iterable[tuple[int, int, float | None]]) -> FigureMap:

@@ -46,8 +46,10 @@ def missing_letters_note(svg: str, suffix: str) -> Message | None:
     if not missing:
         return None
     return message(
-        "no installed font has {letters}: the figure shows boxes or gaps in their place; install a"
-        " font that has them, of the Noto fonts, say, or draw an .svg, which takes the reader's",
+        "no installed font has {letters}: neither {families} nor another; the figure shows boxes or"
+        " gaps in their place; install a font that has them, of the Noto fonts, say, or draw an .svg,"
+        " which takes the reader's",
+        families=", ".join(dict.fromkeys(map(_families_asked, missing))),
         letters=" ".join(missing[:SHOWN]) + (" …" if len(missing) > SHOWN else ""),
     )
 
@@ -60,6 +62,12 @@ def _is_asked_for(letter: str, *, wide: bool) -> bool:
     if letter.isascii() or unicodedata.category(letter)[0] in "ZCM":
         return False
     return not wide or unicodedata.east_asian_width(letter) in "WF"
+
+
+def _families_asked(letter: str) -> str:
+    """The font families that a figure names for a letter, as text."""
+    named = (family(letter) or SANS).replace("'", "")
+    return named.removesuffix(", sans-serif")
 
 
 def _is_drawn(letter: str) -> bool:

@@ -14,7 +14,14 @@ from attncli.draw.numbers import percent
 from attncli.draw.region_tables import part_beyond_rest, region_order
 from attncli.draw.token_names import quoted_token, region_name, rest_names
 from attncli.draw.view import View
+from attncli.inputs.regions import REST
 from attncli.language import message, say
+
+
+def named_regions(regions: Sequence[RegionRow], view: View) -> list[tuple[str, list[int]]]:
+    """The regions that bands at the edges of maps show, by name, with their tokens: all but what is
+    in none."""
+    return [(region_name(row.name, view), row.tokens) for row in regions if row.name != REST]
 
 
 def draw_regions(
@@ -30,6 +37,8 @@ def draw_regions(
 
     top: where the drawing begins, in points. Returns where it ends.
     """
+    if not drawing.shows("regions"):
+        return top
     part = part_beyond_rest(part)
     names = [region_name(region.name, view) for region in regions]
     token = quoted_token(tokens, part.query, view)
@@ -50,9 +59,9 @@ def draw_regions(
         )
         for place in order
     ]
-    top = draw_bars(drawing, bars, top + 20, most=1.0) + 24
+    top = draw_bars(drawing, bars, top + 20, most=1.0, part="regions") + 24
     maps = [FigureMap(say(view, "region to region"), part.between, names, names)]
     if len(part.layers) > 1:
         layers = [say(view, "layer {layer}", layer=layer) for layer in part.layers]
         maps.insert(0, FigureMap(say(view, "regions by layer"), part.by_layer, layers, names))
-    return draw_maps(drawing, maps, top, view, scale="linear")
+    return draw_maps(drawing, maps, top, view, scale="linear", part="regions")

@@ -62,6 +62,20 @@ def answer_figure(document: AnswerDocument, drawing: Drawing, view: View, scale:
         )
     top = draw_title(drawing, title, f"{way}; {model_note(document, view, mapped=False)}")
     effects = document.effects[:RANKED]
+    if drawing.shows("bars"):
+        top = _draw_effects(drawing, document, effects, top, view) + 24
+    if drawing.shows("matrix") and len(document.answer.sentences) > 1:
+        _draw_sentences(drawing, document, effects, top, view)
+
+
+def _draw_effects(
+    drawing: Drawing,
+    document: AnswerDocument,
+    effects: Sequence[AnswerEffect],
+    top: float,
+    view: View,
+) -> float:
+    """Draw a row for each region with a remark on what its lines are. Returns where they end."""
     if len(effects) < len(document.effects):
         left_out = say(
             view,
@@ -78,9 +92,7 @@ def answer_figure(document: AnswerDocument, drawing: Drawing, view: View, scale:
             "lines among the changes: the largest without a random span of as many tokens; among"
             " the attention: even attention; attention besides where heads rest",
         )
-    top = _write_lines(drawing, marks, top + 4)
-    if len(document.answer.sentences) > 1:
-        _draw_sentences(drawing, document, effects, top + 24, view)
+    return _write_lines(drawing, marks, top + 4)
 
 
 def _write_lines(drawing: Drawing, text: str, top: float) -> float:

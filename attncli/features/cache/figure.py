@@ -32,4 +32,4 @@ def cache_figure(document: CacheDocument, drawing: Drawing, view: View, scale: s
         grid_map(name, ((row.layer, row.head, row.kept) for row in policy.heads))
         for name, policy in zip(names, document.policies, strict=True)
     ]
-    draw_maps(drawing, maps, top, view, scale="linear")
+    draw_maps(drawing, maps, top, view, scale="linear", part="grid")

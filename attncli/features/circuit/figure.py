@@ -54,7 +54,15 @@ def circuit_figure(document: CircuitDocument, drawing: Drawing, view: View, scal
         )
     name = label(document.model.name or document.model.source)
     top = draw_title(drawing, f"{label(document.pairs.name)} · {name}", _subtitle(document, view))
-    lines = list(_lines(document, edges))
+    if drawing.shows("links"):
+        top = _draw_graph(document, drawing, top, view) + 16
+    if drawing.shows("curve"):
+        _draw_curve(document, drawing, top, view)
+
+
+def _draw_graph(document: CircuitDocument, drawing: Drawing, top: float, view: View) -> float:
+    """Draw the strongest edges as lines between parts. Returns where they end."""
+    lines = list(_lines(document, document.edges[:DRAWN]))
     places = _places(document, lines, top, min(WIDE, drawing.room))
     largest = max(abs(line.score) for line in lines) or 1.0
     for line in sorted(lines, key=lambda line: abs(line.score)):
@@ -71,8 +79,7 @@ def circuit_figure(document: CircuitDocument, drawing: Drawing, view: View, scal
         drawing.rectangle(x - wide / 2, y, wide, TALL, paper, stroke=ink)
         drawing.text(x, y + 8.5, part, size=SIZE, anchor="middle")
     bottom = max(y for _, y in places.values()) + TALL + 14
-    bottom = _draw_legend(drawing, bottom, view)
-    _draw_curve(document, drawing, bottom + 16, view)
+    return _draw_legend(drawing, bottom, view)
 
 
 def _draw_legend(drawing: Drawing, bottom: float, view: View) -> float:

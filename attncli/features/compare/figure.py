@@ -55,7 +55,7 @@ def compare_figure(document: CompareDocument, drawing: Drawing, view: View, scal
     ]
     maps.append(FigureMap("B − A", as_matrix(most_changed.difference), words, words, signed=True))
     top = draw_maps(drawing, maps, top, view, scale=scale)
-    if document.region_changes is not UNSET:
+    if document.region_changes is not UNSET and drawing.shows("bars"):
         changes = [
             (region_name(region.name, view), region.change.difference)
             for region in document.region_changes

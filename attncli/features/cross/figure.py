@@ -8,7 +8,7 @@ from attncli.draw.figures.charts import (
     names_of,
 )
 from attncli.draw.figures.drawing import Drawing
-from attncli.draw.figures.head_maps import HeadWeights, check_maps, draw_head_maps
+from attncli.draw.figures.head_maps import HeadWeights, MapAxes, check_maps, draw_head_maps
 from attncli.draw.view import View
 from attncli.features.cross.document import CrossDocument
 from attncli.language import say
@@ -35,5 +35,5 @@ def cross_figure(document: CrossDocument, drawing: Drawing, view: View, scale: s
     ]
     check_maps(weights)
     top = draw_title(drawing, document.query_text, model_note(document, view))
-    rows = names_of(document.queries)
-    draw_head_maps(drawing, weights, rows, names_of(document.keys), top, view, scale=scale)
+    axes = MapAxes(names_of(document.queries), names_of(document.keys))
+    draw_head_maps(drawing, weights, axes, top, view, scale=scale)

@@ -47,7 +47,7 @@ def ablate_figure(document: AblateDocument, drawing: Drawing, view: View, scale:
         if row.attention == "self"
     ]
     by = _words_of("by", document.by, view)
-    measure = _words_of("measure", name, view)
+    measure = measure_of_target(name, document, view)
     template = contextual("figure", "what changes when one head is taken away ({by}): {measure}")
     top = draw_title(drawing, document.text, say(view, template, by=by, measure=measure))
     draw_ranking(drawing, rows, top, view)
@@ -62,12 +62,29 @@ def _words_of(group: str, name: str, view: View) -> str:
     return say(view, words)
 
 
+def measure_of_target(name: str, document: AblateDocument | PatchDocument, view: View) -> str:
+    """The words for a measure, with the words of the vocabulary that it is about, where it is about
+    some: the target, or the target and what is taken away from it."""
+    target = document.target
+    if document.pairs is not UNSET or target is None:
+        return _words_of("measure", name, view)
+    word = quote_text(target.text, view)
+    versus = document.versus
+    if name in ("difference", "logit difference") and versus is not None and versus is not UNSET:
+        other = quote_text(versus.text, view)
+        return say(view, "the logit of {target} less that of {versus}", target=word, versus=other)
+    if name in ("logprob", "log probability"):
+        return say(view, "the log-probability of {target}", target=word)
+    return _words_of("measure", name, view)
+
+
 def patch_figure(document: PatchDocument, drawing: Drawing, view: View, scale: str) -> None:
     """Draw how much of the clean text's result each head restores when it is patched into the
     corrupt text: a map of layers × heads, and the largest."""
-    measure = _words_of(
-        "patch" if document.measure == "cosine" else "measure", document.measure, view
-    )
+    if document.measure == "cosine":
+        measure = _words_of("patch", document.measure, view)
+    else:
+        measure = measure_of_target(document.measure, document, view)
     subtitle = say(
         view,
         "clean into corrupt, one head at a time: what it brings back of {measure}",
@@ -103,6 +120,8 @@ def logits_figure(document: LogitsDocument, drawing: Drawing, view: View, scale:
     )
     top = draw_title(drawing, document.text, subtitle)
     top = draw_grid(drawing, heads, top, view)
+    if not drawing.shows("bars"):
+        return
     parts = sorted(document.parts, key=lambda part: -abs(part.value))[:RANKED]
     counts = len(parts), len(document.parts)
     top = shown_note(drawing, counts, top, view, heads=False)

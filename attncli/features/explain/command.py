@@ -72,17 +72,23 @@ class ExplainOutput(PagedOutput, frozen=True):
 
 
 TextOutput = Annotated[
-    ExplainOutput, without("scale_colors"), meaning(show=About.JSON | SCREEN, max_output=RUN)
+    ExplainOutput,
+    without("scale_colors", "figure_parts"),
+    meaning(show=About.JSON | SCREEN, max_output=RUN),
 ]
 TopicOutput = Annotated[
-    ExplainOutput, without("show", "top", "scale_colors", "code"), meaning(max_output=RUN)
+    ExplainOutput,
+    without("show", "top", "scale_colors", "figure_parts", "code"),
+    meaning(max_output=RUN),
 ]
 """Those of a topic about a text; its screen has no parts to choose from, and no ranking."""
-SmallOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "max_output", "code")]
+SmallOutput = Annotated[
+    ExplainOutput, without("show", "top", "scale_colors", "figure_parts", "max_output", "code")
+]
 """Those of a topic without a text, whose document is small."""
 RuleOutput = Annotated[
     ExplainOutput,
-    without("show", "top", "scale_colors", "max_output", "code", "precision"),
+    without("show", "top", "scale_colors", "figure_parts", "max_output", "code", "precision"),
 ]
 """Those of a rule, whose rows are shares of few keys: two digits tell them."""
 
@@ -403,7 +409,9 @@ def seq2seq(
         RunSetup, without("residual", "layer_norm", "embeddings", "source_states", "source")
     ],
     output: Annotated[
-        ExplainOutput, without("show", "top", "scale_colors", "code"), meaning(max_output=RUN)
+        ExplainOutput,
+        without("show", "top", "scale_colors", "figure_parts", "code"),
+        meaning(max_output=RUN),
     ],
     query_text: Annotated[
         str | None,

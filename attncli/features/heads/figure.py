@@ -13,8 +13,13 @@ from attncli.draw.figures.charts import (
     names_of,
 )
 from attncli.draw.figures.drawing import Drawing
-from attncli.draw.figures.head_maps import HeadWeights, check_maps, draw_head_maps
-from attncli.draw.figures.region_bars import draw_regions
+from attncli.draw.figures.head_maps import (
+    HeadWeights,
+    MapAxes,
+    check_maps,
+    draw_head_maps,
+)
+from attncli.draw.figures.region_bars import draw_regions, named_regions
 from attncli.draw.view import View
 from attncli.features.heads.document import HeadMetrics, HeadsDocument
 from attncli.language import say
@@ -59,30 +64,31 @@ def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: s
     else:
         note = say(view, "metrics")
     top = draw_title(drawing, document.text, note)
+    regions: list[tuple[str, list[int]]] = []
     if document.region_shares is not UNSET:
-        top = (
-            draw_regions(
-                drawing, document.regions or (), document.tokens, document.region_shares, top, view
-            )
-            + 20
-        )
+        rows = document.regions or ()
+        regions = named_regions(rows, view)
+        end = draw_regions(drawing, rows, document.tokens, document.region_shares, top, view)
+        top = end + 20 * (end > top)
     if weights:
         keys = names_of(document.tokens)
         if document.average:
             average = document.average.weights
         else:
             average = None
-        top = (
-            draw_head_maps(drawing, weights, keys, keys, top, view, scale=scale, average=average)
-            + 20
-        )
+        axes = MapAxes(keys, keys, None, regions)
+        end = draw_head_maps(drawing, weights, axes, top, view, scale=scale, average=average)
+        top = end + 20 * (end > top)
     if not document.heads:
         return
     titles = {
         name: say(view, METRIC_TITLES[name]) if name in METRIC_TITLES else name
         for name in document.heads[0].metrics
     }
-    heads = [_figure_head(metrics, view) for metrics in document.heads]
+    drawing.offered.add("heads")
+    chosen = drawing.choice.heads
+    measured = [row for row in document.heads if not chosen or (row.layer, row.head) in chosen]
+    heads = [_figure_head(metrics, view) for metrics in measured]
     draw_metrics(
         drawing, heads, titles, top, line_note=say(view, "line: what uniform weights would give")
     )

@@ -31,6 +31,8 @@ def learn_figure(document: LearnDocument, drawing: Drawing, view: View, scale: s
     ]
     series = [(loss, points), *((name, [(x, number) for x in ends]) for name, number in flat)]
     top = draw_curves(drawing, series, top, say(view, "step"), loss)
+    if not drawing.shows("bars"):
+        return
     heads = {(head.layer, head.head): head for head in document.heads}
     bars = []
     for row in document.runs[0].best:

@@ -44,7 +44,9 @@ def next_word(
     regions: RegionOptions,
     setup: Annotated[RunSetup, only(*MODEL_AND_COMPUTE)],
     output: Annotated[
-        OutputOptions, without("precision", "scale_colors", "max_output"), meaning(top=DOCUMENT)
+        OutputOptions,
+        without("precision", "scale_colors", "max_output", "figure_parts"),
+        meaning(top=DOCUMENT),
     ],
     page: PageOptions,
     target: Annotated[str | None, declarations.TARGET] = None,

@@ -36,9 +36,10 @@ def rules_figure(document: RulesDocument, drawing: Drawing, view: View, scale: s
         overlap=percent(document.overlap.rules),
     )
     top = draw_title(drawing, name, subtitle)
-    inks = _rule_inks(document, drawing)
-    top = _draw_heads(drawing, document, inks, top + 4, view)
-    top = _draw_legend(drawing, inks, top + 14, view)
+    if drawing.shows("grid"):
+        inks = _rule_inks(document, drawing)
+        top = _draw_heads(drawing, document, inks, top + 4, view)
+        top = _draw_legend(drawing, inks, top + 14, view)
     if not document.swapped:
         return
     curves: dict[str, list[tuple[float, float]]] = {

@@ -12,9 +12,10 @@ from attncli.draw.figures.charts import (
     names_of,
 )
 from attncli.draw.figures.drawing import Drawing
-from attncli.draw.figures.head_maps import HeadWeights, check_maps, draw_head_maps
+from attncli.draw.figures.head_maps import HeadWeights, MapAxes, check_maps, draw_head_maps
 from attncli.draw.figures.region_bars import draw_regions
 from attncli.draw.view import View
+from attncli.errors import UsageError
 from attncli.features.run.document import RunDocument
 from attncli.language import say
 from attncli.mechanism.spec import spoken_head
@@ -40,23 +41,31 @@ def run_figure(document: RunDocument, drawing: Drawing, view: View, scale: str) 
 
     Raises:
         InputError: The document was shortened, and holds no weights.
+        UsageError: Maps of a run with regions are asked for.
         LimitError: It holds more heads than anybody waits for.
     """
+    top = draw_title(drawing, document.text, model_note(document, view))
     if document.region_shares is not UNSET:
-        top = draw_title(drawing, document.text, model_note(document, view))
-        draw_regions(
-            drawing, document.regions or (), document.tokens, document.region_shares, top, view
-        )
+        rows = document.regions or ()
+        draw_regions(drawing, rows, document.tokens, document.region_shares, top, view)
+        if any(drawing.is_asked_for(part) for part in MAP_PARTS):
+            raise UsageError(
+                "a run with regions sums weights and keeps none of a head",
+                expected="--figure-parts regions, or attn heads --region … --head L5H11",
+            )
         return
     weights = list(_run_weights(document, view))
     check_maps(weights)
-    top = draw_title(drawing, document.text, model_note(document, view))
     keys = names_of(document.tokens)
-    queries = document.queries or ()
-    rows = [keys[index] for index in queries or range(len(keys))]
+    queries = document.queries or range(len(keys))
     query = None
-    if queries:
-        query = queries[0]
+    if document.queries:
+        query = document.queries[0]
+    axes = MapAxes([keys[index] for index in queries], keys, queries)
     draw_head_maps(
-        drawing, weights, rows, keys, top, view, scale=scale, text=document.tokens, query=query
+        drawing, weights, axes, top, view, scale=scale, text=document.tokens, query=query
     )
+
+
+MAP_PARTS = ("matrix", "grid", "links", "sentence")
+"""The parts of a figure that need the weights of heads."""

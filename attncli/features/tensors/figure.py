@@ -12,7 +12,7 @@ from attncli.draw.figures.charts import (
     model_note,
 )
 from attncli.draw.figures.drawing import Drawing
-from attncli.draw.figures.head_maps import HeadWeights, check_maps, draw_head_maps
+from attncli.draw.figures.head_maps import HeadWeights, MapAxes, check_maps, draw_head_maps
 from attncli.draw.view import View
 from attncli.features.tensors.document import TensorsDocument
 from attncli.language import message, say
@@ -46,4 +46,4 @@ def tensors_figure(document: TensorsDocument, drawing: Drawing, view: View, scal
     top = draw_title(drawing, PurePath(document.file).name, model_note(document, view))
     rows = [str(index) for index in range(document.queries)]
     keys = [str(index) for index in range(document.keys)]
-    draw_head_maps(drawing, weights, rows, keys, top, view, scale=scale)
+    draw_head_maps(drawing, weights, MapAxes(rows, keys), top, view, scale=scale)

@@ -58,6 +58,9 @@ def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) 
         places["other"] = placed_token(document.keys, document.centred.key, END_CELLS, view)
     subtitle = say(view, template, **places)
     top = draw_title(drawing, f"{query}  →  {key}", f"{subtitle}; {text_note(document, view)}")
+    if not drawing.shows("bars"):
+        _draw_earlier_heads(document, drawing, top, view, query=query, key=key)
+        return
     if document.dimensions:
         pairs = message("by pairs of entries that are rotated together")
         entries = message("by entries of q and k")
@@ -105,6 +108,18 @@ def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) 
             bars.append(bar_of(_part_label(part, document, view), value, signed=True, more=more))
         top = shown_note(drawing, (len(bars), len(ranking)), top, view, heads=False)
         top = draw_bars(drawing, bars, top + 16) + 14
+    _draw_earlier_heads(document, drawing, top, view, query=query, key=key)
+
+
+def _draw_earlier_heads(
+    document: WhyDocument, drawing: Drawing, top: float, view: View, *, query: str, key: str
+) -> None:
+    """Draw what earlier heads add to the advantage, as maps of layers × heads.
+
+    query, key: the names of the link's ends.
+    """
+    if not drawing.shows("grid"):
+        return
     heads = earlier_heads(document)
     grid_titles = {
         "self": say(view, "what earlier heads add to the advantage, both sides"),
@@ -113,7 +128,7 @@ def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) 
         ),
         "encoder": say(view, "what the encoder's heads of {key} add to the advantage", key=key),
     }
-    if link.attention == "cross":
+    if document.link.attention == "cross":
         grid_titles["self"] = say(
             view, "what earlier heads of {query} add to the advantage", query=query
         )

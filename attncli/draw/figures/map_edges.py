@@ -1,0 +1,167 @@
+"""What stands at the edges of a large map of a long text: every n-th word, and bands of regions with
+their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from attncli.draw.figures.drawing import Drawing, shorten_to_fit, width
+
+TICK = 7.0
+"""Size of the type of every n-th word."""
+APART = 8.5
+"""Points from one such word to the next, at least."""
+STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000)
+"""Every how many words one is written."""
+LONGEST = 60.0
+"""Points of such a word."""
+STRIP, STRIP_GAP = 5.0, 3.0
+"""Points across a band, and between it and the map."""
+LINE = 9.0
+"""Points from the name of a band to the next."""
+LONGEST_NAME = 80.0
+
+
+class Band(Struct, frozen=True):
+    """A region along an axis of a map: its name, its colour by number, and its tokens in runs.
+
+    runs: the first token of each, and the one behind its last.
+    """
+
+    name: str
+    colour: int
+    runs: tuple[tuple[int, int], ...]
+
+
+def bands_of(regions: Sequence[tuple[str, Sequence[int]]], places: Sequence[int]) -> list[Band]:
+    """The bands of regions along an axis; a token of several regions is in the first of them.
+
+    Args:
+        regions: the name of each, and the positions of its tokens.
+        places: the tokens of the axis, by their positions in the text.
+    """
+    owner: dict[int, int] = {}
+    for number, (_, tokens) in enumerate(regions):
+        for token in tokens:
+            owner.setdefault(token, number)
+    owners = [owner.get(place) for place in places]
+    starts = [
+        index for index, number in enumerate(owners) if index == 0 or number != owners[index - 1]
+    ]
+    runs: dict[int, list[tuple[int, int]]] = {}
+    for start, stop in pairwise([*starts, len(owners)]):
+        region = owners[start]
+        if region is not None:
+            runs.setdefault(region, []).append((start, stop))
+    return [
+        Band(regions[number][0], number, tuple(runs.get(number, ())))
+        for number in range(len(regions))
+    ]
+
+
+def tick_step(cells: float) -> int:
+    """Every how many words one is written, so that none touches the next.
+
+    cells: points along a word.
+    """
+    return next((step for step in STEPS if step * cells >= APART), STEPS[-1])
+
+
+def tick_names(words: Sequence[str], long: float) -> list[tuple[int, str]]:
+    """The words that are written along an axis of `long` points, each with its place, and behind
+    its number where some are left out."""
+    if not words:
+        return []
+    step = tick_step(long / len(words))
+    if step == 1:
+        return [(place, shorten_to_fit(word, TICK, LONGEST)) for place, word in enumerate(words)]
+    return [
+        (place, shorten_to_fit(f"{place} {words[place]}", TICK, LONGEST))
+        for place in range(0, len(words), step)
+    ]
+
+
+def ticks_width(words: Sequence[str], long: float) -> float:
+    """Points of the longest word that is written along an axis of `long` points."""
+    return max((width(name, TICK) for _, name in tick_names(words, long)), default=0.0)
+
+
+def write_ticks(
+    drawing: Drawing,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    corner: tuple[float, float],
+    size: tuple[float, float],
+) -> None:
+    """Write every n-th word at the left and above a map.
+
+    corner: its upper left one.
+    size: points from left to right, and from top to bottom.
+    """
+    x, y = corner
+    wide, tall = size
+    for place, name in tick_names(rows, tall):
+        middle = y + (place + 0.5) * tall / len(rows)
+        drawing.path([(x - 3, middle), (x - 1, middle)], drawing.theme.quiet, thick=0.4)
+        drawing.text(x - 5, middle + 2.4, name, size=TICK, anchor="end", quiet=True)
+    for place, name in tick_names(columns, wide):
+        middle = x + (place + 0.5) * wide / len(columns)
+        drawing.path([(middle, y - 3), (middle, y - 1)], drawing.theme.quiet, thick=0.4)
+        drawing.text(middle + 2.4, y - 5, name, size=TICK, quiet=True, rotation=90)
+
+
+def bands_width(bands: Sequence[Band]) -> float:
+    """Points that bands and their names take at the right of a map."""
+    if not bands:
+        return 0.0
+    names = max(width(band.name, TICK) for band in bands)
+    return STRIP_GAP + STRIP + 4 + min(names, LONGEST_NAME)
+
+
+def draw_bands(
+    drawing: Drawing,
+    row_bands: Sequence[Band],
+    column_bands: Sequence[Band],
+    counts: tuple[int, int],
+    corner: tuple[float, float],
+    size: tuple[float, float],
+) -> float:
+    """Draw the bands of the rows at the right of a map with their names, apart from each other, and
+    those of the columns below it. Returns where they end.
+
+    counts: words along the rows and along the columns.
+    corner: the upper left corner of the map.
+    size: points from left to right, and from top to bottom.
+    """
+    if not column_bands:
+        return corner[1] + size[1]
+    (x, y), (wide, tall) = corner, size
+    inks = drawing.theme.series
+    for band in column_bands:
+        for start, stop in band.runs:
+            left = x + start * wide / counts[1]
+            long = (stop - start) * wide / counts[1]
+            drawing.rectangle(
+                left, y + tall + STRIP_GAP, long, STRIP, inks[band.colour % len(inks)]
+            )
+    strip = x + wide + STRIP_GAP
+    middles: list[tuple[float, Band]] = []
+    for band in row_bands:
+        ink = inks[band.colour % len(inks)]
+        for start, stop in band.runs:
+            upper = y + start * tall / counts[0]
+            drawing.rectangle(strip, upper, STRIP, (stop - start) * tall / counts[0], ink)
+        spans = [(start + stop) / 2 for start, stop in band.runs]
+        middle = min(spans) if spans else counts[0]
+        middles.append((y + middle * tall / counts[0], band))
+    below = y - LINE
+    for middle, band in sorted(middles, key=lambda entry: entry[0]):
+        below = max(middle + 2.4, below + LINE)
+        name = shorten_to_fit(band.name, TICK, LONGEST_NAME)
+        ink = inks[band.colour % len(inks)]
+        drawing.text(strip + STRIP + 4, below, name, size=TICK, ink=ink)
+    return max(y + tall + STRIP_GAP + STRIP, below + 2)
