@@ -19,6 +19,7 @@ from draw import documents
 from msgspec.structs import replace
 from pictures import images
 
+from attncli.documents import TargetToken
 from attncli.documents.reading import document_of
 from attncli.draw.encoding import json_pieces
 from attncli.draw.figures import figure, figure_files
@@ -28,7 +29,6 @@ from attncli.draw.figures.figure_choice import MM, PARTS
 from attncli.draw.figures.map_edges import bands_of
 from attncli.draw.view import View
 from attncli.errors import AttnError, UsageError
-from attncli.features.effects.document import TargetToken
 from attncli.features.effects.figure import measure_of_target
 
 NS = "{http://www.w3.org/2000/svg}"
@@ -66,7 +66,7 @@ def check_colours(cells: np.ndarray, weights: np.ndarray, high: float) -> None:
     """The cells of a map have the colours of these weights, of which `high` has the last one."""
     assert cells.shape[:2] == weights.shape
     for place in np.ndindex(*weights.shape):
-        expected = LIGHT.weights.rgb(weights[place] / high)
+        expected = LIGHT.weights.rgb(float(weights[place]) / high)
         assert np.abs(cells[place][:3].astype(int) - expected).max() <= 2, place
 
 
@@ -325,7 +325,7 @@ def test_chinese_beside_latin_letters_is_in_one_font() -> None:
 
 
 def test_captions_name_the_target() -> None:
-    document = document_of(documents.ablate(), "test")
+    document: Any = document_of(documents.ablate(), "test")
     target, versus = TargetToken(id=3, text="cat"), TargetToken(id=4, text="dog")
     named = replace(document, target=target)
     told = {
