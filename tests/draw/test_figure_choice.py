@@ -19,7 +19,7 @@ from draw import documents
 from msgspec.structs import replace
 from pictures import images
 
-from attncli.documents import TargetToken
+from attncli.documents.parts import TargetToken
 from attncli.documents.reading import document_of
 from attncli.draw.encoding import json_pieces
 from attncli.draw.figures import figure, figure_files

@@ -508,19 +508,19 @@ def map_kinds(drawing: Drawing, count: int) -> list[str]:
     """How so many maps of weights are drawn: as a "grid" of small ones, as a large "matrix" each, or
     as both where both are asked for; as neither where only other parts are. Raises UsageError for
     more large ones than anybody looks at."""
-    asked = [part for part in ("grid", "matrix") if drawing.is_asked_for(part)]
+    chosen = [part for part in ("grid", "matrix") if drawing.is_asked_for(part)]
     if not drawing.choice.parts:
         return ["matrix" if count <= FEW_MAPS else "grid"]
     if count <= FEW_MAPS:
-        return asked[:1]
-    if "matrix" in asked and count > MOST_MATRICES:
+        return chosen[:1]
+    if "matrix" in chosen and count > MOST_MATRICES:
         raise UsageError(
             "--figure-parts matrix: {count} heads are too many for a large map of each",
             expected="at most {most}, such as --figure-style heads=L0H0+L0H1, or grid",
             count=count,
             most=MOST_MATRICES,
         )
-    return asked
+    return chosen
 
 
 MOST_MATRICES = 48

@@ -38,10 +38,10 @@ AROUND = 110.0
 def layers_and_heads(maps: Sequence[FigureMap]) -> tuple[list[str], list[str]] | None:
     """The layers and the heads of maps that stand better with the layers to the right: those of more
     layers than heads, or of many heads. None for others."""
-    named = [figure_map.short for figure_map in maps if all(figure_map.short)]
-    layers = list(dict.fromkeys(layer for layer, _ in named))
-    heads = sorted({head for _, head in named}, key=int)
-    if len(named) <= MANY or len(named) < len(maps) - 1:
+    head_maps = [figure_map.short for figure_map in maps if all(figure_map.short)]
+    layers = list(dict.fromkeys(layer for layer, _ in head_maps))
+    heads = sorted({head for _, head in head_maps}, key=int)
+    if len(head_maps) <= MANY or len(head_maps) < len(maps) - 1:
         return None
     if len(layers) <= len(heads) <= WIDE:
         return None

@@ -66,8 +66,8 @@ def _is_asked_for(letter: str, *, wide: bool) -> bool:
 
 def _families_asked(letter: str) -> str:
     """The font families that a figure names for a letter, as text."""
-    named = (family(letter) or SANS).replace("'", "")
-    return named.removesuffix(", sans-serif")
+    families = (family(letter) or SANS).replace("'", "")
+    return families.removesuffix(", sans-serif")
 
 
 def _is_drawn(letter: str) -> bool:

@@ -71,8 +71,10 @@ def measure_of_target(name: str, document: AblateDocument | PatchDocument, view:
     word = quote_text(target.text, view)
     versus = document.versus
     if name in ("difference", "logit difference") and versus is not None and versus is not UNSET:
-        other = quote_text(versus.text, view)
-        return say(view, "the logit of {target} less that of {versus}", target=word, versus=other)
+        versus_word = quote_text(versus.text, view)
+        return say(
+            view, "the logit of {target} less that of {versus}", target=word, versus=versus_word
+        )
     if name in ("logprob", "log probability"):
         return say(view, "the log-probability of {target}", target=word)
     return _words_of("measure", name, view)
