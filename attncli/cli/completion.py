@@ -139,11 +139,11 @@ def masks(_context: typer.Context, incomplete: str) -> list[str]:
 
 def models(ctx: typer.Context, _incomplete: str) -> list[str]:
     """Completion candidates: the aliases, and the checkpoints in the hub's cache."""
-    from attncli.inputs.hub import all_cached, cache_folder
+    from attncli.inputs.hub import cache_folder, cached_snapshots
     from attncli.models.aliases import ALIASES
 
     variables = dict(getattr(ctx.obj, "variables", None) or os.environ)
-    return [*ALIASES, *(entry.name for entry in all_cached(cache_folder(variables)))]
+    return [*ALIASES, *(entry.name for entry in cached_snapshots(cache_folder(variables)))]
 
 
 def metrics(_context: typer.Context, incomplete: str) -> list[str]:

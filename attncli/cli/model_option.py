@@ -71,7 +71,7 @@ def checkpoint(
     """The checkpoint of this name under the options given. many_runs: whether its weights are kept
     for several runs, where memory allows. Raises UsageError for options that it does not take.
     """
-    from attncli.cli.progress import layers_told
+    from attncli.cli.progress import with_layer_progress
 
     options = setup.model
     attention = setup.attention
@@ -95,7 +95,7 @@ def checkpoint(
     )
     if many_runs:
         loaded_model = _with_weights_kept(environment, loaded_model, setup.compute)
-    model = layers_told(environment, loaded_model)
+    model = with_layer_progress(environment, loaded_model)
     if options.global_tokens is not None:
         from attncli.models.config import with_global_tokens
 

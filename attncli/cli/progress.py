@@ -115,9 +115,10 @@ def downloads(environment: Environment) -> Iterator[Watch | None]:
         yield report
 
 
-def layers_told(environment: Environment, model: Model) -> Model:
-    """The model with progress shown while its layers are read: in the bar of the work under way,
-    else in a bar of its own. The model itself where nobody looks."""
+def with_layer_progress(environment: Environment, model: Model) -> Model:
+    """The model, whose layers report progress as they are read: to the bar of the running work, or
+    to a bar of their own where no work has one. The model itself where nobody looks.
+    """
     if not is_watched(environment):
         return model
     from msgspec.structs import replace
@@ -127,8 +128,8 @@ def layers_told(environment: Environment, model: Model) -> Model:
     stack = ExitStack()
 
     def report(share: float) -> None:
-        """Tell the share of layers read to the work that is watched; where none is, show a bar
-        until all are.
+        """Show the share of layers read in the running work's bar; without one, in a bar that lasts
+        until all layers are read.
         """
         if environment.layers is None and share < 1:
             environment.endings.push(stack)

@@ -172,7 +172,7 @@ def _escape(sign: str) -> str:
     return f"\\U{ord(sign):08x}"
 
 
-def _unquoted(word: str) -> list[str]:
+def _shell_words(word: str) -> list[str]:
     """The words that a quoted word, or an option and its value, is to a shell."""
     if not word.startswith("$'"):
         return shlex.split(word)
@@ -212,7 +212,7 @@ def _parts(word: str, room: int) -> list[str]:
     the last end in a backslash behind the closing quote, and a shell joins them."""
     if cells(word) <= room:
         return [word]
-    first, *values = _unquoted(word)
+    first, *values = _shell_words(word)
     if values:
         return [first, *_parts(shell_text(values[0]), room)]
     text = first

@@ -265,7 +265,7 @@ def side_by_side(
         ticks = Lines()
         if axis.rows and width == 2 * values.shape[1]:
             ticks = _ticks(values.shape[1], view)
-        blocks.append(_captioned(weight_map, picture, ticks, room, view))
+        blocks.append(_captioned_map(weight_map, picture, ticks, room, view))
     side = Lines()
     if axis.rows and width == 2 * matrices[0].shape[1] and height >= matrices[0].shape[0]:
         side = axis
@@ -284,7 +284,7 @@ def _value_range(matrices: Sequence[NDArray]) -> tuple[float, float]:
     return low, max(float(np.nanmax(values)) for values in matrices)
 
 
-def _captioned(weight_map: Map, picture: Lines, ticks: Lines, room: int, view: View) -> Lines:
+def _captioned_map(weight_map: Map, picture: Lines, ticks: Lines, room: int, view: View) -> Lines:
     """A map below its caption and above its remarks, each cut to `room` cells."""
     words = [localize(text, view) for text in (weight_map.caption, *weight_map.remarks)]
     caption, *remarks = [cut(text, room, ascii=view.ascii) for text in words]

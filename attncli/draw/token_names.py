@@ -132,7 +132,7 @@ def piece_names(tokens: Sequence[Token], text: str) -> dict[int, PieceName]:
         if pieces[0].special:
             continue
         parts = _parts_of_characters(pieces, text)
-        word = _covered(pieces, text) or "".join(parts.get(0, ("", ""))[:1])
+        word = _covered_text(pieces, text) or "".join(parts.get(0, ("", ""))[:1])
         for number, piece in enumerate(pieces):
             if number in parts:
                 names[first + number] = PieceName(parts[number][1], word, is_bytes=True)
@@ -182,7 +182,7 @@ def _letters(pieces: Sequence[Token], text: str) -> str:
     try:
         return bytes.fromhex(re.sub("[^0-9A-F]", "", spelled.replace("0x", ""))).decode().strip()
     except ValueError:
-        return _covered(pieces, text)
+        return _covered_text(pieces, text)
 
 
 def spelled_text(tokens: Sequence[Token]) -> str:
@@ -219,7 +219,7 @@ def named_bytes(tokens: Sequence[Token]) -> list[Token]:
     ]
 
 
-def _covered(pieces: Sequence[Token], text: str) -> str:
+def _covered_text(pieces: Sequence[Token], text: str) -> str:
     """The part of a text that pieces in a row cover, without blanks around it; "" for those that
     stand in no text.
     """

@@ -480,6 +480,7 @@ def next_tour_stop(walk: Walk) -> None:
 def _leave_tour(walk: Walk) -> None:
     """End the tour; words that it took apart are merged again."""
     walk.tour = None
+    # pieces are in sight though the text can be shown by words: the tour has split them
     if walk.has_merged_words and not live_source(walk.source, "").words:
         merge_or_split_words(walk)
 

@@ -531,13 +531,13 @@ def draw_frame(frame: Frame) -> Pane:
         rule = "-" * width
     else:
         rule = "─" * width
-    top = scene.sized(width, 2).fit(Pane((_header(frame), ((rule, FAINT),))))
-    foot = scene.sized(width, 1).fit(_footer(scene))
+    top = scene.with_size(width, 2).fit(Pane((_header(frame), ((rule, FAINT),))))
+    foot = scene.with_size(width, 1).fit(_footer(scene))
     if frame.whole is not None:
-        body = scene.sized(width - 1, room).fit(frame.whole(scene.sized(width - 2, room)))
+        body = scene.with_size(width - 1, room).fit(frame.whole(scene.with_size(width - 2, room)))
         return stack_panes((top, beside(blank(1, room), body), foot))
     answer_pane = _answer_pane(frame, room)
-    body = _body(frame, scene.sized(width, room - answer_pane.height))
+    body = _body(frame, scene.with_size(width, room - answer_pane.height))
     return stack_panes((top, body, answer_pane, foot))
 
 
@@ -571,10 +571,10 @@ def _small_window_pane(scene: Scene) -> Pane:
 def _body(frame: Frame, scene: Scene) -> Pane:
     """The grid with the chosen head below it, beside what is looked at."""
     left_width = _heads_width(scene)
-    heads = _heads_pane(frame, scene.sized(left_width, scene.height))
+    heads = _heads_pane(frame, scene.with_size(left_width, scene.height))
     # the two sides stand two cells apart, behind one cell on the left
     room = scene.width - left_width - 4
-    right = _words_pane(frame, scene.sized(room, scene.height))
+    right = _words_pane(frame, scene.with_size(room, scene.height))
     left = beside(blank(1, scene.height), heads)
     return scene.fit(beside(left, right, "  "))
 
@@ -600,11 +600,11 @@ def _heads_pane(frame: Frame, scene: Scene) -> Pane:
     below: list[Pane] = []
     if details >= 3:
         grid_height -= details + 1
-        below = [blank(scene.width, 1), head_summary(scene.sized(scene.width, details))]
+        below = [blank(scene.width, 1), head_summary(scene.with_size(scene.width, details))]
     name = frame.measure or say(view, MEASURE_NAMES[state.measure], word=_chosen_word(scene))
     title = Pane((_title(name, view, is_focused=state.focus == "heads"),))
-    heads = grid(scene.sized(scene.width, grid_height), values=frame.values)
-    return scene.fit(stack_panes((scene.sized(scene.width, 1).fit(title), heads, *below)))
+    heads = grid(scene.with_size(scene.width, grid_height), values=frame.values)
+    return scene.fit(stack_panes((scene.with_size(scene.width, 1).fit(title), heads, *below)))
 
 
 def _words_pane(frame: Frame, scene: Scene) -> Pane:
@@ -621,8 +621,8 @@ def _words_pane(frame: Frame, scene: Scene) -> Pane:
         heading: Line = (*title, (" " * free, ""), *legend)
     else:
         heading = title
-    above = scene.sized(scene.width, 1).fit(Pane((heading,)))
-    rest = scene.sized(scene.width, scene.height - 1)
+    above = scene.with_size(scene.width, 1).fit(Pane((heading,)))
+    rest = scene.with_size(scene.width, scene.height - 1)
     draw = frame.right or matrix
     return stack_panes((above, rest.fit(draw(rest))))
 
@@ -700,11 +700,11 @@ def _answer_pane(frame: Frame, room: int) -> Pane:
         text = cut(safe(frame.notice.message, ascii=view.ascii), width, ascii=view.ascii)
         text_rows = (((text, accent(view) or "bold"),),)
     else:
-        text_rows = answer(frame.scene.sized(width, rows)).rows[:rows]
-    sentence_pane = sentence(frame.scene.sized(width, most))
+        text_rows = answer(frame.scene.with_size(width, rows)).rows[:rows]
+    sentence_pane = sentence(frame.scene.with_size(width, most))
     height = 1 + sentence_pane.height + len(text_rows)
     both = stack_panes((Pane(((),)), sentence_pane, Pane(text_rows)))
-    return beside(blank(1, height), frame.scene.sized(width + 1, height).fit(both))
+    return beside(blank(1, height), frame.scene.with_size(width + 1, height).fit(both))
 
 
 def _header(frame: Frame) -> Line:

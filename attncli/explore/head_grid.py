@@ -405,11 +405,11 @@ def matrix(scene: Scene) -> Pane:
     height = scene.height
     names = loaded_run.names("queries", ascii=view.ascii)
     side = min(loaded_run.widest("queries", ascii=view.ascii), NAME, max(width // 4, 4)) + 1
-    above = _axis_height(scene.sized(width - side, height))
-    area = matrix_area(scene.sized(width - side, height - above))
+    above = _axis_height(scene.with_size(width - side, height))
+    area = matrix_area(scene.with_size(width - side, height - above))
     if area.across < 2:
         above = 1
-        area = matrix_area(scene.sized(width - side, height - above))
+        area = matrix_area(scene.with_size(width - side, height - above))
     body = _map_lines(scene, area)
     if body is None:
         return scene.fit(_waiting_pane(scene))

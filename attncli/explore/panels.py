@@ -256,7 +256,7 @@ class Scene(Struct, frozen=True, eq=False):
     width: int
     height: int
 
-    def sized(self, width: int, height: int) -> Scene:
+    def with_size(self, width: int, height: int) -> Scene:
         """The scene with another width and height, in cells."""
         return replace(
             self, view=structs.replace(self.view, width=width), width=width, height=height
@@ -465,7 +465,7 @@ def effects(scene: Scene, head_effects: HeadEffects | None) -> Pane:
     if not ranking_rows:
         return scene.fit(Pane(text_rows))
     above = Pane((*text_rows, ()))
-    below = ranking(ranking_rows, scene.sized(scene.width, max(scene.height - above.height, 1)))
+    below = ranking(ranking_rows, scene.with_size(scene.width, max(scene.height - above.height, 1)))
     return scene.fit(stack_panes((above, below)))
 
 

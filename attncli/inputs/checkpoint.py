@@ -695,13 +695,13 @@ class Checkpoint:
         *,
         in_out: bool = False,
     ) -> arrays.Array | None:
-        """x·Wᵀ + b, [row, out], of rows and a stored matrix W, [out, in], each piece multiplied
-        with as it is read; None where the tensor is not the next one that is read ahead.
+        """x·Wᵀ + b, [row, out], with a stored matrix W, [out, in], which is read and multiplied
+        piece by piece; None where another tensor is next to be read ahead, or pieces do not pay.
 
         in_out: whether W is stored as [in, out].
 
-        W as a whole is never in memory, and what is of it stays in the processor's cache. Raises as
-        `read`.
+        W as a whole is never in memory: a piece is small enough for the processor's cache. Raises
+        as `read`.
         """
         info = self.info(name)
         plan = self._plan

@@ -378,7 +378,7 @@ class Metadata:
         self.tensors: Collection[str] = ()
         self.architecture = self.text("general.architecture")
 
-    def own(self, key: str) -> Any:
+    def architecture_value(self, key: str) -> Any:
         """The value of a key that begins with the architecture, such as `llama.KEY`; None where
         there is none. Raises InputError for a list where one value is expected."""
         value = self.get(f"{self.architecture}.{key}")
@@ -393,7 +393,7 @@ class Metadata:
 
     def layers(self) -> int:
         """How many layers the metadata states, at most `MOST_LAYERS`; 0 where they state no number."""
-        stated = self.own("block_count")
+        stated = self.architecture_value("block_count")
         if isinstance(stated, int):
             return min(stated, MOST_LAYERS)
         return 0

@@ -344,7 +344,7 @@ def _find_commit(repository: Path, revision: str) -> str | None:
     return None
 
 
-def all_cached(cache: Path) -> Iterator[Snapshot]:
+def cached_snapshots(cache: Path) -> Iterator[Snapshot]:
     """Every version of every model in the cache that has a config.json, by name."""
     try:
         repositories = [path for path in folder_entries(cache) if path.name.startswith(_FOLDER)]
@@ -664,7 +664,7 @@ def _hub_location(
         if missing == [TOKENIZER]:
             usable = cached
     try:
-        return _fetched(name, hub_id, variables, fetch, missing="".join(missing[:1]))
+        return _fetch_model(name, hub_id, variables, fetch, missing="".join(missing[:1]))
     except AttnError as error:
         if usable is not None:
             return usable
@@ -700,7 +700,7 @@ def _missing_of(snapshot: Snapshot, fetch: Fetch) -> list[str]:
     return [file for file in snapshot.missing if file in DESCRIPTION]
 
 
-def _fetched(
+def _fetch_model(
     name: str, hub_id: HubId, variables: Mapping[str, str], fetch: Fetch, *, missing: str
 ) -> ModelLocation:
     """Fetch a model from the hub into the cache.
@@ -1146,7 +1146,7 @@ def download_gguf(
             )
         hub.probe("config.json")
         first = _chosen_name(hub.names(), quantization, f"{hub.endpoint}/{hub_id}")
-        files = _described(hub, _parts_of(first), hub_id.revision)
+        files = _described_files(hub, _parts_of(first), hub_id.revision)
         _fetch_files(hub, files, fetch.note)
         file = hub.large_file(files[0])
         return file, file.parent.name
@@ -1162,7 +1162,7 @@ def _fetch_weights(hub: Remote, commit: str, note: Callable[[str], None] | None)
         index = hub.file(index_name, commit)
         if index is None:
             continue
-        _fetch_files(hub, _described(hub, shard_names(index, ending), commit), note)
+        _fetch_files(hub, _described_files(hub, shard_names(index, ending), commit), note)
         return
     pickled = PICKLED_SINGLE
     expected = message(
@@ -1172,7 +1172,7 @@ def _fetch_weights(hub: Remote, commit: str, note: Callable[[str], None] | None)
     raise _no_safetensors(hub, expected, CONVERT)
 
 
-def _described(hub: Remote, names: Sequence[str], revision: str) -> list[RemoteFile]:
+def _described_files(hub: Remote, names: Sequence[str], revision: str) -> list[RemoteFile]:
     """What the hub tells of files that all belong to a model. Raises InputError for a missing one."""
     files = []
     for name in names:

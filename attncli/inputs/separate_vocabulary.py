@@ -112,7 +112,7 @@ def read_vocabulary(folder: Path, name: str | None = None) -> PieceTokenizer | N
     return _sentence_pieces(files, name)
 
 
-def _added(files: VocabularyFolder) -> dict[int, AddedToken]:
+def _added_tokens(files: VocabularyFolder) -> dict[int, AddedToken]:
     """The tokens that the settings put beside the vocabulary, by id, in their order."""
     tokens: dict[int, AddedToken] = {}
     if files.has("added_tokens.json"):
@@ -175,7 +175,7 @@ def _add(
     """
     known = [token for token in dict.fromkeys(specials) if hf.token_to_id(token) is not None]
     hf.add_special_tokens([AddedToken(token, normalized=False) for token in known])
-    for number, token in _added(files).items():
+    for number, token in _added_tokens(files).items():
         hf.add_tokens([token])
         if hf.token_to_id(token.content) != number:
             raise InputError(
@@ -321,7 +321,7 @@ T5_SENTINELS = 100
 
 def _extra_pieces(files: VocabularyFolder, count: int) -> list[str]:
     """The tokens that come after the `count` pieces of the file itself."""
-    extra = [token.content for number, token in _added(files).items() if number >= count]
+    extra = [token.content for number, token in _added_tokens(files).items() if number >= count]
     if files.kind != "T5Tokenizer" or extra:
         return extra
     # T5 names its sentinels by their number alone, the last first

@@ -67,7 +67,7 @@ def perform(request: Mapping[str, Any], write: Callable[[object], None]) -> list
         raise TaskError("syntax", str(error)) from error
     write({"lines": template.debug_info})
     try:
-        return [_rendered(template, values, request["limit"]) for values in request["values"]]
+        return [_rendered_text(template, values, request["limit"]) for values in request["values"]]
     except MemoryError as error:
         error.template_line = _line_of(error, template)  # type: ignore[attr-defined]
         raise
@@ -84,7 +84,7 @@ def perform(request: Mapping[str, Any], write: Callable[[object], None]) -> list
         raise TaskError("failed", reason, _line_of(error, template)) from error
 
 
-def _rendered(template: Any, values: Mapping[str, Any], limit: int) -> str:
+def _rendered_text(template: Any, values: Mapping[str, Any], limit: int) -> str:
     """The text that a template renders. Raises what the template raises, and TaskError for more than `limit`
     characters."""
     pieces: list[str] = []

@@ -29,14 +29,14 @@ from attncli.measure.row_facts import Bools
 from attncli.measure.run_record import RunRecord, check_heads, feed_whole
 
 NUMPY = choose("numpy", device=None, dtype="float32")
-HeadLink = tuple[int, int, float]
+LinkTriple = tuple[int, int, float]
 """Query, key and weight."""
 
 
 class HeadFacts(NamedTuple):
     """What a document says of a head whose weights it does not hold: links, metrics and labels."""
 
-    links: Sequence[HeadLink] = ()
+    links: Sequence[LinkTriple] = ()
     metrics: Mapping[str, float | None] = {}
     labels: Sequence[str] = ()
 
@@ -63,7 +63,7 @@ def no_facts(layer: int, part: object) -> HeadFacts:
     return HeadFacts()
 
 
-def links_of_head(links: Iterable[LinkRow], layer: int, head: int) -> list[HeadLink]:
+def links_of_head(links: Iterable[LinkRow], layer: int, head: int) -> list[LinkTriple]:
     """The links that a document lists of one head."""
     return [
         (link.query, link.key, link.weight)

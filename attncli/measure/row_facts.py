@@ -551,7 +551,10 @@ class WeightRows:
         """Each row's sum of weights, Σ_j A_ij, [head, row]."""
         before, after = self._sides
         return (
-            before + self._near.sum(-1) + after + (self.key(0) if self._near_range[0] > 0 else 0.0)
+            before
+            + self._near_weights.sum(-1)
+            + after
+            + (self.key(0) if self._near_range[0] > 0 else 0.0)
         )
 
     @cached_property
@@ -617,7 +620,7 @@ class WeightRows:
         before = self._ramp(0, near_range[0], first) - i * whole
         after = self._ramp(near_range[1], self.weights.shape[-1], first) - i * sides[1]
         j = self.low + np.arange(*near_range) - first
-        near = self._near
+        near = self._near_weights
         steps = j[None, :] - i[:, None]
         far = after - before
         signed_sums = before + after
@@ -642,10 +645,10 @@ class WeightRows:
         j = self.low + np.arange(*self._near_range)
         before, after = self._sides
         key_counts = ((j[None, :] != self.i[:, None]) & (j != 0)).astype(np.float64)
-        return before + np.einsum("hij,ij->hi", self._near, key_counts) + after
+        return before + np.einsum("hij,ij->hi", self._near_weights, key_counts) + after
 
     @cached_property
-    def _near(self) -> Floats:
+    def _near_weights(self) -> Floats:
         """The weights on the keys at the rows' own positions, [head, row, position]."""
         return self.numpy(self.weights[..., slice(*self._near_range)])
 

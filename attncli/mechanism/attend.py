@@ -588,7 +588,7 @@ def mix(backend: Backend, weights: Array, values: Array, visibility: Array | Non
     return backend.where(meets_nan | zero_times_infinite | (up & down), float("nan"), clean)
 
 
-def mix_held(backend: Backend, weights: Array, values: Array, rule: Rule) -> Array:
+def mix_with_weights(backend: Backend, weights: Array, values: Array, rule: Rule) -> Array:
     """What heads mix of `values`, [..., kv, key, v_dim], with given attention weights,
     [head, query, key], in place of a softmax: [..., head, query, v_dim]."""
     dtype = backend.dtype_of(weights)
@@ -884,7 +884,7 @@ def row_ranges(rule: Rule, queries: int, keys: int, most: int) -> tuple[list[ran
         return [
             range(start, min(start + most, queries)) for start in range(0, queries, most)
         ], most * keys
-    width = partial(_keys_computed, rule.mask, rule.offset, queries, keys)
+    width = partial(_key_span_length, rule.mask, rule.offset, queries, keys)
     ranges = list[range]()
     largest = 1
     start = 0
@@ -901,7 +901,9 @@ def row_ranges(rule: Rule, queries: int, keys: int, most: int) -> tuple[list[ran
     return ranges, largest
 
 
-def _keys_computed(mask: Mask, offset: int, queries: int, keys: int, start: int, stop: int) -> int:
+def _key_span_length(
+    mask: Mask, offset: int, queries: int, keys: int, start: int, stop: int
+) -> int:
     """How many keys the mask lets the rows start..stop-1 see, from the first to the last, at least
     1.
     """

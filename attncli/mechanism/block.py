@@ -14,7 +14,7 @@ from attncli.mechanism.attend import (
     Rule,
     compute_attention,
     ignore_block,
-    mix_held,
+    mix_with_weights,
     weigh_scores,
 )
 from attncli.mechanism.context import (
@@ -58,7 +58,7 @@ def run_block(
 
     A block without residual gives its last branch's output, whose width may differ.
     """
-    edit = partial(_edited, backend, context.edits, layer)
+    edit = partial(_edited_array, backend, context.edits, layer)
     hidden = edit("resid_pre", hidden)
     block_input = hidden
     attention = LayerAttention(backend, weights, "attn", block.attention)
@@ -217,7 +217,7 @@ def mix_heads(
         stages |= {name: score(i + rule.offset, j) for name, score in parts.scores.items()}
     weights = held_weights(interventions)
     if weights is not None:
-        mixed = mix_held(backend, weights, parts.v, rule)
+        mixed = mix_with_weights(backend, weights, parts.v, rule)
         empty = ~backend.any(weights > 0, -1)[..., 0]
         stages |= {"weights": weights} if "weights" in context.keep else {}
     elif spec.hashing is not None:
@@ -258,7 +258,7 @@ def mix_heads(
         stages |= square_stages
     mixed = put_weights(backend, interventions, stages, parts.v, mixed)
     mixed = apply_interventions(backend, interventions, mixed)
-    stages["mixed"] = _edited(backend, edits, layer, "z", mixed)
+    stages["mixed"] = _edited_array(backend, edits, layer, "z", mixed)
     if spec.gated:
         gate = attention.split_heads(attention.linear("gate", context.queries_of(x)), spec.heads)
         stages["gate"] = (backend.tanh(gate * 0.5) + 1.0) * 0.5
@@ -288,7 +288,7 @@ def _hash_heads(
     )
 
 
-def _edited(backend: Backend, edits: Edits, layer: int, site: Site, array: Array) -> Array:
+def _edited_array(backend: Backend, edits: Edits, layer: int, site: Site, array: Array) -> Array:
     """What the edits of a place make of an array; the array itself where nothing is edited."""
     if not edits:
         return array
@@ -308,10 +308,10 @@ def _edit_weights(
     """
     scores = stages["masked"]
     if (layer, "scores") in edits:
-        scores = _edited(backend, edits, layer, "scores", scores)
+        scores = _edited_array(backend, edits, layer, "scores", scores)
         stages |= {"masked": scores, "weights": weigh_scores(backend, scores, rule)}
-    stages["weights"] = _edited(backend, edits, layer, "pattern", stages["weights"])
-    return mix_held(backend, stages["weights"], v, rule)
+    stages["weights"] = _edited_array(backend, edits, layer, "pattern", stages["weights"])
+    return mix_with_weights(backend, stages["weights"], v, rule)
 
 
 def _add_output(attention: LayerAttention, stages: dict[str, Array]) -> None:

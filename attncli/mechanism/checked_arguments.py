@@ -149,7 +149,7 @@ def _name_layer(kinds: Mapping[str, Any], arguments: dict[str, Any]) -> None:
             raise UsageError(
                 "head is {value}",
                 expected='one head: 11, "L5H11" or (5, 11)',
-                value=_shown(head),
+                value=_value_in_words(head),
             )
         if isinstance(heads, list):
             arguments |= {"layer": layer, "head": heads[0]}
@@ -243,9 +243,9 @@ def _value_of(name: str, value: Any, kind: Any) -> Any:
     if not _fits(value, kind):
         raise UsageError(
             "{name} is {value}",
-            expected=_expected(kind),
+            expected=_kind_in_words(kind),
             name=name,
-            value=_shown(value),
+            value=_value_in_words(value),
         )
     _check_size(name, value)
     if _is_union(kind):
@@ -257,7 +257,7 @@ def _value_of(name: str, value: Any, kind: Any) -> Any:
     return value
 
 
-def _shown(value: object) -> str:
+def _value_in_words(value: object) -> str:
     """A value as an error shows it: whole where it is short, else its type."""
     try:
         text = repr(value)
@@ -339,10 +339,10 @@ def _fits_several(value: Any, origin: Any, part: Any) -> bool:
     return not isinstance(value, Collection) or all(_fits(item, part) for item in value)
 
 
-def _expected(kind: Any) -> str:
+def _kind_in_words(kind: Any) -> str:
     """A kind in words."""
     if _is_union(kind):
-        return listing([_expected(part) for part in typing.get_args(kind)], " or ")
+        return listing([_kind_in_words(part) for part in typing.get_args(kind)], " or ")
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
         return listing(map(repr, parts), " or ")
@@ -355,7 +355,7 @@ def _expected(kind: Any) -> str:
     if origin in SEVERAL:
         if parts[0] is Any:
             return message("a list")
-        return message("a list, each of it {part}", part=_expected(parts[0]))
+        return message("a list, each of it {part}", part=_kind_in_words(parts[0]))
     if origin is tuple:
         return message("{count} of them", count=len(parts))
     name = getattr(kind, "__name__", "")

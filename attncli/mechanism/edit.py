@@ -57,14 +57,14 @@ class Edit(Struct, frozen=True, eq=False):
             raise UsageError(
                 "the layer of an edit is {value}, of type {kind}",
                 expected="a whole number, 0 for the first layer",
-                value=_shortened(self.layer),
+                value=_short_repr(self.layer),
                 kind=type(self.layer).__name__,
             )
         if not callable(self.function):
             raise UsageError(
                 "the function of an edit is {value}, of type {kind}",
                 expected="a function that takes an array and returns one of the same shape",
-                value=_shortened(self.function),
+                value=_short_repr(self.function),
                 kind=type(self.function).__name__,
             )
 
@@ -78,7 +78,7 @@ SHOWN = 80
 """Characters of a value that an error shows."""
 
 
-def _shortened(value: object) -> str:
+def _short_repr(value: object) -> str:
     """A value as Python writes it, cut where it is long."""
     text = repr(value)
     if len(text) > SHOWN:
@@ -111,7 +111,7 @@ def edits_by_place(edits: Sequence[Edit], blocks: Sequence[Block], last: int) ->
         raise UsageError(
             "edits is {value}, and no list",
             expected="edits=[attncli.Edit(layer, site, function)]",
-            value=_shortened(edits),
+            value=_short_repr(edits),
         )
     by_place: dict[tuple[int, str], list[Edit]] = {}
     for edit in edits:
@@ -119,7 +119,7 @@ def edits_by_place(edits: Sequence[Edit], blocks: Sequence[Block], last: int) ->
             raise UsageError(
                 "{value} is no edit",
                 expected="attncli.Edit(layer, site, function)",
-                value=_shortened(edit),
+                value=_short_repr(edit),
             )
         if edit.site not in SITES:
             raise UsageError(

@@ -191,7 +191,7 @@ def locate(
             hint = f"--model {close[0]}{separator}{revision}"
         return _resolve(name, variables, fetch, hint)
     if alias.package is not None and not separator:
-        place = _packaged(short, alias.package, variables, fetch)
+        place = _packaged_model(short, alias.package, variables, fetch)
         if place is not None:
             _verify(alias, place, variables, Parts.WHOLE, _reinstall(short))
             return ModelLocation(place, name, None, "package")
@@ -205,7 +205,7 @@ def locate(
     return replace(location, name=name)
 
 
-def _packaged(
+def _packaged_model(
     name: str, package: Package, variables: Mapping[str, str], fetch: Fetch
 ) -> Path | None:
     """A model of installed packages, its file checked, its parts joined first; None where packages

@@ -128,7 +128,7 @@ class Config:
     ) -> int:
         """A whole number in [least, most]: the value of the first of the keys that is set, else the
         default. Raises InputError where neither is there."""
-        value = self._needed(keys, default)
+        value = self._required_value(keys, default)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise self._value_error(
                 keys,
@@ -150,7 +150,7 @@ class Config:
     def number(self, *keys: str, default: float | None = None) -> float:
         """A number from 10⁻³⁰ to 10¹⁵: the value of the first of the keys that is set, else the
         default. Raises InputError where neither is there."""
-        value = self._needed(keys, default)
+        value = self._required_value(keys, default)
         fits = isinstance(value, int | float) and SMALLEST_NUMBER <= value <= LARGEST_NUMBER
         if isinstance(value, bool) or not fits:
             limits = {"smallest_number": SMALLEST_NUMBER, "largest_number": LARGEST_NUMBER}
@@ -262,7 +262,7 @@ class Config:
             values=_value_text(self.values.get(key)),
         )
 
-    def _needed(self, keys: Sequence[str], default: object) -> Any:
+    def _required_value(self, keys: Sequence[str], default: object) -> Any:
         """The value of the first of the keys that is set, else the default. Raises InputError where
         the default is None, too."""
         value = self.get(*keys, default=default)

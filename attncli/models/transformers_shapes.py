@@ -213,7 +213,7 @@ def describe_foreign(checkpoint: Checkpoint, family: str) -> ForeignDescription:
     transformers.AttentionInterface.register(SHAPES, _attention)
     masks.AttentionMaskInterface.register(SHAPES, _mask)
     kind, config = library_model(checkpoint, family)
-    with library_errors(family, where), torch.device("meta"), _bounded(torch, where):
+    with library_errors(family, where), torch.device("meta"), _tensor_limit(torch, where):
         hf_model = kind._from_config(
             config, attn_implementation=SHAPES, experts_implementation="batched_mm"
         ).eval()
@@ -233,7 +233,7 @@ def describe_foreign(checkpoint: Checkpoint, family: str) -> ForeignDescription:
 
 
 @contextmanager
-def _bounded(torch: Any, where: str) -> Iterator[None]:
+def _tensor_limit(torch: Any, where: str) -> Iterator[None]:
     """Context manager: raises InputError once more tensors are registered than any model has."""
     count = 0
 

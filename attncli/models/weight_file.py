@@ -305,7 +305,7 @@ def layout_tensors(
             return tensors | beside
         case "fused":
             _check_sizes(facts, layout, square=True)
-            return _as_fused(projections) | beside
+            return _fused_projections(projections) | beside
         case _:
             from difflib import get_close_matches
 
@@ -405,7 +405,7 @@ def _as_torch_module(weights: Mapping[str, Array]) -> dict[str, Array]:
     return {name: array for name, array in tensors.items() if array is not None}
 
 
-def _as_fused(weights: Mapping[str, Array]) -> dict[str, Array]:
+def _fused_projections(weights: Mapping[str, Array]) -> dict[str, Array]:
     """Projections in the layout of GPT-2, `c_attn` and `c_proj`, [in, out], by tensor name."""
     weight = _joined_qkv(weights, "weight")
     bias = _joined_qkv(weights, "bias")

@@ -50,7 +50,7 @@ class ConditionCounts:
         self._largest.clear()
         for layer, mask in enumerate(self._masks):
             for number, of_texts in enumerate(places):
-                heads = self._searched(number, layer)
+                heads = self._searched_heads(number, layer)
                 for place in of_texts:
                     if place is not None and heads.size:
                         visibility = _sees(_sight(mask, count), *place)
@@ -76,7 +76,7 @@ class ConditionCounts:
         counts = (self._linked, self._weight, self._possible)
         return dict(zip(CONDITION_ARRAYS, counts, strict=True))
 
-    def _searched(self, number: int, layer: int) -> Ints:
+    def _searched_heads(self, number: int, layer: int) -> Ints:
         """The heads of a layer that the condition of this number searches."""
         pairs = self._conditions[number].heads
         if not pairs:

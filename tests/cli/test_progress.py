@@ -100,14 +100,14 @@ def test_nobody_is_told_where_nobody_looks(found: Environment) -> None:
     with progress.downloads(found) as watch:
         assert watch is None
     model = load("minilm")
-    assert progress.layers_told(found, model) is model
+    assert progress.with_layer_progress(found, model) is model
 
 
 @pytest.mark.usefixtures("at_once")
 def test_the_layers_of_a_checkpoint_are_told_to_the_work_that_is_watched() -> None:
     found, shares = environment(), []
     found.layers = shares.append
-    for _ in progress.layers_told(found, load("minilm")).trace("a b", layers=[3]):
+    for _ in progress.with_layer_progress(found, load("minilm")).trace("a b", layers=[3]):
         assert shares == [0, 1 / 4, 2 / 4, 1]
     assert found.stderr.getvalue() == ""  # type: ignore[attr-defined]
 
@@ -143,7 +143,7 @@ def test_what_adds_to_a_logit_is_told_layer_by_layer(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("at_once")
 def test_a_bar_ends_with_a_command_that_fails() -> None:
     found = environment()
-    shown = progress.layers_told(found, load("minilm"))
+    shown = progress.with_layer_progress(found, load("minilm"))
     with found.endings:
         next(iter(shown.trace("a b", layers=[1, 5])))
         assert found.layers is not None

@@ -20,7 +20,7 @@ from processes import finish
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.inputs import hub as download
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.hub import WHOLE, Fetch, ModelLocation, Parts, all_cached, resolve
+from attncli.inputs.hub import WHOLE, Fetch, ModelLocation, Parts, cached_snapshots, resolve
 
 Resolver = Callable[..., ModelLocation]
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
@@ -366,9 +366,9 @@ def test_everything_cached_is_listed(find: Resolver, tmp_path: Path) -> None:
     find("owner/sharded")
     find("owner/single")
     (tmp_path / "home" / "hub" / "models--evil--..--x" / "snapshots" / COMMIT).mkdir(parents=True)
-    listed = list(all_cached(tmp_path / "home" / "hub"))
+    listed = list(cached_snapshots(tmp_path / "home" / "hub"))
     assert [(one.name, one.commit, one.missing) for one in listed] == [
         ("owner/sharded", COMMIT, ()),
         ("owner/single", COMMIT, ()),
     ]
-    assert list(all_cached(tmp_path / "nowhere")) == []
+    assert list(cached_snapshots(tmp_path / "nowhere")) == []

@@ -197,7 +197,7 @@ def answer(
     if not results.answer:
         plan = _Plan(CutRuns(model, tuple(tokens), (0,), cut), length, cuts, each_head, weighing)
         on_cost(plan.forecast(), len(tokens))
-        results = _answered(model, text, tokens, target, length, note, past)
+        results = _run_answer(model, text, tokens, target, length, note, past)
         file.keep(results)
     ids = results.answer
     following = following_tokens(model, tokens, ids[:-1])
@@ -966,7 +966,7 @@ def _results_file(
     return KeptResults[AnswerResults](path, AnswerResults)
 
 
-def _answered(
+def _run_answer(
     model: Model,
     text: str,
     tokens: Sequence[Token],

@@ -172,12 +172,12 @@ class CutRuns(Struct, frozen=True):
         own = Cut("own")
         first = self.first_query
         if past:
-            state = _State(_sliced(past, first), None, first)
+            state = _State(_past_of_first_tokens(past, first), None, first)
         else:
-            state = self._extended(_State({}, None, 0), TokenStretch(0, 0, first, own, ()))
+            state = self._extended_state(_State({}, None, 0), TokenStretch(0, 0, first, own, ()))
         on_tokens(first)
         count = len(self.tokens)
-        state = self._extended(state, TokenStretch(1, first, count, own, (own,)))
+        state = self._extended_state(state, TokenStretch(1, first, count, own, (own,)))
         on_tokens(count - first)
         assert state.tail is not None
         keys = OwnKeys(state.past, state.tail, first)
@@ -199,7 +199,7 @@ class CutRuns(Struct, frozen=True):
             del states[part.depth + 1 :]
             if own is not None and part.depth == 0:
                 states[0] = own.before(part.start)
-            state = self._extended(states[part.depth], part)
+            state = self._extended_state(states[part.depth], part)
             states.append(state)
             on_tokens(part.stop - part.start)
             if part.ends:
@@ -291,7 +291,7 @@ class CutRuns(Struct, frozen=True):
                 return stop, list(groups.values())
             (paths,) = groups.values()
 
-    def _extended(self, state: _State, part: TokenStretch) -> _State:
+    def _extended_state(self, state: _State, part: TokenStretch) -> _State:
         """The state after a stretch that goes on from a state, which stays as it is."""
         tokens = list(self.tokens[part.start : part.stop])
         if self.way == "text":
@@ -321,7 +321,7 @@ class CutRuns(Struct, frozen=True):
                 if shares is None:
                     shares = looked
                 else:
-                    shares = _stacked(shares, looked)
+                    shares = _stacked_rows(shares, looked)
         if shares is not None:
             shares = shares[-len(self.answer) :]
         return _State(past, tail, state.count + len(tokens), shares)
@@ -415,10 +415,10 @@ class OwnKeys(Struct, frozen=True, eq=False):
         tail = None
         if place > self.first_query:
             tail = self.tail[: place - self.first_query]
-        return _State(_sliced(self.past, place), tail, place)
+        return _State(_past_of_first_tokens(self.past, place), tail, place)
 
 
-def _sliced(past: Past, count: int) -> Past:
+def _past_of_first_tokens(past: Past, count: int) -> Past:
     """The keys and values of the first tokens."""
     if not count:
         return {}
@@ -439,7 +439,7 @@ def _links_cut(links: HeadLinks, queries: range, first_query: int) -> Interventi
     return {place: [KnockOut(tuple(numbers), asking, known)] for place, numbers in by_layer.items()}
 
 
-def _stacked(before: Floats, rows: Floats) -> Floats:
+def _stacked_rows(before: Floats, rows: Floats) -> Floats:
     """Rows of attention after earlier ones, which see fewer keys; [token, key]."""
     wide = np.zeros((len(before) + len(rows), rows.shape[1]))
     wide[: len(before), : before.shape[1]] = before

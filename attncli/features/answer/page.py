@@ -190,8 +190,8 @@ def _region_entry(document: AnswerDocument, effect: AnswerEffect) -> dict[str, A
         "attention": percent(effect.attention, 1),
         "even": percent(effect.even, 1),
         "share": share_text(effect.logprob),
-        "change": _rounded(effect.change),
-        "bySentence": [_rounded(float(change)) for change in effect.by_sentence],
+        "change": _round_number(effect.change),
+        "bySentence": [_round_number(float(change)) for change in effect.by_sentence],
         "subsets": weight,
         "random": random,
         "source": effect.is_source,
@@ -199,7 +199,7 @@ def _region_entry(document: AnswerDocument, effect: AnswerEffect) -> dict[str, A
     }
 
 
-def _rounded(value: float) -> float:
+def _round_number(value: float) -> float:
     """A number to five significant digits, which is more than a page shows."""
     return float(f"{value:.5g}")
 

@@ -141,12 +141,13 @@ def _has_sentences(document: AnswerDocument, view: View) -> bool:
 
 
 def _sentence_table(document: AnswerDocument, view: View) -> Lines:
-    """A row for each sentence of the answer: what it loses without each of the regions that it
-    loses most without."""
+    """A row for each sentence of the answer, a column for each of the `MOST_NAMED` regions that
+    matter most to any sentence: what the sentence loses without the region.
+    """
     effects = [effect for effect in document.effects if effect.is_source]
     places = range(len(document.answer.sentences))
-    chosen = sorted(effects, key=lambda effect: min(effect.by_sentence))[:MOST_NAMED]
-    chosen = [effect for effect in effects if effect in chosen]
+    largest = sorted(effects, key=lambda effect: min(effect.by_sentence))[:MOST_NAMED]
+    chosen = [effect for effect in effects if effect in largest]
     width = max(view.width // 3, 16)
     rows = [
         [

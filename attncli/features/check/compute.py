@@ -51,7 +51,7 @@ def check(answers: Mapping[str, object] | None = None, *, name: str | None = Non
                 number=repr(key),
             )
     marks = [
-        _marked(int(number), question, (answers or {}).get(number), name)
+        _marked_answer(int(number), question, (answers or {}).get(number), name)
         for number, question in zip(numbers, QUESTIONS, strict=True)
     ]
     return CheckDocument(
@@ -63,7 +63,9 @@ def check(answers: Mapping[str, object] | None = None, *, name: str | None = Non
     )
 
 
-def _marked(number: int, question: Question, given_value: object, name: str | None) -> MarkedAnswer:
+def _marked_answer(
+    number: int, question: Question, given_value: object, name: str | None
+) -> MarkedAnswer:
     """A question with its mark; without one where nothing is answered. name: the answers' file."""
     mark = MarkedAnswer(
         number=number,

@@ -360,7 +360,7 @@ class _Work:
         if count is None:
             count = counts[self._smallest(mean, counts)]
         sizes = [*counts, *own]
-        tested = self._tested(mean, sizes, seed)
+        tested = self._held_out_measures(mean, sizes, seed)
         rows = self._rows(mean, tested, sizes, whole)
         if own:
             chosen = rows[-1]
@@ -457,7 +457,7 @@ class _Work:
         shares = kept.sum(0) / kept[:, -1].sum()
         return smallest_size(SHARES, shares.tolist())
 
-    def _tested(self, mean: Floats, counts: Sequence[int], seed: int) -> CircuitMeasures:
+    def _held_out_measures(self, mean: Floats, counts: Sequence[int], seed: int) -> CircuitMeasures:
         """m on the held-out pairs: of circuits of these sizes, of as many random edges, of none."""
         masks = [strongest_edges(self.graph, mean, count) for count in counts]
         masks += [random_edges(self.graph, count, seed) for count in counts]

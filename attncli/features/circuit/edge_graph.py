@@ -166,17 +166,17 @@ def strongest_edges(graph: EdgeGraph, scores: Floats, count: int) -> Mask:
     """
     every = np.flatnonzero(graph.mask)
     order = np.argsort(-np.abs(scores.ravel()[every]), kind="stable")
-    return _chosen(graph, every[order[:count]])
+    return _edge_mask(graph, every[order[:count]])
 
 
 def random_edges(graph: EdgeGraph, count: int, seed: int) -> Mask:
     """`count` edges drawn from a named stream."""
     every = np.flatnonzero(graph.mask)
     order = integers(seed, f"edges\0{count}", len(every)).argsort(kind="stable")
-    return _chosen(graph, every[order[:count]])
+    return _edge_mask(graph, every[order[:count]])
 
 
-def _chosen(graph: EdgeGraph, places: Floats) -> Mask:
+def _edge_mask(graph: EdgeGraph, places: Floats) -> Mask:
     """A mask of the edges at these places of the flattened one."""
     mask = np.zeros(len(graph.readers) * len(graph.writers), bool)
     mask[places] = True

@@ -126,7 +126,10 @@ def _draw_curve(document: CircuitDocument, drawing: Drawing, top: float, view: V
             share = percent(size.share)
             drawing.text(x, frame.bottom + 13, share, size=7, anchor="middle", quiet=True)
     names = (
-        (ink, say(view, "the strongest edges; the chosen {share}: {kept}", **_chosen(document))),
+        (
+            ink,
+            say(view, "the strongest edges; the chosen {share}: {kept}", **_size_words(document)),
+        ),
         (quiet, say(view, "as many random edges")),
     )
     below = frame.bottom + 28
@@ -183,7 +186,7 @@ class CurveFrame(Struct, frozen=True):
         return self.bottom - CURVE * (share - self.low) / (self.high - self.low)
 
 
-def _chosen(document: CircuitDocument) -> dict[str, str]:
+def _size_words(document: CircuitDocument) -> dict[str, str]:
     """What is said of the chosen size: its share and what it keeps."""
     return {"share": percent(document.chosen.share), "kept": kept_text(document.chosen)}
 

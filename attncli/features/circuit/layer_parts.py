@@ -106,7 +106,7 @@ def head_writes(weights: Weights, norm: Norm | None, mixed: Floats) -> Floats:
     if norm is None:
         return writes
     divisor = deviation(norm, writes.sum(-3, keepdims=True)).astype(writes.dtype)
-    writes = _scaled(norm, weights, writes) / divisor
+    writes = _scaled_by_norm(norm, weights, writes) / divisor
     shift = None
     if norm.affine:
         shift = weights("attn.out.bias")
@@ -115,7 +115,7 @@ def head_writes(weights: Weights, norm: Norm | None, mixed: Floats) -> Floats:
     return writes + np.asarray(shift) / heads
 
 
-def _scaled(norm: Norm, weights: Weights, writes: Floats) -> Floats:
+def _scaled_by_norm(norm: Norm, weights: Weights, writes: Floats) -> Floats:
     """Vectors without their mean where the norm takes it away, times the norm's weight."""
     if norm.kind == "layer":
         writes = writes - writes.mean(-1, keepdims=True)

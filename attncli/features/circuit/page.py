@@ -259,15 +259,15 @@ def _edge_entry(edge: SizedEdge, ends: set[str], cut: EdgeCut | None) -> dict[st
         "to": edge.to,
         "ends": sorted(ends),
         "reads": edge.reads,
-        "score": _rounded(edge.score),
+        "score": _round_number(edge.score),
         "least": edge.least,
     }
     if cut is None:
         return entry
-    return entry | {"exact": _rounded(cut.exact), "alone": _rounded(cut.score)}
+    return entry | {"exact": _round_number(cut.exact), "alone": _round_number(cut.score)}
 
 
-def _rounded(value: float) -> float:
+def _round_number(value: float) -> float:
     """A number to five significant digits, which is more than a page shows."""
     return float(f"{value:.5g}")
 

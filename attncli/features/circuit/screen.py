@@ -72,7 +72,7 @@ def circuit_rows(document: CircuitDocument) -> Iterator[Sequence[object]]:
     yield ("chosen", *none, *_size_cells(chosen), None, chosen.edges, *none)
     for node in document.nodes:
         if (change := node.difference) is not UNSET:
-            split = (_known(change.writes), _known(change.moved))
+            split = (_number_or_none(change.writes), _number_or_none(change.moved))
             own = (*split, ",".join(node.labels or ()))
             yield ("head", node.id, node.writes, None, change.all, *none, None, None, *own)
     for edge in document.edges:
@@ -82,7 +82,7 @@ def circuit_rows(document: CircuitDocument) -> Iterator[Sequence[object]]:
         yield ("cut", cut.writer, cut.to, cut.reads, cut.score, *exact)
 
 
-def _known(value: float | UnsetType | None) -> float | None:
+def _number_or_none(value: float | UnsetType | None) -> float | None:
     """A number that may be absent, as a cell; None for none."""
     if value is UNSET:
         return None
@@ -155,7 +155,7 @@ def _node_table(document: CircuitDocument, view: View) -> Lines:
             " share, MLP a feed-forward part"
         )
     body = table(names, rows, view, align=["left", "left", "left", "right"], title=title)
-    return stack(body, _more(len(parts) - len(shown), view))
+    return stack(body, _hidden_rows_remark(len(parts) - len(shown), view))
 
 
 def _node_cells(node: CircuitNode) -> list[str]:
@@ -195,7 +195,7 @@ def _head_table(document: CircuitDocument, view: View) -> Lines:
             "a number before what it looks like: the part of the strongest rule (attn explain rule)"
         )
     remarks = (remark(meaning, view), remark(by_rule, view))
-    return stack(body, *remarks, _more(len(heads) - len(shown), view))
+    return stack(body, *remarks, _hidden_rows_remark(len(heads) - len(shown), view))
 
 
 def _ranked_heads(document: CircuitDocument) -> list[tuple[CircuitNode, Difference]]:
@@ -266,7 +266,7 @@ def _edge_table(document: CircuitDocument, view: View) -> Lines:
         body,
         remark(places, view),
         remark(_caution(document) or "", view),
-        _more(len(cuts) - len(shown), view),
+        _hidden_rows_remark(len(cuts) - len(shown), view),
     )
 
 
@@ -288,7 +288,7 @@ def _caution(document: CircuitDocument) -> Message | None:
     return None
 
 
-def _more(count: int, view: View) -> Lines:
+def _hidden_rows_remark(count: int, view: View) -> Lines:
     """A remark on how many rows are not shown; no lines where all are."""
     more = message("{count} more; --full shows all", count=f"{count:,}")
     return remark(more if count > 0 else "", view)

@@ -116,7 +116,7 @@ def replaced_words(sides: Sequence[TextTokens], query: str | None = None) -> lis
     if query is not None:
         units = _with_query(units, sides, query)
     names = [
-        [_covered(tokens, run, text) for run in runs]
+        [_covered_text(tokens, run, text) for run in runs]
         for runs, (tokens, text) in zip(units, sides, strict=True)
     ]
     pairs = align(*names)
@@ -212,10 +212,10 @@ def _is_short_word(tokens: Sequence[Token], places: range, text: str) -> bool:
     """Whether these tokens cover letters alone without a blank between, few enough for a word."""
     if not _is_written_as_one(tokens, places, text):
         return False
-    return len(_covered(tokens, places, text)) <= LONGEST_WORD
+    return len(_covered_text(tokens, places, text)) <= LONGEST_WORD
 
 
-def _covered(tokens: Sequence[Token], places: range, text: str) -> str:
+def _covered_text(tokens: Sequence[Token], places: range, text: str) -> str:
     """What these tokens cover of the text, without blanks around it; of special ones their texts."""
     start, end = tokens[places[0]].start, tokens[places[-1]].end
     if start is None or end is None:

@@ -395,7 +395,7 @@ def compared_sides(document: CompareDocument, view: View) -> Lines:
         side = getattr(document, letter)
         blocks.append(line((letter.upper(), "bold"), "  ", (localize(side.name, view), "bold")))
         if texts:
-            only_here = {*getattr(document.only, letter), *_substituted(document, letter)}
+            only_here = {*getattr(document.only, letter), *_substituted_tokens(document, letter)}
             shares = [DIFFERS if index in only_here else 0.0 for index in range(len(side.tokens))]
             blocks.append(sentence(words(side.text, side.tokens, shares, frozenset()), view))
         blocks += [] if same else [fact("ran", _run_facts(side, view), view)]
@@ -476,7 +476,7 @@ def _alignment_notes(document: CompareDocument, view: View) -> Iterator[Lines]:
     shared = plural(
         "compared: {count} token that both texts have",
         "compared: {count} tokens that both texts have",
-        count=len(document.aligned) - len(_substituted(document, "a")),
+        count=len(document.aligned) - len(_substituted_tokens(document, "a")),
     )
     yield remark(shared, view)
 
@@ -574,7 +574,7 @@ def _is_before_difference(document: CompareDocument) -> bool:
     return all(document.aligned[row][0] < beginning for row in document.measured_rows())
 
 
-def _substituted(document: CompareDocument, letter: str) -> list[int]:
+def _substituted_tokens(document: CompareDocument, letter: str) -> list[int]:
     """The tokens of a side that are compared with another word in their place."""
     return [
         pair["ab".index(letter)]

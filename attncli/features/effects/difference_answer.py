@@ -288,8 +288,8 @@ def _split(difference: Difference, view: View) -> Iterator[str]:
     # of a gain in the sign of the gain, as the sentence before says how much it is
     sign = -1.0 if difference.all < 0 else 1.0
     places = {
-        "held": _signed(sign * difference.writes),
-        "moved": _signed(sign * difference.moved),
+        "held": _signed_text(sign * difference.writes),
+        "moved": _signed_text(sign * difference.moved),
     }
     if abs(share) <= MOVES:
         yield say(
@@ -313,7 +313,7 @@ def _split(difference: Difference, view: View) -> Iterator[str]:
         )
 
 
-def _signed(value: float) -> str:
+def _signed_text(value: float) -> str:
     """A number with its sign; 0 has none."""
     return format_signed(value, DIGITS)
 
@@ -342,8 +342,8 @@ def _mover(rows: list[EffectRow], view: View) -> Iterator[str]:
                 view,
                 "{head} acts by moving attention: {all} in all, {held} by what it writes.",
                 head=head_phrase(row, view),
-                all=_signed(difference.all),
-                held=_signed(difference.writes),
+                all=_signed_text(difference.all),
+                held=_signed_text(difference.writes),
             )
         if later is not None:
             command = (

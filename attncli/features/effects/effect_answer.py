@@ -503,18 +503,24 @@ def grid(
     values = head_grid(numbers)
     if len(values.layers) < 2 or len(values.heads) < 2:
         return Lines()
-    # most effects are small: a digit more tells them apart, for which without colour, where cells
-    # are wide, zeros go
+    is_small = False
     if np.isfinite(values.values).any():
-        small = float(np.nanmedian(np.abs(values.values))) < 0.5 * 10.0**-view.precision
-    else:
-        small = False
-    finer = replace(view, precision=view.precision + small)
-    note = say(view, "rows: layers, columns: heads")
-    # in panels, so that no head is left out
-    finer = replace(finer, full=view.full or values.values.size <= WHOLE)
+        median = float(np.nanmedian(np.abs(values.values)))
+        is_small = median < 0.5 * 10.0**-view.precision
+    # where most effects would be rounded to 0, one more digit tells them apart
+    precision = view.precision
+    if is_small:
+        precision += 1
+    # a full view draws panels, so that no head is left out
+    finer = replace(view, precision=precision, full=view.full or values.values.size <= WHOLE)
     return draw_grid(
-        values, finer, bare=small and not view.color, title=title, note=note, signed=signed
+        values,
+        finer,
+        # without colour cells are wide: the zero before the point makes room for the digit
+        bare=is_small and not view.color,
+        title=title,
+        note=say(view, "rows: layers, columns: heads"),
+        signed=signed,
     )
 
 

@@ -307,8 +307,9 @@ def _is_spelled(tokenizer: Tokenizer, ids: Ids, texts: Sequence[str]) -> bool:
 
 
 def _text_inside(tokenizer: Tokenizer, ids: Sequence[int]) -> str | None:
-    """The text of entries as it stands after another word, its blank before it; None where the
-    tokenizer does not tell."""
+    """The text of entries of the vocabulary after another word, with the blank between; None where
+    the tokenizer does not tell.
+    """
     anchor = [token.id for token in tokenizer.encode("a") if not token.special]
     if not anchor or any(number is None for number in anchor):
         return None
@@ -477,9 +478,11 @@ def likeliest_tokens(model: Model, probabilities: Floats, count: int) -> list[Ne
 
 
 def answer_text(model: Model, ids: Sequence[int]) -> str:
-    """The text of entries that follow each other inside of a text, their blank before it; where
-    they are no whole characters, what each is called."""
+    """The text of entries of the vocabulary in a row, with the blank before them; where they do not
+    make up whole characters, their names one after another.
+    """
     texts = [entry.text for entry in target_tokens(model, ids)]
+    # a byte is called `<0x0A>` here: without one, the names are the text
     if not any("<0x" in text for text in texts):
         return "".join(texts)
     inside = _text_inside(model.tokenizer, ids)

@@ -568,9 +568,10 @@ def _choose_token(
 def continuation_text(
     model: Model, prompt: Sequence[Token], new: Sequence[Token]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """The text that the new tokens add after the prompt, blanks included, and each one's span of
-    characters in it: empty for a special token; the same one for all tokens that make up one
-    character."""
+    """The text that the new tokens add after the prompt, blanks included, and the span of each token
+    in it as (start, end). A special token has an empty span; the tokens of one character share its
+    span.
+    """
     ids = [token.id for token in (*prompt, *new) if token.id is not None]
     text = ""
     spans = []
@@ -583,6 +584,8 @@ def continuation_text(
         text = text[: max(len(text) - len(before) + common, 0)]
         start = len(text)
         text += now[common:]
-        inside = not token.special and start == len(text) and text.endswith("\ufffd")
-        spans.append((start - inside, len(text)))
+        # one more byte of an unfinished character, which stands as one U+FFFD at the text's end
+        if not token.special and start == len(text) and text.endswith("\ufffd"):
+            start -= 1
+        spans.append((start, len(text)))
     return text, spans

@@ -38,20 +38,20 @@ img { max-width: 100% }
 """How a page looks: readable in the dark, on a small screen and on paper."""
 
 
-class Section(Struct, frozen=True):
+class CourseSection(Struct, frozen=True):
     """A section of a page: its title without signs, and the Markdown below it."""
 
     title: str
     body: str
 
 
-def sections(markdown: str) -> list[Section]:
+def sections(markdown: str) -> list[CourseSection]:
     """The sections of a page that begin with `## `, in order, and before them, where it has
     commands, what the page begins with, under the page's title."""
     first, *others = re.split(r"^## ", markdown, flags=re.MULTILINE)
     parts = [first.removeprefix("# "), *others]
     result = [
-        Section(title.strip(), body.strip())
+        CourseSection(title.strip(), body.strip())
         for title, _, body in (part.partition("\n") for part in parts)
     ]
     if commands_of(result[0].body):
@@ -69,7 +69,7 @@ def commands_of(body: str) -> list[str]:
     ]
 
 
-def notebook(section: Section) -> dict[str, object]:
+def notebook(section: CourseSection) -> dict[str, object]:
     """A section as a notebook: its prose as cells of Markdown, each command as a cell to run. What
     commands print is left out: it is to be predicted first."""
     cells: list[dict[str, object]] = [_cell("markdown", f"# {section.title}", 0)]

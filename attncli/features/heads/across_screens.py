@@ -241,7 +241,9 @@ def _sources(document: HeadsDocument, weights: Numbers, view: View) -> _Sources:
 
 
 def _rollout_sentence(document: HeadsDocument, rollout: Rollout, view: View) -> str:
-    """From which token most reaches the positions through the layers, beside uniform attention."""
+    """The sentence on the token from which the positions take most through all layers, beside what
+    uniform attention would take.
+    """
     sources = _sources(document, rollout.weights, view)
     even = as_matrix(rollout.uniform).mean(axis=0)
     template = message(
@@ -257,7 +259,7 @@ def _rollout_sentence(document: HeadsDocument, rollout: Rollout, view: View) -> 
     return say(
         view,
         template,
-        layers=_layers_named(document),
+        layers=_layers_phrase(document),
         even=percent(float(even[sources.key])),
         other_even=percent(float(even[sources.free_key])),
         **sources.names,
@@ -278,9 +280,10 @@ def _flow_sentence(document: HeadsDocument, flow: Flow, view: View) -> str:
     return say(view, template, **sources.names)
 
 
-def _layers_named(document: HeadsDocument) -> Message:
-    """The layers that a rollout goes through: "all layers", or how many; of a document that keeps a
-    few heads alone it is not known."""
+def _layers_phrase(document: HeadsDocument) -> Message:
+    """The layers that a rollout goes through, in words: "all layers", how many, or "the layers
+    chosen" where the document keeps too few heads to tell.
+    """
     if document.heads_in_all:
         return message("the layers chosen")
     count = len({head.layer for head in document.heads})

@@ -66,7 +66,7 @@ from attncli.features.heads.across_screens import (
 )
 from attncli.features.heads.document import ACROSS, DirectionToken, HeadMetrics, HeadsDocument
 from attncli.features.rules.screen import mixture_text
-from attncli.features.run.run_answer import HeadLink
+from attncli.features.run.run_answer import LayerHeadLink
 from attncli.features.run.screen import head_map, more_maps
 from attncli.language import Message, contextual, listing, message, plural, say, say_each, term
 from attncli.measure.layer_metrics import ROLE_METRICS
@@ -184,9 +184,9 @@ def _has_few_heads(document: HeadsDocument, view: View) -> bool:
     return len(document.heads) <= MANY
 
 
-def _is_shallow(document: HeadsDocument, view: View) -> bool:
-    """Whether tokens are shown unasked: above the grid of several layers they would push it off the
-    screen.
+def _shows_tokens(document: HeadsDocument, view: View) -> bool:
+    """Whether the tokens are shown where `--show` does not ask for them: not above the grid of
+    several layers, which they would push off the screen.
     """
     return view.full or len({head.layer for head in document.heads}) < 2
 
@@ -815,7 +815,7 @@ def heads_answer(document: HeadsDocument, view: View) -> Lines:
     else:
         tinted_sentence = Lines()
     tint = message("tint: words that get more than an even share of all weights")
-    if _rest(document).any():
+    if _resting_tokens(document).any():
         tint = message(
             "tint: words that get more weight than the average word; where heads rest is left out"
         )
@@ -837,7 +837,7 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
         *_resting_sentences(document, view),
         *_positional_sentences(document, view),
     ]
-    rest = _rest(document)
+    rest = _resting_tokens(document)
     by_choice = (_link_by_choice(head, rest) for head in document.heads)
     links = [link for link in by_choice if link is not None]
     if links:
@@ -873,7 +873,7 @@ def _kept_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
         )
 
 
-def _link_by_choice(head: HeadMetrics, rest: Bools) -> HeadLink | None:
+def _link_by_choice(head: HeadMetrics, rest: Bools) -> LayerHeadLink | None:
     """The head's strongest link; where its query has weight on one key alone, the strongest of
     queries with several, if there are any. None for a head without a link."""
     link = head.top_link
@@ -895,13 +895,13 @@ def _link_by_choice(head: HeadMetrics, rest: Bools) -> HeadLink | None:
         free &= rows.any(axis=1)
         free[link.query] = False
     if not free.any() or free[link.query]:
-        return HeadLink(link.query, link.key, link.weight, head.layer, head.head)
+        return LayerHeadLink(link.query, link.key, link.weight, head.layer, head.head)
     weights = np.where(free[:, None], rows, 0.0)
     query, key = np.unravel_index(int(weights.argmax()), weights.shape)
-    return HeadLink(int(query), int(key), float(weights.max()), head.layer, head.head)
+    return LayerHeadLink(int(query), int(key), float(weights.max()), head.layer, head.head)
 
 
-def _rest(document: HeadsDocument) -> Bools:
+def _resting_tokens(document: HeadsDocument) -> Bools:
     """Which tokens heads rest on, booleans [key]."""
     return resting_keys(document.tokens, document.model.source)
 
@@ -911,7 +911,7 @@ def _attention_shares(document: HeadsDocument) -> list[float | None]:
     largest being 1; 0 for special tokens and where heads rest. Empty if unknown. Rows that see a
     single key do not count."""
     tokens = document.tokens
-    plain = np.array([not token.special for token in tokens]) & ~_rest(document)
+    plain = np.array([not token.special for token in tokens]) & ~_resting_tokens(document)
     if not document.average or not plain.any():
         return []
     weights = np.nan_to_num(as_matrix(document.average.weights))[:, : len(tokens)]
@@ -952,7 +952,7 @@ def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
         return
     count = tops[key]
     name = quoted_token(document.tokens, key, view)
-    rest = _rest(document)
+    rest = _resting_tokens(document)
     together = int((means[:, rest].sum(-1) > HALF).sum())
     if not rest[key]:
         template = plural(
@@ -1035,7 +1035,7 @@ def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     itself, over the rows that have a choice and without keys where heads rest.
     """
     weights = _whole_weights(document)
-    rest = _rest(document)
+    rest = _resting_tokens(document)
     of_words, of_tokens = POSITIONAL_SENTENCES
     templates = of_words
     if has_pieces(document.tokens):
@@ -1085,7 +1085,7 @@ def _others_sentence(others: Sequence[tuple[float, int, int]], view: View) -> st
 
 HEADS_PARTS: Parts[HeadsDocument] = (
     ScreenPart("header", header),
-    ScreenPart("tokens", shown_tokens, _is_shallow),
+    ScreenPart("tokens", shown_tokens, _shows_tokens),
     ScreenPart("grid", grid_part),
     ScreenPart("maps", maps_part, _has_few_heads),
     ScreenPart("metrics", metrics_part),

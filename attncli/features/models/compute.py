@@ -20,8 +20,8 @@ from attncli.inputs.hub import (
     TOKENIZER,
     HubId,
     ModelLocation,
-    all_cached,
     cache_folder,
+    cached_snapshots,
     find_snapshot,
 )
 from attncli.inputs.packed_checkpoint import METHODS
@@ -675,7 +675,7 @@ def models_document(variables: Mapping[str, str]) -> ModelsDocument:
             bytes=_weight_bytes(snapshot.folder),
             missing=list(snapshot.missing),
         )
-        for snapshot in all_cached(cache)
+        for snapshot in cached_snapshots(cache)
         for family in [_model_type(snapshot.folder)]
     ]
     aliases = [_alias_row(name, alias, cache, variables) for name, alias in ALIASES.items()]
@@ -773,7 +773,7 @@ def model_document(
         tokenizer=vocabulary is not None,
         vocabulary_file=vocabulary,
         fetched=location.tensors is None,
-        stated=_stated(checkpoint),
+        stated=_stated_metadata(checkpoint),
         tensors=len(tensors),
         parameters=parameters,
         bytes=dict(bytes_by_dtype),
@@ -795,7 +795,7 @@ LONGEST_STATED = 200
 """Characters of a value that are told."""
 
 
-def _stated(checkpoint: Checkpoint) -> dict[str, str | int | float | bool]:
+def _stated_metadata(checkpoint: Checkpoint) -> dict[str, str | int | float | bool]:
     """What a GGUF file says of itself under `STATED`, and whether it has a chat template; {} for a
     folder."""
     metadata = getattr(checkpoint, "metadata", None)

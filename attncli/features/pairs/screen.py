@@ -85,7 +85,7 @@ def _pair_table(document: PairsDocument, view: View) -> Lines:
         align=["left", "left", "left", "right", "right"],
         title=message("logit of the answer less that of versus, after each text"),
     )
-    return stack(body, _more(len(document.pairs) - len(shown), view))
+    return stack(body, _hidden_rows_remark(len(document.pairs) - len(shown), view))
 
 
 def _fault_table(document: PairsDocument, view: View) -> Lines:
@@ -98,10 +98,10 @@ def _fault_table(document: PairsDocument, view: View) -> Lines:
     rows = [[fault.where, localize(fault.fault, view)] for fault in shown]
     title = message("pairs that do not fit this model")
     body = table([message("place"), message("fault")], rows, view, title=title)
-    return stack(body, _more(len(document.faults) - len(shown), view))
+    return stack(body, _hidden_rows_remark(len(document.faults) - len(shown), view))
 
 
-def _more(count: int, view: View) -> Lines:
+def _hidden_rows_remark(count: int, view: View) -> Lines:
     """A remark on how many rows are not shown; no lines where all are."""
     more = message("{count} more; --full shows all", count=count)
     return remark(more if count else "", view)

@@ -30,7 +30,9 @@ def regions_rows(document: RegionsDocument) -> Iterator[Sequence[object]]:
     yield ("region", "tokens", "logprob", "change", *(("held", "moved") if is_held else ()))
     for effect in document.effects:
         region = document.regions[effect.region]
-        split = (_measured(effect.writes), _measured(effect.moved)) if is_held else ()
+        split = (
+            (_measured_or_none(effect.writes), _measured_or_none(effect.moved)) if is_held else ()
+        )
         yield (region.name, len(region.tokens), effect.logprob, effect.change, *split)
 
 
@@ -52,8 +54,8 @@ def _effect_table(document: RegionsDocument, view: View) -> Lines:
     ]
     if any(effect.writes is not UNSET for effect in document.effects):
         columns += [
-            Column(message("held"), lambda row: _number_or_dash(_measured(row.writes))),
-            Column(message("moved"), lambda row: _number_or_dash(_measured(row.moved))),
+            Column(message("held"), lambda row: _number_or_dash(_measured_or_none(row.writes))),
+            Column(message("moved"), lambda row: _number_or_dash(_measured_or_none(row.moved))),
         ]
     columns.append(Column(share=loss, align="left"))
     return column_table(
@@ -65,7 +67,7 @@ def _effect_table(document: RegionsDocument, view: View) -> Lines:
     )
 
 
-def _measured(value: float | UnsetType) -> float | None:
+def _measured_or_none(value: float | UnsetType) -> float | None:
     """A number that may not have been measured; None then."""
     return None if value is UNSET else value
 

@@ -201,7 +201,7 @@ def retrieval(
             sizes=list(text_lengths),
             depths=list(depths),
             runs=len(results),
-            answered=len(_answered(results)),
+            answered=len(_answered_runs(results)),
             recall=float(np.mean([right for result in results for right in result.right])),
             heads=ranked,
             verify=list(checks) or UNSET,
@@ -218,20 +218,20 @@ def retrieval(
         )
     done = 0
 
-    def tell(part: int) -> None:
-        """Tell of runs that are done, `part` of them of the text that is measured."""
+    def report_runs(part: int) -> None:
+        """Report the share of all runs that is done: those of earlier texts, and `part` of this one."""
         progress((done + part) / all_passes)
 
     try:
         for probe, count in zip(probes, measuring, strict=True):
             results.append(
-                _measure_heads(model, probe, heads, literal_alone=literal_alone, on_run=tell)
+                _measure_heads(model, probe, heads, literal_alone=literal_alone, on_run=report_runs)
             )
             done += count.passes
-            tell(0)
+            report_runs(0)
         ranked = document_so_far().heads
         if verify and ranked:
-            checks.extend(_check_heads(model, probes, ranked, seed, tell))
+            checks.extend(_check_heads(model, probes, ranked, seed, report_runs))
     except KeyboardInterrupt:
         if results:
             interrupted = message(
@@ -249,7 +249,7 @@ def retrieval(
     return document_so_far(drawn)
 
 
-def _answered(results: Sequence[FetchResult]) -> list[FetchResult]:
+def _answered_runs(results: Sequence[FetchResult]) -> list[FetchResult]:
     """The runs in which more than half of the answer was predicted."""
     return [result for result in results if np.mean(result.right) > ANSWERED]
 
@@ -258,7 +258,7 @@ def _ranked_if_answered(
     heads: Sequence[HeadName], results: Sequence[FetchResult], seed: int
 ) -> list[FetchingHead]:
     """The heads by their scores over the runs that were answered; none where these are too few."""
-    answered = _answered(results)
+    answered = _answered_runs(results)
     if len(answered) < max(LEAST_ANSWERED * len(results), 1):
         return []
     return _rank_heads(heads, answered, seed)

@@ -73,7 +73,7 @@ class Offset(HeadRule, frozen=True):
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
         """1 for that key, [query, key]."""
-        return _single(queries - self.back, patterns.count)
+        return _one_hot_keys(queries - self.back, patterns.count)
 
 
 class FirstKey(HeadRule, frozen=True):
@@ -81,7 +81,7 @@ class FirstKey(HeadRule, frozen=True):
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
         """1 for key 0, [query, key]."""
-        return _single(np.zeros_like(queries), patterns.count)
+        return _one_hot_keys(np.zeros_like(queries), patterns.count)
 
 
 class LastKey(HeadRule, frozen=True):
@@ -94,7 +94,7 @@ class LastKey(HeadRule, frozen=True):
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
         """1 for the last key, [query, key]."""
-        return _single(np.full_like(queries, patterns.count - 1), patterns.count)
+        return _one_hot_keys(np.full_like(queries, patterns.count - 1), patterns.count)
 
 
 class Decay(HeadRule, frozen=True):
@@ -111,7 +111,7 @@ class Decay(HeadRule, frozen=True):
         keys = np.arange(patterns.count)
         preference = np.exp(-np.abs(queries[:, None] - keys) / self.reach)
         if self.kind:
-            preference *= _marked(patterns, self.kind)
+            preference *= _tokens_of_kind(patterns, self.kind)
         return preference
 
 
@@ -135,7 +135,7 @@ class Marked(HeadRule, frozen=True):
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
         """1 for such keys, [query, key]."""
-        return np.tile(_marked(patterns, self.kind).astype(np.float64), (queries.size, 1))
+        return np.tile(_tokens_of_kind(patterns, self.kind).astype(np.float64), (queries.size, 1))
 
 
 class LastMarked(HeadRule, frozen=True):
@@ -148,7 +148,7 @@ class LastMarked(HeadRule, frozen=True):
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
         """1 for that key, [query, key]."""
-        return _single(latest(_marked(patterns, self.kind))[queries], patterns.count)
+        return _one_hot_keys(latest(_tokens_of_kind(patterns, self.kind))[queries], patterns.count)
 
 
 class Segment(HeadRule, frozen=True):
@@ -177,7 +177,7 @@ class Place(HeadRule, frozen=True):
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
         """1 for that key, [query, key]."""
-        return _single(_numbers(patterns, self.kind)[queries], patterns.count)
+        return _one_hot_keys(_numbers(patterns, self.kind)[queries], patterns.count)
 
 
 class Twin(HeadRule, frozen=True):
@@ -216,12 +216,12 @@ class Twin(HeadRule, frozen=True):
         return twins.astype(np.float64)
 
 
-def _single(keys: Ints, count: int) -> Floats:
+def _one_hot_keys(keys: Ints, count: int) -> Floats:
     """1 for one key of each row, [row, key]; nothing for keys that are not there."""
     return (keys[:, None] == np.arange(count)).astype(np.float64)
 
 
-def _marked(patterns: TokenPatterns, kind: str) -> Bools:
+def _tokens_of_kind(patterns: TokenPatterns, kind: str) -> Bools:
     """The tokens of a kind, booleans [token]."""
     marked: Bools = getattr(patterns, kind)
     return marked

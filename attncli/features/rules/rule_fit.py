@@ -172,8 +172,9 @@ class HalfRecord:
         self._rows = [0] * kinds
 
     def add(self, block: PatternBlock) -> None:
-        """Add the rows of one layer in one text to the sums; of a text that decides which rules stay
-        every so many rows are kept, too."""
+        """Add the rows of one layer in one text to the sums. Of a text that helps to choose the
+        rules, every `_stride`-th row is kept as well.
+        """
         decides = block.text in self._choosing
         self._sums.add(block, int(decides))
         if decides:

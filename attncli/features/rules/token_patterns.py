@@ -124,7 +124,9 @@ class TokenPatterns:
     @cached_property
     def identity(self) -> Ints:
         """A number for each token, equal where the vocabulary has the same entry."""
-        return _numbered([token.text if token.id is None else token.id for token in self.tokens])
+        return _value_numbers(
+            [token.text if token.id is None else token.id for token in self.tokens]
+        )
 
     @cached_property
     def word_start(self) -> Bools:
@@ -149,7 +151,7 @@ class TokenPatterns:
         spellings: dict[int, str] = {}
         for place, number in enumerate(self.word.tolist()):
             spellings[number] = spellings.get(number, "") + self.texts[place].strip().lower()
-        return _numbered(
+        return _value_numbers(
             [
                 spellings[number] if any(map(str.isalpha, spellings[number])) else (number,)
                 for number in self.word.tolist()
@@ -174,7 +176,7 @@ class TokenPatterns:
         names = [""] * self.count
         for number, text in zip(self.name.tolist(), self.texts, strict=True):
             names[number] += text.strip()
-        return _numbered(
+        return _value_numbers(
             [
                 names[number] if NAME.fullmatch(names[number]) else (place,)
                 for place, number in enumerate(self.name.tolist())
@@ -210,7 +212,7 @@ class TokenPatterns:
         for place, token in enumerate(self.tokens):
             alone = token.start is None or token.end is None or token.end - token.start != 1
             spans.append(("token", place) if alone else (token.part, token.start))
-        return _numbered(spans)
+        return _value_numbers(spans)
 
     @cached_property
     def bracket(self) -> Ints:
@@ -287,7 +289,7 @@ def _begins_word(before: Token, token: Token, text_before: str, text: str) -> bo
     return token.start is None or before.end is None or token.start > before.end
 
 
-def _numbered(values: Sequence[Hashable]) -> Ints:
+def _value_numbers(values: Sequence[Hashable]) -> Ints:
     """A number for each value, equal values alike, in the order in which they come first."""
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(value, len(numbers)) for value in values], np.int64)

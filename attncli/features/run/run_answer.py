@@ -44,7 +44,7 @@ FEW_KEYS = 4
 TINY = 1e-12
 
 
-class HeadLink(Struct, frozen=True):
+class LayerHeadLink(Struct, frozen=True):
     """One head's link from a query to a key: positions, weight, and which head."""
 
     query: int
@@ -86,7 +86,7 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
     elif (link := _link_of_choice(document, head_links)) is not None:
         several = len(document.overview or _heads(document)) > 1
         ends = quoted_ends(tokens, tokens, link, view)
-        counted = _beyond_rest(head_links, _rest(document))
+        counted = _beyond_rest(head_links, _resting_tokens(document))
         sentence = strongest_link_sentence(link, ends, view, several=several, others=counted)
         answer_sentences.append(sentence)
         answer_sentences.append(not_counted(_kinds_left_out(document), tokens, view))
@@ -105,7 +105,7 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
 def _tint_sentence(document: RunDocument) -> Message:
     """What the tint of the words shows, in a sentence."""
     heads = _heads(document)
-    rests = bool(_rest(document).any())
+    rests = bool(_resting_tokens(document).any())
     if document.queries and len(heads) == 1:
         if rests:
             return message("tint: the weight that the word gets, left out where heads rest")
@@ -123,7 +123,7 @@ def _tint_sentence(document: RunDocument) -> Message:
     return message("tint: the strongest weight that a word gets in any head")
 
 
-def _rest(document: RunDocument) -> Bools:
+def _resting_tokens(document: RunDocument) -> Bools:
     """Which tokens of a document heads rest on, booleans [key]."""
     return resting_keys(document.tokens, document.model.source)
 
@@ -131,20 +131,20 @@ def _rest(document: RunDocument) -> Bools:
 def _kinds_left_out(document: RunDocument) -> Sequence[str]:
     """Kinds of links that no superlative of the answer counts: those that the list of links leaves
     out, or, where that counts every link, those to keys where heads rest."""
-    if document.links_leave_out or not _rest(document).any():
+    if document.links_leave_out or not _resting_tokens(document).any():
         return document.links_leave_out or ()
     return rest_kinds(document.tokens)
 
 
-def strongest(document: RunDocument) -> list[HeadLink]:
+def strongest(document: RunDocument) -> list[LayerHeadLink]:
     """The strongest link of every head, strongest first: from the overview, or from the links."""
     entries = [(entry, entry.link) for entry in document.overview or () if entry.link is not None]
     head_links = [
-        HeadLink(link.query, link.key, link.weight, entry.layer, entry.head)
+        LayerHeadLink(link.query, link.key, link.weight, entry.layer, entry.head)
         for entry, link in entries
     ]
     head_links += [
-        HeadLink(link.query, link.key, link.weight, link.layer, link.head)
+        LayerHeadLink(link.query, link.key, link.weight, link.layer, link.head)
         for link in document.links
     ]
     return sorted(
@@ -153,11 +153,13 @@ def strongest(document: RunDocument) -> list[HeadLink]:
     )
 
 
-def _link_of_choice(document: RunDocument, head_links: Sequence[HeadLink]) -> HeadLink | None:
+def _link_of_choice(
+    document: RunDocument, head_links: Sequence[LayerHeadLink]
+) -> LayerHeadLink | None:
     """The strongest link of a query that sees several keys (one that sees a single key gives it all
     its weight); the strongest of all where there is none such; None without links. A link to a key
     where heads rest is none."""
-    head_links = _beyond_rest(head_links, _rest(document))
+    head_links = _beyond_rest(head_links, _resting_tokens(document))
     scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
     if scores is None or not head_links:
         return next(iter(head_links), None)
@@ -167,21 +169,21 @@ def _link_of_choice(document: RunDocument, head_links: Sequence[HeadLink]) -> He
         for head in layer.heads:
             if head.weights is not UNSET and free.any():
                 free_links.append(
-                    HeadLink(*largest_weight(head.weights, free), layer.layer, head.head)
+                    LayerHeadLink(*largest_weight(head.weights, free), layer.layer, head.head)
                 )
     return max(free_links, key=lambda link: link.weight, default=head_links[0])
 
 
-def _strongest_beyond_rest(document: RunDocument, head_links: Sequence[HeadLink]) -> float:
+def _strongest_beyond_rest(document: RunDocument, head_links: Sequence[LayerHeadLink]) -> float:
     """The weight of the strongest link to a key where no head rests; 0 without one.
 
     head_links: strongest first.
     """
-    links = _beyond_rest(head_links, _rest(document))
+    links = _beyond_rest(head_links, _resting_tokens(document))
     return links[0].weight if links else 0.0
 
 
-def _beyond_rest(head_links: Sequence[HeadLink], rest: Bools) -> list[HeadLink]:
+def _beyond_rest(head_links: Sequence[LayerHeadLink], rest: Bools) -> list[LayerHeadLink]:
     """The links to keys where no head rests."""
     return [link for link in head_links if link.key >= rest.size or not rest[link.key]]
 
@@ -192,7 +194,7 @@ def _heads(document: RunDocument) -> list[RunHead]:
 
 
 def _shares_from_query(
-    document: RunDocument, query: int, head_links: Sequence[HeadLink]
+    document: RunDocument, query: int, head_links: Sequence[LayerHeadLink]
 ) -> list[float | None]:
     """What each key gets from the query: the weights of the only head, or the strongest link to it
     of any head.
@@ -205,9 +207,10 @@ def _shares_from_query(
     ]
     if len(head_rows) == 1:
         return [
-            float(value) for value in np.where(_rest(document), 0.0, np.nan_to_num(head_rows[0]))
+            float(value)
+            for value in np.where(_resting_tokens(document), 0.0, np.nan_to_num(head_rows[0]))
         ]
-    rest = _rest(document)
+    rest = _resting_tokens(document)
     query_links = [
         link
         for link in head_links
@@ -216,13 +219,15 @@ def _shares_from_query(
     return _largest_shares(query_links, count)
 
 
-def _received_shares(document: RunDocument, head_links: Sequence[HeadLink]) -> list[float | None]:
+def _received_shares(
+    document: RunDocument, head_links: Sequence[LayerHeadLink]
+) -> list[float | None]:
     """How much attention each key receives: its part of the weight that is not on keys where heads
     rest, in the head where that is largest, less an even share, and scaled so that the largest is
     1. Rows that see a single key do not count where there are others."""
     count = len(document.tokens)
     heads = [np.nan_to_num(as_matrix(head.weights))[:, :count] for head in _heads(document)]
-    rest = _rest(document)
+    rest = _resting_tokens(document)
     if not heads:
         counted = [link for link in head_links if link.key >= count or not rest[link.key]]
         return _largest_shares(counted, count)
@@ -237,7 +242,7 @@ def _received_shares(document: RunDocument, head_links: Sequence[HeadLink]) -> l
     return [float(value) / greatest if greatest > 0 else 0.0 for value in shares]
 
 
-def _largest_shares(head_links: Sequence[HeadLink], count: int) -> list[float | None]:
+def _largest_shares(head_links: Sequence[LayerHeadLink], count: int) -> list[float | None]:
     """The weight of the strongest link to each of `count` keys, 0 without one.
 
     head_links: strongest first.
@@ -250,10 +255,10 @@ def _largest_shares(head_links: Sequence[HeadLink], count: int) -> list[float | 
 
 
 def _query_sentences(
-    document: RunDocument, query: int, head_links: Sequence[HeadLink], view: View
+    document: RunDocument, query: int, head_links: Sequence[LayerHeadLink], view: View
 ) -> list[str]:
     """What the query looks at most, what that leaves out, and how much of its weight rests."""
-    rest = _rest(document)
+    rest = _resting_tokens(document)
     query_links = _links_beyond_rest(query, head_links, rest)
     query_text = quoted_token(document.tokens, query, view)
     if any(row.query == query for row in document.empty_rows) and not query_links:
@@ -288,19 +293,21 @@ def _query_sentences(
     return answer_sentences
 
 
-def _links_beyond_rest(query: int, head_links: Sequence[HeadLink], rest: Bools) -> list[HeadLink]:
+def _links_beyond_rest(
+    query: int, head_links: Sequence[LayerHeadLink], rest: Bools
+) -> list[LayerHeadLink]:
     """The links of a query to keys where no head rests."""
     return _beyond_rest([link for link in head_links if link.query == query], rest)
 
 
-def _tells_of_several_heads(document: RunDocument, head_links: Sequence[HeadLink]) -> bool:
+def _tells_of_several_heads(document: RunDocument, head_links: Sequence[LayerHeadLink]) -> bool:
     """Whether the answer is about more than one head."""
     if len(document.overview or ()) > 1:
         return True
     return len({(link.layer, link.head) for link in head_links}) > 1
 
 
-def _second_link(links: Sequence[HeadLink]) -> HeadLink | None:
+def _second_link(links: Sequence[LayerHeadLink]) -> LayerHeadLink | None:
     """The strongest link to another key than the first one's, if it is nearly as strong.
 
     links: strongest first; not empty.
@@ -395,7 +402,7 @@ def _back_sentences(document: RunDocument, query_text: str, view: View) -> Itera
 
 
 def _resting_sentences(
-    document: RunDocument, query: int, first: HeadLink | None, view: View
+    document: RunDocument, query: int, first: LayerHeadLink | None, view: View
 ) -> Iterator[str]:
     """How much of the query's weight is where heads rest, on average over all heads, and which
     other key has most; without rest, the key with the largest share.
@@ -406,7 +413,7 @@ def _resting_sentences(
         return
     count = len(document.tokens)
     average = np.nan_to_num(np.asarray(document.average))[:count]
-    rest = _rest(document)
+    rest = _resting_tokens(document)
     beyond = np.where(rest | (np.arange(count) == query), 0.0, average)
     top = int(beyond.argmax())
     places = {
@@ -441,8 +448,8 @@ def _resting_sentences(
 def _looks_sentence(
     document: RunDocument,
     query_text: str,
-    first: HeadLink,
-    second: HeadLink | None,
+    first: LayerHeadLink,
+    second: LayerHeadLink | None,
     several: bool,
     view: View,
 ) -> str:

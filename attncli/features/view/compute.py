@@ -222,7 +222,7 @@ def _check_shapes(
             raise ValueError(f"{heads} heads cannot share {sizes['kv']} of keys and values")
         if sizes.get("token", tokens) != tokens:
             raise ValueError(f"hidden.{layer} is of {sizes['token']} tokens, not {tokens}")
-        return shapes_of(_changing_stages(known_stages, all_heads))
+        return shapes_of(_traced_stages(known_stages, all_heads))
     except ValueError as error:
         what = message("layers.{layer} contradicts itself: {error}", layer=layer, error=error)
         raise InputError(
@@ -270,10 +270,11 @@ def _stage_of_head(stages: Tensors, name: str, head: int) -> np.ndarray[Any, Any
     return UNSET
 
 
-def _changing_stages(stages: Tensors, all_heads: int) -> dict[str, np.ndarray[Any, Any]]:
-    """A layer's stages as its shape trace tells them: without steps that changed nothing.
+def _traced_stages(stages: Tensors, all_heads: int) -> dict[str, np.ndarray[Any, Any]]:
+    """The stages of a layer that its shape trace lists: without the steps that changed nothing, and
+    with the concatenated heads where W_O follows them.
 
-    all_heads: how many outputs are concatenated, those that the file does not hold included.
+    all_heads: how many heads are concatenated, those that the file does not hold included.
     """
     steps = dict(stages)
     for name, before in (("masked", "biased"), ("biased", "capped"), ("capped", "scaled")):
@@ -283,8 +284,10 @@ def _changing_stages(stages: Tensors, all_heads: int) -> dict[str, np.ndarray[An
         heads = np.swapaxes(np.asarray(head_outputs(stages)), 0, 1)
         concat = heads.reshape((len(heads), -1))
         if not np.array_equal(concat, stages["out"]):  # W_O stood between them
-            width = concat.shape[1] * all_heads // max(heads.shape[1], 1)
-            steps["concat"] = np.broadcast_to(np.zeros(1), (len(concat), width))  # its shape alone
+            head_width = concat.shape[1] // max(heads.shape[1], 1)
+            # only the shape counts: zeros that take no memory
+            shape = (len(concat), head_width * all_heads)
+            steps["concat"] = np.broadcast_to(np.zeros(1), shape)
     return steps
 
 

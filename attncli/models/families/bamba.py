@@ -254,7 +254,7 @@ def jamba_gguf_keys(metadata: Metadata) -> dict[str, object]:
 
     Raises UnsupportedError for uneven steps.
     """
-    keys: dict[str, object] = {"num_experts": metadata.own("expert_count") or 1}
+    keys: dict[str, object] = {"num_experts": metadata.architecture_value("expert_count") or 1}
     for kind, mark in (("attn", "attn_q"), ("expert", "ffn_gate_inp")):
         name = re.compile(rf"blk\.(\d+)\.{mark}\.weight")
         layers = sorted(int(match[1]) for match in map(name.fullmatch, metadata.tensors) if match)

@@ -63,12 +63,16 @@ def spec(config: Config) -> Spec:
     """The Spec of a DeepSeek-V2."""
     methods = {"greedy": "greedy", GROUPED: GROUPED}
     by_group = config.choice("topk_method", among=methods, default="greedy") == GROUPED
+    # both keys are read in either case, so that neither counts as unknown
     groups = config.optional("n_group")
     groups_chosen = config.optional("topk_group")
+    if not by_group:
+        groups = 1
+        groups_chosen = 1
     routing = Routing(
         factor=config.number("routed_scaling_factor", default=1.0),
-        groups=groups or 1 if by_group else 1,
-        groups_chosen=groups_chosen or 1 if by_group else 1,
+        groups=groups or 1,
+        groups_chosen=groups_chosen or 1,
     )
     part = experts(config, routing, count=64, shared_count=2, width=1407, renormalise=False)
     return latent_decoder(
@@ -233,13 +237,14 @@ def deepseek_v3(config: Config) -> Spec:
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
     """Config values by key that GGUF files name otherwise: the sizes of heads and of latent
     vectors, and how experts are chosen."""
-    own = metadata.own
     scores = {1: "softmax", 2: "sigmoid"}
-    rotated = own("rope.dimension_count")
-    whole = own("attention.key_length_mla") or own("attention.key_length")
+    rotated = metadata.architecture_value("rope.dimension_count")
+    whole = metadata.architecture_value("attention.key_length_mla") or metadata.architecture_value(
+        "attention.key_length"
+    )
     known = isinstance(rotated, int) and isinstance(whole, int) and 0 < rotated < whole
-    heads = own("attention.head_count")
-    groups = own("expert_group_count")
+    heads = metadata.architecture_value("attention.head_count")
+    groups = metadata.architecture_value("expert_group_count")
     by_group = isinstance(groups, int) and groups > 1
     corrected = any("exp_probs_b" in name for name in metadata.tensors)
     return {
@@ -247,12 +252,13 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
         "head_dim": rotated,
         "qk_rope_head_dim": rotated,
         "qk_nope_head_dim": whole - rotated if known else None,
-        "v_head_dim": own("attention.value_length_mla") or own("attention.value_length"),
-        "q_lora_rank": own("attention.q_lora_rank"),
-        "kv_lora_rank": own("attention.kv_lora_rank"),
+        "v_head_dim": metadata.architecture_value("attention.value_length_mla")
+        or metadata.architecture_value("attention.value_length"),
+        "q_lora_rank": metadata.architecture_value("attention.q_lora_rank"),
+        "kv_lora_rank": metadata.architecture_value("attention.kv_lora_rank"),
         "partial_rotary_factor": 1.0,
-        "norm_topk_prob": bool(own("expert_weights_norm")),
-        "scoring_func": scores.get(own("expert_gating_func")),
+        "norm_topk_prob": bool(metadata.architecture_value("expert_weights_norm")),
+        "scoring_func": scores.get(metadata.architecture_value("expert_gating_func")),
         "topk_method": None if corrected else GROUPED if by_group else "greedy",
     }
 

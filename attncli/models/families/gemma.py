@@ -114,16 +114,16 @@ def gguf_keys(metadata: Metadata, largest_depth: int) -> dict[str, object]:
     """Config values by key that GGUF files lack: `query_pre_attn_scalar`, which is the head's
     width, but width / heads in the 27B model, which has `largest_depth` layers; and whether the
     model is EmbeddingGemma, which sees both ways."""
-    width = metadata.own("embedding_length")
-    heads = metadata.own("attention.head_count")
+    width = metadata.architecture_value("embedding_length")
+    heads = metadata.architecture_value("attention.head_count")
     largest = (
-        metadata.own("block_count") == largest_depth
+        metadata.architecture_value("block_count") == largest_depth
         and isinstance(width, int)
         and isinstance(heads, int)
     )
     return {
         "query_pre_attn_scalar": (
-            width // heads if largest else metadata.own("attention.key_length")
+            width // heads if largest else metadata.architecture_value("attention.key_length")
         ),
         "use_bidirectional_attention": metadata.architecture == "gemma-embedding",
     }

@@ -85,7 +85,7 @@ def glm4_moe(config: Config) -> Spec:
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
     """Config values by key that GGUF files lack: whether the weights of the chosen experts are made
     to sum to 1 (`norm_topk_prob`), false where the file does not say."""
-    return {"norm_topk_prob": bool(metadata.own("expert_weights_norm"))}
+    return {"norm_topk_prob": bool(metadata.architecture_value("expert_weights_norm"))}
 
 
 FAMILIES = {

@@ -100,9 +100,9 @@ def _refuse_quantized(config: Config) -> None:
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
     """The config's `rope_scaling` from GGUF metadata: YaRN, with the bounds 32 and 1 that the files
     lack, not rounded to whole numbers."""
-    factor = metadata.own("rope.scaling.factor")
-    original = metadata.own("rope.scaling.original_context_length")
-    if metadata.own("rope.scaling.type") != "yarn":
+    factor = metadata.architecture_value("rope.scaling.factor")
+    original = metadata.architecture_value("rope.scaling.original_context_length")
+    if metadata.architecture_value("rope.scaling.type") != "yarn":
         return {"rope_scaling": {"rope_type": "default"}}
     scaling = {
         "rope_type": "yarn",

@@ -114,7 +114,7 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
     """Config values by key that GGUF files lack: the number of experts, 0 where the file does not
     say.
     """
-    return {"num_local_experts": metadata.own("expert_count") or 0}
+    return {"num_local_experts": metadata.architecture_value("expert_count") or 0}
 
 
 FAMILIES = {

@@ -123,16 +123,15 @@ def _experts(config: Config) -> Experts:
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
     """Config values by key that GGUF files lack: whether queries and keys are normed, and, for
     models without windows, that all layers rotate."""
-    own = metadata.own
     keys: dict[str, object] = {
-        "intermediate_size": own("expert_feed_forward_length"),
-        "intermediate_size_mlp": own("feed_forward_length"),
-        "interleave_moe_layer_step": own("interleave_moe_layer_step"),
-        "use_qk_norm": own("expert_count") != LARGEST,
+        "intermediate_size": metadata.architecture_value("expert_feed_forward_length"),
+        "intermediate_size_mlp": metadata.architecture_value("feed_forward_length"),
+        "interleave_moe_layer_step": metadata.architecture_value("interleave_moe_layer_step"),
+        "use_qk_norm": metadata.architecture_value("expert_count") != LARGEST,
         "sliding_window": None,
     }
     layers = metadata.layers()
-    if own("attention.sliding_window") == 0:
+    if metadata.architecture_value("attention.sliding_window") == 0:
         keys |= {
             "no_rope_layers": [1] * layers,
             "layer_types": [WHOLE] * layers,

@@ -65,7 +65,7 @@ def exaone4(config: Config) -> Spec:
 def exaone4_gguf_keys(metadata: Metadata) -> dict[str, object]:
     """Config values by key that GGUF files lack: for a model without a window, that all its layers
     attend to everything."""
-    if metadata.own("attention.sliding_window"):
+    if metadata.architecture_value("attention.sliding_window"):
         return {}
     return {"sliding_window": None, "layer_types": [GLOBAL] * metadata.layers()}
 

@@ -69,22 +69,23 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
     """The config's `sliding_window` from GGUF metadata; None, no window, where they do not state
     one.
     """
-    return {"sliding_window": metadata.own("attention.sliding_window")}
+    return {"sliding_window": metadata.architecture_value("attention.sliding_window")}
 
 
 def ministral3_gguf_keys(metadata: Metadata) -> dict[str, object]:
     """Config values by key that GGUF files name otherwise: the scaling of rotary positions, and in
     it how much queries grow with their position."""
-    own = metadata.own
     stretched = {
-        "rope_type": own("rope.scaling.type"),
-        "factor": own("rope.scaling.factor"),
-        "original_max_position_embeddings": own("rope.scaling.original_context_length"),
-        "beta_fast": own("rope.scaling.yarn_beta_fast"),
-        "beta_slow": own("rope.scaling.yarn_beta_slow"),
-        "mscale": own("rope.scaling.yarn_log_multiplier"),
-        "mscale_all_dim": own("rope.scaling.yarn_log_multiplier"),
-        GROWTH: own("attention.temperature_scale"),
+        "rope_type": metadata.architecture_value("rope.scaling.type"),
+        "factor": metadata.architecture_value("rope.scaling.factor"),
+        "original_max_position_embeddings": metadata.architecture_value(
+            "rope.scaling.original_context_length"
+        ),
+        "beta_fast": metadata.architecture_value("rope.scaling.yarn_beta_fast"),
+        "beta_slow": metadata.architecture_value("rope.scaling.yarn_beta_slow"),
+        "mscale": metadata.architecture_value("rope.scaling.yarn_log_multiplier"),
+        "mscale_all_dim": metadata.architecture_value("rope.scaling.yarn_log_multiplier"),
+        GROWTH: metadata.architecture_value("attention.temperature_scale"),
     }
     scaling = {key: value for key, value in stretched.items() if value is not None}
     return {"rope_scaling": scaling, GROWTH: None}

@@ -121,14 +121,13 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
     """Config values by key that GGUF files name otherwise: windows, activations, and the two rotary
     bases.
     """
-    own = metadata.own
-    pattern = metadata.own("attention.sliding_window_pattern")
+    pattern = metadata.architecture_value("attention.sliding_window_pattern")
     stated = {
-        "local_attention": own("attention.sliding_window"),
+        "local_attention": metadata.architecture_value("attention.sliding_window"),
         "global_attn_every_n_layers": pattern if isinstance(pattern, int) else None,
-        "global_rope_theta": own("rope.freq_base"),
-        "local_rope_theta": own("rope.freq_base_swa"),
-        "hidden_activation": own("hidden_activation"),
+        "global_rope_theta": metadata.architecture_value("rope.freq_base"),
+        "local_rope_theta": metadata.architecture_value("rope.freq_base_swa"),
+        "hidden_activation": metadata.architecture_value("hidden_activation"),
     }
     return {key: value for key, value in stated.items() if value is not None}
 

@@ -82,17 +82,21 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
     """The config's `rope_parameters` from GGUF metadata: scaled in global layers alone, which the
     files do not say.
     """
-    own = metadata.own
-    base = own("rope.freq_base") or THETA
+    base = metadata.architecture_value("rope.freq_base") or THETA
     scaled = {"rope_type": "default", "rope_theta": base}
-    if own("rope.scaling.type") == "yarn":
+    if metadata.architecture_value("rope.scaling.type") == "yarn":
         scaled |= {
             "rope_type": "yarn",
-            "factor": own("rope.scaling.factor"),
-            "original_max_position_embeddings": own("rope.scaling.original_context_length"),
-            "attention_factor": own("rope.scaling.attn_factor"),
+            "factor": metadata.architecture_value("rope.scaling.factor"),
+            "original_max_position_embeddings": metadata.architecture_value(
+                "rope.scaling.original_context_length"
+            ),
+            "attention_factor": metadata.architecture_value("rope.scaling.attn_factor"),
         }
-    local = {"rope_type": "default", "rope_theta": own("rope.freq_base_swa") or base}
+    local = {
+        "rope_type": "default",
+        "rope_theta": metadata.architecture_value("rope.freq_base_swa") or base,
+    }
     return {"rope_scaling": None, "rope_parameters": {GLOBAL: scaled, LOCAL: local}}
 
 

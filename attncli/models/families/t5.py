@@ -182,22 +182,24 @@ def umt5(config: Config) -> Spec:
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
     """Config values by key that GGUF files name otherwise or lack: sizes, the largest distance that
     position buckets tell apart (128), and the activation."""
-    own = metadata.own
     tensors = metadata.tensors
     gated = "enc.blk.0.ffn_gate.weight" in tensors
     decoding = "dec.output_norm.weight" in tensors
     return {
-        "d_model": own("embedding_length"),
-        "d_kv": own("attention.key_length"),
-        "d_ff": own("feed_forward_length"),
-        "num_layers": own("block_count"),
-        "num_decoder_layers": own("decoder_block_count") or own("block_count"),
-        "num_heads": own("attention.head_count"),
-        "relative_attention_num_buckets": own("attention.relative_buckets_count"),
+        "d_model": metadata.architecture_value("embedding_length"),
+        "d_kv": metadata.architecture_value("attention.key_length"),
+        "d_ff": metadata.architecture_value("feed_forward_length"),
+        "num_layers": metadata.architecture_value("block_count"),
+        "num_decoder_layers": metadata.architecture_value("decoder_block_count")
+        or metadata.architecture_value("block_count"),
+        "num_heads": metadata.architecture_value("attention.head_count"),
+        "relative_attention_num_buckets": metadata.architecture_value(
+            "attention.relative_buckets_count"
+        ),
         "relative_attention_max_distance": 128,
-        "layer_norm_epsilon": own("attention.layer_norm_rms_epsilon"),
+        "layer_norm_epsilon": metadata.architecture_value("attention.layer_norm_rms_epsilon"),
         "feed_forward_proj": "gated-gelu" if gated else "relu",
-        "decoder_start_token_id": own("decoder_start_token_id"),
+        "decoder_start_token_id": metadata.architecture_value("decoder_start_token_id"),
         "is_encoder_decoder": decoding,
     }
 
