@@ -48,6 +48,9 @@ SEARCHED = 10**6
 MOST_PAIRS = 10**6
 """Pairs of regions that are counted where regions share tokens."""
 NO_TOKENS = message("text that has tokens: what it matches has none")
+NOTHING_BETWEEN = message(
+    "tokens between the two: START…END is what stands between them, /START.*?END/ takes both as well"
+)
 WORD = re.compile(r"\w+")
 NAME = re.compile(r"[^\s=,]{1,64}")
 
@@ -317,7 +320,15 @@ def _tokens_of_rule(
                 name=repr(rule.name),
                 spec=repr(rule.spec),
             )
-            raise rule.error(what, listing(KINDS))
+            forms = listing(KINDS)
+            if rule.spec in text and not set(rule.spec) & set(r"\.^$*+?{}[]|()/"):
+                forms = message(
+                    '{kinds}; words as they stand in the text: "{name}=/{words}/"',
+                    kinds=forms,
+                    name=rule.name,
+                    words=rule.spec,
+                )
+            raise rule.error(what, forms)
         if start not in text:
             missing = start
         else:
@@ -325,9 +336,13 @@ def _tokens_of_rule(
         places = list(_between(text, start, end))
         expected = message("markers that the text has")
     members = _tokens_in_spans(places, tokens)
-    if not members:
-        raise _empty_region(rule, NO_TOKENS if places else _nearest_word(missing, text, expected))
-    return members
+    if members:
+        return members
+    if not places:
+        raise _empty_region(rule, _nearest_word(missing, text, expected))
+    if _is_pattern(rule):
+        raise _empty_region(rule, NO_TOKENS)
+    raise _empty_region(rule, NOTHING_BETWEEN)
 
 
 def _tokens_of_range(

@@ -183,6 +183,39 @@ def default_query(tokens: Sequence[Token]) -> int:
     return (known or words or [len(tokens) - 1])[-1]
 
 
+def _strongest_sentence(
+    values: Mapping[str, object], *, whole_layer: bool, every_link: bool
+) -> str:
+    """The note on which layer, or head, is explained.
+
+    values: what its sentence names.
+    every_link: whether links that are seldom informative count, too.
+    """
+    if whole_layer and every_link:
+        return message(
+            "layer {layer} has the strongest link of {word}: {word_2}, {weight:.2f}, in"
+            " head {head}; --layer chooses another",
+            **values,
+        )
+    if whole_layer:
+        return message(
+            "layer {layer} has the strongest link of {word}, besides itself, its neighbours and"
+            " where heads rest: {word_2}, {weight:.2f}, in head {head}; --layer chooses another",
+            **values,
+        )
+    if every_link:
+        return message(
+            "layer {layer} head {head} has the strongest link of {word}: {word_2}, "
+            "{weight:.2f}; --layer and --head choose another",
+            **values,
+        )
+    return message(
+        "layer {layer} head {head} has the strongest link of {word}, besides itself, its"
+        " neighbours and where heads rest: {word_2}, {weight:.2f}; --layer and --head choose another",
+        **values,
+    )
+
+
 def strongest_head(
     model: Model,
     text: str,
@@ -240,28 +273,18 @@ def strongest_head(
         )
         if document.links and (every or not document.every_link_counts):
             link = _first_telling(document.links, resting_keys(tokens, model.identity.source))
-            words = (
-                _word_of(tokens, query, text),
-                _word_of(tokens, link.key, text) if link.key < len(tokens) else repr("bias_k"),
-            )
-            note(
-                message(
-                    (
-                        "layer {layer} has the strongest link of {word}: {word_2}, {weight:.2f}, in"
-                        " head {head}; --layer chooses another"
-                        if whole_layer
-                        else (
-                            "layer {layer} head {head} has the strongest link of {word}: {word_2}, "
-                            "{weight:.2f}; --layer and --head choose another"
-                        )
-                    ),
-                    layer=link.layer,
-                    head=link.head,
-                    word=words[0],
-                    word_2=words[1],
-                    weight=link.weight,
-                )
-            )
+            if link.key < len(tokens):
+                key = _word_of(tokens, link.key, text)
+            else:
+                key = repr("bias_k")
+            values = {
+                "layer": link.layer,
+                "head": link.head,
+                "word": _word_of(tokens, query, text),
+                "word_2": key,
+                "weight": link.weight,
+            }
+            note(_strongest_sentence(values, whole_layer=whole_layer, every_link=every))
             return link.layer, link.head
     return layers[0], head or 0
 
