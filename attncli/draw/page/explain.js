@@ -14,8 +14,10 @@ const { model } = meta;
 /** Steps in order: that of queries, keys and values has no number. @type {string[]} */
 const STEPS = ["projections", ...meta.tour];
 const PLACES = meta.digits;
-/** Keys and entries with a row or a column of their own. */
+/** Keys with a row and entries with a column of their own, at most. */
 const ROWS = 200, ENTRIES = 5;
+/** Pixels of a column of numbers, and of the names before them. */
+const COLUMN = 70, NAMES = 84;
 /** Layers whose maps are all shown at once. */
 const LAYERS = 3;
 /** Tokens of a text that the page computes in the blink of an eye. */
@@ -177,9 +179,15 @@ function strips(vectors, title) {
     make("p", make("span", label), set(signedPicture(Float32Array.from(vector), 1, wide, high), { role: "img", "aria-label": label }))));
 }
 
-/** @param {ArrayLike<number>} vector */
-const first = (vector) => Array.from({ length: min(vector.length, ENTRIES) }, (_, entry) => vector[entry]);
-const entries = (/** @type {ArrayLike<number>} */ vector) => first(vector).map((_, entry) => String(entry));
+/** How many entries of each of so many vectors fit beside so many other columns. @param {number} others @param {number} vectors */
+const fitting = (others, vectors = 1) => {
+  const wide = at("steps").clientWidth - 17;
+  const table = innerWidth < 800 ? wide : innerWidth < 1100 ? (wide - 32) / 2 : (wide - 64) * 0.4; // as in explain.css
+  return min(max(floor((table - NAMES - others * COLUMN) / COLUMN / vectors), 1), ENTRIES);
+};
+/** @param {ArrayLike<number>} vector @param {number} count */
+const first = (vector, count) => Array.from({ length: min(vector.length, count) }, (_, entry) => vector[entry]);
+const entries = (/** @type {ArrayLike<number>} */ vector, /** @type {number} */ count) => first(vector, count).map((_, entry) => String(entry));
 const everyKey = () => Array.from(shown.weights, (_, key) => key);
 /** @param {...any} lines */
 const lines = (...lines) => lines.filter(Boolean).map((line) => make("p", typeof line === "string" ? make("code", line) : line));
@@ -188,17 +196,19 @@ const lines = (...lines) => lines.filter(Boolean).map((line) => make("p", typeof
 const DRAWN = {
   projections: () => {
     const { q, k, v, query } = shown;
-    return [lines(say("formula.projections")), numbers([say("key"), ...entries(k[0]).map((entry) => `k_${entry}`), ...entries(v[0]).map((entry) => `v_${entry}`)], everyKey().map((key) => [key, ...first(k[key]), ...first(v[key])]), [["q", ...first(q)]]),
+    const count = fitting(0, 2);
+    return [lines(say("formula.projections")), numbers([say("key"), ...entries(k[0], count).map((entry) => `k_${entry}`), ...entries(v[0], count).map((entry) => `v_${entry}`)], everyKey().map((key) => [key, ...first(k[key], count), ...first(v[key], count)]), [["q", ...first(q, count)]]),
       strips([[`q ${name(query)}`, q], ...everyKey().map((key) => /** @type {[string, any]} */ ([`k ${name(key)}`, k[key]]))], say("strips.keys"))];
   },
   similarity: () => {
     const { q, k, raw } = shown;
     const best = strongest();
-    const worked = `${first(q).slice(0, 2).map((value, entry) => `${factor(value)}·${factor(k[best][entry])}`).join(" + ")}${q.length > 2 ? " + …" : ""} = ${number(raw[best])}`;
+    const count = fitting(2);
+    const worked = `${first(q, 2).map((value, entry) => `${factor(value)}·${factor(k[best][entry])}`).join(" + ")}${q.length > 2 ? " + …" : ""} = ${number(raw[best])}`;
     return [lines(say("formula.similarity"), say("for", { key: quoted(best), work: worked })),
-      numbers([say("key"), ...entries(q), ...(q.length > ENTRIES ? [say("more", { count: q.length - ENTRIES })] : []), "q·k"], everyKey().map((key) => {
-        const products = first(q).map((value, entry) => value * k[key][entry]);
-        return [key, ...products, ...(q.length > ENTRIES ? [raw[key] - products.reduce((sum, value) => sum + value, 0)] : []), raw[key]];
+      numbers([say("key"), ...entries(q, count), ...(q.length > count ? [say("more", { count: q.length - count })] : []), "q·k"], everyKey().map((key) => {
+        const products = first(q, count).map((value, entry) => value * k[key][entry]);
+        return [key, ...products, ...(q.length > count ? [raw[key] - products.reduce((sum, value) => sum + value, 0)] : []), raw[key]];
       })), shown.square.raw ? matrix(shown.square.raw, true, "S = Q·Kᵀ") : bars(raw, max(...Array.from(raw, abs)))];
   },
   scale: () => {
@@ -228,10 +238,11 @@ const DRAWN = {
   },
   output: () => {
     const { weights, v, output } = shown;
+    const count = fitting(1);
     const top = [...everyKey()].sort((a, b) => weights[b] - weights[a]).slice(0, 2);
     const worked = `${top.map((key) => `${number(weights[key])}·${factor(v[key][0])}`).join(" + ")}${weights.length > 2 ? " + …" : ""} = ${number(output[0])}`;
     return [lines(say("formula.output"), say("for", { key: "o_0", work: worked })),
-      numbers([say("key"), "w", ...entries(output)], everyKey().map((key) => [key, weights[key], ...first(v[key]).map((value) => value * weights[key])]), [["o", "", ...first(output)]]),
+      numbers([say("key"), "w", ...entries(output, count)], everyKey().map((key) => [key, weights[key], ...first(v[key], count).map((value) => value * weights[key])]), [["o", "", ...first(output, count)]]),
       strips([...everyKey().map((key) => /** @type {[string, any]} */ ([`w·v ${name(key)}`, Array.from(v[key], (/** @type {number} */ value) => value * weights[key])])), ["o", output]], say("strips.values"))];
   },
   heads: () => {
@@ -466,6 +477,11 @@ document.addEventListener("keydown", (event) => {
   go(chosen.step + by);
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+let width = innerWidth;
+addEventListener("resize", () => {
+  if (shown && innerWidth !== width) steps(); // the entries that fit
+  width = innerWidth;
+});
 listenTable(meta.name);
 
 async function begin() {

@@ -330,3 +330,20 @@ def test_arrows_go_from_step_to_step_and_markup_stays_text(window: Opened) -> No
     assert "相似" in window.value("() => document.querySelector('#step-similarity h2').innerText")
     window.page.click("#language")
     window.clean()
+
+
+@pytest.mark.thorough
+def test_no_table_is_cut_and_formulas_stand_apart(window: Opened) -> None:
+    """Tables have as many entries as fit beside the result, at any width of the window."""
+    shown = "() => [...document.querySelectorAll('.parts .scroll')].map((one) => one.scrollWidth - one.clientWidth)"
+    last = "() => document.querySelector('#step-similarity thead tr').lastChild.textContent"
+    for wide in (1600, 1100, 800, 400):
+        window.page.set_viewport_size({"width": wide, "height": 860})
+        window.until(f"() => ({shown})().every((beyond) => beyond <= 0)", seconds=10)
+        assert window.value(last) == "q·k"
+        beyond = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert window.value(beyond) == 0
+    formula = "() => document.querySelector('#step-projections code').innerText"
+    assert "   K = X·W_K   " in window.value(formula)
+    window.page.set_viewport_size({"width": 1280, "height": 860})
+    window.clean()
