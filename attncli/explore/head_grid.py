@@ -36,7 +36,7 @@ from attncli.explore.panels import (
 )
 from attncli.explore.state import Extent, State
 from attncli.language import contextual, message, say
-from attncli.measure.head_record import METRICS, HeadRecord
+from attncli.measure.head_record import METRICS, SIDE, HeadRecord
 from attncli.measure.row_facts import Bools
 from attncli.mechanism.spec import spoken_head
 
@@ -508,21 +508,47 @@ def _write_weights(
 
 def _pooled_map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
     """A long text's map from what was pooled while it ran; None where nothing was, or of a
-    difference.
+    difference. Cells of hidden pairs alone are blank, and under the scale without rest those of the
+    keys that it leaves open, with the keys beside them.
     """
     head = scene.loaded_run.heads.get((scene.state.layer, scene.state.head))
     if head is None or head.small.size <= 1 or scene.state.sight == "difference":
         return None
+    small = head.small.astype(np.float64)
+    small[~_visible_cells(head)] = np.nan
+    if scene.state.scale == "rest":
+        open_keys = np.flatnonzero(keys_left_open(scene.loaded_run))
+        small[:, open_keys // _pooled_keys(head)] = np.nan
     down, across = (-(-len(side) // area.block) for side in (area.rows, area.columns))
     rows, columns = (
         np.minimum(np.arange(many) * size // many, size - 1)
-        for many, size in ((down, head.small.shape[0]), (across, head.small.shape[1]))
+        for many, size in ((down, small.shape[0]), (across, small.shape[1]))
     )
-    cells_of_map = head.small[np.ix_(rows, columns)].astype(np.float64)
-    if scene.state.scale == "rest":
-        cells_of_map[:, :1] = np.nan  # keys are pooled: that of the first is the largest by far
-    level_map = levels(fractions(cells_of_map, scene.state))
+    level_map = levels(fractions(small[np.ix_(rows, columns)], scene.state))
     return _mark_pair(level_map, scene, area)
+
+
+def _visible_cells(head: HeadRecord) -> Bools:
+    """The cells of a head's small map in which some query sees a key, booleans [row, column]."""
+    bits = head.visibility_bits
+    if bits is None:
+        return np.ones(head.small.shape, bool)
+    pool = _pooled_keys(head)
+    by_row = np.bitwise_or.reduceat(bits, np.arange(0, len(bits), pool), axis=0)
+    visible = np.unpackbits(by_row, axis=-1, count=head.columns).astype(bool)
+    visible_cells: Bools = np.logical_or.reduceat(visible, np.arange(0, head.columns, pool), axis=1)
+    return visible_cells
+
+
+def _pooled_keys(head: HeadRecord) -> int:
+    """How many keys each cell of a head's small map stands for."""
+    longest = head.columns
+    if head.visibility_bits is not None:
+        longest = max(longest, len(head.visibility_bits))
+    pool = -(-longest // SIDE)
+    if -(-head.columns // pool) == head.small.shape[1]:
+        return pool
+    return -(-head.columns // head.small.shape[1])  # of a saved run, pooled otherwise
 
 
 def _mark_pair(level_map: NDArray, scene: Scene, area: MatrixArea) -> list[Line]:

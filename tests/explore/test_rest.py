@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 import resting_model
 
+from attncli.arrays.backend import choose
 from attncli.draw.view import View
 from attncli.explore.frame import answer, sentence
-from attncli.explore.head_grid import keys_left_open
+from attncli.explore.head_grid import _visible_cells, keys_left_open, matrix
 from attncli.explore.loaded_run import LiveSource, LoadedRun
 from attncli.explore.panels import Pane, Scene
 from attncli.explore.state import State
+from attncli.inputs.tokenize import tokenizer
+from attncli.mechanism.mask import Causal
+from attncli.models.one_layer import Settings, seeded_model
 
 TEXT = "cdbeacfd"
 
@@ -57,3 +61,40 @@ def test_who_looks_at_the_first_token_is_no_finding() -> None:
 @pytest.mark.parametrize(("source", "open_keys"), [("checkpoint", [0]), ("file", [0])])
 def test_the_scale_without_rest_leaves_these_keys_open(source: str, open_keys: list[int]) -> None:
     assert np.flatnonzero(keys_left_open(explored(source))).tolist() == open_keys
+
+
+def test_a_long_map_is_blank_where_nothing_is_seen_and_where_heads_rest() -> None:
+    """Pooled cells of a text of more than a thousand tokens."""
+    text = " ".join(["a"] * 1080)
+    settings = Settings(d_model=4, mask=Causal())
+    model = seeded_model(
+        settings, 0, "seeded", tokenizer("word"), choose("numpy", device=None, dtype="float32")
+    )
+    record = LiveSource.of(model, text).record(lambda share: None)
+    loaded_run = LoadedRun(record)
+    for head in record.heads:
+        loaded_run.add(head)
+    own = loaded_run.heads[0, 0]
+    weights = loaded_run.weights((0, 0), slice(0, 1080))
+    assert weights is not None
+    pool = -(-1080 // own.small.shape[1])
+    seen = np.array(
+        [
+            [not np.isnan(weights[down : down + pool, across : across + pool]).all()
+             for across in range(0, 1080, pool)]
+            for down in range(0, 1080, pool)
+        ]
+    )  # fmt: skip
+    assert 0 < seen.sum() < seen.size
+    assert (_visible_cells(own) == seen).all()
+
+    def map_lines(scale: str) -> list[str]:
+        state = State(layer=0, head=0, query=3, key=0, scale=scale)
+        scene = Scene(state, loaded_run, View(width=60), 60, 30)
+        return ["".join(piece for piece, _ in row) for row in matrix(scene).rows]
+
+    linear, rest = map_lines("linear"), map_lines("rest")
+    # the first words see nothing of the last, and the first key is left open
+    assert linear[5].rstrip() != linear[-1].rstrip()
+    assert len(linear[5].rstrip()) < len(linear[-1].rstrip())
+    assert rest != linear
