@@ -394,6 +394,7 @@ function putBack() {
 /** What a step does, in sentences that are true of the model. @param {string} step */
 function leads(step) {
   const told = say(`lead.${step}`, { query: quoted(shown.query), key: quoted(strongest()) });
+  if (step === "projections") return [told, ...(meta.rotated ? [say("lead.rotated")] : [])];
   if (step !== "scale") return told ? [told] : [];
   return [shown.scale === 1 ? say("lead.unscaled") : told, ...(shown.cap === null ? [] : [say("lead.cap", { cap: brief(shown.cap) })]), ...(shown.bias ? [say("lead.bias")] : [])];
 }

@@ -82,6 +82,9 @@ CAPPED = message("A soft cap bounds the scores: ±{cap} at most.")
 BIASED = message("What the positions say is added.")
 
 
+ROTATED = message("Shown after rotation by position (rope), as they enter the dot products.")
+
+
 def projection_formulas(document: AttentionTopic) -> str:
     """How queries, keys and values come about in the layer, biases included."""
     formulas = {row.step: row.formula for row in document.shapes}
@@ -220,11 +223,7 @@ class Derivation(Struct, frozen=True, dict=True):
         names = [self.names[index] for index in rows]
         title = self._title(0, "projections", projection_formulas(self.document))
         rotation_note = remark(
-            (
-                "Shown after rotation by position (rope), as they enter the dot products."
-                if self.document.rotated
-                else ""
-            ),
+            ROTATED if self.document.rotated else "",
             view,
         )
         if self.compact:

@@ -29,6 +29,7 @@ from attncli.features.explain.derivation_screen import (
     BIASED,
     CAPPED,
     LEADS,
+    ROTATED,
     STEP_TITLES,
     UNSCALED,
     projection_formulas,
@@ -154,6 +155,7 @@ def page_words(title: Mapping[str, Message], *, computes: bool) -> dict[str, Mes
     return {
         **words,
         "title.projections.short": Message("Q, K, V", {}),
+        "lead.rotated": ROTATED,
         "lead.unscaled": UNSCALED,
         "lead.cap": CAPPED,
         "lead.bias": BIASED,
@@ -274,6 +276,7 @@ def derivation_page(
         "shown": None,
         "commands": {},
         "digits": precision,
+        "rotated": document.rotated,
     }
     weights = b""
     if isinstance(carried, PageModel):

@@ -347,3 +347,17 @@ def test_no_table_is_cut_and_formulas_stand_apart(window: Opened) -> None:
     assert "   K = X·W_K   " in window.value(formula)
     window.page.set_viewport_size({"width": 1280, "height": 860})
     window.clean()
+
+
+@pytest.mark.thorough
+def test_a_rotation_is_said_where_there_is_one(chromium: Any, tmp_path: Path) -> None:
+    words = "() => document.querySelector('#step-projections').innerText"
+    told = {}
+    for position in ("rope", "sinusoidal"):
+        file = tmp_path / f"{position}.html"
+        assert ask("explain", "a b c", "--position", position, "--html", str(file)).code == 0
+        found = ready(chromium, file)
+        told[position] = "Shown after rotation by position (rope)" in found.value(words)
+        found.clean()
+        found.page.context.close()
+    assert told == {"rope": True, "sinusoidal": False}
