@@ -224,9 +224,9 @@ class Operations(Protocol[Kind]):
         where the library has no such step."""
 
     def shared_out(self, most: int) -> AbstractContextManager[int]:
-        """A context manager for computing in several threads: while it lasts they share the
-        processor's cores; gives how many threads are worth having, at most `most` (1 where another
-        device computes)."""
+        """A context manager in which several threads compute and share the processor's cores; gives
+        how many threads are worth having, at most `most` (1 where another device computes).
+        """
 
     def entropy(self, array: Kind) -> Kind:
         """−Σ x ln x over the last axis, which is dropped; entries are at least 0, and 0 ln 0 is 0."""

@@ -492,8 +492,9 @@ class GradientBackend:
         del kind, array
 
     def shared_out(self, most: int) -> AbstractContextManager[int]:
-        """While it lasts, threads share the cores as they do for NumPy; gives how many are worth
-        having, at most `most`."""
+        """A context manager in which threads share the cores as they do for NumPy; gives how many
+        threads are worth having, at most `most`.
+        """
         return self._plain.shared_out(most)
 
     def entropy(self, array: AnyArray) -> AnyArray:

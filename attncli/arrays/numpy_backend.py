@@ -112,8 +112,8 @@ M_ARENA_MAX."""
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc to keep up to 256 MiB that arrays have left for the next ones; does nothing with
-    another C library. For a process of our own: it holds for all that runs in it.
+    """Tell glibc to keep up to 256 MiB of freed array memory for the next arrays; does nothing with
+    another C library. Only for a process of our own, since it holds for everything that runs there.
 
     The arrays of every layer are freed and asked for again, and by itself glibc hands them back to
     the system each time: taking each head of SmolLM2 away met 350,000 page faults, a tenth of its
@@ -134,8 +134,8 @@ _side_by_side = local()
 
 
 def cores() -> int:
-    """How many threads large products are cut for: the cores there are; 1 where BLAS has threads of
-    its own, and in works that run side by side, which keep the cores busy themselves.
+    """How many threads a large product is divided among: one for each core; 1 where BLAS has
+    threads of its own, and inside parallel work, which keeps the cores busy itself.
     """
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1" or getattr(_side_by_side, "busy", False):
         return 1
@@ -268,8 +268,8 @@ class _Line(Generic[Place, Result]):
                 self._change.notify_all()
 
     def take_all(self, take: Callable[[Result], None]) -> None:
-        """Call `take` with each result in order, as soon as it is there; run functions of the queue
-        while waiting.
+        """Call `take` with each result in order, as soon as it is there; while waiting, run further
+        functions of the queue.
         """
         for due in range(len(self._works)):
             while (work := self._begin(partial(self._is_settled, due))) is not None:

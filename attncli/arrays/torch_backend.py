@@ -226,8 +226,9 @@ class TorchBackend:
 
     @contextmanager
     def shared_out(self, most: int) -> Iterator[int]:
-        """While it lasts, torch's threads are divided among callers; gives how many callers, at
-        most `most`, one off the CPU."""
+        """A context manager in which torch's threads are divided among callers; gives how many
+        callers are worth having, at most `most`, and one off the CPU.
+        """
         count = torch.get_num_threads()
         if self.device == "cpu":
             threads = min(count, most)

@@ -57,8 +57,9 @@ def main(arguments: Sequence[str] | None = None, environment: Environment | None
 
 def _print_version() -> bool:
     """Print the version before Typer is imported, for speed; returns whether it could be written. A
-    failure says
-    nothing here: the usual way, which is gone next, meets it again and reports it."""
+    failure is not reported here: the caller then goes on as usual, meets the failure again and
+    reports it.
+    """
     from attncli.version import __version__
 
     line = f"attn {__version__}\n".encode()

@@ -74,7 +74,9 @@ class AnswerPage(Protocol):
     """The page that a command writes beside its answer."""
 
     def recording(self, command: Command, text: Text) -> Recording | None:
-        """What keeps the heads of the command's own run for the page; None where nothing does."""
+        """The recorder that keeps the heads of the command's own run for the page; None where no
+        page needs them.
+        """
         ...
 
     def write(self, command: Command, run: TextRun, document: Any) -> None:
@@ -121,7 +123,9 @@ class RunPage(Struct, frozen=True, kw_only=True):
     """Runs of tokens with a name; None for the regions of the document."""
 
     def recording(self, command: Command, text: Text) -> Recording | None:
-        """What keeps the heads of the command's own run; None where the page runs anew."""
+        """The recorder that keeps the heads of the command's own run; None where the page runs the
+        text anew.
+        """
         return page_recording(command.page, command.model, text, self.heads, words=self.words)
 
     def write(self, command: Command, run: TextRun, document: Document) -> None:

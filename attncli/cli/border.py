@@ -206,8 +206,8 @@ NO_NUMBER = re.compile(r"(?P<given>'.*') is not a valid (?P<kind>int|integer|flo
 
 
 def usage_error(error: TyperException) -> UsageError:
-    """The UsageError for what Typer found wrong; an option that does not exist brings the nearest
-    one that does.
+    """The UsageError for what Typer found wrong; for an option that does not exist it suggests the
+    nearest one.
     """
     context = getattr(error, "ctx", None)
     if context is None:
@@ -400,8 +400,9 @@ def handle_signals(environment: Environment) -> Iterator[None]:
         os._exit(128 + number)
 
     def on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
-        """Hook for an exception in a destructor: ends the process where it is one of a stop signal,
-        which cannot be raised on from there; any other is dropped."""
+        """Hook for an exception in a destructor, from where it cannot be raised on: one of a stop
+        signal ends the process, any other is dropped.
+        """
         # what else is said while all ends is for nobody
         if environment.stop_signal is not None and issubclass(
             unraisable.exc_type, KeyboardInterrupt | ProcessStopped

@@ -31,15 +31,16 @@ def words(*candidates: str) -> Complete:
 
 
 def comma_list(*candidates: str) -> Complete:
-    """A completion function for a list apart by commas: it offers those of these words that are not
-    in it yet.
+    """A completion function for a list separated by commas: it offers the words that the list does
+    not hold yet.
     """
     return lambda ctx, incomplete: _after_comma(incomplete, candidates)
 
 
 def offer(complete: Complete) -> Callable[[typer.Context, str], list[str]]:
-    """The callback that Typer calls for completions: of the candidates of `complete`, those that
-    begin as the typed word."""
+    """The callback that Typer calls for completions: the candidates of `complete` that begin with
+    the typed word.
+    """
 
     def complete_word(ctx: typer.Context, incomplete: str) -> list[str]:
         """The candidates that begin as the word that is typed."""
@@ -197,7 +198,7 @@ def tensor_prefixes(_context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _after_comma(incomplete: str, candidates: Iterable[str]) -> list[str]:
-    """The candidates that what is typed does not hold yet, each behind all that stands before the
+    """The candidates that the typed list does not hold yet, each behind everything up to the list's
     last comma.
     """
     prefix, comma, _ = incomplete.rpartition(",")

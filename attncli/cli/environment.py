@@ -304,8 +304,8 @@ class Environment:
             self._print_lines(error_lines(parts, self._stderr_view()))
 
     def _stderr_view(self) -> View:
-        """How to show what is said on standard error: a file's lines have any length, a terminal's
-        its width.
+        """How to show what is written to standard error: as wide as the terminal, or of any width
+        in a file.
         """
         from attncli.draw.view import View
 
@@ -436,8 +436,9 @@ def write_all(stream: BinaryIO, data: bytes, unfinished: int = 0) -> None:
 
 
 def _take_back(stream: BinaryIO, count: int) -> None:
-    """Cut the last `count` bytes that a stream wrote off its file; nothing for a pipe or a device,
-    and where others have written behind them."""
+    """Cut the last `count` bytes that a stream wrote off its file; does nothing for a pipe or a
+    device, or where others have written behind them.
+    """
     with suppress(OSError, ValueError):  # a test's stream has no number
         handle = stream.fileno()
         status = os.fstat(handle)

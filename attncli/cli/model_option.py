@@ -199,8 +199,9 @@ def load_checkpoint(
 def describe_model(
     environment: Environment, name: str, ignore: tuple[str, ...] = ()
 ) -> ModelDescription:
-    """What the model of this name is; of one on the hub the headers of its files are fetched, and
-    no weight is read."""
+    """What the model of this name is, without reading a weight; of a model on the hub only the
+    headers of its files are fetched.
+    """
     from attncli.cli.progress import downloads
     from attncli.models.description import describe
 
@@ -440,8 +441,9 @@ def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> M
 
 
 def _is_mask_file(spec: str) -> bool:
-    """Whether a mask is read from a file: its ending is that of a file with a matrix or a model, or
-    a file or folder is called so and no kind of mask."""
+    """Whether a value of `--mask` is a file: it has the ending of a matrix or a model, or a file or
+    folder has this name and no kind of mask has it.
+    """
     from attncli.inputs.files import is_there
     from attncli.inputs.tensors import FORMATS, MATRIX_FORMATS
     from attncli.mechanism.mask import KINDS
@@ -517,7 +519,7 @@ def embeddings(options: ModelOptions) -> NDArray | None:
 
 
 def whole_numbers(text: str, option: str) -> list[int]:
-    """Whole numbers from 0, apart by spaces or commas. Raises UsageError."""
+    """Whole numbers from 0, separated by spaces or commas. Raises UsageError."""
     parts = text.replace(",", " ").split()
     values = [number for part in parts if (number := parse_whole_number(part)) is not None]
     if not parts or len(values) < len(parts):

@@ -347,8 +347,8 @@ def _table_pieces(
 def write_figure(
     documents: Sequence[Document], options: OutputOptions, environment: Environment, view: View
 ) -> None:
-    """Draw documents to the file that `--figure` names: the picture of the only one, and else what
-    the screen shows, since words and tables have no other picture.
+    """Draw documents to the file that `--figure` names: one document's own picture where its kind
+    has one, else what the screen shows.
     """
     assert options.svg is not None
     from attncli.draw.figures import figure, refuse_choice

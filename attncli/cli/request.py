@@ -111,8 +111,9 @@ def _refuse_pair(options: TextOptions, pair: str) -> None:
 
 
 def _with_pair(environment: Environment, text: Text, pair: str) -> Text:
-    """The text with its second segment, and a note where the model that was loaded last has no
-    types of segments, by which it would tell the two apart."""
+    """The text with its second segment; a note says so where the model loaded last has no segment
+    types, and so cannot tell the two segments apart by them.
+    """
     both = text.with_pair(pair)
     second = both.second or 0
     for model in environment.models[-1:]:
@@ -222,8 +223,9 @@ def read_chat(environment: Environment, file: Path) -> Chat:
 
 
 def _chat_and_template(name: Path) -> tuple[Path, Path | None]:
-    """The file of a chat, and the template that `FILE@TEMPLATE` names behind it; None for none. A
-    file that is called so with its sign @ is a file."""
+    """The file of a chat, and the template that `FILE@TEMPLATE` names behind it, None for none. A
+    file whose own name holds the @ is taken as a file.
+    """
     from attncli.inputs.files import is_there
 
     file, sign, template = str(name).rpartition("@")
@@ -283,8 +285,9 @@ def regions_of(
 
 
 def _offer_whitespace(environment: Environment, text: Text) -> None:
-    """Note that `--tokenizer whitespace` keeps words, for a text that has blanks between words of a
-    script written without."""
+    """Note that `--tokenizer whitespace` keeps whole words, for a text that has blanks between the
+    words of a script that is usually written without.
+    """
     if text.text.isascii():
         return
     from attncli.inputs.script_words import set_apart

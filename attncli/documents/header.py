@@ -205,8 +205,9 @@ def _type_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
 
 
 def _separator_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
-    """The warning that a separator which the text spells begins no second segment, of a model that
-    tells segments apart; none where the text has no such separator."""
+    """The warning that a separator spelled in the text begins no second segment, for a model that
+    tells segments apart; empty where the text holds no separator.
+    """
     if model.spec.embedding.types <= 1:
         return []
     ends = {token.id for token in tokens if token.added}

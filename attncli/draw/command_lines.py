@@ -173,7 +173,7 @@ def _escape(sign: str) -> str:
 
 
 def _shell_words(word: str) -> list[str]:
-    """The words that a quoted word, or an option and its value, is to a shell."""
+    """The words that a shell makes of a quoted word, or of an option and its value."""
     if not word.startswith("$'"):
         return shlex.split(word)
     return [ESCAPE.sub(_unescape, word[2:-1])]
@@ -189,7 +189,7 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 def _with_values(command_words: Sequence[str]) -> Iterator[str]:
-    """The words of a command, those options that have a value with it."""
+    """The words of a command, each option with a value joined with it."""
     option = ""
     for word in command_words:
         if option and not word.startswith("--"):

@@ -145,7 +145,9 @@ def percent(value: float, digits: int = 0) -> str:
 
 
 def percent_below(value: float, bound: float) -> str:
-    """A share below a bound in percents that do not round up to it: 49.9% of 0.4997 below a half."""
+    """A share below a bound, in percent, with enough digits not to round up to the bound: 49.9% for
+    0.4997 below a half.
+    """
     text = percent(value)
     if value < bound and text == percent(bound):
         return f"{math.floor(value * 1000) / 10:.1f}%"
@@ -153,8 +155,9 @@ def percent_below(value: float, bound: float) -> str:
 
 
 def missed_by_intervals(count: int) -> Message:
-    """What intervals over so many pairs do not know: kinds of pairs that may not be among them. The
-    share is rounded down, so that it stays true."""
+    """The sentence that intervals over so many pairs know nothing of rare kinds of pairs. Its share
+    is rounded down, so that the sentence stays true.
+    """
     from attncli.measure.mean_intervals import rarest_seen
 
     share = rarest_seen(count)

@@ -116,9 +116,10 @@ def regions_part(document: WithRegions, view: View) -> Lines:
 
 
 def part_beyond_rest(part: RegionPart) -> RegionPart:
-    """The shares of the regions without the keys where heads rest: means over heads as parts of the
-    weight that does not rest, of single heads of all their weight. The part as it is where nothing
-    rests, and of a document that does not tell it."""
+    """The part with the shares of regions counted without the keys where heads rest: means over
+    heads as parts of the weight that does not rest, shares of single heads as parts of all their
+    weight. Unchanged where nothing rests, or where the document does not tell it.
+    """
     share = part.share_beyond_rest
     even = part.even_beyond_rest
     if not part.rest or share is UNSET or even is UNSET:
@@ -394,8 +395,9 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
 
 
 def _unseen_sentences(document: WithRegions, places: Sequence[int], view: View) -> list[str]:
-    """A sentence that a query sees nothing of the regions at these places; none where they are
-    those of no name."""
+    """A sentence that a query sees nothing of the regions at these places; empty where none of
+    these regions has a name.
+    """
     assert document.region_shares is not UNSET
     assert document.regions is not UNSET
     names = [document.regions[place].name for place in places]

@@ -400,7 +400,7 @@ def strongest_link_sentence(
 
 def not_learned_note(model: ModelPart, view: View) -> str:
     """The sentence that the weights are not learned, for a model whose weights are drawn from a
-    seed; else "".
+    seed; "" for any other.
     """
     notes = {
         "seeded": message(

@@ -181,9 +181,9 @@ READABLE = 36
 def _bands(
     rows: Sequence[Sequence[str]], widths: Sequence[int], is_kept: Sequence[bool], room: int
 ) -> list[list[int]]:
-    """The columns of a table in bands that fit, to stand below each other; one where all fit, or
-    where texts can be cut until they do. Each band begins with the columns that tell the rows
-    apart.
+    """The columns of a table in bands that fit the width and stand below each other; a single band
+    where all columns fit, or fit once texts are cut. Each band begins with the columns that tell
+    the rows apart.
 
     widths: cells of each column.
     is_kept: whether its texts are never cut.

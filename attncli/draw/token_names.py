@@ -81,8 +81,8 @@ def bare_text(token: NamedToken) -> str:
 
 
 def words_at(places: Sequence[int], tokens: Sequence[TokenRow], text: str) -> list[str]:
-    """What a text has at some of its tokens, those in a row together: each unknown word with its
-    mark.
+    """The names of the tokens at some places of a text, tokens in a row joined; each unknown word
+    has its mark.
 
     Args:
         places: Positions of tokens, in rising order.
@@ -142,7 +142,9 @@ def piece_names(tokens: Sequence[Token], text: str) -> dict[int, PieceName]:
 
 
 def _parts_of_characters(pieces: Sequence[Token], text: str) -> dict[int, tuple[str, str]]:
-    """Of those pieces of a word that are bytes the characters and what they are called, by place."""
+    """The characters that byte pieces of a word are parts of, and the names of these pieces, by
+    place.
+    """
     parts: dict[int, tuple[str, str]] = {}
     runs: list[list[int]] = []
     for number, piece in enumerate(pieces):
@@ -166,8 +168,8 @@ def _parts_of_characters(pieces: Sequence[Token], text: str) -> dict[int, tuple[
 
 
 def _shares_a_character(last: Token, piece: Token) -> bool:
-    """Whether a piece of bytes goes on with the character of the one before it; of those that stand
-    in no text any may.
+    """Whether a byte piece belongs to the same character as the piece before it; where pieces have
+    no place in a text, any may.
     """
     if last.end is None or piece.start is None:
         return last.end is piece.start
@@ -175,8 +177,8 @@ def _shares_a_character(last: Token, piece: Token) -> bool:
 
 
 def _letters(pieces: Sequence[Token], text: str) -> str:
-    """The characters that pieces of bytes make up; where they lack some, what they cover of the
-    text.
+    """The characters that byte pieces make up; where bytes are missing, what the pieces cover of
+    the text.
     """
     spelled = "".join(piece.text for piece in pieces)
     try:
@@ -186,8 +188,8 @@ def _letters(pieces: Sequence[Token], text: str) -> str:
 
 
 def spelled_text(tokens: Sequence[Token]) -> str:
-    """The text that tokens cut into pieces, put together from what they spell, with blanks where none
-    of them stands: for a text that is not at hand.
+    """The text that tokens were cut from, put together from what they spell, with blanks where no
+    token stands: for a text that is not at hand.
 
     Returns:
         As many characters as the tokens cover; "" where they stand in no text, in several, or spell
@@ -272,7 +274,7 @@ def _named_entry(entry: Any) -> Any:
 
 
 def _with_bytes_named(part: Any) -> Any:
-    """A part whose own text is bytes, with a name for them; any other as it is."""
+    """A part whose own text is bytes, with a name for them; any other part as it is."""
     text = getattr(part, "text", None)
     if isinstance(text, str) and text.startswith("<0x") and (name := bytes_name(text)) != text:
         return replace(part, text=name)
@@ -512,8 +514,8 @@ def capitalize(text: str) -> str:
 def capitalize_sentences(
     write: Callable[Arguments, Iterable[str]],
 ) -> Callable[Arguments, list[str]]:
-    """Make of a function that yields sentences one that returns them as a list, each with a capital
-    letter.
+    """Decorate a function that yields sentences: it then returns them as a list, each with a
+    capital letter.
     """
 
     @wraps(write)
@@ -590,8 +592,9 @@ def has_pieces(tokens: Sequence[TokenRow]) -> bool:
 
 
 def _spoken_name(token: TokenRow) -> tuple[str, str]:
-    """What tells the name that a sentence has for a token from others: its text, and the word that
-    it is a piece of."""
+    """How a sentence tells one token from others: by its text, and by the word that it is a piece
+    of.
+    """
     if not isinstance(token, PieceRow):
         return bare_text(token), ""
     if token.is_bytes:

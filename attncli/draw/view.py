@@ -160,12 +160,12 @@ Shown = TypeVar("Shown", contravariant=True)
 
 
 def always(document: Any, view: View) -> bool:
-    """True: a part that is shown wherever `--show` names none."""
+    """Whether the part is shown where `--show` names none: always."""
     return True
 
 
 def never(document: Any, view: View) -> bool:
-    """False: a part that is shown only where `--show` names it."""
+    """Whether the part is shown where `--show` names none: never."""
     return False
 
 

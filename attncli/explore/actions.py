@@ -50,7 +50,7 @@ SUFFIXES = (".json", ".svg", ".png", ".pdf", ".html")
 
 
 def document_in_sight(source: Source, state: State, effects: HeadEffects | None) -> Document:
-    """The document of what the explorer shows, as the command for it makes it."""
+    """The document of what the explorer shows, as the command would write it."""
     if isinstance(source, SavedSource):
         return source.document
     model = source.model
@@ -197,8 +197,9 @@ def default_file_name(state: State) -> str:
 
 
 def explain(walk: Walk, sight: SightName) -> None:
-    """Show what explains the chosen weight, its derivation ("why") or the parts of its score
-    ("parts"); where that cannot be computed, all stays as it was."""
+    """Show what explains the chosen weight: its derivation ("why"), or the parts of its score
+    ("parts"). Where that cannot be computed, nothing changes.
+    """
     before = walk.state
     walk.state = replace(walk.state.sees(sight), focus="words")
     try:
@@ -597,8 +598,8 @@ def act(walk: Walk, action: str) -> None:
 
 
 def _act_on_overlay(walk: Walk, over: Over, action: str) -> bool:
-    """Do what a key does to the help or the list drawn over the screen; whether it is still to be
-    done below.
+    """Do what a key does to the help or the list drawn over the screen; returns whether the key
+    still has to act on the screen below.
     """
     step = {"up": -1, "down": 1, "pageup": -PAGE, "pagedown": PAGE}.get(action)
     if step is not None and over == "help":

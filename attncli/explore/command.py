@@ -104,7 +104,7 @@ def _models(environment: Environment) -> list[str]:
 
 
 def _refuse_elsewhere(environment: Environment) -> None:
-    """Raise UsageError where there is no screen to draw on."""
+    """Raise UsageError where there is no terminal to draw on."""
     if environment.stdout_is_terminal and environment.variables.get("TERM") != "dumb":
         return
     raise UsageError(

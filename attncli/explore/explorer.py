@@ -671,9 +671,10 @@ class Terminal(LinuxDriver):
         self._explorer = app
 
     def process_message(self, message: Message) -> None:
-        """Hand on what the terminal sends, but no key beyond those that wait already: they come
-        faster than anybody types, as a paste that the terminal does not mark as one does. Ctrl-C is
-        always handed on."""
+        """Pass on what the terminal sends, except keys beyond `MOST_KEYS` that wait already: keys
+        that come faster than anybody types are a paste that the terminal does not mark. Ctrl-C is
+        always passed on.
+        """
         if isinstance(message, events.Key):
             explorer = self._explorer
             waiting = self._keys - explorer.keys_taken + explorer.line.message_queue_size

@@ -559,7 +559,7 @@ SOURCES = {
 
 
 def _small_window_pane(scene: Scene) -> Pane:
-    """How large the window must be: as a sentence, or where that has no room the size alone."""
+    """How large the window must be: a sentence, or the size alone where a sentence does not fit."""
     size = {"width": LEAST_WIDTH, "height": LEAST_HEIGHT}
     text = say(scene.view, "the window is too small: at least {width} × {height}", **size)
     rows = wrap(spell(text, ascii=scene.view.ascii), scene.width, ascii=scene.view.ascii)

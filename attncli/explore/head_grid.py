@@ -328,8 +328,9 @@ class MatrixArea(Struct, frozen=True):
 
 
 def matrix_area(scene: Scene) -> MatrixArea:
-    """How a matrix is cut to the room: all words in cells as large as fit; of too many, all pooled,
-    or, near, those around the chosen pair."""
+    """How a matrix is cut to the room: all words where they fit, in cells as large as possible;
+    else all words pooled, or, in the near view, the words around the chosen pair.
+    """
     state = scene.state
     width = scene.width
     height = scene.height
@@ -377,8 +378,9 @@ def fractions(weights: NDArray, state: State) -> NDArray:
 
 
 def keys_left_open(loaded_run: LoadedRun) -> Bools:
-    """The keys that the colour scale without rest leaves open, booleans [key]: where heads rest, or
-    the first where none rests."""
+    """The keys that the colour scale "without rest" leaves uncoloured, booleans [key]: those where
+    heads rest, or the first key where none rests.
+    """
     if loaded_run.rest.any():
         return loaded_run.rest
     return np.arange(loaded_run.rest.size) == 0

@@ -164,8 +164,9 @@ class LiveSource(Struct, frozen=True, eq=False):
         )
 
     def parts(self, layer: int, head: int, query: int, key: int, progress: Progress) -> WhyDocument:
-        """Why the head has this link: the parts of both words that its score is the sum of. Of
-        words, the pieces with the largest weight."""
+        """Why the head has this link: the parts of both words whose sum is its score. Where words
+        were merged, for the pieces with the largest weight.
+        """
         from attncli.features.why.compute import why
         from attncli.models.estimate import free_memory
 
@@ -517,8 +518,8 @@ def _matrix_row(matrix: FixedPoint | Floats, row: int) -> Floats:
 
 
 def strongest_place(state: State, loaded_run: LoadedRun, about: int | None) -> State:
-    """The state at the strongest link between two words that do not stand side by side: a place
-    with something to see.
+    """The state at the strongest link between two words that are not neighbours: a place with
+    something to see.
 
     about: the word that looks, None for any.
     """
@@ -552,8 +553,9 @@ def strongest_place(state: State, loaded_run: LoadedRun, about: int | None) -> S
 
 
 def strongest_pair_in_head(state: State, loaded_run: LoadedRun) -> State:
-    """The state at the chosen head's own strongest link; a head that there is not, or without
-    links, as `strongest_place`."""
+    """The state at the chosen head's own strongest link; where the head does not exist or has no
+    links, as `strongest_place`.
+    """
     head = loaded_run.heads.get((state.layer, state.head))
     if head is None or not head.links:
         return strongest_place(state, loaded_run, None)
@@ -578,8 +580,8 @@ def same_words(state: State, before: LoadedRun, loaded_run: LoadedRun) -> State:
 
 
 def _holds_beginning(token: Token, earlier: Token) -> bool:
-    """Whether a token holds the beginning of another one; one that is not of the text is known by
-    its name.
+    """Whether a token covers the beginning of another one; a token without a place in the text is
+    recognised by its name.
     """
     if token.start is None or token.end is None or earlier.start is None:
         return token.start == earlier.start and token.text == earlier.text
@@ -587,6 +589,6 @@ def _holds_beginning(token: Token, earlier: Token) -> bool:
 
 
 def _is_between_words(loaded_run: LoadedRun, query: int, key: int) -> bool:
-    """Whether both ends of a link are words, and neither a sign nor a single letter."""
+    """Whether both ends of a link are words, and not signs or single letters."""
     texts = (loaded_run.queries[query].text.strip(), loaded_run.keys[key].text.strip())
     return all(text.isalpha() and (len(text) > 1 or not text.isascii()) for text in texts)

@@ -142,7 +142,9 @@ def at_pair(state: State, extent: Extent, query: int, key: int) -> State:
 
 
 def by_word(state: State, extent: Extent, by: int) -> State:
-    """The state with the word that the sentence is about moved by `by` words, stopping at the ends."""
+    """The state after moving `by` words, stopping at the ends; what moves is the word that the
+    sentence is about.
+    """
     if state.is_turned:
         return at_pair(state, extent, state.query, state.key + by)
     return at_pair(state, extent, state.query + by, state.key)

@@ -303,8 +303,9 @@ class Walk:
         self.stage.draw()
 
     def follow(self) -> None:
-        """After a move: choose the head of the chosen row in a list, and start computing the
-        derivation or the score's parts if they are shown and not known."""
+        """Follow a move of the user: in a list, choose the head of the chosen row; and compute the
+        derivation or the score's parts, if they are shown and not yet known.
+        """
         assert self.loaded_run is not None
         state = self.state
         if state.sight in ("search", "effects") and state.focus == "words":
@@ -449,8 +450,9 @@ STOPS = (
 
 
 def begin_tour(state: State, loaded_run: LoadedRun) -> State:
-    """The state that the tour begins with: at the sample's own link, in the head with most of it;
-    of another text where it is."""
+    """The state that the tour begins with: the sample's own link, in the head with the most weight
+    on it; for another text, the present place.
+    """
     texts = [
         [token.text.strip().lower() for token in side]
         for side in (loaded_run.queries, loaded_run.keys)
@@ -480,8 +482,9 @@ def at_stop(state: State, number: int) -> State:
 
 
 def stop_in_sight(state: State, number: int) -> int | None:
-    """The number of the stop that tells of what is looked at now, this one or the nearest to it;
-    None where the tour has no words for it."""
+    """The number of the tour's stop that describes what is in sight now, the nearest to the present
+    stop; None where no stop does.
+    """
     same = [
         place
         for place, stop in enumerate(STOPS)

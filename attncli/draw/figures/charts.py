@@ -403,7 +403,7 @@ def bar_of(
 def shown_note(
     drawing: Drawing, counts: tuple[int, int], top: float, view: View, *, heads: bool = True
 ) -> float:
-    """Write that a ranking shows so many of all heads, or parts, where it leaves some out.
+    """Write how many of all heads, or parts, a ranking shows, where it leaves some out.
 
     counts: how many it shows, and how many there are.
 

@@ -617,8 +617,9 @@ def _pdf_of_svg(pages: Sequence[str]) -> bytes:
 
 
 def _drawing_error(error: BaseException, suffix: str, by: str) -> BaseException:
-    """The exception to raise, which is returned, where a library fails at a figure: the user's own
-    interruption (or lack of memory) as it is, else an UnsupportedError."""
+    """The exception to raise where a library fails at a figure: an interruption by the user, or
+    lack of memory, as it is; anything else as an UnsupportedError. It is returned, not raised.
+    """
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
         return error
     return UnsupportedError(

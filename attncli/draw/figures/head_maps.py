@@ -88,7 +88,7 @@ def _map_of_head(
 
 
 def _follows_directly(tokens: Sequence[TokenRow], count: int) -> list[bool]:
-    """Which words follow the one before without a space, of as many as are shown."""
+    """For each word that is shown, whether it follows the one before without a space."""
     shown = tokens[:count]
     ends = [None, *(token.end for token in shown)]
     follows = [

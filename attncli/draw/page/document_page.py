@@ -106,8 +106,8 @@ def document_page(document: Document, lang: str, precision: int = 2) -> bytes:
 
 
 def table_part(document: Document) -> tuple[str, dict[str, Message]]:
-    """A document's table as HTML, folded and with a button that saves it, and the words of these by
-    their names.
+    """A document's table as HTML, folded and with a button that saves it, and the texts of these
+    words, by name.
     """
     rows = list(islice(screen_of(document.schema).rows(name_tokens(document)), MOST_ROWS + 2))
     columns, body = (rows[0], rows[1:]) if rows else ((), [])

@@ -12,8 +12,9 @@ from attncli.language import say
 
 
 def leaf_name(document: AnswerDocument, effect: AnswerEffect, view: View) -> str:
-    """What a leaf region is called: its name, and where regions inside it are told by themselves,
-    that it is what is left."""
+    """The name of a leaf region; where regions inside it are listed by themselves, the name says
+    that it is what is left.
+    """
     name = region_name(document.regions[effect.region].name, view)
     if effect.without:
         return say(view, "{region} (other)", region=name)

@@ -286,7 +286,7 @@ class _OwnRun:
 
     @property
     def planned(self) -> int:
-        """How many tokens it computes, if it is still to run."""
+        """How many tokens this work computes, if it is still to run."""
         if self._keys is not None:
             return 0
         count = len(self._runs.tokens)
@@ -295,7 +295,7 @@ class _OwnRun:
         return count
 
     def run(self, on_tokens: Callable[[int], None]) -> tuple[OwnKeys, CutRun | None]:
-        """What is kept of it, and what it leaves where it runs now.
+        """The kept result, and what it leaves for later runs where it has to run now.
 
         on_tokens: told how many tokens more are done.
         """
@@ -444,8 +444,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return fit_sparse(self.masks[: self.fitted], values[: self.fitted]), values
 
     def hidden_places(self, results: AnswerResults) -> list[int]:
-        """Regions that the model of subsets gives much more weight than the answer loses without one
-        alone: `HIDES` times as much, and a quarter of the largest weight; none for one alone."""
+        """Regions that may hide each other: the model of subsets gives each at least `HIDES` times
+        the loss of its cut alone, and at least a quarter of the largest weight. Empty where there
+        is only one.
+        """
         fitted_model = self.fit(results)
         if fitted_model is None:
             return []
@@ -461,9 +463,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return places
 
     def hidden_group(self, results: AnswerResults) -> tuple[list[int], list[Cut]]:
-        """Those of the regions that may hide each other of which each adds to what the answer loses
-        without all of them: the one that adds least is let go until all add `LITTLE`. With them, the
-        cuts that are still to be run to tell; then there is no group yet."""
+        """Those regions that may hide each other which each add to the loss without all of them:
+        the one that adds least is dropped until every one adds `LITTLE`. Returns them, and the cuts
+        that still have to run to decide; while there are some, there is no group yet.
+        """
         group = self.hidden_places(results)
         while len(group) > 1:
             cuts = [_group_cut(self.leaves, group)]
@@ -482,13 +485,14 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return [], []
 
     def cut_hidden(self, done: _Progress) -> None:
-        """Run without all regions that hide each other, and without all but each."""
+        """Cut all regions that hide each other at once, and then all but each one."""
         while cuts := self.hidden_group(done.results)[1]:
             self.measure(cuts, done)
 
     def hidden_part(self, results: AnswerResults) -> HiddenRegions | UnsetType:
-        """The regions that hide each other: without all of them the answer loses clearly more than
-        the sum of what it loses without each."""
+        """The regions that hide each other: cutting all of them loses clearly more than the sum of
+        the losses of single cuts.
+        """
         group, _ = self.hidden_group(results)
         if not group:
             return UNSET
@@ -499,7 +503,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return HiddenRegions(regions=group, change=change)
 
     def weighed(self, results: AnswerResults) -> Weighing | None:
-        """What is weighed; of a factor alone the region that the answer loses most without."""
+        """What is weighed; where a factor alone was given, the region whose cut loses most."""
         if self.weighing is None or self.weighing.keys:
             return self.weighing
         places = self.source_places()
@@ -557,8 +561,9 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def rested_on(self, results: AnswerResults) -> int | None:
-        """The place of the region that the answer rests on most; where it rests on none, of the first
-        that it loses something without and that was compared with no random spans; else None."""
+        """The place of the region that the answer rests on most; where it rests on none, the first
+        region with a loss that was not compared with random spans; else None.
+        """
         ranked = [place for place in self.ranked(results) if place in self.source_places()]
         for place in ranked:
             if self.matters(results, place):
@@ -566,8 +571,9 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return next((place for place in ranked if self.matters(results, place) is None), None)
 
     def cut_heads(self, done: _Progress) -> None:
-        """Estimate what each head carries of the region that the answer rests on most, and cut its
-        links in the first of them, one by one and together, and in all heads."""
+        """Estimate how much of the effect of the most important region each head carries; then cut
+        the links to it in the first of these heads, one by one and together, and in all heads.
+        """
         place = self.rested_on(done.results)
         if not self.each_head or place is None:
             return
@@ -675,8 +681,9 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def _warnings(self, results: AnswerResults) -> list[str]:
-        """The warnings that not all layers attend, and that there is no region whose heads to tell,
-        where that is so."""
+        """The warnings that not all layers attend, and that no region was found whose heads could
+        be told.
+        """
         spec = self.runs.model.spec
         attending = len(spec.attending())
         warnings: list[str] = []
@@ -753,7 +760,7 @@ def _single_cuts(leaves: Sequence[LeafRegion]) -> list[Cut]:
 
 
 def _group_cut(leaves: Sequence[LeafRegion], places: Sequence[int]) -> Cut:
-    """The cut of some regions at once; of one the same as in `_single_cuts`."""
+    """The cut of several regions at once; for one region, the same as in `_single_cuts`."""
     name = "regions"
     if len(places) == 1:
         name = "region"
@@ -767,7 +774,7 @@ def _subset_key(mask: Bools) -> str:
 
 
 def _subset_cuts(leaves: Sequence[LeafRegion], names: Sequence[str], masks: Bools) -> list[Cut]:
-    """The cuts of subsets.
+    """The names of the regions that are compared, in order.
 
     masks: [subset, region compared], true where a region is there.
     """
@@ -782,7 +789,7 @@ def _subset_cuts(leaves: Sequence[LeafRegion], names: Sequence[str], masks: Bool
 
 
 def _fitted_count(count: int) -> int:
-    """Of so many subsets, how many a model is fitted on."""
+    """On how many of the subsets the model is fitted; the others test it."""
     return count - count // 3
 
 

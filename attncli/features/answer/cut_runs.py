@@ -91,11 +91,11 @@ class _Path(Struct, frozen=True):
 
     @property
     def first_event(self) -> tuple[int, int] | None:
-        """Where it first changes a run; None where nothing is changed."""
+        """The first event at which the cut changes a run; None where it changes nothing."""
         return self.events[0] if self.events else None
 
     def next_event(self, place: int) -> tuple[int, int] | None:
-        """The event at a token; None where there is none there."""
+        """The event that the cut has at a token; None for no event."""
         if self.passed < len(self.events) and self.events[self.passed][0] == place:
             return self.events[self.passed]
         return None
@@ -216,8 +216,9 @@ class CutRuns(Struct, frozen=True):
         return np.asarray(rows[np.arange(len(self.answer)), list(self.answer)])
 
     def _stretches_after_own(self, paths: Sequence[_Path]) -> Iterator[TokenStretch]:
-        """The stretches of runs that begin where they part from the own run, those that part alike
-        together."""
+        """The stretches of tokens of runs that leave the own run; runs that leave it alike share a
+        stretch.
+        """
         groups: dict[tuple[int, int] | None, list[_Path]] = {}
         for path in paths:
             groups.setdefault(path.first_event, []).append(replace(path, passed=1))
@@ -228,8 +229,9 @@ class CutRuns(Struct, frozen=True):
             yield from self._branches([(group, start, 0)])
 
     def _first_asking(self, cut: Cut) -> int:
-        """The token after which the answer begins in a run: an earlier one where the text of the
-        prompt's last tokens is left out."""
+        """The token after which the answer begins in a run; it is an earlier one where the last
+        tokens of the prompt are left out.
+        """
         if self.way == "links" or not cut.regions:
             return len(self.tokens)
         left_out = {token for region in cut.regions for token in region}
@@ -258,7 +260,7 @@ class CutRuns(Struct, frozen=True):
         return tuple(sorted(events))
 
     def _branches(self, waiting: list[tuple[Sequence[_Path], int, int]]) -> Iterator[TokenStretch]:
-        """The stretches of runs that are equal at first, those of one branch after another.
+        """The stretches of runs that begin alike, those of one branch after another.
 
         waiting: runs that are equal so far, the token at which they go on, and their depth.
         """
@@ -273,8 +275,9 @@ class CutRuns(Struct, frozen=True):
             waiting += [(group, stop, depth + 1) for group in reversed(groups)]
 
     def _next_groups(self, paths: Sequence[_Path]) -> tuple[int, list[list[_Path]]]:
-        """The token at which runs part, or the own run begins to be looked at, and the groups that go
-        on from there; no groups where all go on alike to the end."""
+        """The token at which runs part (or at which recording of the own run starts), and the
+        groups of runs that go on from there; no groups where all runs go on alike to the end.
+        """
         while True:
             pending = [
                 path.events[path.passed][0] for path in paths if path.passed < len(path.events)
@@ -292,7 +295,7 @@ class CutRuns(Struct, frozen=True):
             (paths,) = groups.values()
 
     def _extended_state(self, state: _State, part: TokenStretch) -> _State:
-        """The state after a stretch that goes on from a state, which stays as it is."""
+        """The state after a stretch that continues from `state`, which stays unchanged."""
         tokens = list(self.tokens[part.start : part.stop])
         if self.way == "text":
             left_out = {token for region in part.cut.regions for token in region}
@@ -428,7 +431,9 @@ def _past_of_first_tokens(past: Past, count: int) -> Past:
 
 
 def _links_cut(links: HeadLinks, queries: range, first_query: int) -> Interventions:
-    """What cuts these links of these queries; a query that is a key itself keeps them."""
+    """An intervention that cuts these links of these queries; a query that is itself one of the
+    keys keeps its links.
+    """
     asking = tuple(query for query in queries if query >= first_query and query not in links.keys)
     known = tuple(key for key in links.keys if key < queries.stop)
     if not asking or not known:

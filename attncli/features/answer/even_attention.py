@@ -41,8 +41,9 @@ def even_shares(
 
 
 def _visible(mask: Mask, queries: range) -> Bools:
-    """Which keys each query sees, [query, key], or by head; all up to its own where that hangs on
-    what they say."""
+    """Which keys each query sees, [query, key], or by head; where the mask depends on the vectors,
+    every key up to the query itself.
+    """
     positions = np.array(queries)
     keys = np.arange(queries.stop)[None, :]
     causal = np.asarray(keys <= positions[:, None])

@@ -140,7 +140,7 @@ class _BackwardRun:
     def _context(
         self, layer: int, keep: frozenset[str], interventions: Interventions | None = None
     ) -> Context:
-        """What a layer is given besides vectors: the keys and values of the prompt, and the cut."""
+        """What a layer gets beside vectors: the keys and values of the prompt, and the cut."""
         past: Past = {}
         first = self._runs.first_query
         if first and layer in self._past:
@@ -160,7 +160,9 @@ class _BackwardRun:
         return np.asarray(self._backend.numpy(array), self._plain.dtype)  # type: ignore[arg-type]
 
     def _array(self, array: Array) -> Array:
-        """An array of a run or of the model as one of NumPy, without what it was computed from."""
+        """An array of a run or of the model as a NumPy array, without the graph it was computed
+        from.
+        """
         if isinstance(array, Variable):
             return cast("Array", array.value)
         if not isinstance(array, np.ndarray):

@@ -222,8 +222,9 @@ def _lines(text: str) -> str:
 
 
 def _band_entries(document: AnswerDocument) -> Iterator[list[Any]]:
-    """Runs of neighbouring tokens of the same regions, as (places of the regions among the effects,
-    text). The text before the first token belongs to it."""
+    """Runs of neighbouring tokens that belong to the same regions, as (places of the regions among
+    the effects, text). The text before the first token belongs to the first run.
+    """
     places = {effect.region: place for place, effect in enumerate(document.effects)}
     owners: list[list[int]] = [[] for _ in document.tokens]
     for number, region in enumerate(document.regions):
@@ -240,8 +241,9 @@ def _band_entries(document: AnswerDocument) -> Iterator[list[Any]]:
 
 
 def _starts(document: AnswerDocument) -> Sequence[int] | None:
-    """Where each token begins in the prompt, the first at its beginning, and then the end of it; None
-    where that is not known of all, or they do not stand in order."""
+    """Where each token begins in the prompt, and the end of the last; None where a place is
+    unknown, or the tokens do not stand in order.
+    """
     starts = [0]
     for token in document.tokens[1:]:
         if token.start is None or token.start < starts[-1] or token.start > len(document.text):

@@ -199,8 +199,9 @@ def dose_table(document: AnswerDocument, view: View) -> Lines:
 
 
 def _dose_template(doses: AnswerDoses) -> Message:
-    """The sentence on the dose that was asked for, beside attention as it is and none; on none where
-    no other was asked for."""
+    """The sentence on the dose that was asked for, beside unchanged attention and dose 0; where no
+    dose was asked for, on dose 0.
+    """
     is_all = doses.weighed.heads is None
     if doses.weighed.factor in (0.0, 1.0) and is_all:
         return message(
@@ -257,8 +258,9 @@ def dose_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
 
 
 def _course(doses: AnswerDoses) -> Message:
-    """Whether the probability of the answer rises from dose to dose by more than rounding, and more
-    than the random spans change it."""
+    """Whether the answer's probability rises from dose to dose by more than rounding, and by more
+    than random spans change it.
+    """
     changes = [row.change for row in doses.doses]
     if max(changes) - min(changes) < LITTLE:
         return message(

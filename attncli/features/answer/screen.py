@@ -261,8 +261,9 @@ def answer_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
 
 
 def _next_step(document: AnswerDocument, used: Sequence[AnswerEffect], view: View) -> str:
-    """The options that prove what was found: a dose on the first region that has a name of its own,
-    and heads."""
+    """The options that would prove the result: a dose on the first region with a name of its own,
+    and the heads.
+    """
     whole = [effect for effect in used if not effect.without]
     names = [document.regions[effect.region].name for effect in whole]
     if not names or names[0] == REST:

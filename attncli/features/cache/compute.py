@@ -399,7 +399,9 @@ class _WholeRun:
         return None
 
     def heads_kept(self, place: int) -> list[HeadKept]:
-        """The share that a policy keeps of what the last token looks at, head by head."""
+        """The share that a policy keeps of the last token's weight beyond the keys where heads
+        rest, over all heads together; a head that rests altogether has nothing to lose.
+        """
         rests = bool(self._rest.any())
         parts = zip(self.layers, self._kept[place], self._kept_beyond[place], strict=True)
         return [

@@ -286,8 +286,8 @@ def cache_sentences(document: CacheDocument, view: View) -> list[str]:
 
 
 def _kept_sentence(budget: int, rivals: Sequence[CachePolicy]) -> Message:
-    """Which policies of one budget keep most and least; those that are told with the same number
-    are named together.
+    """Which policies of one budget keep most and least; policies whose numbers read the same are
+    named together.
     """
     shares = {policy.policy: _percent_or_dash(_kept_share(policy)) for policy in rivals}
     most, least = (

@@ -66,7 +66,9 @@ def check(answers: Mapping[str, object] | None = None, *, name: str | None = Non
 def _marked_answer(
     number: int, question: Question, given_value: object, name: str | None
 ) -> MarkedAnswer:
-    """A question with its mark; without one where nothing is answered. name: the answers' file."""
+    """A question with its mark, or without one where nothing is answered. name: the file of the
+    answers.
+    """
     mark = MarkedAnswer(
         number=number,
         question=question.text,
@@ -109,8 +111,9 @@ def _reason(text: str, answer: Answer, question: Question) -> str:
 
 
 def _is_same(text: str, value: float | str, tolerance: float) -> bool:
-    """Whether what was written is this answer: a word but for its case, a number but for a share of
-    it, `tolerance`."""
+    """Whether a given answer equals the right one: a word up to its case, a number within the
+    relative `tolerance`.
+    """
     if isinstance(value, str):
         word = text.casefold()
         if value in ("yes", "no"):

@@ -108,7 +108,7 @@ def _overlap(first: Sequence[object], second: Sequence[object]) -> Overlap:
 
 
 def _missing(heads: Sequence[str], others: Sequence[str]) -> list[str]:
-    """The heads that the other circuit has not, the strongest first."""
+    """The heads that only this circuit has, the strongest first."""
     return [head for head in heads if head not in others]
 
 

@@ -32,8 +32,9 @@ def share_text(share: float) -> str:
 
 
 def loss_sentence(node: CircuitNode, change: Difference, view: View) -> str:
-    """What the difference loses with a head's values of the corrupt text, and how; of a gain the
-    parts have the sign of the gain."""
+    """The sentence on how much of the difference is lost with a head's values of the corrupt text,
+    and how; where the difference grows, its parts have the sign of the gain.
+    """
     loss = change.all or 0.0
     sign = 1.0
     if loss < 0:

@@ -550,7 +550,8 @@ def _edges(
 
 
 def circuit_graph(graph: EdgeGraph, scores: Floats, counts: Sequence[int]) -> CircuitGraph:
-    """What a picture draws of the circuits of these sizes, and from which on each part is in them.
+    """What a picture of the circuits draws: the edges and parts, each with the smallest size that
+    contains it.
 
     Args:
         graph: Of the model.

@@ -161,7 +161,7 @@ class _ReplacedRun:
         self.weights: Weights = circuit.model.store.outer(circuit.plain)
 
     def attend(self, layer: int, block: Block) -> None:
-        """Run the attention of a layer in the runs in which any of its readers keeps an edge."""
+        """Run the attention of a layer in those runs where one of its readers keeps an edge."""
         circuit = self.circuit
         self.weights = cache_weights(circuit.model.store.layer(circuit.plain, layer))
         heads = block.attention.heads
@@ -189,8 +189,9 @@ class _ReplacedRun:
         self.reader += 1
 
     def inputs(self, runs: Floats, readers: int, stream: Floats | None = None) -> Floats:
-        """What the next readers read, [run, reader, token, width]: the corrupt stream, and by how
-        much the writers whose edges are kept have moved from what they write in it."""
+        """The input of each next reader, [run, reader, token, width]: the corrupt stream, plus the
+        change of every writer whose edge to it is kept.
+        """
         if stream is None:
             base = self.stream
         else:
@@ -215,8 +216,8 @@ class _ReplacedRun:
         return np.asarray(vectors)[:, None]
 
     def _write(self, runs: Floats, vectors: Floats) -> None:
-        """Add to the corrupt stream what nodes write in it, and note how far they moved in the
-        other runs.
+        """Add what nodes write in the corrupt text to its stream, and keep how far the other runs
+        differ from it.
 
         vectors: [run, node, token, width].
         """
@@ -321,8 +322,9 @@ class _GradientRun:
     def _through_rows(
         self, weights: Weights, name: str, heads: int, slopes: dict[str, Floats]
     ) -> Floats:
-        """Slopes of what a projection gives, taken to what each head reads, [input, head, token,
-        width]."""
+        """Slopes of a projection's output taken back to what each head reads, [input, head, token,
+        width].
+        """
         slope = slopes[name][1:]
         apart = slope.reshape((*slope.shape[:-1], heads, -1)).transpose(0, 2, 1, 3)
         return np.matmul(apart, np.asarray(by_head(weights, name, heads)))
@@ -356,7 +358,7 @@ def projections(block: Block) -> tuple[str, ...]:
 
 
 def normed(backend: Backend, block: Block, weights: Weights, place: Any, x: Array) -> Array:
-    """x after the norm of this place; x itself where there is none."""
+    """x after the norm of this place; x itself where the place has no norm."""
     norm = block.norms.get(place)
     if norm is None:
         return x

@@ -38,7 +38,7 @@ class CircuitMeasures(Struct, frozen=True, eq=False):
     circuits: Floats
 
     def kept(self) -> Floats:
-        """What circuits have of m beyond the corrupt texts, [pair, circuit]."""
+        """How much of m circuits have beyond the corrupt texts, [pair, circuit]."""
         return self.circuits - self.corrupt[:, None]
 
 

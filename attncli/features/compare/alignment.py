@@ -63,8 +63,8 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
 
 
 def with_substitutions(pairs: Alignment, sides: Sequence[TextTokens]) -> Alignment:
-    """The alignment with each word that another one replaces paired with that, token by token,
-    where both are as many tokens and stand between the same neighbours.
+    """The alignment with each replaced word paired with its replacement, token by token; only where
+    both have as many tokens and stand between the same neighbours.
 
     sides: A and B.
     """
@@ -101,8 +101,8 @@ def _is_written_as_one(tokens: Sequence[Token], places: range, text: str) -> boo
 
 
 def replaced_words(sides: Sequence[TextTokens], query: str | None = None) -> list[list[range]]:
-    """Of either side the runs of tokens to join into one word, so that words in each other's place
-    can be compared: those whose numbers of tokens differ, or whose pieces would pair across.
+    """For either side, the runs of tokens to join into one word, so that replaced words can be
+    compared: words with different numbers of tokens, or whose pieces would pair across words.
 
     Args:
         sides: A and B.
@@ -187,7 +187,9 @@ def _words(tokens: Sequence[Token], text: str) -> list[range]:
 def _with_query(
     units: Sequence[list[range]], sides: Sequence[TextTokens], query: str
 ) -> list[list[range]]:
-    """The words of both sides, with the tokens of a query that is in one of them alone as one."""
+    """The words of both sides; where only one side has the query as a word, its tokens are joined
+    on that side too.
+    """
     places: list[range] = []
     for tokens, _ in sides:
         try:

@@ -322,7 +322,7 @@ def _query_positions(
 
 
 def _pairs(a: RunDocument, b: RunDocument) -> Alignment:
-    """Which tokens of the two sides correspond, replaced words by their places."""
+    """Which tokens of the two sides correspond; replaced words are paired by their places."""
     sides = [(tokens_of(side.tokens), side.text) for side in (a, b)]
     pairs = align(*([token.text for token in tokens] for tokens, _ in sides))
     if not pairs.a:
@@ -405,8 +405,9 @@ def _compared_runs(
 def _narrower_exclusions(
     leave_out: tuple[LeftOutKind, ...], query: Sequence[int] | None
 ) -> list[tuple[LeftOutKind, ...]]:
-    """What is left out of the links that may have changed most: where no other link of a query
-    differs its neighbours count, then all of its links but those of unknown words."""
+    """What is left out of the links that may have changed most: neighbours count where no other
+    link of a query differs, and if that is not enough, all links but those of unknown words.
+    """
     if query is None or not leave_out:
         return [leave_out]
     without_neighbours = tuple(kind for kind in leave_out if kind != "neighbours")

@@ -84,8 +84,9 @@ def named_models(
 
 
 def hub_names_read_as_texts(arguments: Sequence[str]) -> list[str]:
-    """Those of the first two of three arguments beside a model on disk that a model on the hub could
-    be called as well; `named_models` takes them for texts."""
+    """Those of the first two of three arguments that could also be models on the hub, beside a
+    model on disk; `named_models` takes them for texts.
+    """
     if len(arguments) != 3 or not any(map(is_model_file, arguments)):
         return []
     return [text for text in arguments[:2] if HUB_NAME.fullmatch(text) and not is_model_file(text)]
@@ -288,8 +289,9 @@ def _refuse_place(argument: str, folder: str) -> None:
 
 
 def _refuse_unknown(arguments: Sequence[str], models: Sequence[NamedModel | None]) -> None:
-    """Raise InputError for the argument beside a model that names none: of three one is the text.
-    Where none is named all may be texts."""
+    """Raise InputError for an argument beside a model that names no model. Of three arguments one
+    is the text; where none is a model, all may be texts.
+    """
     if not any(models) or None not in models:
         return
     unknown = arguments[models.index(None)]

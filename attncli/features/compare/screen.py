@@ -243,7 +243,9 @@ def _end_names(link: SignedDifference, tokens: Sequence[TokenRow], view: View) -
 
 
 def _heads_to_draw(document: CompareDocument, view: View) -> list[ComparedHead]:
-    """The pairs of heads that are drawn: the one whose link changed most, in a full view all."""
+    """The pairs of heads that are drawn: the one whose link changed most; all of them in a full
+    view.
+    """
     if view.full:
         return list(document.heads)
     return by_change(document)[:1]
@@ -504,8 +506,9 @@ UNTOLD = ("mask_says",)
 
 
 def difference_names(names: Sequence[str]) -> list[str]:
-    """The names in which sides differ, from a document's `differs`, as texts to read, each once; a
-    text that nothing does where there are none."""
+    """The names of what differs between the sides, from a document's `differs`, as texts to read,
+    each once; where nothing differs, a text that says so.
+    """
     differences = list(
         dict.fromkeys(SIDES_DIFFER.get(name, name) for name in names if name not in UNTOLD)
     )
@@ -596,7 +599,7 @@ def _shown_text(document: CompareDocument, index: int, view: View) -> str:
 
 
 def _before_difference_sentences(document: CompareDocument, view: View) -> Iterator[str]:
-    """Why no row compared differs, and a word whose row does."""
+    """Sentences on why no compared row differs, and on a word whose row does differ."""
     beginning = document.common_beginning or 0
     yield say(
         view,

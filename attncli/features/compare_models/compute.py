@@ -148,7 +148,7 @@ def compare_tokens(
 
 
 def compare_cost(a: Model, b: Model, counts: Sequence[int]) -> CostEstimate:
-    """What running texts in both models side by side takes, and comparing their rows.
+    """The cost of running texts in both models side by side and of comparing their rows.
 
     counts: the tokens of each text.
 

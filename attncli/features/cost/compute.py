@@ -196,8 +196,9 @@ def lengths(n: int) -> list[int]:
 
 
 def growth(sizes: Sizes) -> list[GrowthRow]:
-    """Multiply-adds at several lengths around n of full, causal, window and hash attention and of a
-    recurrent network."""
+    """Multiply-adds at several lengths around n, for full, causal, window and hash attention and
+    for a recurrent network.
+    """
     lengths_of_growth = [replace(sizes, n=n, masks=()) for n in lengths(sizes.n)]
     return [
         GrowthRow(

@@ -221,9 +221,9 @@ def _cross_shapes(rows: list[ShapeRow], keys: int, width: int) -> list[ShapeRow]
 
 
 def alignment(mean: Floats, special: Bools) -> list[Aligned]:
-    """For each query the key with the largest weight, the first of equals; key None where all are
-    0. Where the key text has special tokens, also what they get together, and the best of the
-    other keys: the end of a text gets what has no counterpart in it.
+    """For each query the key with the largest weight, the first of equals; None where all weights
+    are 0. Where the key text has special tokens, also their total weight and the best other key:
+    the end of a text gets what has no counterpart in it.
 
     mean: weights, [query, key].
     special: which keys are special tokens, [key].

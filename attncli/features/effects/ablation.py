@@ -382,7 +382,7 @@ class _LookReader:
                 )
 
     def _link_and_look(self, weights: Floats, kind: str) -> HeadLook:
-        """What is recorded of one head, from its weights, [query, key]."""
+        """The recorded link weight and strongest key of one head, from its weights, [query, key]."""
         link = self._link
         weight = None
         if link is not None and link.kind == kind:
@@ -402,7 +402,7 @@ class _LookReader:
         return weight, looks, look_beyond_rest(row, self._rest)
 
     def of_head(self, place: HeadAddress) -> HeadLook:
-        """What is recorded of a head; nothing for one that no layer has."""
+        """What was recorded of a head; nothing for a head that no layer has."""
         return self._by_place.get(place, (None, None, UNSET))
 
 

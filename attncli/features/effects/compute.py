@@ -240,9 +240,10 @@ def ablate(
 def _measures_with(
     measures: Sequence[Measure], target: str | None, versus: str | None, hold: str | None
 ) -> Sequence[Measure]:
-    """The measures; where they are the usual ones, "difference" alone with `versus`, and "logprob"
-    alone with a target, as the command has it. Raises UsageError where one of "difference",
-    `target`, `versus` and `hold` misses what it needs."""
+    """The measures to take. Where they are the usual ones: "difference" alone with `versus`,
+    "logprob" alone with a target, as in the command. Raises UsageError where "difference",
+    `target`, `versus` or `hold` lacks what it needs.
+    """
     if versus is not None and tuple(measures) == ("vector",):
         return ("difference",)
     if target is not None and tuple(measures) == ("vector",):
@@ -397,7 +398,8 @@ def _words_part(
 
 
 def _look_members(term: LogitTerm, row: Floats | None, resting_keys: Bools) -> dict[str, Any]:
-    """The fields of a document that say which key a head looks at most; {} without its weights.
+    """The document's fields for the key that a head looks at most; {} where its weights are not
+    known.
 
     row: the head's weights, [key].
     resting_keys: keys at which heads rest whatever they are, [key]; the strongest key beyond them

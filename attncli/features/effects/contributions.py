@@ -755,7 +755,7 @@ class _SourceSplit:
     def add_attention(
         self, model: Model, tokens: Sequence[Token], heads: Sequence[PassedHeads]
     ) -> None:
-        """Split what each head of one attention contributes by source token.
+        """Split by source token what each head of one attention contributes.
 
         heads: that attention as it reaches each of `sides`, in their order.
         """

@@ -277,7 +277,9 @@ def _first_head(document: AblateDocument, row: EffectRow, view: View) -> Iterato
 
 
 def _split(difference: Difference, view: View) -> Iterator[str]:
-    """Yield how much of a loss comes of what a head writes, and how much of what it moves."""
+    """Sentences on how much of a loss comes from what a head writes, and how much from the
+    attention that it moves.
+    """
     if difference.all is None or difference.writes is UNSET or difference.writes is None:
         return
     if difference.moved is UNSET or difference.moved is None:

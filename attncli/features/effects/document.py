@@ -177,7 +177,9 @@ SourceTokens = Annotated[
 
 
 def telling_look(row: EffectRow | LogitPart) -> Looks | None:
-    """What a head looks at most, without keys where heads rest where that is told; None for none."""
+    """The key that a head looks at most, without the keys where heads rest if the document tells
+    that; None for no key.
+    """
     if row.looks_beyond_rest is UNSET:
         looks = row.looks
     else:

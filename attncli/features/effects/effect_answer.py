@@ -399,8 +399,9 @@ def _alike_sentences(
 
 
 def _aside(value: float, document: AblateDocument, view: View) -> str:
-    """An effect as brackets have it: with its unit where that is nats, of which the sentence before
-    may say nothing, as it tells probabilities."""
+    """An effect for a bracket, with its unit where that is nats and the sentence before speaks of
+    probabilities.
+    """
     measure = document.measures[0]
     if measure == "vector":
         return effect_text(value)
@@ -450,9 +451,10 @@ def ablate_answer(document: AblateDocument, view: View) -> Lines:
 def _tinted_keys(
     document: AblateDocument, view: View
 ) -> tuple[Message, AttentionKind, dict[int, float]]:
-    """What a tint of the keys says, whether they are the text's own or the other one's, and the
-    weight of each that is tinted, by position: the key that the most important head looks at, or
-    those of the cut link."""
+    """What a tint of the keys says, whether the keys are the text's own or the other text's, and
+    the weight of each tinted key by position: the key that the most important head looks at, or
+    those of the cut link.
+    """
     if not document.effects:
         return message(""), "self", {}
     if document.link is not None:

@@ -496,8 +496,8 @@ def told_values(
     clean: Mixed,
     positions: Sequence[int],
 ) -> dict[HeadAddress, dict[PathReceiver, Floats]]:
-    """How patching each sender (earlier head) with its output in the clean text, at these
-    positions, changes each receiver's queries, keys or values: [token, dim] by sender and receiver.
+    """How patching each sender (an earlier head) with its output in the clean text changes each
+    receiver's queries, keys or values at these positions: [token, dim] by sender and receiver.
 
     text: the corrupt one.
     clean: the heads' outputs in the clean one.

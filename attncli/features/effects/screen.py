@@ -1147,7 +1147,9 @@ def patch_answer(document: PatchDocument, view: View) -> Lines:
 
 
 def _has_no_words(document: LogitsDocument, view: View) -> bool:
-    """Whether heads are shown unasked: sums over words are of no head."""
+    """Whether heads are shown unasked: where the document has no sum over words, which belongs to
+    no head.
+    """
     return document.words is UNSET
 
 

@@ -434,7 +434,7 @@ def sweep(
 
 
 def _with_rows(result: BranchResult, rows: slice, branch_rows: slice) -> BranchResult:
-    """What leaves the last layer, at some tokens alone.
+    """A sweep's result with what leaves the last layer at some tokens only.
 
     rows: in runs of the whole text.
     branch_rows: in branches, which may begin at a later token.

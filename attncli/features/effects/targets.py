@@ -157,7 +157,7 @@ def masked_target(model: Model, name: str, row: Floats, note: Callable[[str], No
 
 
 def _target_of(ids: Ids, row: Floats | None, logprob: float | None = None) -> Target:
-    """The target of these entries.
+    """Log-probabilities of the next token after the last one, [vocabulary], in nats.
 
     row: log-probabilities of what comes next, [vocabulary], None where they are not known.
     logprob: of all the entries in a row; None for that of the first.

@@ -290,8 +290,9 @@ def strongest_head(
 
 
 def _first_telling(links: Sequence[LinkRow], rest: Bools) -> LinkRow:
-    """The first of some links, the strongest first, that goes to another word than itself and to no
-    key where heads rest; the first of all where none does."""
+    """The strongest of some links that goes to another word and to no key where heads rest; the
+    first link where there is none. links: the strongest first.
+    """
     return next(
         (
             link

@@ -454,7 +454,7 @@ def _single_head(
 
 
 def _keys_of_rest(document: MultiheadTopic, average: NDArray) -> Bools:
-    """Which keys heads rest on, booleans [key]; none where all of the query's weight is there.
+    """Which keys heads rest on, booleans [key]; none where all of the query's weight rests there.
 
     average: the heads' mean weights.
     """

@@ -326,7 +326,7 @@ def _in_languages(lang: str, precision: int, content: Callable[[View], str]) -> 
 
 
 def _carried(model: Model, document: AttentionTopic) -> PageModel | Message:
-    """The model as the page runs it, or a sentence that says why it does not."""
+    """The model as the page runs it, or a sentence on why the page does not run it."""
     if document.extra_keys:
         return message("it has learned keys besides the text's")
     if not document.text:

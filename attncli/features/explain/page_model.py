@@ -238,8 +238,9 @@ def _adds_nothing(block: Block, weights: Weights) -> bool:
 
 
 def _drawing(name: str, array: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """How the script draws an array of seeded weights: the name of its stream and its deviation; or
-    what it is filled with."""
+    """How the script draws an array of seeded weights: the name of the stream and the standard
+    deviation, or the number that fills it.
+    """
     role, _, suffix = name.rpartition(".")
     if role in PLACES:
         return {"fill": 1.0 if suffix == "weight" else 0.0}

@@ -329,7 +329,7 @@ def _search_sentences(document: QkvTopic, view: View) -> Iterator[str]:
 
 
 def _answered_alike(document: QkvTopic, keys: Sequence[int], weight: float, view: View) -> str:
-    """That several keys answer a query best, all with the same weight."""
+    """The sentence that several keys answer a query best, all with the same weight."""
     template = message(
         "What {query} asks is answered best by {keys} alike: {share} of its weight each."
     )
@@ -349,8 +349,8 @@ def _answered_alike(document: QkvTopic, keys: Sequence[int], weight: float, view
 
 
 def _one_key_sentence(document: QkvTopic, rest: Bools, view: View) -> str:
-    """That the query's search has one result whatever it asks, where it sees one key alone, or one
-    beside those where heads rest; "" where it sees several.
+    """The sentence that the query's search has a single result whatever it asks, where it sees one
+    key, or one beside those where heads rest; "" where it sees several.
 
     rest: the keys where heads rest.
     """

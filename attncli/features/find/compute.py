@@ -171,7 +171,9 @@ class MergedRow(NamedTuple):
         }
 
     def other_key(self, head: int, key: int) -> OtherKey:
-        """What a head's row has for a key beside the one that is asked for first."""
+        """A head's weight for a further key, beside the one asked for first, as the document's
+        fields.
+        """
         row, visible = self.weights[head], self.visible[head]
         if self.partly[key]:
             row, visible = self.beyond[head], self.visible_beyond[head]
@@ -179,7 +181,7 @@ class MergedRow(NamedTuple):
         return OtherKey(weight=float(row[key]), rank=rank)
 
     def beyond_rest(self, head: int, key: int) -> BeyondRest:
-        """The same of a head's weight that is not on keys where heads rest."""
+        """The same fields for the part of a head's weight that is not on keys where heads rest."""
         row = self.beyond[head]
         rank, top_key = _rank_of_key(row, self.visible_beyond[head], key)
         total = float(row.sum())
@@ -535,7 +537,9 @@ def _rows_by_layer(
 
 
 def _of_queries(trace: LayerTrace, queries: Sequence[int]) -> LayerTrace:
-    """The trace with the mixed values of these queries alone: the others were not computed."""
+    """The trace with the mixed values of these queries alone: those of other queries were not
+    computed.
+    """
     mixed = trace.stages["mixed"][..., list(queries), :]
     return replace(trace, stages={**trace.stages, "mixed": mixed})
 
@@ -549,7 +553,7 @@ def _with_word_before(
     heads: Sequence[FoundHead],
     progress: Callable[[float], None] | None,
 ) -> tuple[str, list[FoundHead]]:
-    """The word that was put in front, and the heads with what the link weighs behind it."""
+    """The word that was put in front of the text, and the heads with the link's weight behind it."""
     front = word_in_front(model.tokenizer, text, tokens)
     words = None
     if ends.merged is not None:

@@ -312,7 +312,7 @@ def _rank(rank: int | None, beyond: BeyondRest | UnsetType) -> int | None:
 
 
 def _verified_sentences(document: FindDocument, view: View) -> Iterator[str]:
-    """What the link weighs with another word in front."""
+    """Sentences on the link's weight with another word in front."""
     verified = [head for head in document.heads if head.verified is not UNSET]
     if document.word_before is UNSET or not verified:
         return

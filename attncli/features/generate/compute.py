@@ -393,7 +393,8 @@ def _refuse_continuation(model: Model, prompt: int, count: int) -> None:
 
 
 def _with_rest(regions: Sequence[Region], rest: Bools) -> list[Region]:
-    """The regions, then the same without the keys where heads rest, then these keys; none of none.
+    """The regions, then each without the keys where heads rest, then these keys as one; empty
+    without regions.
 
     rest: booleans [key].
     """

@@ -70,8 +70,9 @@ def commands_of(body: str) -> list[str]:
 
 
 def notebook(section: CourseSection) -> dict[str, object]:
-    """A section as a notebook: its prose as cells of Markdown, each command as a cell to run. What
-    commands print is left out: it is to be predicted first."""
+    """A section as a notebook: prose as Markdown cells, each command as a cell to run. What a
+    command prints is left out: readers predict it first.
+    """
     cells: list[dict[str, object]] = [_cell("markdown", f"# {section.title}", 0)]
     for source in _cell_sources(section.body):
         kind = "markdown"

@@ -534,7 +534,8 @@ def _send(
     room: float,
 ) -> float:
     """Push flow along one path from `node` to `goal`, at most `room`, and return the amount, 0.0
-    where none gets through; changes capacity and back, and marks dead ends in levels."""
+    where no path is open. Changes `capacity` and `back`, and marks dead ends in `levels`.
+    """
     if node == goal:
         return room
     depth, position = node

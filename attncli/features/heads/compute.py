@@ -689,7 +689,7 @@ def _leave_out(
 
 
 def _mean_entropy(weights: np.ndarray[Any, Any]) -> float:
-    """Mean −Σ A ln A of the rows [query, key] that see something, in nats; 0 without any."""
+    """Mean entropy −Σ A ln A, in nats, of the rows [query, key] that see something; 0 without any."""
     matrix = np.asarray(weights, np.float64)
     rows = matrix.sum(-1) > 0
     if rows.any():

@@ -859,7 +859,7 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
 
 
 def _kept_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
-    """That what follows counts the heads alone that --top keeps, where it keeps fewer than all."""
+    """The sentence that only the heads kept by --top are counted, where it keeps fewer than all."""
     every = document.heads_in_all or 0
     if every > len(document.heads):
         yield say(
@@ -874,8 +874,9 @@ def _kept_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
 
 
 def _link_by_choice(head: HeadMetrics, rest: Bools) -> LayerHeadLink | None:
-    """The head's strongest link; where its query has weight on one key alone, the strongest of
-    queries with several, if there are any. None for a head without a link."""
+    """The head's strongest link; where its query has weight on one key alone, the strongest link of
+    queries with several, if there are any. None for a head without a link.
+    """
     link = head.top_link
     if not link:
         return None
@@ -992,7 +993,7 @@ def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
 
 
 def _short_text_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
-    """That a text is too short to say what heads do, where it is."""
+    """The sentence that a text is too short to say what heads do, where it is."""
     weights = _whole_weights(document)
     if not weights.size:
         return

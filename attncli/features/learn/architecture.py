@@ -209,8 +209,9 @@ def refuse_unsaved(model: SmallModel) -> None:
 
 
 def without_feed_forward(block: Block) -> Block:
-    """The block without its feed-forward part and that part's norms, also the one after its
-    residual: where that part adds nothing, it only makes the norm before it a second time."""
+    """The block without its feed-forward part and that part's norms, the one after its residual
+    included: a part that adds nothing would only apply the norm before it a second time.
+    """
     norms = {place: norm for place, norm in block.norms.items() if not place.startswith("mlp.")}
     return replace(block, mlp=None, norms=norms)
 

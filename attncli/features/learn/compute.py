@@ -750,8 +750,8 @@ def training_cost(request: LearnRequest) -> TrainingCost:
 
 
 def refuse_long(request: LearnRequest) -> TrainingCost:
-    """What `training_cost` returns. Raises LimitError where all of it takes longer than
-    `LONGEST_TRAINING`.
+    """The cost of a training, as `training_cost`. Raises LimitError where the whole training takes
+    longer than `LONGEST_TRAINING`.
     """
     expected = training_cost(request)
     if expected.all > LONGEST_TRAINING:

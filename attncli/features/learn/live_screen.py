@@ -229,7 +229,7 @@ class Training:
                 _tell_cost(self._environment, self._request, seconds)
 
     def keeps(self) -> bool:
-        """Whether what was learned is to be saved: not after Ctrl-C."""
+        """Whether the trained weights are to be saved: not after Ctrl-C."""
         return self._environment.stop_signal is None
 
     def maps(self) -> dict[int, Numbers]:

@@ -262,8 +262,9 @@ WITHOUT_MODEL = {
 
 @contextmanager
 def _nearest_name_as(command: str) -> Iterator[None]:
-    """Tell the nearest alias of a name that is none as the command that takes it, and other hints
-    without `--model`, which none here has."""
+    """Context manager: an error about an unknown model suggests the nearest alias in this command's
+    own words, and drops `--model` from other hints, which no command here has.
+    """
     from attncli.errors import InputError
 
     try:

@@ -878,7 +878,9 @@ def _activation(mlp: MlpPart) -> str:
 
 
 def _gate_bound(bound: BoundedPart | None) -> str:
-    """The bound and the slope of an expert's or a feed-forward part's gate, in words; "" for none."""
+    """The bound and the slope of a gate, of an expert or of a feed-forward part, in words; "" for
+    none.
+    """
     if bound is None:
         return ""
     return message(

@@ -275,7 +275,9 @@ def _rows_at_once(model: Model) -> int:
 
 
 def _following(model: Model, run: _TextRun, tokens: Sequence[Token]) -> list[FollowingToken]:
-    """How likely each token was after those before it, a portion of positions at a time."""
+    """How likely each token was after those before it, computed for a portion of the positions at a
+    time.
+    """
     result: list[FollowingToken] = []
     step = _rows_at_once(model)
     for first in range(0, len(tokens) - 1, step):

@@ -80,7 +80,7 @@ def _place_title(document: NextDocument, view: View) -> str:
 
 
 def _columns(rows: Sequence[NextToken], view: View) -> list[tuple[str, list[str], str]]:
-    """Name, cells and alignment of the columns of one distribution: token, probability, bar."""
+    """The columns of one distribution, each as name, cells and alignment: token, probability, bar."""
     return [
         (say(view, "token"), [quote_text(row.token.text, view) for row in rows], "left"),
         (say(view, "probability"), [percent(row.probability) for row in rows], "right"),
@@ -247,7 +247,9 @@ def _dose_sentences(document: NextDocument, view: View) -> Iterator[str]:
 
 
 def _is_outside(dose: Dose) -> bool:
-    """Whether a dose of the region gives less, or more, than every draw of random tokens."""
+    """Whether a dose of the region gives less than every draw of random tokens, or more than every
+    draw.
+    """
     if dose.random_low is None or dose.random_high is None:
         return False
     return not dose.random_low <= dose.probability <= dose.random_high

@@ -259,7 +259,8 @@ def _held_logprob(
     model: Model, tokens: Sequence[Token], cut: Interventions, answer: Sequence[int]
 ) -> float:
     """The log probability of the answer with links cut while every head attends as in the text's
-    own run, which goes along layer by layer. A cut is carried out on the weights that are held."""
+    own run, which runs along layer by layer: the cut is made in the held weights.
+    """
     backend = model.compute_backend(len(tokens))
 
     def changes(trace: LayerTrace) -> Interventions:

@@ -287,7 +287,7 @@ def _checking_passes(probes: Sequence[Probe], heads: int) -> list[PassCount]:
 
 
 def _cut_sizes(heads: int) -> list[int]:
-    """How many heads a check takes away at a time, of so many."""
+    """How many heads at a time a check takes away, of a model with so many."""
     return [count for count in CUTS if count == 1 or count <= heads // 2]
 
 
@@ -557,9 +557,10 @@ def _measure_heads(
 def _writes_of_heads(
     model: Model, probe: Probe, right: Sequence[bool]
 ) -> Iterator[tuple[HeadName, Floats]]:
-    """Yield for each head and each token of the answer that is predicted what a key of the needle,
-    and of as many others, adds to its logit more than other keys do, [needle or others], as a part
-    of the mean over these tokens."""
+    """Yield, for each head and each predicted token of the answer, how much more a key of the
+    needle, and of as many others, adds to its logit than other keys do, [needle or others], as a
+    part of the mean over these tokens.
+    """
     text = SweepText(model, probe.tokens, model.compute_backend(len(probe.tokens)))
     points = [
         (step, target)

@@ -179,8 +179,9 @@ def rules(
 def _distinct_texts(
     texts: Sequence[tuple[Token, ...]], note: Callable[[str], None]
 ) -> list[tuple[Token, ...]]:
-    """The texts of two tokens or more, each once: a text that stands twice would be fitted to and
-    measured on, and in one token there is nothing to choose."""
+    """The texts of two tokens or more, each once: a repeated text would be both fitted to and
+    measured on, and a single token leaves nothing to choose.
+    """
     by_ids = {tuple((token.id, token.text) for token in text): text for text in texts}
     distinct = [text for text in by_ids.values() if len(text) > 1]
     if len(distinct) < len(texts):

@@ -265,8 +265,9 @@ def _rule_of(file: FunctionFile, name: str, full_name: str) -> FileRule:
 
 
 def _try(rule: FileRule) -> None:
-    """Make a rule's rows in a small text, so that a mistake is told before long work begins. Raises
-    InputError, also where some rows alone differ from the same rows of the whole."""
+    """Compute a rule's rows in a small text, so that a mistake shows before long work begins.
+    Raises InputError, also where some rows computed alone differ from the same rows of the whole.
+    """
     tokens = tokenizer("word").encode(TRIAL)
     patterns = TokenPatterns(tokens)
     queries = np.arange(len(tokens))

@@ -65,7 +65,8 @@ class RuleSums:
 
     def is_first(self, block: PatternBlock) -> bool:
         """Whether these are the first heads of the first layer with their mask: what rules say is
-        counted there, once."""
+        the same for all such layers and is counted once.
+        """
         starts = block.heads.start == self._places.slice_of(block.layer).start
         return starts and self._first_layers[block.kind] == block.layer
 
@@ -120,8 +121,9 @@ class RuleSums:
         return fit_mixtures(self._sums(slice(0, 2)), chosen), overlaps
 
     def found_shares(self) -> Floats:
-        """In what share of the rows each rule finds a key of its own, [rule]: in others it says what
-        that of the first token says. Of that one itself 1; NaN without rows."""
+        """In what share of the rows each rule finds a key of its own, [rule]; in other rows it
+        falls back on the first token, whose own share is therefore 1. NaN without rows.
+        """
         rows = self.arrays["rows"].sum()
         if not rows:
             return np.full(self.arrays["used"].shape[1], np.nan)
@@ -302,8 +304,9 @@ def _drop_rules(
     mixtures: Floats,
     overlaps: Floats,
 ) -> tuple[Bools, Floats]:
-    """The choice without rules that later ones have made idle: the lightest leaves as long as the
-    overlap falls by less than `GAIN`."""
+    """The choice without rules that later ones have made superfluous: the lightest rule is dropped
+    as long as the overlap falls by less than `GAIN`.
+    """
     rows = np.arange(len(chosen))
     while True:
         rows = rows[chosen[rows].sum(-1) > 1]
@@ -333,8 +336,8 @@ def _gains(sums: PairSums, mixtures: Floats) -> Floats:
 
 
 def _first_best(gains: Floats) -> Ints:
-    """The first rule of each head whose gain is about the largest, [head]: what is as good by
-    chance alone does not replace a plainer rule.
+    """The first rule of each head whose gain is close to the largest, [head]: a rule that is better
+    by chance alone does not replace a plainer one.
 
     gains: [head, rule].
     """

@@ -239,7 +239,7 @@ def _factor_text(row: SwappedHeads, loss: float, view: View) -> str:
 
 
 def rules_sentences(document: RulesDocument, view: View) -> Iterator[str]:
-    """What rules say of the heads, how stable that is, and what it costs."""
+    """Sentences on what rules say of the heads, how stable that is, and what it costs."""
     yield from mixture_sentences(
         document.heads, document.overlap, document.stability, view, document.rules
     )
@@ -271,7 +271,7 @@ def head_sentence(head: RuledHead, view: View) -> str:
 
 
 def seldom_sentences(head: RuledHead, rules: Sequence[RuleMeaning], view: View) -> Iterator[str]:
-    """That a rule of a head finds no token of its own in most rows."""
+    """The sentence that a rule of a head finds no token of its own in most rows."""
     shares = {rule.name: rule.found_share for rule in rules}
     for part in head.parts:
         found_share = shares.get(part.rule, UNSET)
@@ -287,7 +287,7 @@ def seldom_sentences(head: RuledHead, rules: Sequence[RuleMeaning], view: View) 
 
 
 def baseline_sentence(head: RuledHead, view: View) -> str:
-    """What says how much of a head without its rules."""
+    """The sentence on the baseline that says most of a head without its rules."""
     return say(
         view,
         "The first token alone says {first}, an even spread {even}, its own mean by distance"

@@ -48,7 +48,9 @@ class TokenPatterns:
         return len(self.tokens)
 
     def marked(self, holds: Callable[[str], bool]) -> Bools:
-        """Of which tokens' spellings something holds; special tokens never count."""
+        """For which tokens `holds` is true of their spelling, booleans [token]; special tokens
+        never count.
+        """
         return np.array(
             [
                 not token.special and holds(text)

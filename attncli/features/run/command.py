@@ -302,8 +302,9 @@ def _check_weighing(model: Model, page: PageOptions, *, is_padded: bool) -> None
 
 
 def _together(model: Model, texts: Sequence[Text], setup: RunSetup) -> list[BatchTraces]:
-    """Run all texts as one padded batch: the part of each. Raises LimitError, before it starts,
-    where it would not fit."""
+    """Run all texts as one padded batch, and return each text's part. Raises LimitError before it
+    starts where the batch would not fit.
+    """
     from attncli.features.run.compute import RunRequest, cost, run_batch
 
     tokens = [request.tokens_of(model, text) for text in texts]

@@ -213,8 +213,8 @@ def with_next_token(
     dtype: str,
     sizes: StoredSizes | None = None,
 ) -> CostEstimate:
-    """The cost of a run of these layers with what comes next, which a decoder's run tells where it
-    comes to its last layer.
+    """The cost of a run of these layers including the next token, which a decoder predicts where
+    the run reaches its last layer.
 
     dtype: of the answer.
     sizes: of the weights in files.
@@ -434,7 +434,7 @@ def _weighing_of(
 
 
 def _without_recurrences(spec: Spec, layers: Selection, recurrences: Sequence[int]) -> Selection:
-    """The layers named that attend, without those whose recurrences are told on their own."""
+    """The named layers that attend; layers with recurrences are told on their own."""
     if layers is EVERY:
         return layers
     others = [layer for layer in numbers_of(layers, 0) if layer not in recurrences]
@@ -473,7 +473,7 @@ def _query_place(
 def _with_implicit_weights(
     expected: CostEstimate, model: Model, layers: Sequence[int], heads: Selection, count: int
 ) -> CostEstimate:
-    """What a run will take with the implicit weights of these recurrences, [query, key].
+    """The cost of a run including the implicit weights of these recurrences, [query, key].
 
     count: of tokens.
     """
