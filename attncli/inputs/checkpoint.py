@@ -340,6 +340,15 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
             where=str(folder),
             hint="merge it into its base model and save that",
         )
+    if tensors and (shard := SHARD.fullmatch(tensors[0])) and int(shard[1]) > 1:
+        return InputError(
+            "found {tensors}: shards, without the index of what lies in which",
+            where=str(folder),
+            expected="{index} beside all {count} of them",
+            tensors=listing(map(repr, tensors[:3])),
+            index=f"{SINGLE}.index.json",
+            count=int(shard[1]),
+        )
     if tensors:
         hint = ""
         if len(tensors) == 1 and not tensors[0].startswith(MAKERS_WEIGHTS):
@@ -360,13 +369,19 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
     )
 
 
-def no_family(folder: Path) -> InputError:
+def no_family(folder: Path, likely: str = "") -> InputError:
     """The error, returned and not raised, that a config.json names no family; beside a part of a
-    model, such as sentence-transformers' `1_Pooling`, with the model's folder."""
+    model, such as sentence-transformers' `1_Pooling`, with the model's folder.
+
+    likely: the family that the name of its class tells; empty for none.
+    """
+    expected = message("a model_type")
+    if likely:
+        expected = message('"model_type": "{family}", as its architectures tell', family=likely)
     return InputError(
         "config.json does not say which family the model belongs to",
         where=str(folder / "config.json"),
-        expected="a model_type",
+        expected=expected,
         hint=_whole_model(folder),
     )
 
@@ -397,6 +412,8 @@ def _as_safetensors(folder: Path, names: Sequence[str]) -> tuple[str, str]:
     return EXPECTED, ""
 
 
+SHARD = re.compile(r".*-[0-9]+-of-([0-9]+)\.safetensors")
+"""How a part of a model's weights is called, with how many there are."""
 MAKERS_WEIGHTS = "consolidated"
 """How files of weights begin that the maker's own program reads, whose tensors have other names."""
 UNFINISHED = ("*.crdownload", "*.incomplete", "*.part", "*.partial", "*.download", "*.aria2")

@@ -5,6 +5,7 @@ reached.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
@@ -759,6 +760,8 @@ def describe_checkpoint(place: Path) -> Checkpoint:
 
 WRAPPER = "module."
 """What torch puts before every name of a module that runs on several devices."""
+INNER_MODEL = "model."
+"""How the names of a model begin that another module holds, and a decoder's without its head."""
 WRAPPED_PARTS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 """What torch puts between the names of modules where one is compiled, spread over devices or
 computed again: parts of a name that say nothing of the model."""
@@ -773,13 +776,25 @@ def _with_usual_names(checkpoint: Checkpoint) -> Checkpoint:
     short_names = {_without_wrappers(name): name for name in checkpoint.names()}
     if len(short_names) < len(checkpoint.names()):
         return checkpoint  # two names for one tensor: nothing is known of either
-    while short_names and all(name.startswith(WRAPPER) for name in short_names):
-        short_names = {name.removeprefix(WRAPPER): old for name, old in short_names.items()}
+    while wrapper := _wrapper_of(short_names):
+        short_names = {name.removeprefix(wrapper): old for name, old in short_names.items()}
     if all(name == old for name, old in short_names.items()):
         return checkpoint
     part = checkpoint.part(short_names, checkpoint.config)
     part.notes = checkpoint.notes
     return part
+
+
+def _wrapper_of(names: Collection[str]) -> str:
+    """What a wrapper puts before the name of every tensor, such as "module."; "" for none. A
+    training module that holds a whole model as `model`, such as Lightning's, is known by names that
+    say so twice."""
+    if names and all(name.startswith(WRAPPER) for name in names):
+        return WRAPPER
+    is_inside = all(name.startswith(INNER_MODEL) for name in names)
+    if is_inside and any(name.startswith(2 * INNER_MODEL) for name in names):
+        return INNER_MODEL
+    return ""
 
 
 def _without_wrappers(name: str) -> str:
@@ -812,7 +827,7 @@ def read_spec(
     where = str(checkpoint.folder / "config.json")
     kind = checkpoint.config.get("model_type")
     if not isinstance(kind, str):
-        raise no_family(checkpoint.folder)
+        raise no_family(checkpoint.folder, _family_of_class(checkpoint.config))
     model_family = family(kind)
     if model_family is None:
         raise _family_refusal(kind, where)
@@ -841,6 +856,17 @@ def foreign_family(checkpoint: Checkpoint) -> str | None:
     return None
 
 
+def _family_of_class(config: Mapping[str, Any]) -> str:
+    """The family that a config's class name tells, "llama" for LlamaForCausalLM; "" where it tells
+    none."""
+    names = config.get("architectures")
+    name = names[0] if isinstance(names, list) and names else ""
+    if not isinstance(name, str):
+        return ""
+    short_name = re.sub(r"(For[A-Z]\w*|LMHeadModel|Model)$", "", name).lower()
+    return next((kind for kind in MODEL_TYPES if kind.replace("_", "") == short_name), "")
+
+
 def _family_refusal(kind: str, where: str) -> UnsupportedError:
     """Return, not raise, the UnsupportedError for a family that attn's own code does not run."""
     family_name = repr(kind)
@@ -857,7 +883,7 @@ def _family_refusal(kind: str, where: str) -> UnsupportedError:
     else:
         what = message("models of the family {kind} do not run natively", kind=family_name)
         hint = install_command("transformers")
-    nearest = get_close_matches(kind, MODEL_TYPES, 3, 0.6)
+    nearest = get_close_matches(kind.lower(), MODEL_TYPES, 3, 0.6)
     expected = message("one of the {count} families of attn models list", count=len(MODEL_TYPES))
     if nearest:
         expected = message("{families}, the nearest", families=listing(nearest))

@@ -657,7 +657,7 @@ def _side_reasons(
             templates = SPREAD_REASONS
     yield say(view, templates[side], **places)
     lowest, against = parts[-1]
-    if lowest <= -AGAINST * backing.total:
+    if lowest <= -AGAINST * backing.total or -lowest > value:  # else the largest goes unnamed
         yield say(
             view,
             "Most against it speaks {reason}: {value}.",

@@ -712,3 +712,18 @@ def test_less_than_half_is_never_written_as_half() -> None:
 def test_a_small_push_keeps_two_digits() -> None:
     written = [format_small_signed(value, 2) for value in (0.0054, -0.0306, 0.25, 0.0)]
     assert written == ["+0.0054", "-0.031", "+0.25", "0.00"]
+
+
+@pytest.mark.parametrize(("against", "is_named"), [(-0.15, True), (-0.05, False)])
+def test_the_largest_part_is_named_where_it_speaks_against(
+    against: float, is_named: bool, document: dict[str, Any]
+) -> None:
+    """A part beyond all that speak for the link, though it is a small share of their sum."""
+    many = document_of(json.loads(json.dumps(document)), "here")
+    values = [against] + [0.1] * (len(many.parts) - 1)
+    parts = [
+        replace(row, query_side=value, key_side=value)
+        for row, value in zip(many.parts, values, strict=True)
+    ]
+    told = why_sentences(replace(many, parts=parts), View(width=200))
+    assert any("Most against it speaks" in str(sentence) for sentence in told) == is_named
