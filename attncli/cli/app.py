@@ -171,7 +171,7 @@ def _text_cells(text: str) -> int:
     """How many terminal cells one of the program's own texts takes; ideographs and full-width signs
     take two each.
     """
-    return sum(1 + (ord(char) > 0x2E7F) for char in text)
+    return sum(2 if ord(char) > 0x2E7F else 1 for char in text)
 
 
 def _print_version(is_set: bool) -> None:

@@ -337,7 +337,7 @@ def _map_sizes(
         fine = (across, down)
     for width, height in ((2 * across, down), fine):
         rows = -(-len(matrices) // max((view.width - side + GAP) // (max(width, caption) + GAP), 1))
-        if width <= view.width - side - GAP * (side > 0) and (
+        if width <= view.width - side - (GAP if side else 0) and (
             rows * (height + 2) <= LINES or (width == fine[0] and width <= SMALL)
         ):
             return width, height, max(width, caption)

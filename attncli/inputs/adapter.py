@@ -361,7 +361,7 @@ class AdaptedCheckpoint(DerivedCheckpoint):
 
     def ahead(self, names: Sequence[str]) -> None:
         """Announce which tensors will be read next, in this order, so that a thread can read them
-        before.
+        ahead.
         """
         self.base.ahead([name for name in names if name not in self.recipes])
 
@@ -482,8 +482,9 @@ def _replace_whole(merge: _Merge, module: str, array: Array, folder: Path) -> No
 
 
 def _check_tables(merge: _Merge, requests: Sequence[AdapterRequest]) -> None:
-    """Raise UnsupportedError where the tables of tokens that adapters bring do not fit together:
-    other rows in one than in another, or an output table apart from the one that it is tied to."""
+    """Raise UnsupportedError where the token tables that adapters bring do not fit together: with
+    different rows, or with an output table separate from the input table that it is tied to.
+    """
     base = merge.base
     where = listing(str(request.folder) for request in requests)
     for name, shape in merge.shapes.items():
@@ -515,8 +516,9 @@ def _check_tables(merge: _Merge, requests: Sequence[AdapterRequest]) -> None:
 def _replace_rows(
     merge: _Merge, module: str, rows: Array, config: Mapping[str, Any], request: AdapterRequest
 ) -> None:
-    """Take rows of a table that an adapter trained one by one. Raises InputError where its config
-    does not say which they are."""
+    """Take the rows of a table that an adapter trained one by one. Raises InputError where its
+    config does not name these rows.
+    """
     base = merge.base
     target = _base_tensor(base, f"{module}.weight", str(request.folder))
     shape = base.info(target).shape
@@ -717,7 +719,7 @@ def _check_change(
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value of a JSON file is a number: true and false are none."""
+    """Whether a value of a JSON file is a number; true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -730,8 +732,8 @@ def _by_pattern(
     config: Mapping[str, Any], key: str, usual: str, modules: Sequence[str], where: str
 ) -> dict[str, _Setting]:
     """What a config sets for each module: the value of the first entry of config[key] that matches
-    its name, else config[usual]. As PEFT has it, an entry is an expression for the end of a name,
-    from a word on.
+    its name, else config[usual]. As in PEFT, an entry is an expression for the end of a name,
+    beginning at a word.
 
     Raises InputError for an entry that is no expression or whose value is no number, and
     UnsupportedError for an expression that takes too long.
@@ -765,9 +767,10 @@ def _by_pattern(
 
 
 def _check_targets(config: Mapping[str, Any], modules: Sequence[str], where: str) -> None:
-    """Raise InputError where a config's target_modules leave out, or its exclude_modules name, a
-    module that the adapter changes: PEFT would load none of that. A text is an expression for whole
-    names, a list holds their ends, and anything else is refused."""
+    """Raise InputError where a config's target_modules leave out a module that the adapter changes,
+    or its exclude_modules name one: PEFT would not load it. A text is an expression for whole
+    names, a list holds ends of names; anything else is refused.
+    """
     for key, is_named in (("target_modules", True), ("exclude_modules", False)):
         stated = config.get(key)
         if stated is not None and not isinstance(stated, str | list):
@@ -799,8 +802,8 @@ def _check_targets(config: Mapping[str, Any], modules: Sequence[str], where: str
 def _matching(
     key: str, patterns: Sequence[str], whole: Sequence[str], modules: Sequence[str], where: str
 ) -> list[frozenset[str]]:
-    """For each expression, the modules that it matches; done in a bounded process, for an expression
-    can be written that never ends.
+    """For each expression, the modules that it matches. The search runs in a bounded process, since
+    an expression may never end.
 
     Args:
         key: The setting of adapter_config.json.
@@ -852,8 +855,9 @@ def _module_and_part(name: str) -> tuple[str, str]:
 
 
 def _base_tensor(base: Checkpoint, name: str, where: str) -> str:
-    """The name of the base's tensor that a tensor name of the adapter stands for: leading words of
-    it may be missing on either side. Raises InputError where there is none."""
+    """The name of the base's tensor that a tensor name of the adapter stands for, which may have
+    more or fewer leading words. Raises InputError where there is none.
+    """
     names = base.names()
     words = name.split(".")
     for start in range(len(words) - 1):

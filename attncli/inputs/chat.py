@@ -193,8 +193,8 @@ PYTHON_WORDS = {"True": True, "False": False, "None": None}
 
 
 def parse_variables(texts: Sequence[str]) -> dict[str, Any]:
-    """The variables in NAME=VALUE, each value JSON where it is that, True, False or None as Python
-    writes them, else a text.
+    """The variables in NAME=VALUE: a value is JSON if it can be read so, or True, False or None as
+    Python writes them; else a text.
 
     Raises UsageError for another form, and for a name that the chat itself gives.
     """
@@ -220,7 +220,9 @@ def with_variables(template: ChatTemplate, variables: Mapping[str, Any]) -> Chat
 
 
 def unread_variables(template: ChatTemplate, variables: Iterable[str]) -> list[str]:
-    """The names of those variables that occur nowhere in the template, which they cannot change."""
+    """The names of those variables that occur nowhere in the template, so that they cannot change
+    it.
+    """
     return [name for name in variables if not re.search(rf"\b{name}\b", template.source)]
 
 
@@ -232,7 +234,7 @@ def _refuse_constant(word: str) -> float:
 
 
 def _checked_message(entry: Any, number: int, where: str) -> dict[str, Any]:
-    """A message as templates read it, without what is null.
+    """A message as templates read it, without members that are null.
 
     number: its place, for errors.
 
@@ -408,9 +410,10 @@ def _template_of(
 
 
 def _named_templates(settings: Mapping[str, Any], folder: Path | None) -> dict[str, str]:
-    """The templates of a checkpoint by name; "default" is that of a chat without more. Those in
-    files (`chat_template.jinja`, and with a name each in `additional_chat_templates`) take the place
-    of those that the settings state, as in transformers."""
+    """The templates of a checkpoint by name; "default" is that of a plain chat. As in transformers,
+    templates in files (`chat_template.jinja`, and named ones in `additional_chat_templates`)
+    replace those in the settings.
+    """
     files: dict[str, str] = {}
     if folder is not None and is_there(folder / TEMPLATE):
         files["default"] = _template_text(folder / TEMPLATE)
@@ -506,7 +509,8 @@ def render(
 
 def _spelled_in(part: ChatPart, text: str, control: Sequence[str]) -> Iterator[tuple[int, int]]:
     """The characters [start, end) of a message that spell a control token, the longest at each
-    place. A vocabulary may have thousands: none is looked for by itself."""
+    place. A vocabulary may have thousands of them, so they are not searched one by one.
+    """
     spellings = {*control} - {""}
     lengths = sorted({len(spelling) for spelling in spellings}, reverse=True)
     first = "".join({re.escape(spelling[0]) for spelling in spellings})
@@ -635,9 +639,10 @@ def _end_of_content(
 
 
 def _find_in_order(text: str, contents: Sequence[str]) -> list[list[tuple[int, int]] | None]:
-    """For each content a list of its one character span in the text, each looked for after the one
-    before it; None for one that is not found. For templates that change what they are given, so
-    that marks around the contents cannot tell where these are."""
+    """For each content a list with its one character span in the text, each searched after the one
+    before; None for a content that is not found. This is for templates that change what they are
+    given, so that marks around the contents cannot be found again.
+    """
     place = 0
     spans: list[list[tuple[int, int]] | None] = []
     for content in contents:
@@ -776,8 +781,9 @@ def _template_error(
 
 
 def _expected_content(messages: Sequence[Mapping[str, Any]]) -> str:
-    """What a template expects on which it fails: a text in the first message that has none, where
-    there is one."""
+    """What to say that a failing template expects: a text in the first message that has none, where
+    there is one.
+    """
     for number, entry in enumerate(messages):
         if isinstance(entry.get("content"), str):
             continue

@@ -138,7 +138,7 @@ def find_tensors(
     *,
     packed: bool = False,
 ) -> dict[str, TensorInfo]:
-    """Every tensor of a checkpoint by name, in file order; headers are read, no data.
+    """Every tensor of a checkpoint by name, in file order; only headers are read.
 
     header: gives the header of a weight file, None where there is no such file.
     packed: whether weights of few bits are listed, too; numbers of eight bits then go by the name
@@ -422,8 +422,9 @@ EXPORTED = ("onnx/*.onnx", "openvino*.xml", "openvino/*.xml", "*.tflite", "*.mlm
 
 
 def _unusable_weights(folder: Path) -> InputError | UnsupportedError | None:
-    """The error, returned and not raised, of a folder whose weights cannot be read for what they
-    are: not whole, exported for another program, or packed; None where it has none."""
+    """The error, returned and not raised, for a folder whose weights cannot be used: incomplete,
+    exported for another program, or packed; None where there is no such fault.
+    """
 
     def first_of(patterns: tuple[str, ...]) -> str:
         """The first file of one of these patterns, by its path in the folder; "" for none."""
@@ -565,8 +566,9 @@ SEPARATE = {"quantize_config.json": "gptq", "quant_config.json": "awq"}
 
 
 def _with_packing(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """The config with what says how weights are packed at its top, also where it stands in the
-    text model's part (Kimi K2.5), or in a file of its own (AutoGPTQ, AutoAWQ)."""
+    """The config with the packing settings at its top, wherever they come from: the text model's
+    part (Kimi K2.5), or a file of their own (AutoGPTQ, AutoAWQ).
+    """
     if is_packed(config):
         return config
     # null, false and {} say nothing
@@ -962,8 +964,8 @@ def _has_any(folder: Path, *names: str) -> bool:
 
 
 def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
-    """The checkpoint of a folder with torch's pickled files; no tensor is read yet, but of files of
-    the older format.
+    """The checkpoint of a folder with torch's pickled files; no tensor is read yet, except from
+    files of the older format.
 
     Raises InputError for a missing shard, a tensor in two, or content that is no plain state_dict;
     UnsupportedError without torch.

@@ -192,8 +192,9 @@ class DerivedCheckpoint(Checkpoint):
         *,
         in_out: bool = False,
     ) -> arrays.Array | None:
-        """x·Wᵀ + b, [row, out], where each stretch of W's rows is computed and multiplied in turn;
-        None where `read` must be used instead. Arguments as `Checkpoint.product`."""
+        """x·Wᵀ + b, [row, out], computed for one stretch of W's rows after the other; None where
+        `read` must be used instead. Arguments as `Checkpoint.product`.
+        """
         recipe = self.recipes.get(name)
         if recipe is None:
             return super().product(name, x, backend, bias, in_out=in_out)

@@ -115,15 +115,15 @@ def written_at(path: Path) -> Path:
 
 
 def discard_all() -> None:
-    """Remove every temporary file that this process made: it ends now."""
+    """Remove every temporary file of this process, which is about to end."""
     for beside, owner in tuple(_temporary.items()):
         if owner == os.getpid():
             _discard(beside)
 
 
 def place_of(path: Path) -> str:
-    """A normalised path as text, equal for all spellings of the same file, also where there is none
-    yet.
+    """A normalised path as text, equal for all spellings of the same file, whether or not the file
+    exists.
 
     Links are followed. In a folder that does not tell capitals from small letters, neither does
     this.
@@ -138,8 +138,9 @@ def place_of(path: Path) -> str:
 
 
 def _folds_case(folder: Path) -> bool:
-    """Whether names in a folder ignore case, as on the disks of macOS and Windows, found by looking
-    for an entry under its name with the letters' case exchanged."""
+    """Whether names in a folder ignore case, as on disks of macOS and Windows: found by looking up
+    one of its entries with the case of its letters exchanged.
+    """
     for place in (folder, *folder.parents):
         try:
             names = [entry.name for entry in islice(os.scandir(place), ENTRIES)]
@@ -243,8 +244,9 @@ def _commit(pending: list[PendingFile]) -> None:
 
 
 def _keep_old(target: Path) -> Path | None:
-    """A second name for the file that is there now, so that it can come back; None where there is
-    none, or where the file system knows no second names."""
+    """A second name for the existing file, so that it can be restored; None where there is no file,
+    or where the file system has no second names.
+    """
     second_name = target.parent / f".attn-{os.urandom(8).hex()}.tmp"
     _temporary[second_name] = os.getpid()
     try:
@@ -304,9 +306,7 @@ def _write_errors(path: Path, kinds: tuple[type[Exception], ...] = (OSError,)) -
 
 
 def system_reason(error: Exception) -> str:
-    """Why the system refuses a file, in its own words; the text of an error that is not the
-    system's.
-    """
+    """The system's own words on why it refuses a file; for any other error, its text."""
     return term(getattr(error, "strerror", None) or str(error))
 
 
@@ -320,8 +320,8 @@ SIZE_LIMIT = 2 * 2**30
 def system_errors(
     what: str, where: str, *, expected: str = "", kind: type[AttnError] = InputError
 ) -> Iterator[None]:
-    """A context manager that turns an OSError in its block into an attn error of this kind, and
-    what Python says of a name with a NUL in it.
+    """A context manager that turns an OSError in its block, and Python's error for a name with a
+    NUL, into an attn error of this kind.
 
     what: its sentence, with a place {strerror} for the reason.
     """
@@ -385,8 +385,9 @@ def is_file(path: Path) -> bool:
 
 
 def opening_waits(path: Path) -> bool:
-    """Whether opening a file for reading may wait for ever: it is a pipe that nobody may be writing
-    to, and none that a shell opened for this process (`<(…)`)."""
+    """Whether opening a file for reading may wait for ever: it is a named pipe without a known
+    writer, and not one that a shell opened for this process (`<(…)`).
+    """
     plain = os.path.abspath(path)  # noqa: PTH100 - links must stay as they are
     if plain == "/dev/stdin" or plain.startswith(("/dev/fd/", "/proc/self/fd/")):
         return False
@@ -481,7 +482,7 @@ LFS_LONGEST = 1024
 
 
 def _first_bytes(handle: int) -> bytes:
-    """A file's first bytes, whose place in it stays; nothing where the system cannot read so."""
+    """A file's first bytes, without moving its position; empty where the system cannot read so."""
     if not hasattr(os, "pread"):
         return b""
     return os.pread(handle, len(GGUF_MAGIC) + 4, 0)
@@ -549,8 +550,8 @@ def gguf_error(where: str, what: str) -> InputError:
 
 
 def foreign_file(start: bytes, where: str, what: str) -> InputError | None:
-    """The error, returned and not raised, of a file that is something else than its name says:
-    packed, a GGUF, a web page, a text of another encoding; None for any other.
+    """The error, returned and not raised, for a file whose content is not what its name says:
+    packed, a GGUF, a web page, or text in another encoding; None for any other file.
 
     Args:
         start: Its first bytes, some dozens.
@@ -591,8 +592,8 @@ def read_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> bytes:
 
 
 def open_stream(path: Path, *, what: str) -> BinaryIO:
-    """A file, a pipe or a device opened for reading in binary, of which as much is read as there
-    is: a user named it. A pipe is waited for until something writes to it.
+    """A file, a pipe or a device that a user named, opened for reading in binary, of any length.
+    Opening a pipe waits until something writes to it.
 
     what: what it should be, for the message. Raises InputError for what is missing or unreadable,
     and for a folder.
@@ -633,9 +634,10 @@ def open_new(path: Path) -> BinaryIO:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """A context manager of a file opened as `open_new` does, in a folder that is made where it is
-    missing. Where the block fails, the file goes again, and those of the folders made for it that
-    are empty. Raises OSError."""
+    """A context manager for a file opened as by `open_new`, in a folder that is made if it is
+    missing. Where the block fails, the file and those new folders that are empty are removed.
+    Raises OSError.
+    """
     new_folders = [folder for folder in path.parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -651,8 +653,9 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def growing_file(path: Path) -> BinaryIO:
-    """A file opened for writing at its end, with what is in it kept: a download that is gone on
-    with. Raises OSError where it cannot be."""
+    """A file opened for appending, to continue a download. Raises OSError where it cannot be
+    opened.
+    """
     return path.open("ab")
 
 
@@ -759,7 +762,7 @@ class PositionedFile:
 
     def at_hand(self, place: int) -> bool:
         """Whether the byte at this place can be read without waiting for a disk; true where the
-        system does not say.
+        system cannot tell.
         """
         if not hasattr(os, "RWF_NOWAIT"):
             return True
@@ -867,8 +870,9 @@ def parse_object(
 
     def unique_keys(pairs: list[tuple[str, Any]]) -> Any:
         """The callback of the JSON parser for an object's key–value pairs: the dictionary, or the
-        number that a tag `{"__float__": …}` stands for; raises InputError for a key that it has
-        twice."""
+        number that a tag `{"__float__": …}` stands for. Raises InputError for a key that occurs
+        twice.
+        """
         entries: dict[str, Any] = dict(pairs)
         if len(entries) < len(pairs):
             twice = next(

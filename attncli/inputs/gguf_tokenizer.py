@@ -57,7 +57,7 @@ _BEFORE = r"[^\r\n\p{L}\p{N}]?"
 
 
 def _without_letters(digits: str, slash: str = "") -> str:
-    """The end, shared by several patterns of pre-tokenizers, that cuts digits, punctuation and
+    """The end, shared by several patterns of pre-tokenizers, that matches digits, punctuation and
     blanks.
 
     digits: the pattern for digits.
@@ -292,13 +292,16 @@ class _BytePairs(PairScheme):
         return [pairs[merge] for merge, _ in self._merges.find(pairs)]
 
     def every_merge(self, ids: Mapping[str, int]) -> list[Merge]:
-        """All merges of the file. Raises InputError for one of what the vocabulary does not hold."""
+        """All merges of the file. Raises InputError for a merge of pieces that the vocabulary does
+        not hold.
+        """
         return _listed_merges(self._merges, ids, self._name)
 
 
 def _listed_merges(lines: Sequence[str], ids: Mapping[str, int], name: str) -> list[Merge]:
-    """The merges that a file lists, each "left right". Raises InputError for one of what the
-    vocabulary does not hold."""
+    """The merges that a file lists, each "left right". Raises InputError for a merge of pieces that
+    the vocabulary does not hold.
+    """
     merges = []
     for line in lines:
         left, _, right = line.partition(" ")
@@ -428,13 +431,17 @@ class _MergedPieces(PairScheme):
         return merges + self._line_breaks(ids, merges)
 
     def every_merge(self, ids: Mapping[str, int]) -> list[Merge]:
-        """All merges of the file. Raises InputError for one of what the vocabulary does not hold."""
+        """All merges of the file. Raises InputError for a merge of pieces that the vocabulary does
+        not hold.
+        """
         merges = _listed_merges(self._merges, ids, self._name)
         return merges + self._line_breaks(ids, merges)
 
     @staticmethod
     def _line_breaks(ids: Mapping[str, int], merges: Sequence[Merge]) -> list[Merge]:
-        """What joins line breaks to every run of them that is a piece, less these merges."""
+        """The merges that join line breaks to every run of them that is a piece, without those
+        given.
+        """
         breaks = {piece for piece in ids if piece and not piece.strip("\n")}
         pairs = dict.fromkeys(sorted(splits(breaks), key=lambda pair: len("".join(pair))))
         if pairs:

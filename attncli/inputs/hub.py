@@ -91,7 +91,7 @@ def verify_digests(
 
 
 def remember_digest(path: Path, known: str, variables: Mapping[str, str]) -> None:
-    """Remember a file as one that has this sha256, which whoever wrote it has computed."""
+    """Record that a file has this sha256, which whoever wrote the file has computed."""
     memory, stamp = own_cache_folder(variables) / MEMORY, _file_stamp(path.resolve())
     if stamp is not None:
         _remember(memory, _read_verified(memory), {str(path.resolve()): [known, *stamp]})
@@ -157,8 +157,9 @@ Watch = Callable[[str, float], None]
 
 
 def bar_class(watch: Watch, file: str) -> type:
-    """A class in place of the progress bars of the hub's library: it draws nothing and tells
-    `watch` the share of `file` that is here."""
+    """A class that replaces the progress bars of the hub's library: it draws nothing and passes
+    `watch` the share of `file` that has arrived.
+    """
     from tqdm import tqdm
 
     class ProgressBar(tqdm):  # type: ignore[misc, type-arg, unused-ignore]
@@ -377,7 +378,7 @@ def _missing_files(repository: Path, folder: Path) -> Iterator[str]:
 
 
 def _is_cached(path: Path) -> bool:
-    """Whether the cache has this file; one that cannot be looked for is missing."""
+    """Whether the cache has this file; a file that cannot be looked up counts as missing."""
     try:
         return is_there(path)
     except InputError:
@@ -433,8 +434,9 @@ def chosen_file(folder: Path, quantization: str = "") -> Path | None:
 
 
 def _chosen_name(names: Iterable[str], quantization: str, where: str) -> str:
-    """The one of several names that is a GGUF file with this quantization, or the only one. Raises
-    as `chosen_file`."""
+    """The only one of several GGUF file names, or the only one with this quantization. Raises as
+    `chosen_file`.
+    """
     firsts = _first_parts(names)
     fitting = _fitting_names(firsts, quantization)
     if len(fitting) == 1:
@@ -454,8 +456,9 @@ def _chosen_name(names: Iterable[str], quantization: str, where: str) -> str:
 
 
 def _first_parts(names: Iterable[str]) -> list[str]:
-    """The names of GGUF files of models, in order, of those in several parts the first that is
-    there."""
+    """The names of the GGUF files of models, in order; of a split file, the first part that is
+    there.
+    """
     firsts: dict[str, str] = {}
     for name in sorted(names):
         if not name.lower().endswith(SUFFIX) or name.lower().startswith("mmproj"):
@@ -469,8 +472,9 @@ def _first_parts(names: Iterable[str]) -> list[str]:
 
 
 def _fitting_names(names: Sequence[str], quantization: str) -> list[str]:
-    """The names that have a quantization in them: all of them, or where that are not one, those in
-    which it is a word, as "Q4_K_M" is not in "Q4_K_M_L"."""
+    """The names that contain a quantization; where several do, those that contain it as a whole
+    word: "Q4_K_M" is no word of "Q4_K_M_L".
+    """
     fitting = [name for name in names if quantization.lower() in name.lower()]
     if len(fitting) == 1 or not quantization:
         return fitting
@@ -572,9 +576,10 @@ MOST_BESIDE = 1000
 
 
 def _near_place(place: Path) -> Path | None:
-    """A model's folder or GGUF file beside a place that does not exist, of almost its name, or the
-    first file of that name; None without one. Names with other numbers, as of another size or
-    version, are not alike."""
+    """A model's folder or GGUF file of nearly the same name, or the first file of such a folder,
+    beside a place that does not exist; None without one. Names that differ in a number, such as a
+    size or version, do not count.
+    """
     name = place.name.lower()
     whole = re.compile(rf"{re.escape(name.removesuffix(SUFFIX))}(-00001-of-\d{{5}})?\{SUFFIX}")
     best: tuple[float, Path] | None = None
@@ -598,8 +603,9 @@ def _near_place(place: Path) -> Path | None:
 
 
 def _misspelt(name: str, near: Path) -> InputError:
-    """The error, returned and not raised, that nothing has this name, and that a model beside it has
-    almost the same."""
+    """The error, returned and not raised, that nothing has this name, with a model beside it whose
+    name is nearly the same.
+    """
     return InputError(
         "there is no such folder or file",
         where=name,
@@ -754,7 +760,7 @@ class RemoteFile(Struct, frozen=True):
 
     @property
     def can_be_resumed(self) -> bool:
-        """Whether enough is known of it to go on with a part of it."""
+        """Whether enough is known of the file to continue an interrupted download."""
         return 0 < self.bytes <= LARGEST_RESUMED and _TAG.fullmatch(self.etag) is not None
 
 
@@ -844,7 +850,9 @@ class Remote:
         return RemoteFile(name, revision, metadata.etag or "", metadata.size or 0)
 
     def arrived_bytes(self, file: RemoteFile) -> int:
-        """How many bytes of a file are on this machine, whole or left by a fetch that broke off."""
+        """How many bytes of a file are on this machine, whether whole or left by an interrupted
+        download.
+        """
         if self._is_whole(file):
             return file.bytes
         with suppress(OSError):
@@ -852,8 +860,8 @@ class Remote:
         return 0
 
     def large_file(self, file: RemoteFile) -> Path:
-        """A file, fetched into the cache unless it is there. What an interrupted fetch left is gone
-        on with, and nothing has the file's name until its sha256 is right.
+        """A file, fetched into the cache unless it is there. An interrupted download is continued,
+        and the file gets its name only once its sha256 is right.
 
         The hub's library keeps no part of a file (2.4) and compares sizes alone, so the content is
         fetched here, to the place at which the library looks for it.
@@ -902,7 +910,9 @@ class Remote:
             )
 
     def _check_digest(self, file: RemoteFile, part: Path) -> None:
-        """Raise InputError, and remove what was fetched, where it is not what the hub names."""
+        """Raise InputError, and remove the downloaded file, where its digest is not the one that
+        the hub states.
+        """
         if len(file.etag) != SHA256_DIGITS:
             return
         content_digest = digest(part)
@@ -927,7 +937,7 @@ class Remote:
         return self.cache / self._repository / "blobs" / file.etag
 
     def _part(self, file: RemoteFile) -> Path:
-        """Where the content of a file stands that is not whole yet."""
+        """The path of a file's incomplete content in the cache."""
         return self.cache / self._repository / "blobs" / f"{file.etag}.incomplete"
 
     def _is_whole(self, file: RemoteFile) -> bool:

@@ -76,8 +76,8 @@ def _span_of_piece(
 
 
 def _extend_to_marks(text: str, spans: Sequence[PieceSpan]) -> list[PieceSpan]:
-    """The spans, each on to the end of its last character as a reader sees it: over the marks that
-    follow and that no other piece covers.
+    """The spans, each extended to the end of its last character as a reader sees it: over following
+    marks that no other piece covers.
     """
     extended = list(spans)
     following = len(text)

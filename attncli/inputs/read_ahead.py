@@ -123,7 +123,7 @@ class ReadAhead:
         self._thread.start()
 
     def serves(self, tensor: str, start: int, stop: int) -> bool:
-        """Whether the next range in the order is exactly these bytes of this tensor."""
+        """Whether the next announced range is exactly these bytes of this tensor."""
         if self._stretches:
             following = self._stretches[0]
         else:
@@ -135,7 +135,7 @@ class ReadAhead:
         )
 
     def pieces(self) -> Pieces:
-        """The pieces of the next range, which counts as taken."""
+        """The pieces of the next announced range, which counts as taken."""
         return Pieces(self._stretches.pop(0), self._free, self._note_taken)
 
     def close(self) -> None:

@@ -431,7 +431,9 @@ def _pattern_error(error: TaskError, rule: RegionRule) -> AttnError:
 
 
 def _between(text: str, start: str, end: str) -> Iterator[Span]:
-    """The places between two markers, each from a first one to the next second one."""
+    """The places between two markers: each from the end of a first marker to the next second
+    marker.
+    """
     place = 0
     while (opening := text.find(start, place)) >= 0:
         inside = opening + len(start)
@@ -476,7 +478,7 @@ def _tokens_of_json(
                 step in ("*", str(key)) for step, key in zip(steps, keys, strict=True)
             ):
                 is_text = text[start] == '"'
-                places.append((start + is_text, stop - is_text))
+                places.append((start + 1, stop - 1) if is_text else (start, stop))
     if not (members := _tokens_in_spans(places, tokens)):
         if not known or places:
             raise _empty_region(
@@ -506,7 +508,8 @@ def _path_text(keys: Sequence[str | int]) -> str:
 
 def _json_starts(text: str) -> Iterator[int]:
     """The character index of each outermost JSON object or list in a text. Raises LimitError where
-    too much is read behind brackets that open none."""
+    too much text is read behind brackets that open none.
+    """
     place = 0
     read = 0
     while opening := OPENING.search(text, place):
@@ -574,7 +577,9 @@ def _after_blanks(text: str, place: int) -> int:
 
 
 def _nearest_word(missing: str, text: str, expected: str) -> str:
-    """`expected`, with the word of the text that is most similar to `missing` where one is similar."""
+    """The message `expected`, with the word of the text that is most like `missing`, if one is
+    alike.
+    """
     if len(missing) > LONGEST_WORD:
         return expected
     beginning = text[:SEARCHED]

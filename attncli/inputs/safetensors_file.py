@@ -88,8 +88,8 @@ def byte_count(tensor: str, dtype: np.dtype[Any], shape: Iterable[object], where
 def check_array(
     tensor: str, array: np.ndarray[Any, Any], where: str, *, allow_nonfinite: bool
 ) -> np.ndarray[Any, Any]:
-    """The array in the machine's byte order and row-major order, once its data type and numbers are
-    found fit to compute with.
+    """The array in the machine's byte order and row-major order. Raises where its data type or its
+    numbers are not fit to compute with.
 
     Raises UnsupportedError for a data type that is not numbers, InputError for a bool that is
     neither 0 nor 1 and, unless `allow_nonfinite`, for NaN and Inf, naming the first position.

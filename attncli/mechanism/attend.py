@@ -788,7 +788,7 @@ def stream(
         in_order(
             works,
             write_block,
-            [ScoreBuffer(backend, dtype, size) for _ in range(threads + (threads > 1))],
+            [ScoreBuffer(backend, dtype, size) for _ in range(threads + 1 if threads > 1 else 1)],
         )
     return StreamResult(mixed, empty)
 

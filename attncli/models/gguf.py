@@ -357,7 +357,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             **self._recurrence_keys(width),
             "clip_qkv": self.metadata.architecture_value("attention.clamp_kqv") or None,
             "new_decoder_architecture": two_norms or grouped,
-            "num_ln_in_parallel_attn": 1 + two_norms,
+            "num_ln_in_parallel_attn": 2 if two_norms else 1,
             "multi_query": kv_heads == 1,
             "num_kv_heads": kv_heads,
             "ffn_hidden_size": inner,

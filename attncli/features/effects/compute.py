@@ -223,7 +223,7 @@ def ablate(
             on_cost,
             predicts=request.predicts,
             compared=compared,
-            passes=1 + (hold is not None),
+            passes=2 if hold else 1,
         )
     return removal_document(
         model,

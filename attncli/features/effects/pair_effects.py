@@ -130,7 +130,7 @@ def ablate_pairs(
         selection,
         memory,
         on_cost,
-        passes=1 + (hold is not None),
+        passes=2 if hold else 1,
         late=by == "corrupt",
     )
     results: list[RemovalResult] = []

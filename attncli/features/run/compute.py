@@ -649,7 +649,7 @@ class _RunLinks:
 
     @property
     def watchers(self) -> list[QueryLinks | LinkCollector]:
-        """What is handed the rows of a long text beside `strongest`."""
+        """What receives the rows of a long text, beside `strongest`."""
         return [watcher for watcher in (self._of_query, self._uncut) if watcher is not None]
 
     def add_whole(self, layer: int, heads: list[int], weights: list[Numbers]) -> None:
@@ -664,7 +664,7 @@ class _RunLinks:
             self._rows.append((layer, heads, weights))
 
     def finish(self, query: int) -> None:
-        """Let every link count where none is left otherwise."""
+        """End the collection; where no link is left, let every link count."""
         if self._uncut is None or self.strongest.strongest():
             return
         for layer, heads, weights in self._rows:
@@ -976,7 +976,7 @@ def rows_of_query(layer: RunLayer, query: int) -> RunLayer:
         return rows[query : query + 1].copy()
 
     def cut_stages(stages: dict[str, Numbers] | UnsetType) -> dict[str, Numbers] | UnsetType:
-        """The stages, where they have a row per query with the one query's row alone; UNSET stays."""
+        """The stages, with only the one query's row where a stage has a row per query; UNSET stays."""
         if stages is UNSET:
             return UNSET
         return {
@@ -1132,7 +1132,7 @@ def head_projections(model: Model, layer: int, head: int) -> dict[str, Numbers]:
 
 
 def layer_projections(model: Model, layer: int) -> dict[str, Numbers]:
-    """A layer's W_O, [head · v_dim, width]; empty without one, or where it is not to be had."""
+    """A layer's W_O, [head · v_dim, width]; empty where the layer has none or it cannot be read."""
     if model.own_layers:
         matrix = model.store.layer(model.backend, layer)("attn.o.weight")
     else:

@@ -50,7 +50,7 @@ def run_page_focus(document: RunDocument) -> PageFocus:
 
 
 def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
-    """The record of a run from the tensors of a file that `--save` wrote.
+    """The record of a run, from the tensors of a file that `--save` wrote.
 
     document: the `attn.run/1` made of that file.
     """

@@ -130,7 +130,8 @@ def _resting_tokens(document: RunDocument) -> Bools:
 
 def _kinds_left_out(document: RunDocument) -> Sequence[str]:
     """Kinds of links that no superlative of the answer counts: those that the list of links leaves
-    out, or, where that counts every link, those to keys where heads rest."""
+    out; where the list counts every link, those to keys where heads rest.
+    """
     if document.links_leave_out or not _resting_tokens(document).any():
         return document.links_leave_out or ()
     return rest_kinds(document.tokens)
@@ -156,9 +157,10 @@ def strongest(document: RunDocument) -> list[LayerHeadLink]:
 def _link_of_choice(
     document: RunDocument, head_links: Sequence[LayerHeadLink]
 ) -> LayerHeadLink | None:
-    """The strongest link of a query that sees several keys (one that sees a single key gives it all
-    its weight); the strongest of all where there is none such; None without links. A link to a key
-    where heads rest is none."""
+    """The strongest link of a query that sees several keys, not to a key where heads rest (a query
+    that sees a single key gives it all its weight). Where there is none, the strongest of all; None
+    without links.
+    """
     head_links = _beyond_rest(head_links, _resting_tokens(document))
     scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
     if scores is None or not head_links:
@@ -222,9 +224,10 @@ def _shares_from_query(
 def _received_shares(
     document: RunDocument, head_links: Sequence[LayerHeadLink]
 ) -> list[float | None]:
-    """How much attention each key receives: its part of the weight that is not on keys where heads
-    rest, in the head where that is largest, less an even share, and scaled so that the largest is
-    1. Rows that see a single key do not count where there are others."""
+    """How much attention each key receives beyond an even share: its part of the weight that is not
+    on keys where heads rest, in the head where that is largest, scaled so that the largest is 1.
+    Rows that see a single key do not count where there are others.
+    """
     count = len(document.tokens)
     heads = [np.nan_to_num(as_matrix(head.weights))[:, :count] for head in _heads(document)]
     rest = _resting_tokens(document)
@@ -320,7 +323,7 @@ def _second_link(links: Sequence[LayerHeadLink]) -> LayerHeadLink | None:
 
 
 def _even_sentence(query: str, most: float, count: int, view: View) -> str:
-    """That a query spreads its weight almost evenly.
+    """The sentence that a query spreads its weight almost evenly.
 
     most: its largest weight.
     count: of the keys that it sees.
@@ -342,7 +345,7 @@ def _sees_itself_alone(document: RunDocument, query: int) -> bool:
 
 
 def _narrow_view_sentence(document: RunDocument, query: int, view: View) -> str:
-    """Why a query has no links but those that are left out otherwise: what it sees."""
+    """The sentence on why a query has no links that count: how little it sees."""
     query_text = quoted_token(document.tokens, query, view)
     if document.average is UNSET:
         average = np.zeros(0)

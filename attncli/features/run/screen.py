@@ -435,7 +435,9 @@ def implicit_part(document: RunDocument, view: View) -> Lines:
 
 
 def _notes_below_weights(document: RunDocument, hidden_heads: int, view: View) -> list[Lines]:
-    """Which rows see nothing, and how to see the heads that are not shown, so many."""
+    """Notes on which rows see nothing, and on how to see the heads that are not shown, with their
+    number.
+    """
     blind = sorted({row.query for row in document.empty_rows})
     numbers = listing(map(str, blind[:20]))
     empty = plural(
@@ -546,8 +548,8 @@ def _visible_weights(head: RunHead | PooledMap) -> NDArray:
 
 
 def _only_head_is_output(document: RunDocument) -> bool:
-    """Whether every layer's output is that of its only head: without W_O there is one table to
-    show, not two.
+    """Whether every layer's output is that of its only head: without W_O there is one table to show
+    instead of two.
     """
     for layer in document.layers:
         if len(layer.heads) == 1:

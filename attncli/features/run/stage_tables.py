@@ -174,7 +174,7 @@ def _formula(stage_table: StageTable, document: RunDocument) -> str:
 
 
 def _did_nothing(part: str, stages: Mapping[str, Numbers]) -> bool:
-    """Whether a step on scores changed none: they are the same as before it."""
+    """Whether a step changed none of the scores."""
     before = {"capped": "scaled", "biased": "capped", "masked": "biased"}
     if part not in before:
         return False

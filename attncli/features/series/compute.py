@@ -111,8 +111,10 @@ def checkpoint_names(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def step_of(name: str) -> int | None:
-    """The number behind "step" or "checkpoint" in the last part of a name, else the last one there:
-    512 of `owner/model@step512`, 9 of `step9-tokens2B`, 64 of `model/64`; None without one."""
+    """The number behind "step" or "checkpoint" in the last part of a name, else the last number in
+    it: 512 of `owner/model@step512`, 9 of `step9-tokens2B`, 64 of `model/64`; None without a
+    number.
+    """
     last = _last_part(name)
     numbers = re.findall(r"(?:step|checkpoint)[^\w]?_?(\d{1,15})", last)
     numbers = numbers or re.findall(r"\d{1,15}", last)
@@ -247,8 +249,9 @@ def series(
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """The names of checkpoints, those that differ by their numbers alone by their steps; others
-    keep their place: `step-10, step-9, final` gives `step-9, step-10, final`."""
+    """The names of checkpoints; those that differ only in their numbers are sorted by step, others
+    keep their place: `step-10, step-9, final` gives `step-9, step-10, final`.
+    """
     stems = [_stem_of(name) for name in names]
     by_step: dict[str, list[str]] = {}
     for stem, name in zip(stems, names, strict=True):
@@ -260,8 +263,9 @@ def in_order(names: Sequence[str]) -> list[str]:
 
 
 def steps_of(names: Sequence[str]) -> list[int | None]:
-    """The step of each of several checkpoints; None where neither another is named alike nor the
-    name says that it is one: the 2 of `ind2` is no step beside `step-45`."""
+    """The step of each of several checkpoints; None for a number that is no step, since neither the
+    name says so nor another checkpoint is named alike: the 2 of `ind2` beside `step-45`.
+    """
     alike = Counter(_stem_of(name) for name in names)
     steps: list[int | None] = []
     for name in names:
@@ -291,8 +295,8 @@ def _kept_results(
     *,
     remember: bool,
 ) -> KeptResults[MeasuredCheckpoint]:
-    """What is kept of a checkpoint in the user's cache folder, under all that it depends on; nothing
-    where nothing is to be remembered.
+    """The results kept for a checkpoint in the user's cache folder, under everything that they
+    depend on; nothing where nothing is to be remembered.
     """
     if not remember:
         return KeptResults(None, MeasuredCheckpoint)
@@ -302,7 +306,7 @@ def _kept_results(
 
 
 def _check_same_heads(first: SeriesCheckpoint, row: SeriesCheckpoint) -> None:
-    """Raise InputError for a checkpoint with other heads than the first one of its series."""
+    """Raise InputError for a checkpoint with other heads than the first of its series."""
     first_places, places = (
         [(head.layer, head.head) for head in checkpoint.heads] for checkpoint in (first, row)
     )
@@ -368,8 +372,9 @@ def tensor_digest(folder: Path) -> str:
 
 
 def _request_digest(request: SeriesRequest, digest: str, description: str) -> str:
-    """What a measurement is remembered by: sha256 of the request, of the digest of the weights and
-    of that of what else the checkpoint holds."""
+    """The key under which a measurement is remembered: sha256 of the request, of the digest of the
+    weights, and of the digest of everything else in the checkpoint.
+    """
     asked_for = (request.texts, request.metrics, request.backend, request.dtype)
     words = (__version__, digest, description, *asked_for)
     return sha256(repr(words).encode("utf-8", "surrogatepass")).hexdigest()

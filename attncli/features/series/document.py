@@ -133,8 +133,9 @@ def has_steps(document: SeriesDocument) -> bool:
 
 
 def short_names(document: SeriesDocument) -> dict[str, str]:
-    """By its name, what each checkpoint is called in tables: its step, else its name without the
-    folders that all are in."""
+    """The short name of each checkpoint in tables, by its name: its step, else its name without the
+    folders that all names share.
+    """
     if has_steps(document):
         return {row.name: f"{row.step:,}" for row in document.checkpoints}
     paths = {row.name: row.name.rstrip("/").split("/") for row in document.checkpoints}

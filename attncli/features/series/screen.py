@@ -83,7 +83,7 @@ def _checkpoint_names(document: SeriesDocument) -> dict[str, str]:
 
 
 def _axis_name(document: SeriesDocument) -> Message:
-    """What the checkpoints are told apart by: "step", or "checkpoint"."""
+    """What the axis of checkpoints shows: "step", or "checkpoint" where they have no steps."""
     if has_steps(document):
         return message("step")
     return message("checkpoint")

@@ -145,7 +145,7 @@ def capture_attention(
 
 
 def _broadcast_leading_axes(arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-    """The arrays with the leading axes that they have together; as they are where those do not
+    """The arrays with their leading axes broadcast to each other; unchanged where they do not
     broadcast.
     """
     if any(array.ndim < 3 for array in arrays):
@@ -426,7 +426,7 @@ def _shapes(arrays: CapturedTensors, trace: RowBlock | None) -> list[ShapeRow]:
 def _saved_weights_notes(
     saved_weights: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]
 ) -> list[str]:
-    """A warning where the file has weights of its own and these are others."""
+    """A warning where the file holds weights of its own that differ from the computed ones."""
     if saved_weights is None or saved_weights.shape != weights.shape:
         return []
     apart = float(

@@ -273,8 +273,9 @@ def tensors_sentences(document: TensorsDocument, view: View) -> Iterator[str]:
 
 
 def _link_of_choice(document: TensorsDocument) -> CapturedLink:
-    """The strongest link of a query that sees more than one key: of the document's, or else of all
-    weights. The strongest of all where no query does, or no scores tell it."""
+    """The strongest link of a query that sees more than one key, from the document's links or else
+    from all weights; where no query does, or without scores to tell, the strongest of all.
+    """
     free = {
         (tuple(entry.index), head.head): np.isfinite(as_matrix(head.scores)).sum(axis=1) > 1
         for entry in document.batch

@@ -130,8 +130,8 @@ def tokens_answer(document: TokensDocument, view: View) -> Lines:
 
 
 def _words_answer(document: TokensDocument, typed: Sequence[TokenBytes], view: View) -> str:
-    """How many words are cut into tokens, and which one most; how many tokens there are, where
-    these do not tell their places.
+    """How many words are cut into several tokens, and which word into most; where tokens do not
+    tell their places, how many tokens there are.
 
     typed: special tokens that stand in the text.
     """
@@ -173,7 +173,7 @@ def _are_characters(text: str, word_spans: Collection[tuple[int, int]]) -> bool:
 
 
 def _cut_template(cut_count: int, *, are_characters: bool) -> Message:
-    """The sentence that so many words, or characters, are cut into pieces."""
+    """The sentence that so many words, or characters, are cut into several pieces."""
     if are_characters and cut_count == 1:
         return message(
             "{count} of {words} characters is cut into pieces: {word} makes {pieces} tokens."
@@ -194,7 +194,7 @@ def _pieces_of_words(
     document: TokensDocument, typed: Sequence[TokenBytes]
 ) -> dict[tuple[int, int], int] | None:
     """The number of tokens that each word of the text is cut into, by its characters (start, end);
-    None where the tokens do not tell their places, or do not stand in the order of the text.
+    None where the tokens have no places, or do not stand in the order of the text.
     """
     spans = [(token.start, token.end) for token in document.tokens if not token.special]
     token_spans = [(start, end) for start, end in spans if start is not None and end is not None]

@@ -142,8 +142,9 @@ def run_of_tensors(
 
 
 def _unnumbered_heads(run: SavedHead, kept: int) -> list[str]:
-    """The warning, if any, that a file holds some heads alone and does not say which. kept: how
-    many it holds of a layer."""
+    """The warning that a file holds only some heads without saying which, if that is so. kept: how
+    many it holds of a layer.
+    """
     if run.heads is not UNSET or kept >= run.model.heads:
         return []
     return [
@@ -167,8 +168,9 @@ TEXTS = {
 
 
 def translatable_warnings(document: AnyDocument) -> AnyDocument:
-    """The document with warnings of unknown words made again from the tokens as translatable
-    messages, for a file holds their English alone; what else stands among the warnings stays."""
+    """The document with its warnings of unknown words made again from the tokens as translatable
+    messages, since a file holds them in English only; other warnings stay.
+    """
     warnings = getattr(document, "warnings", None) or ()
     if not any(warnings):
         return document

@@ -283,8 +283,8 @@ def _pieces(
     unknown: bool,
     rest: Bools | None = None,
 ) -> tuple[int, ...]:
-    """The token positions that `reference` is or names, those where heads rest left out if it names
-    others; where they are several, a note says that the link with the largest weight among them is
+    """The token positions that `reference` is or names, without those where heads rest if it names
+    others. For several positions, a note says that the link with the largest weight among them is
     explained.
 
     rest: the keys where heads rest; None for the tokens that look.

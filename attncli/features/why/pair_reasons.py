@@ -152,8 +152,9 @@ def _other_keys(fitted: FittedPairs, than: str | None) -> list[int | None]:
 
 
 def runs_of_pair(heads: int) -> float:
-    """As long as how many runs of a text one pair takes: both texts are read part by part, and the
-    clean one's difference is measured; the one of several heads is found by both texts' weights."""
+    """The runs that one pair costs: both texts are read part by part, and the clean one's
+    difference is measured; where several heads are asked about, both texts' weights choose one.
+    """
     finding = 2 if heads > 1 else 0
     return finding + 2 * READ_BY_PARTS + 1
 

@@ -467,8 +467,9 @@ def why_sentences(document: WhyDocument, view: View) -> list[str]:
 
 
 def _versus_note(document: WhyDocument, view: View) -> str:
-    """That a row with nearly all of its weight on the key says little of it, and what tells more;
-    "" for other rows, and where the key is compared with another one."""
+    """The note that a row with nearly all of its weight on the key tells little about the key, and
+    what tells more; "" for other rows, and where the key is compared with another.
+    """
     if document.centred != "row" or len(document.row) == 1:
         return ""
     if _is_saturated(document):
@@ -484,7 +485,9 @@ def _versus_note(document: WhyDocument, view: View) -> str:
 
 
 def _resting_sentence(document: WhyDocument, view: View) -> str:
-    """That the key of the link is one where heads rest; "" for other keys and several pairs."""
+    """The sentence that heads rest on the key of the link; "" for other keys, and over several
+    pairs.
+    """
     key = document.link.key
     if document.over_pairs is not UNSET or key >= len(document.keys):
         return ""
@@ -597,8 +600,9 @@ def _look_sentence(document: WhyDocument, view: View) -> str:
 
 
 def _is_saturated(document: WhyDocument) -> bool:
-    """Whether one key has the whole weight, so that what the row expects is that key's own score and
-    no part of it stands above that by more than rounding."""
+    """Whether one key has the whole weight: what the row expects is then that key's own score, and
+    no part of it stands out by more than rounding.
+    """
     has_all = document.weight > 1 - NONE and abs(document.total) < NONE
     return has_all and document.over_pairs is UNSET and len(document.row) > 1
 
