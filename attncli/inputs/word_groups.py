@@ -69,6 +69,28 @@ class Words(Struct, frozen=True, eq=False):
         return np.logical_or.reduceat(to, self.starts, axis=-2)
 
 
+class WordsOfTwo(Struct, frozen=True, eq=False):
+    """The words of two texts, of which one looks at the other."""
+
+    queries: Words
+    keys: Words
+
+    def merge(self, weights: Floats) -> Floats:
+        """Weights [..., query token, key token] as [..., query word, key word]: summed over a word's
+        keys, averaged over its queries that see anything. Learned keys count for queries alone."""
+        whole = np.asarray(weights, np.float64)
+        to = np.add.reduceat(whole[..., : self.keys.count], self.keys.starts, axis=-1)
+        starts = self.queries.starts
+        looking = np.add.reduceat((whole.sum(-1) > 0).astype(np.float64), starts, axis=-1)
+        merged: Floats = np.add.reduceat(to, starts, axis=-2) / np.maximum(looking, 1)[..., None]
+        return merged
+
+    def merge_visible(self, visible: Bools) -> Bools:
+        """Visibility of tokens as that of words: whether any piece sees any piece."""
+        to = np.logical_or.reduceat(visible[..., : self.keys.count], self.keys.starts, axis=-1)
+        return np.logical_or.reduceat(to, self.queries.starts, axis=-2)
+
+
 def word_starts(tokens: Sequence[Token], text: str) -> list[int]:
     """The first token of each word that tokens of a text make up.
 

@@ -15,7 +15,13 @@ from attncli.documents.header import attention_part, model_part, notes
 from attncli.documents.parts import MetricValue
 from attncli.errors import InputError, LimitError, UnsupportedError
 from attncli.inputs.token import Token
-from attncli.inputs.word_groups import Words, identities, merged_words, token_notes_of_two
+from attncli.inputs.word_groups import (
+    Words,
+    WordsOfTwo,
+    identities,
+    merged_words,
+    token_notes_of_two,
+)
 from attncli.language import message
 from attncli.measure.head_record import (
     Arithmetic,
@@ -71,7 +77,10 @@ def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def feed_whole(
-    backend: Backend, records: LayerRecords, stages: Mapping[str, Array], words: Words | None
+    backend: Backend,
+    records: LayerRecords,
+    stages: Mapping[str, Array],
+    words: Words | WordsOfTwo | None,
 ) -> None:
     """Add all rows of a layer to its records at once, from the stages "weights" and, where there
     are any, "masked", "capped" and "biased".
@@ -260,14 +269,22 @@ def _whole_record(
 
 
 def cross_record(
-    model: Model, texts: CrossTexts, *, layers: Selection = EVERY, heads: Selection = EVERY
+    model: Model,
+    texts: CrossTexts,
+    *,
+    layers: Selection = EVERY,
+    heads: Selection = EVERY,
+    words: WordsOfTwo | None = None,
 ) -> RunRecord:
     """The record of a cross-attention between two texts, as `attn cross` runs it.
 
     layers, heads: which.
+    words: what the tokens of either text are merged to.
     """
     side = replace(model, spec=model.spec.decoder or model.spec)
     sides = Sides(texts.queries, texts.keys)
+    if words is not None:
+        sides = Sides(words.queries.words, words.keys.words)
     is_learned = model.identity.source == "checkpoint"
 
     def head_records() -> Iterator[HeadRecord]:
@@ -277,10 +294,11 @@ def cross_record(
             records = LayerRecords(
                 model.backend, trace.layer, sides, head_numbers, is_learned=is_learned
             )
-            feed_whole(model.backend, records, trace.stages, None)
-            yield from records.records(
-                arithmetic(model.backend, trace.stages, spec.scale, spec.softcap)
-            )
+            feed_whole(model.backend, records, trace.stages, words)
+            steps = None
+            if words is None:
+                steps = arithmetic(model.backend, trace.stages, spec.scale, spec.softcap)
+            yield from records.records(steps)
 
     attention = attention_part(side, side.compute_backend(len(texts.queries)))
     sides_of_text = (

@@ -139,6 +139,7 @@ OTHER_USES = {
     ("answer", "generate"): "the answer that the model writes",
     ("cache", "regions"): "the answer's tokens and its log probability",
     ("effects", "cross"): "the states of an encoder, as words",
+    ("find", "cross"): "a word of --source is looked at across two texts",
     ("heads", "retrieval"): "--retrieval is an option of heads",
     ("heads", "rules"): "--rules is an option of heads",
     ("explain", "rules"): "explain rule shows where a rule looks",

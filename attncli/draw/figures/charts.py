@@ -445,6 +445,7 @@ class FigureMap(Struct, frozen=True, eq=False):
     signed: whether its colours have their middle at 0.
     short: what it is called among many maps, (layer, head) as texts.
     row_bands, column_bands: regions along its edges.
+    framed: cells, (row, column), with a frame.
     """
 
     caption: str
@@ -455,6 +456,7 @@ class FigureMap(Struct, frozen=True, eq=False):
     short: tuple[str, str] = ("", "")
     row_bands: Sequence[Band] = ()
     column_bands: Sequence[Band] = ()
+    framed: Sequence[tuple[int, int]] = ()
 
 
 def draw_maps(
@@ -726,6 +728,10 @@ def draw_cells(
     pooled = pool(figure_map.values, _pool_size(drawing, figure_map, small), "signed")
     colours = colour_cells(pooled, palette, "signed" if figure_map.signed else scale, high)
     drawing.cells(x, y, columns * cell, rows * cell, colours)
+    for row, column in figure_map.framed:
+        left, upper = x + column * cell, y + row * cell
+        ink = drawing.theme.series[1]
+        drawing.rectangle(left, upper, cell, cell, "none", stroke=ink, thick=1.2)
 
 
 def _ticks_edge(figure_map: FigureMap, tall: float) -> float:
@@ -756,7 +762,7 @@ def _draw_caption(
         size = 9.0
         least = 300.0
         if math.isinf(drawing.room):
-            least = 90.0
+            least = 200.0
         least = min(least, drawing.room / 1.08)
     elif small >= NARROW_MAP:
         size = 7.5

@@ -268,10 +268,12 @@ class Drawing(Struct, frozen=True):
         fill: str,
         *,
         stroke: str = "none",
+        thick: float = 0.5,
         crisp: bool = False,
     ) -> None:
         """Add a rectangle of this upper left corner, width and height.
 
+        thick: points across its frame.
         crisp: whether it meets its neighbours without a seam.
         """
         self.reach(x + wide, y + tall)
@@ -281,7 +283,7 @@ class Drawing(Struct, frozen=True):
             sharp = ""
         self.add(
             f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(wide, 0):.2f}" height="{tall:.2f}"'
-            f' fill="{fill}" stroke="{stroke}" stroke-width="0.5"{sharp}/>',
+            f' fill="{fill}" stroke="{stroke}" stroke-width="{thick:g}"{sharp}/>',
             y,
         )
 

@@ -13,9 +13,9 @@ from attncli.errors import UsageError
 from attncli.language import Message, listing, message
 from attncli.mechanism.spec import head_name, parse_head
 
-PARTS = ("matrix", "grid", "links", "sentence", "regions", "metrics", "bars", "curve")
+PARTS = ("matrix", "grid", "alignment", "links", "sentence", "regions", "metrics", "bars", "curve")
 """The parts that figures have: weights with the words at their edges; small maps of many heads, or a
-map of layers × heads; lines between words; the shaded sentence; shares of regions; metrics of heads;
+map of layers × heads; the mean of heads between two texts; lines between words; the shaded sentence; shares of regions; metrics of heads;
 rankings; curves."""
 MM = 72 / 25.4
 """Points in a millimetre."""

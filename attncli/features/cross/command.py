@@ -10,7 +10,16 @@ from attncli.cli import declarations, request
 from attncli.cli.declarations import ChatOptions, OutputOptions, RunSetup
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import RUN, SCREEN, About, argument, meaning, text_option, without
+from attncli.cli.option import (
+    RUN,
+    SCREEN,
+    About,
+    argument,
+    meaning,
+    redeclare,
+    text_option,
+    without,
+)
 from attncli.cli.output import (
     PageOptions,
     refuse_over,
@@ -47,10 +56,24 @@ def cross(
     ] = None,
     tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
     all_links: Annotated[bool, declarations.ALL_LINKS] = False,
+    words: Annotated[bool, declarations.WORDS] = False,
+    query: Annotated[
+        str | None,
+        redeclare(declarations.QUERY, help="Only this token or word of the text that asks."),
+    ] = None,
+    end: Annotated[
+        str | None,
+        redeclare(
+            declarations.TO,
+            help="With --query: rank heads by its weight on this of the other text.",
+        ),
+    ] = None,
 ) -> None:
     """Cross-attention: the tokens of one text look at those of another.
 
     attn cross "the black cat" "le chat noir dort"
+
+    attn cross "the black cat" "le chat noir dort" --query cat --to chat
 
     With an encoder-decoder (t5, bart, marian) the decoder's text looks at the encoder's:
 
@@ -62,7 +85,12 @@ def cross(
     """
     from attncli.draw.encoding import estimate_bytes
     from attncli.features.cross.compute import cross as compute_cross
-    from attncli.features.cross.compute import cross_memory, cross_numbers, cross_texts
+    from attncli.features.cross.compute import (
+        cross_memory,
+        cross_numbers,
+        cross_sides,
+        cross_texts,
+    )
     from attncli.mechanism.spec import HeadSelection
 
     environment: Environment = ctx.obj
@@ -122,12 +150,19 @@ def cross(
         top=output.top,
         all_links=all_links,
         texts=texts,
+        words=words,
+        query=query,
+        key=end,
+        note=environment.note,
     )
     if page.html is not None:
+        from attncli.features.cross.page import page_start
         from attncli.measure.run_record import cross_record
 
-        record = cross_record(loaded_model, texts, layers=layers, heads=heads)
-        write_run_page(page, document, record, view.lang, title=texts.query)
+        sides = cross_sides(texts, words=words, query=query, key=end)
+        record = cross_record(loaded_model, texts, layers=layers, heads=heads, words=sides.merged)
+        start = page_start(document)
+        write_run_page(page, document, record, view.lang, title=texts.query, start=start)
     write_with_figure([document], output, environment, view)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Literal
 
 import numpy as np
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
@@ -19,16 +20,29 @@ from attncli.documents.header import (
     shape_rows,
     token_rows,
 )
-from attncli.errors import UnsupportedError, UsageError
+from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.cross.document import (
     Aligned,
     BestKey,
     CrossDocument,
     CrossHead,
     CrossLayer,
+    KeyHead,
 )
-from attncli.inputs.token import Text, Token
-from attncli.inputs.word_groups import token_notes_of_two
+from attncli.inputs.token import (
+    Text,
+    Token,
+    choose_span,
+    find_span,
+    ignore,
+    readable_names,
+)
+from attncli.inputs.word_groups import (
+    WordsOfTwo,
+    join_words,
+    merged_words,
+    token_notes_of_two,
+)
 from attncli.language import message
 from attncli.measure.row_facts import Bools, Floats
 from attncli.measure.row_stream import LinkCollector, kinds_left_out
@@ -66,6 +80,10 @@ def cross(
     top: int = 10,
     all_links: bool = False,
     texts: CrossTexts | None = None,
+    words: bool = False,
+    query: str | None = None,
+    key: str | None = None,
+    note: Callable[[str], None] = ignore,
 ) -> CrossDocument:
     """Run cross-attention: each token of the query text attends to the tokens of the key text, or
     to captured encoder states.
@@ -84,6 +102,11 @@ def cross(
         all_links: Whether links may be those that say little: to special tokens.
         texts: The texts as tokens, as `cross_texts` returns them; None to let the model's tokenizer
             find them.
+        words: Whether the pieces of a word are merged on both sides: weights to a word are summed,
+            from a word averaged.
+        query: A token or word of the query text, whose row alone is told; None for all.
+        key: With `query`, one of the key text: heads are also ranked by the weight between both.
+        note: Is told what becomes of ambiguous names.
 
     Returns:
         What `attn cross --json` writes. `alignment` names for every query the key with the largest
@@ -91,25 +114,29 @@ def cross(
 
     Raises:
         UnsupportedError: For a checkpoint without cross-attention.
-        UsageError: For a third text beside a checkpoint.
+        UsageError: For a third text beside a checkpoint, and for a key without a query.
+        InputError: For a query or key that is not in its text.
     """
     if texts is None:
         if key_text is None:
-            key = None
+            looked_at = None
         else:
-            key = Text(key_text, "argument")
-        texts = cross_texts(model, Text(query_text, "argument"), key, value_text)
+            looked_at = Text(key_text, "argument")
+        texts = cross_texts(model, Text(query_text, "argument"), looked_at, value_text)
+    sides = cross_sides(texts, words=words, query=query, key=key, note=note)
     is_learned = model.identity.source == "checkpoint"
     part: Literal["attn", "cross"] = "cross" if is_learned else "attn"
     leave_out = (
         () if all_links else kinds_left_out((*texts.queries, *texts.keys), is_learned=is_learned)
     )
-    links = LinkCollector(texts.keys, queries=texts.queries, top=top, leave_out=leave_out)
+    links = LinkCollector(
+        sides.keys, queries=sides.queries, top=top, query=sides.query, leave_out=leave_out
+    )
     parts: list[CrossLayer] = []
     shapes: list[ShapeRow] = []
     empty: list[EmptyRow] = []
     specs: list[Attention] = []
-    total: Floats = np.zeros((len(texts.queries), len(texts.keys)))
+    total: Floats = np.zeros((len(sides.rows), len(sides.keys)))
     for spec, trace in cross_traces(model, texts, layers, heads):
         head_numbers = sorted(numbers_of(heads, spec.heads))
         weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
@@ -118,10 +145,16 @@ def cross(
             len(texts.keys),
             int(model.spec.d_model),
         )
-        parts.append(_document_layer(model.backend, trace, head_numbers))
-        empty += empty_rows(model.backend, trace, head_numbers)
-        links.add(trace.layer, head_numbers, list(weights))
-        total = total + weights[..., : len(texts.keys)].sum(axis=0)
+        part_of_layer = _document_layer(model.backend, trace, head_numbers)
+        if sides.merged is not None:
+            part_of_layer = _between_words(part_of_layer, sides.merged)
+            weights = sides.merged.merge(weights)
+        else:
+            empty += empty_rows(model.backend, trace, head_numbers)
+        weights = weights[:, sides.rows]
+        parts.append(_with_rows(part_of_layer, sides))
+        links.add(trace.layer, head_numbers, list(weights), first=sides.rows.start)
+        total = total + weights[..., : len(sides.keys)].sum(axis=0)
         specs.append(spec)
     # blocks of these attentions alone, so that header lines speak of the cross-attention
     cross_model = replace(model, spec=replace(model.spec, blocks=tuple(map(Block, specs))))
@@ -138,17 +171,205 @@ def cross(
         query_text=texts.query,
         key_text=texts.key,
         value_text=texts.value,
-        queries=token_rows(texts.queries),
-        keys=token_rows(texts.keys),
+        queries=token_rows(sides.queries),
+        keys=token_rows(sides.keys),
+        words=True if sides.merged is not None else UNSET,
+        query=UNSET if sides.query is None else sides.query,
+        key=UNSET if sides.key is None else sides.key,
+        key_heads=UNSET if sides.key is None else _key_heads(parts, sides),
         model=replace(model_part(cross_model), layers=len(decoder.blocks)),
         attention=attention_part(cross_model, computing),
         shapes=shapes,
         layers=parts,
-        alignment=alignment(mean, np.array([token.special for token in texts.keys], bool)),
+        alignment=alignment(
+            mean, np.array([token.special for token in sides.keys], bool), sides.rows
+        ),
         links=links.strongest(),
-        empty_rows=empty,
+        empty_rows=[row for row in empty if row.query in sides.rows],
         warnings=list(dict.fromkeys((*model.warnings, *shifted, *unknown))),
     )
+
+
+class CrossSides(Struct, frozen=True, eq=False):
+    """What is told of two texts, one of which looks at the other.
+
+    queries, keys: the tokens of either, or its words.
+    merged: the words that the tokens are merged to; None where none are.
+    query, key: the places of those that are asked for; None for none.
+    """
+
+    queries: Sequence[Token]
+    keys: Sequence[Token]
+    merged: WordsOfTwo | None = None
+    query: int | None = None
+    key: int | None = None
+
+    @property
+    def rows(self) -> range:
+        """The queries that are told of."""
+        if self.query is None:
+            return range(len(self.queries))
+        return range(self.query, self.query + 1)
+
+
+def cross_sides(
+    texts: CrossTexts,
+    *,
+    words: bool = False,
+    query: str | None = None,
+    key: str | None = None,
+    note: Callable[[str], None] = ignore,
+) -> CrossSides:
+    """The tokens or words of two texts that `cross` tells of; raises as that."""
+    if key is not None and query is None:
+        raise UsageError(
+            "the key {key} is named without the query that looks at it",
+            expected="--query TOK as well",
+            key=repr(key),
+        )
+    if words and texts.values is not None:
+        raise UsageError(
+            "--value-text does not go with --words",
+            expected="one of them, since values are tokens'",
+        )
+    sides = (texts.queries, texts.query), (texts.keys, texts.key)
+    merged = [merged_words(*side) if words else None for side in sides]
+    places: list[int | None] = []
+    for (tokens, text), name, number in zip(sides, (query, key), (0, 1), strict=True):
+        if name is None:
+            places.append(None)
+            continue
+        own, others = (
+            sides[side][0] if words_of is None else words_of.words
+            for side, words_of in ((number, merged[number]), (1 - number, merged[1 - number]))
+        )
+        first, stop = _chosen_span(own, name, others, is_query=number == 0, note=note)
+        places.append(first)
+        if stop - first > 1:
+            merged[number] = join_words(tokens, text, [(first, stop)], merged[number])
+    if all(side is None for side in merged):
+        return CrossSides(texts.queries, texts.keys, None, *places)
+    whole = [
+        side if side is not None else join_words(*sides[number], [])
+        for number, side in enumerate(merged)
+    ]
+    return CrossSides(whole[0].words, whole[1].words, WordsOfTwo(*whole), *places)
+
+
+def _chosen_span(
+    tokens: Sequence[Token],
+    name: str,
+    others: Sequence[Token],
+    *,
+    is_query: bool,
+    note: Callable[[str], None],
+) -> tuple[int, int]:
+    """The tokens that a name means on its side. Raises InputError, which says so where they are on
+    the other side.
+
+    others: the tokens of the other side.
+    is_query: whether it is the side that looks.
+    """
+    try:
+        return choose_span(tokens, name, note)
+    except InputError:
+        if name.startswith("#"):
+            raise
+        try:
+            find_span(others, name)
+        except InputError:
+            pass
+        else:
+            raise on_other_side(tokens, name, is_query=is_query) from None
+        raise
+
+
+def on_other_side(tokens: Sequence[Token], name: str, *, is_query: bool) -> InputError:
+    """The error, returned and not raised, that a name is of the other text.
+
+    tokens: those of the side where it was looked for.
+    """
+    names = " ".join(readable_names(tokens)[:SHOWN])
+    if is_query:
+        what = message(
+            "{name} is in the text that is looked at, not in the one that looks", name=repr(name)
+        )
+        expected = message("a query such as: {names}", names=names)
+        return InputError(what, expected=expected, hint=message("--to names what is looked at"))
+    what = message(
+        "{name} is in the text that looks, not in the one that is looked at", name=repr(name)
+    )
+    expected = message("a key such as: {names}", names=names)
+    return InputError(what, expected=expected, hint=message("--query or --from names what looks"))
+
+
+SHOWN = 12
+"""Words of a side that an error names."""
+
+
+def _between_words(layer: CrossLayer, words: WordsOfTwo) -> CrossLayer:
+    """A layer with its weights between words and its outputs averaged over them; scores belong to
+    pieces and are left out."""
+    heads = [
+        CrossHead(
+            head=head.head,
+            weights=words.merge(head.weights),
+            output=words.queries.average(head.output),
+        )
+        for head in layer.heads
+    ]
+    return CrossLayer(layer=layer.layer, heads=heads, output=words.queries.average(layer.output))
+
+
+def _with_rows(layer: CrossLayer, sides: CrossSides) -> CrossLayer:
+    """A layer with the rows of the queries that are told of."""
+    if sides.query is None:
+        return layer
+    rows = slice(sides.query, sides.query + 1)
+    heads = [
+        CrossHead(
+            head=head.head,
+            scores=UNSET if head.scores is UNSET else head.scores[rows],
+            weights=head.weights[rows],
+            output=head.output[rows],
+        )
+        for head in layer.heads
+    ]
+    return CrossLayer(layer=layer.layer, heads=heads, output=layer.output[rows])
+
+
+def _key_heads(layers: Sequence[CrossLayer], sides: CrossSides) -> list[KeyHead]:
+    """The heads by the weight between the query and the key that are asked for; ties by layer and
+    head."""
+    assert sides.key is not None
+    key = sides.key
+    words = np.array([not token.special for token in sides.keys], bool)
+    rows = []
+    for layer in layers:
+        for head in layer.heads:
+            weights = np.asarray(head.weights, np.float64)[0]
+            is_hidden = head.scores is not UNSET and not np.isfinite(head.scores[0][key])
+            beyond: int | UnsetType | None = UNSET
+            if not words.all():
+                beyond = None
+                if words[key] and not is_hidden:
+                    beyond = _rank(weights[: len(words)][words], weights[key])
+            rank = None if is_hidden else _rank(weights, weights[key])
+            rows.append(
+                KeyHead(
+                    layer=layer.layer,
+                    head=head.head,
+                    weight=float(weights[key]),
+                    rank=rank,
+                    beyond_special=beyond,
+                )
+            )
+    return sorted(rows, key=lambda row: (-row.weight, row.layer, row.head))
+
+
+def _rank(weights: Floats, weight: float) -> int:
+    """1 for a weight that none of these exceeds."""
+    return 1 + int((weights > weight).sum())
 
 
 def cross_texts(
@@ -220,22 +441,23 @@ def _cross_shapes(rows: list[ShapeRow], keys: int, width: int) -> list[ShapeRow]
     return [*renamed_rows[:1], memory, *renamed_rows[1:]]
 
 
-def alignment(mean: Floats, special: Bools) -> list[Aligned]:
+def alignment(mean: Floats, special: Bools, queries: Sequence[int]) -> list[Aligned]:
     """For each query the key with the largest weight, the first of equals; None where all weights
     are 0. Where the key text has special tokens, also their total weight and the best other key:
     the end of a text gets what has no counterpart in it.
 
     mean: weights, [query, key].
     special: which keys are special tokens, [key].
+    queries: the place of each query in its text.
     """
     best = mean.argmax(axis=1)
     rows = [
         Aligned(
-            query=query,
-            key=int(key) if mean[query, key] > 0 else None,
-            weight=float(mean[query, key]),
+            query=queries[row],
+            key=int(key) if mean[row, key] > 0 else None,
+            weight=float(mean[row, key]),
         )
-        for query, key in enumerate(best)
+        for row, key in enumerate(best)
     ]
     if not special.any():
         return rows
@@ -243,10 +465,10 @@ def alignment(mean: Floats, special: Bools) -> list[Aligned]:
     return [
         replace(
             row,
-            special=float(mean[row.query, special].sum()),
-            beyond_special=_best_key(others[row.query]),
+            special=float(mean[number, special].sum()),
+            beyond_special=_best_key(others[number]),
         )
-        for row in rows
+        for number, row in enumerate(rows)
     ]
 
 

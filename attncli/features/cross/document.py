@@ -16,7 +16,9 @@ from attncli.documents import (
     ModelPart,
     Numbers,
     Part,
+    PlacedHead,
     ShapeRows,
+    Size,
     TokenRow,
     Weight,
     axes,
@@ -33,8 +35,13 @@ class CrossHead(Part, frozen=True, kw_only=True):
 
     head: Count
     scores: Annotated[
-        Numbers, axes("query", "key", meaning="what enters the softmax; null where masked.")
-    ]
+        Numbers | UnsetType,
+        axes(
+            "query",
+            "key",
+            meaning="what enters the softmax; null where masked. Absent where pieces are merged.",
+        ),
+    ] = UNSET
     weights: Annotated[Numbers, axes("query", "key")]
     output: Annotated[Numbers, axes("query", "", meaning="weights times values, of width d_v.")]
 
@@ -57,7 +64,7 @@ class BestKey(Part, frozen=True, kw_only=True):
 class Aligned(Part, frozen=True, kw_only=True):
     """For a query the key with the largest mean weight."""
 
-    query: Annotated[Count, index_of("query")]
+    query: Annotated[Count, index_of("query token")]
     key: Annotated[
         Annotated[Count, index_of("key token")] | None,
         describe("null where the query sees nothing."),
@@ -76,14 +83,50 @@ class Aligned(Part, frozen=True, kw_only=True):
     ] = UNSET
 
 
+class KeyHead(PlacedHead, frozen=True, kw_only=True):
+    """With a query and a key: what the query gives the key in one head."""
+
+    weight: Weight
+    rank: Annotated[
+        Size | None, describe("1 if no key has more weight; null where the key is hidden.")
+    ]
+    beyond_special: Annotated[
+        Size | UnsetType | None,
+        describe(
+            "The same among the keys that are no special tokens; null where the key is hidden, or is"
+            " one. Absent without special tokens."
+        ),
+    ] = UNSET
+
+
 class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
     """Cross-attention between two texts."""
 
     query_text: str
     key_text: str
     value_text: Annotated[str | None, describe("Where values come from a third text.")]
-    queries: Annotated[list[TokenRow], axes("query", meaning="the tokens of the query text.")]
-    keys: Annotated[list[TokenRow], axes("key token", meaning="the tokens of the key text.")]
+    queries: Annotated[
+        list[TokenRow],
+        axes("query token", meaning="the tokens of the query text, or its words (`words`)."),
+    ]
+    keys: Annotated[
+        list[TokenRow],
+        axes("key token", meaning="the tokens of the key text, or its words (`words`)."),
+    ]
+    words: Annotated[
+        bool | UnsetType, describe("Whether pieces were merged; absent where they were not.")
+    ] = UNSET
+    query: Annotated[
+        Annotated[Count, index_of("query token")] | UnsetType,
+        describe("With a query: the only one whose row of weights, links and more are told."),
+    ] = UNSET
+    key: Annotated[
+        Annotated[Count, index_of("key token")] | UnsetType,
+        describe("With a query and a key: the key that `key_heads` is about."),
+    ] = UNSET
+    key_heads: Annotated[
+        list[KeyHead] | UnsetType, describe("The heads by that weight, the largest first.")
+    ] = UNSET
     model: ModelPart
     attention: AttentionPart
     shapes: ShapeRows
@@ -98,6 +141,13 @@ class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
     links: LinkRows
     empty_rows: EmptyRows
     warnings: list[str]
+
+    @property
+    def shown_queries(self) -> list[int]:
+        """The queries that rows of weights are of, by their places in the text."""
+        if self.query is UNSET:
+            return list(range(len(self.queries)))
+        return [self.query]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Yield (field, fault) pairs for tokens that do not lie in their texts, and links of heads
@@ -115,7 +165,7 @@ class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
         """
         count = len(self.keys)
         return {
-            "query": len(self.queries),
+            "query": len(self.shown_queries),
             message("query token"): len(self.queries),
             message("key token"): count,
             "key": keys_of(count),

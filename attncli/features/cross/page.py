@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UNSET
+
 from attncli.documents.header import tokens_of
 from attncli.draw.page import PageFocus
 from attncli.features.cross.document import CrossDocument
@@ -27,10 +29,24 @@ def cross_document_heads(document: CrossDocument) -> DocumentHeads:
     if not keys and not queries:  # the same list for both sides, as of one text
         keys = queries
     parts = [(part.layer, head) for part in document.layers for head in part.heads]
-    return DocumentHeads(document.query_text, Sides(queries, keys), parts, facts)
+    rows = None
+    if document.query is not UNSET:
+        rows = [document.query]
+    return DocumentHeads(document.query_text, Sides(queries, keys), parts, facts, rows)
+
+
+def page_start(document: CrossDocument) -> dict[str, str]:
+    """What the page shows first: the link that is asked for, in the head that gives it most, or the
+    query alone."""
+    if document.query is UNSET:
+        return {}
+    start = {"query": str(document.query)}
+    if document.key is not UNSET and document.key_heads:
+        first = document.key_heads[0]
+        start |= {"head": f"{first.layer}.{first.head}"}
+    return start
 
 
 def cross_page_focus(document: CrossDocument) -> PageFocus:
-    """The page begins as every page of heads does."""
-    del document
-    return PageFocus()
+    """The page begins with the query that is asked about."""
+    return PageFocus(page_start(document))

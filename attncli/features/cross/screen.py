@@ -7,6 +7,7 @@ from functools import partial
 
 from msgspec import UNSET
 
+from attncli.documents import LinkRow
 from attncli.draw.heatmap import side_by_side
 from attncli.draw.lines import Lines, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar, percent
@@ -21,12 +22,18 @@ from attncli.draw.sentence import (
 )
 from attncli.draw.shaded_matrix import as_matrix, visible
 from attncli.draw.tables import layer_and_head, links, table
-from attncli.draw.token_names import position_and_text, quoted_ends, quoted_row, with_word
+from attncli.draw.token_names import (
+    position_and_text,
+    quoted_ends,
+    quoted_row,
+    quoted_token,
+    with_word,
+)
 from attncli.draw.view import Parts, ScreenPart, View
-from attncli.features.cross.document import Aligned, BestKey, CrossDocument, CrossHead
+from attncli.features.cross.document import Aligned, BestKey, CrossDocument, CrossHead, KeyHead
 from attncli.features.run.screen import head_map, head_table, more_heads, shapes_part
-from attncli.language import Message, listing, message
-from attncli.mechanism.spec import spoken_head
+from attncli.language import Message, listing, message, say
+from attncli.mechanism.spec import head_label, spoken_head
 
 ALIGNED = 64
 """Queries of the alignment that are shown unless the view is full."""
@@ -39,7 +46,7 @@ def cross_rows(document: CrossDocument) -> Iterable[list[object]]:
     yield ["layer", "head", "query", "query_text", "key", "key_text", "weight"]
     queries, keys = ([token.text for token in side] for side in (document.queries, document.keys))
     for layer, head in _heads_of(document):
-        for query, row in enumerate(head.weights):
+        for query, row in zip(document.shown_queries, head.weights, strict=True):
             for key, weight in enumerate(row):
                 if key < len(keys):
                     text = keys[key]
@@ -84,7 +91,8 @@ def _maps(document: CrossDocument, view: View) -> Lines:
         for layer, head in heads
     ]
     queries, _ = _query_and_key_names(document)
-    picture = side_by_side(maps, view, limits=(0.0, 1.0), names=queries)
+    shown = [queries[place] for place in document.shown_queries]
+    picture = side_by_side(maps, view, limits=(0.0, 1.0), names=shown)
     return stack(heading("maps of the weights", "rows: queries, columns: keys", view), picture)
 
 
@@ -205,6 +213,8 @@ def _head_tables(part: str, document: CrossDocument, view: View) -> Lines:
     in a full view for every head."""
     heads = _heads_of(document)
     queries, keys = _query_and_key_names(document)
+    queries = [queries[place] for place in document.shown_queries]
+    heads = [(layer, head) for layer, head in heads if getattr(head, part) is not UNSET]
     if view.full:
         heads_shown = heads
     else:
@@ -221,6 +231,51 @@ def _head_tables(part: str, document: CrossDocument, view: View) -> Lines:
     return stack(stack_spaced(*blocks), remark(more, view))
 
 
+def _key_heads(document: CrossDocument, view: View) -> Lines:
+    """With a query and a key: the heads by the weight between both, as a table."""
+    if document.key_heads is UNSET:
+        return Lines()
+    rows_shown = document.key_heads
+    if not view.full:
+        rows_shown = rows_shown[: view.top]
+    has_special = any(row.beyond_special is not UNSET for row in rows_shown)
+    columns = [message("head"), message("weight"), "", message("rank")]
+    align = ["left", "right", "left", "right"]
+    if has_special:
+        columns.append(message("without special tokens"))
+        align.append("right")
+    room = max(min(view.width - 56, 24), 0)
+    rows = []
+    for row in rows_shown:
+        cells = [
+            head_label(row.layer, row.head),
+            f"{row.weight:.{view.precision}f}",
+            bar(row.weight, room, ascii=view.ascii),
+            "–" if row.rank is None else str(row.rank),
+        ]
+        if has_special:
+            beyond = row.beyond_special
+            cells.append("–" if beyond is None or beyond is UNSET else str(beyond))
+        rows.append([spell(cell, ascii=view.ascii) for cell in cells])
+    query, key = _asked_ends(document, view)
+    title = message("what {query} gives {key} in each head", query=query, key=key)
+    note = message("rank among the keys of this query; bars from 0 to 1")
+    shown, total = len(rows), len(document.key_heads)
+    more = message("{shown} of {count} heads shown; --full shows all", shown=shown, count=total)
+    body = table(columns, rows, view, align=align, title=title, note=note, bars=2)
+    return stack(body, remark(more if shown < total else "", view))
+
+
+def _asked_ends(document: CrossDocument, view: View) -> tuple[str, str]:
+    """The query and the key that are asked for, each as it is quoted in a sentence."""
+    assert document.query is not UNSET
+    assert document.key is not UNSET
+    return (
+        quoted_token(document.queries, document.query, view),
+        quoted_token(document.keys, document.key, view),
+    )
+
+
 # The answers of the screens that are not about one sentence: what was compared, counted or
 # captured, in words.
 
@@ -230,7 +285,7 @@ def cross_answer(document: CrossDocument, view: View) -> Lines:
     answer in words.
     """
     text_lines = sentences(cross_sentences(document, view), view)
-    if document.links:
+    if document.links or document.key_heads:
         return stack(_shaded_texts(document, view), text_lines)
     return text_lines
 
@@ -238,6 +293,8 @@ def cross_answer(document: CrossDocument, view: View) -> Lines:
 def cross_sentences(document: CrossDocument, view: View) -> list[str]:
     """The answer in sentences: the strongest link and its weight."""
     note = not_learned_note(document.model, view)
+    if document.key_heads:
+        return [*_key_sentences(document, view), note]
     if not document.links:
         return [note]
     link = document.links[0]
@@ -249,16 +306,53 @@ def cross_sentences(document: CrossDocument, view: View) -> list[str]:
     ]
 
 
+def _key_sentences(document: CrossDocument, view: View) -> list[str]:
+    """In which head the query gives the key most, and how many heads look at it before all."""
+    assert document.key_heads is not UNSET
+    query, key = _asked_ends(document, view)
+    first = document.key_heads[0]
+    places = {"query": query, "key": key, "head": say(view, spoken_head(first.layer, first.head))}
+    share = percent(first.weight)
+    most = message("{query} gives {key} most in {head}: {share} of its weight, rank {rank}.")
+    if first.rank is None:
+        return [say(view, "The mask hides {key} from {query}.", query=query, key=key)]
+    sentences_said = [say(view, most, share=share, rank=first.rank, **places)]
+    has_special = any(row.beyond_special is not UNSET for row in document.key_heads)
+    count = len(document.key_heads)
+    if count > 1 and has_special:
+        leading = sum(row.beyond_special == 1 for row in document.key_heads)
+        template = message(
+            "Without special tokens it is the key with the largest weight in {leading} of {count}"
+            " heads."
+        )
+        sentences_said.append(say(view, template, leading=leading, count=count))
+    elif count > 1:
+        leading = sum(row.rank == 1 for row in document.key_heads)
+        template = message("It is the key with the largest weight in {leading} of {count} heads.")
+        sentences_said.append(say(view, template, leading=leading, count=count))
+    return sentences_said
+
+
+def _is_of_all(document: CrossDocument, view: View) -> bool:
+    """Whether all weights are told, and not those of one link."""
+    return document.key_heads is UNSET
+
+
 CROSS_PARTS: Parts[CrossDocument] = (
     ScreenPart("header", _header),
-    ScreenPart("tokens", _tokens),
-    ScreenPart("shapes", lambda document, view: shapes_part(document.shapes, view)),
-    ScreenPart("maps", _maps, lambda document, view: len(_heads_of(document)) > 1),
-    ScreenPart("alignment", cross_alignment),
-    ScreenPart("scores", partial(_head_tables, "scores")),
-    ScreenPart("weights", partial(_head_tables, "weights")),
-    ScreenPart("output", partial(_head_tables, "output")),
-    ScreenPart("links", _links),
+    ScreenPart("tokens", _tokens, _is_of_all),
+    ScreenPart("shapes", lambda document, view: shapes_part(document.shapes, view), _is_of_all),
+    ScreenPart(
+        "maps",
+        _maps,
+        lambda document, view: _is_of_all(document, view) and len(_heads_of(document)) > 1,
+    ),
+    ScreenPart("alignment", cross_alignment, _is_of_all),
+    ScreenPart("heads", _key_heads),
+    ScreenPart("scores", partial(_head_tables, "scores"), _is_of_all),
+    ScreenPart("weights", partial(_head_tables, "weights"), _is_of_all),
+    ScreenPart("output", partial(_head_tables, "output"), _is_of_all),
+    ScreenPart("links", _links, _is_of_all),
     ScreenPart("answer", cross_answer),
 )
 
@@ -267,14 +361,20 @@ def _shaded_texts(document: CrossDocument, view: View) -> Lines:
     """Both texts: the query of the strongest link in brackets, the keys tinted by that head's
     weights.
     """
-    link = document.links[0]
+    link: LinkRow | KeyHead
+    if document.key_heads and document.query is not UNSET:
+        link = document.key_heads[0]
+        query = document.query
+    else:
+        link = document.links[0]
+        query = document.links[0].query
     layer = next(entry for entry in document.layers if entry.layer == link.layer)
     head = next(entry for entry in layer.heads if entry.head == link.head)
     no_shares: list[float | None] = [None] * len(document.queries)
     query_sentence = sentence(
-        words(document.query_text, document.queries, no_shares, frozenset({link.query})), view
+        words(document.query_text, document.queries, no_shares, frozenset({query})), view
     )
-    row = as_matrix(head.weights)[link.query]
+    row = as_matrix(head.weights)[document.shown_queries.index(query)]
     tint = message("tint: the weight that the word gets")
     keys = shaded_sentence(document.key_text, document.keys, row, view, query=None, tint=tint)
     return stack(query_sentence, keys)

@@ -33,6 +33,7 @@ from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.draw.page import Bands
+    from attncli.features.cross.document import CrossDocument
     from attncli.features.find.document import FindDocument
     from attncli.inputs.regions import Region
     from attncli.measure.run_record import RunRecord
@@ -89,6 +90,10 @@ def find(
 
     attn find "The animal was too tired, so it slept" --from it --to animal --to tired
 
+    With --source, --to may be a word of it, which cross-attention looks at:
+
+    attn find --model FOLDER "Das Haus ist klein" --source "The house is small" --from Haus --to house
+
     attn find --model smollm2 --pairs indirect-object --effect
 
     attn find --model minilm "The animal was tired, so it slept" --expect "weight(it,animal)>0.5"
@@ -137,7 +142,13 @@ def find(
         many_runs=effect,
     )
 
+    from attncli.features.cross.compute import on_other_side
+    from attncli.features.find.compute import SourceText, find_in_source, names_source
     from attncli.features.find.compute import find as compute_find
+
+    source = None
+    if setup.model.source is not None and loaded_model.encoder is not None:
+        source = SourceText(setup.model.source, loaded_model.source)
 
     # that regions overlap is of no account where one is named
     quiet_overlaps = environment.without_notes()
@@ -148,9 +159,30 @@ def find(
     # those of the text that was computed last, which its page names as well
     latest_regions: list[Region] = []
 
-    def compute(run: TextRun) -> FindDocument:
+    def compute(run: TextRun) -> FindDocument | CrossDocument:
         """The document of one text: the heads in which the link is strong."""
         latest_regions[:] = request.regions_of(quiet_overlaps, regions, run.source, run.tokens)
+        if source is not None and not latest_regions:
+            if names_source(source, run.text, run.tokens, start, words=words):
+                raise on_other_side(run.tokens, start, is_query=True)
+            in_source = [
+                end for end in ends if names_source(source, run.text, run.tokens, end, words=words)
+            ]
+            if in_source:
+                _refuse_beside_source(environment, in_source[0], page, several=len(ends) > 1)
+                return find_in_source(
+                    loaded_model,
+                    run.text,
+                    start,
+                    ends[0],
+                    source,
+                    tokens=run.tokens,
+                    layers=layers,
+                    heads=heads,
+                    words=words,
+                    top=output.top,
+                    note=environment.note,
+                )
         document = compute_find(
             loaded_model,
             run.text,
@@ -204,6 +236,29 @@ def find(
     )
     if verdicts:
         raise verdicts[0]
+
+
+def _refuse_beside_source(
+    environment: Environment, end: str, page: PageOptions, *, several: bool
+) -> None:
+    """Raise UsageError for what is not told of a link to the source: cuts, checks, several keys, a
+    page.
+
+    end: the key, which is in the source.
+    """
+    options = ("effect", "verify", "expect")
+    refused = [f"--{name}" for name in options if name in environment.explicit_options]
+    if several:
+        refused.append("--to")
+    if page.html is not None:
+        refused.append("--html")
+    if refused:
+        raise UsageError(
+            "{end} is in the source, and {option} is about links within the text",
+            expected="the weights alone, or a page by attn cross TEXT SOURCE --query TOK --to TOK",
+            end=repr(end),
+            option=refused[0],
+        )
 
 
 def _find_pairs(

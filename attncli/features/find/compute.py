@@ -32,7 +32,7 @@ from attncli.features.find.document import (
 )
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region, region_span, word_regions
-from attncli.inputs.token import Token, choose_span, ignore
+from attncli.inputs.token import Token, choose_span, find_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
 from attncli.language import message
 from attncli.measure.rest import Bools, Floats, resting_keys, word_in_front
@@ -46,7 +46,89 @@ from attncli.models.model import Model
 from attncli.models.run import LONG, no_output_head, rows_for
 
 if TYPE_CHECKING:
+    from attncli.features.cross.document import CrossDocument
     from attncli.measure.run_record import Recording  # only a page needs it
+
+
+class SourceText(Struct, frozen=True):
+    """What a decoder's encoder has read, beside the decoder's own text: a text and its tokens."""
+
+    text: str
+    tokens: Sequence[Token]
+
+
+def names_source(
+    source: SourceText, text: str, tokens: Sequence[Token], name: str, *, words: bool
+) -> bool:
+    """Whether a name is of a token or word of the source, and of none of the decoder's own text.
+
+    words: whether pieces are merged to words.
+    """
+
+    def is_there(side: Sequence[Token], side_text: str) -> bool:
+        """Whether the name is of one of these tokens, or of their words."""
+        try:
+            find_span(merged_words(side, side_text).words if words else side, name)
+        except InputError:
+            return False
+        return True
+
+    return not is_there(tokens, text) and is_there(source.tokens, source.text)
+
+
+def find_in_source(
+    model: Model,
+    text: str,
+    query: str,
+    key: str,
+    source: SourceText,
+    *,
+    tokens: Sequence[Token],
+    layers: Selection = EVERY,
+    heads: Selection = EVERY,
+    words: bool = False,
+    top: int = 10,
+    note: Callable[[str], None] = ignore,
+) -> CrossDocument:
+    """Find the heads of cross-attention that send a token of the source to one of the text: every
+    head, the largest weight first.
+
+    Args:
+        model: A decoder that reads a source, as `Model.decoder` returns it.
+        text: The decoder's own text.
+        query: The token of it that looks.
+        key: The token of the source that is looked at.
+        source: What the encoder has read.
+        tokens: Those of the text.
+        layers, heads: Which.
+        words: Whether pieces are merged to words on both sides.
+        top: How many links the document holds.
+        note: Is told what becomes of ambiguous names.
+
+    Returns:
+        The document of `attn cross` with `key_heads`.
+
+    Raises:
+        InputError: For tokens that are not there.
+    """
+    from attncli.features.cross.compute import cross
+    from attncli.measure.run_record import CrossTexts
+
+    assert model.encoder is not None
+    texts = CrossTexts(text, source.text, tokens, source.tokens)
+    return cross(
+        model.encoder,
+        text,
+        source.text,
+        layers=layers,
+        heads=heads,
+        top=top,
+        texts=texts,
+        words=words,
+        query=query,
+        key=key,
+        note=note,
+    )
 
 
 class SearchRequest(Struct, frozen=True):

@@ -1,21 +1,28 @@
 """Cross-attention: different lengths, values of a third text, masks, against loops."""
 
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import oracles
 import pytest
+from asking import ask
 from msgspec import UNSET
 from msgspec.structs import replace
+from pictures import images
 from telling import telling
 from tiny_checkpoints import CASES, make
+from validity import validate
 
 import attncli
 from attncli.arrays.backend import choose
+from attncli.draw.figures import figure
+from attncli.draw.figures.drawing import LIGHT, style_of
 from attncli.draw.safe import cells
 from attncli.draw.view import View
-from attncli.errors import InputError
+from attncli.errors import InputError, UsageError
 from attncli.features.cross.compute import cross
 from attncli.features.cross.screen import cross_alignment
 from attncli.inputs.tokenize import tokenizer
@@ -207,3 +214,205 @@ def test_a_query_that_sees_special_tokens_alone_is_aligned_with_none() -> None:
 def test_a_count_of_links_below_one_is_refused() -> None:
     with pytest.raises(attncli.AttnError, match="top is 0"):
         attncli.cross(attncli.load(seed=0), "a b", "c d", top=0)
+
+
+def encoder_decoder(folder: Path, family: str = "bart") -> Model:
+    """A tiny checkpoint of both sides with random weights and the sample tokenizer, which cuts most
+    words into pieces."""
+    case = replace(CASES[family], config={**CASES[family].config, "vocab_size": 320})
+    made_folder = make(case, folder)
+    shutil.copy(SAMPLES / "tokenizer.json", made_folder / "tokenizer.json")
+    return attncli.load(made_folder, dtype="float64")
+
+
+SAMPLES = Path(__file__).parents[3] / "sample_inputs"
+TARGET, SOURCE = "the dog sat", "the cat sleeps"
+
+
+def merged(row_groups: list[range], key_groups: list[range], weights: Any) -> list[list[float]]:
+    """Weights between words by loops: sums over a word's keys, means over its queries."""
+    return [
+        [
+            sum(weights[query][key] for query in queries for key in keys) / len(queries)
+            for keys in key_groups
+        ]
+        for queries in row_groups
+    ]
+
+
+def groups(tokens: list[dict[str, Any]], words: list[dict[str, Any]]) -> list[range]:
+    """Which tokens each word has, by where they stand in the text."""
+    found = []
+    place = 0
+    for word in words:
+        first = place
+        place += 1
+        while (
+            word["end"] is not None
+            and place < len(tokens)
+            and tokens[place]["end"] is not None
+            and tokens[place]["end"] <= word["end"]
+            and tokens[place]["start"] >= word["start"]
+        ):
+            place += 1
+        found.append(range(first, place))
+    assert place == len(tokens)
+    return found
+
+
+@pytest.mark.parametrize("family", ["bart", "t5"])
+def test_words_are_merged_on_both_sides(family: str, tmp_path: Path) -> None:
+    model = encoder_decoder(tmp_path, family)
+    pieces = told_cross(model, TARGET, SOURCE, all_links=True)
+    words = told_cross(model, TARGET, SOURCE, words=True, all_links=True)
+    assert words["words"] is True
+    assert "words" not in pieces
+    rows, keys = (groups(pieces[side], words[side]) for side in ("queries", "keys"))
+    assert max(map(len, rows)) > 1
+    assert max(map(len, keys)) > 1
+    total = np.zeros((len(rows), len(keys)))
+    for layer, whole in zip(words["layers"], pieces["layers"], strict=True):
+        for head, piece_head in zip(layer["heads"], whole["heads"], strict=True):
+            expected_weights = merged(rows, keys, piece_head["weights"])
+            assert np.allclose(head["weights"], expected_weights, atol=1e-12)
+            means = [np.mean([piece_head["output"][at] for at in row], 0) for row in rows]
+            assert np.allclose(head["output"], means, atol=1e-12)
+            assert "scores" not in head
+            total += np.array(expected_weights)
+    total /= sum(len(layer["heads"]) for layer in words["layers"])
+    special = [key["special"] for key in words["keys"]]
+    assert any(special)
+    total[:, special] = -1
+    best = [row["beyond_special"]["key"] for row in words["alignment"]]
+    assert best == total.argmax(1).tolist()
+    assert not any(special[key] for key in best)
+
+
+def test_a_query_has_its_row_and_a_key_ranks_the_heads(tmp_path: Path) -> None:
+    model = encoder_decoder(tmp_path)
+    whole = told_cross(model, TARGET, SOURCE, words=True, all_links=True)
+    found = told_cross(model, TARGET, SOURCE, words=True, query="sat", key="cat", all_links=True)
+    names = [[token["text"].strip(" ▁") for token in whole[side]] for side in ("queries", "keys")]
+    query, key = names[0].index("sat"), names[1].index("cat")
+    assert (found["query"], found["key"]) == (query, key)
+    assert [row["query"] for row in found["alignment"]] == [query]
+    assert {link["query"] for link in found["links"]} == {query}
+    special = np.array([token["special"] for token in whole["keys"]])
+    expected_heads = []
+    for layer, of_query in zip(whole["layers"], found["layers"], strict=True):
+        for head, row in zip(layer["heads"], of_query["heads"], strict=True):
+            weights = np.array(head["weights"][query])
+            assert np.allclose(row["weights"], [weights], atol=1e-15)
+            rank = 1 + sum(weight > weights[key] for weight in weights)
+            beyond = 1 + sum(weights[~special] > weights[key])
+            expected_heads.append((-weights[key], layer["layer"], head["head"], rank, beyond))
+    assert [
+        (-row["weight"], row["layer"], row["head"], row["rank"], row["beyond_special"])
+        for row in found["key_heads"]
+    ] == sorted(expected_heads)
+
+
+def test_several_pieces_are_one_query_and_one_key(tmp_path: Path) -> None:
+    """Without `words` a query of several pieces is the mean of their rows, a key their sum."""
+    model = encoder_decoder(tmp_path)
+    pieces = told_cross(model, TARGET, SOURCE, all_links=True)
+    found = told_cross(model, TARGET, SOURCE, query="dog", key="sleeps", all_links=True)
+    sides = [pieces["queries"], pieces["keys"]]
+    spans = [
+        [place for place, token in enumerate(side) if token["start"] is not None
+         and text.index(word) <= token["start"] and token["end"] <= text.index(word) + len(word)
+         and token["end"] > token["start"]]
+        for side, text, word in zip(sides, (TARGET, SOURCE), ("dog", "sleeps"), strict=True)
+    ]  # fmt: skip
+    assert len(spans[0]) > 1 < len(spans[1])
+    first = found["key_heads"][0]
+    weights = pieces["layers"][first["layer"]]["heads"][first["head"]]["weights"]
+    total = sum(weights[query][key] for query in spans[0] for key in spans[1])
+    assert first["weight"] == pytest.approx(total / len(spans[0]), abs=1e-12)
+
+
+def test_a_name_of_the_other_side_says_so() -> None:
+    model = made()
+    with pytest.raises(InputError, match="'chat' is in the text that is looked at") as error:
+        cross(model, QUERY, KEY, query="chat")
+    assert str(error.value.expected) == "a query such as: the black cat"
+    with pytest.raises(InputError, match="'cat' is in the text that looks") as error:
+        cross(model, QUERY, KEY, query="black", key="cat")
+    assert str(error.value.expected) == "a key such as: le chat noir dort bien"
+    with pytest.raises(InputError, match="no token 'dog' in the text"):
+        cross(model, QUERY, KEY, query="dog")
+    with pytest.raises(UsageError, match="without the query that looks at it"):
+        cross(model, QUERY, KEY, key="chat")
+    with pytest.raises(UsageError, match="does not go with --words"):
+        cross(model, QUERY, KEY, value_text="a b c d e", words=True)
+
+
+def test_a_hidden_key_has_no_rank() -> None:
+    found = told_cross(made(Causal()), QUERY, KEY, query="the", key="noir")
+    assert [row["rank"] for row in found["key_heads"]] == [None, None]
+    assert [row["weight"] for row in found["key_heads"]] == [0, 0]
+
+
+def test_the_figure_of_the_alignment_frames_the_best_words(tmp_path: Path) -> None:
+    """Source across with special tokens apart, target down: its cells are the mean of all heads, and
+    the frames stand at each row's best word."""
+    model = encoder_decoder(tmp_path)
+    document = cross(model, TARGET, SOURCE, words=True)
+    drawing = figure(document, choice=style_of("", "alignment").choice)
+    assert drawing is not None
+    svg = drawing.svg()
+    cells = images(svg)[0]
+    mean = np.mean([head.weights for layer in document.layers for head in layer.heads], 0)
+    special = np.array([token.special for token in document.keys])
+    order = [*np.flatnonzero(~special), *np.flatnonzero(special)]
+    words = int((~special).sum())
+    assert cells.shape[:2] == (len(document.queries), len(order) + 1)
+    assert not cells[:, words, 3].any()  # a gap before the special tokens
+    shown = np.delete(cells, words, 1)
+    for row, column in np.ndindex(*mean.shape):
+        colour = LIGHT.weights.rgb(float(mean[row, order[column]] / mean.max()))
+        assert np.abs(shown[row, column, :3].astype(int) - colour).max() <= 2
+    frames = re.findall(
+        rf'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"[^>]*stroke="{LIGHT.series[1]}"', svg
+    )
+    corner = re.findall(r'<image x="([\d.]+)" y="([\d.]+)"', svg)[0]
+    for row, (x, y, wide) in enumerate(frames):
+        place = round((float(x) - float(corner[0])) / float(wide))
+        assert round((float(y) - float(corner[1])) / float(wide)) == row
+        assert order[place] == document.alignment[row].beyond_special.key
+    assert len(frames) == len(document.queries)
+
+
+def test_find_takes_a_word_of_the_source(tmp_path: Path) -> None:
+    model = encoder_decoder(tmp_path)
+    name = model.identity.name
+    line = ("find", TARGET, "--model", str(name), "--dtype", "float64", "--source", SOURCE)
+    found = ask(*line, "--from", "dog", "--to", "cat", "--words", "--json").json
+    validate(found, "attn.cross/1")
+    crossed = ask(
+        "cross", TARGET, SOURCE, "--model", str(name), "--dtype", "float64", "--query", "dog",
+        "--to", "cat", "--words", "--json",
+    ).json  # fmt: skip
+    assert found["key_heads"] == crossed["key_heads"]
+    screen = ask(*line, "--from", "dog", "--to", "cat", "--words").out
+    first = found["key_heads"][0]
+    assert f'"dog" gives "cat" most in layer {first["layer"]} head {first["head"]}' in screen
+    other = ask(*line, "--from", "cat", "--to", "dog")
+    assert other.code == 3
+    assert "'cat' is in the text that is looked at" in other.err
+    cut = ask(*line, "--from", "dog", "--to", "cat", "--effect")
+    assert cut.code == 2
+    assert "'cat' is in the source, and --effect is about links within the text" in cut.err
+    inside = ask(*line, "--from", "sat", "--to", "dog", "--json").json
+    assert inside["schema"] == "attn.find/1"
+
+
+def test_a_page_of_words_opens_with_the_query(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    line = ("cross", QUERY, KEY, "--words", "--query", "cat", "--to", "noir", "--num-heads", "2")
+    answer = ask(*line, "--html", str(file), "--json")
+    assert answer.code == 0, answer.err
+    first = answer.json["key_heads"][0]
+    text = file.read_text("utf-8")
+    assert f'"head":"{first["layer"]}.{first["head"]}"' in text.replace(" ", "")
+    assert '"query":"2"' in text.replace(" ", "")
