@@ -37,6 +37,8 @@ IN_TEXT: dict[tuple[str, str], tuple[str, ...]] = {
     ("learn", "--query"): ("learn", "sentence", SAID, "--target", "on", "--steps", "2"),
     ("learn", "--target"): ("learn", "sentence", SAID, "--query", "on", "--steps", "2"),
     ("compare", "--query"): ("compare", SAID, SECOND, "--model", "minilm"),
+    ("cross", "--query"): ("cross", SAID, SECOND),
+    ("cross", "--to"): ("cross", SECOND, SAID, "--query", "sat"),
 }
 """For every option that names a token of the text, a question that takes it."""
 IN_VOCABULARY: dict[tuple[str, str], tuple[str, ...]] = {

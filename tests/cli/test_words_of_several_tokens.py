@@ -47,8 +47,11 @@ QUESTIONS: dict[tuple[str, str], tuple[str, ...]] = {
     ("compare", "--query"): ("compare", TEXT, OTHER),
     ("cache", "--target"): ("cache", TEXT, "--policy", "sinks:2,4", "--budget", "6"),
 }
-OTHERWISE = {("explore", "--query"), ("learn", "--query"), ("learn", "--target")}
-"""The full screen, which tests/explore has; and models that learn one sentence, word by word."""
+OTHERWISE = {
+    ("explore", "--query"), ("learn", "--query"), ("learn", "--target"), ("cross", "--query"), ("cross", "--to"),
+}  # fmt: skip
+"""The full screen, which tests/explore has; models that learn one sentence, word by word; and two texts,
+which tests/features/cross has."""
 WORDS = {("patch", "--query"): ("wall", "她")}
 """Words after what differs, where a word before it sees no difference."""
 DECLARED = {

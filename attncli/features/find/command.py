@@ -92,7 +92,7 @@ def find(
 
     With --source, --to may be a word of it, which cross-attention looks at:
 
-    attn find --model FOLDER "Das Haus ist klein" --source "The house is small" --from Haus --to house
+    attn find --model FOLDER "Das Haus" --source "The house" --from Haus --to house
 
     attn find --model smollm2 --pairs indirect-object --effect
 
