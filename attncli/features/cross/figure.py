@@ -17,7 +17,7 @@ from attncli.draw.figures.drawing import Drawing, broken_to_fit
 from attncli.draw.figures.head_maps import HeadWeights, MapAxes, check_maps, draw_head_maps
 from attncli.draw.shaded_matrix import as_matrix
 from attncli.draw.view import View
-from attncli.features.cross.document import CrossDocument
+from attncli.features.cross.document import Aligned, CrossDocument
 from attncli.language import message, say
 from attncli.mechanism.spec import spoken_head
 
@@ -66,45 +66,59 @@ def _draw_alignment(
     Without special tokens, and with one head, whose map is the same, nothing is drawn, unless it is
     asked for.
     """
-    special = [place for place, token in enumerate(document.keys) if token.special]
+    has_special = any(token.special for token in document.keys)
     count = sum(len(layer.heads) for layer in document.layers)
     is_asked = drawing.is_asked_for("alignment")
-    if not drawing.shows("alignment") or not (is_asked or special or count > 1):
+    if not drawing.shows("alignment") or not (is_asked or has_special or count > 1):
         return top
-    mean = np.mean(
-        [as_matrix(head.weights) for layer in document.layers for head in layer.heads], axis=0
-    )
-    words = [place for place in range(len(document.keys)) if place not in special]
-    names = names_of(document.keys)
-    rows = [names_of(document.queries)[place] for place in document.shown_queries]
-    if count > 1:
-        caption = say(view, "alignment: mean of {count} heads", count=count)
-    else:
-        caption = say(view, "alignment")
-    values = mean[:, words]
-    columns = [names[place] for place in words]
+    aligned = _alignment_map(document, view)
+    top = draw_maps(drawing, [aligned], top, view, scale=scale, part="alignment")
     note = message("source across, target down; framed: the word with the largest weight of a row")
-    if special:
-        gap = np.full((len(rows), 1), np.nan)
-        values = np.concatenate([values, gap, mean[:, special]], axis=1)
-        columns += ["", *(names[place] for place in special)]
+    if has_special:
         note = message(
             "source across, special tokens apart at the right; target down; framed: the word with"
             " the largest weight of a row"
         )
-    best = []
-    for row in document.alignment:
-        key = row.key
-        if row.beyond_special is not UNSET:
-            key = row.beyond_special.key if row.beyond_special is not None else None
-        if key in words:
-            best.append((document.shown_queries.index(row.query), words.index(key)))
-    aligned = FigureMap(caption, values, rows, columns, framed=tuple(best))
-    top = draw_maps(drawing, [aligned], top, view, scale=scale, part="alignment")
     for line in broken_to_fit(say(view, note), SIZE, min(WIDE, drawing.room)):
         drawing.text(0, top + 12, line, size=SIZE, quiet=True)
         top += 11
     return top + 20
+
+
+def _alignment_map(document: CrossDocument, view: View) -> FigureMap:
+    """The mean weights over the heads as a map: the words of the source, then a gap and its special
+    tokens, where it has any; the best word of each row in a frame."""
+    heads = [head for layer in document.layers for head in layer.heads]
+    mean = np.mean([as_matrix(head.weights) for head in heads], axis=0)
+    names = names_of(document.keys)
+    special = [place for place, token in enumerate(document.keys) if token.special]
+    words = [place for place in range(len(names)) if place not in special]
+    values = mean[:, words]
+    columns = [names[place] for place in words]
+    if special:
+        gap = np.full((len(mean), 1), np.nan)
+        values = np.concatenate([values, gap, mean[:, special]], axis=1)
+        columns += ["", *(names[place] for place in special)]
+    caption = message("alignment")
+    if len(heads) > 1:
+        caption = message("alignment: mean of {count} heads", count=len(heads))
+    queries = names_of(document.queries)
+    rows = [queries[place] for place in document.shown_queries]
+    framed = tuple(
+        (row, words.index(key))
+        for row, aligned in enumerate(document.alignment)
+        if (key := _best_word(aligned)) in words
+    )
+    return FigureMap(say(view, caption), values, rows, columns, framed=framed)
+
+
+def _best_word(aligned: Aligned) -> int | None:
+    """The key that a query looks at most, without special tokens where the source has any."""
+    if aligned.beyond_special is UNSET:
+        return aligned.key
+    if aligned.beyond_special is None:
+        return None
+    return aligned.beyond_special.key
 
 
 WIDE = 460.0

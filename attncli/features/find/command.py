@@ -34,6 +34,7 @@ from attncli.language import message
 if TYPE_CHECKING:
     from attncli.draw.page import Bands
     from attncli.features.cross.document import CrossDocument
+    from attncli.features.find.compute import SourceText
     from attncli.features.find.document import FindDocument
     from attncli.inputs.regions import Region
     from attncli.measure.run_record import RunRecord
@@ -142,13 +143,10 @@ def find(
         many_runs=effect,
     )
 
-    from attncli.features.cross.compute import on_other_side
-    from attncli.features.find.compute import SourceText, find_in_source, names_source
+    from attncli.features.find.compute import SourceLink, find_in_source
     from attncli.features.find.compute import find as compute_find
 
-    source = None
-    if setup.model.source is not None and loaded_model.encoder is not None:
-        source = SourceText(setup.model.source, loaded_model.source)
+    source = _source_of(setup, loaded_model)
 
     # that regions overlap is of no account where one is named
     quiet_overlaps = environment.without_notes()
@@ -163,23 +161,14 @@ def find(
         """The document of one text: the heads in which the link is strong."""
         latest_regions[:] = request.regions_of(quiet_overlaps, regions, run.source, run.tokens)
         if source is not None and not latest_regions:
-            if names_source(source, run.text, run.tokens, start, words=words):
-                raise on_other_side(run.tokens, start, is_query=True)
-            in_source = [
-                end for end in ends if names_source(source, run.text, run.tokens, end, words=words)
-            ]
-            if in_source:
-                _refuse_beside_source(environment, in_source[0], page, several=len(ends) > 1)
+            link = SourceLink(source, run.text, run.tokens, start, ends, words=words)
+            if key := link.key_in_source():
+                _refuse_beside_source(environment, key, page, several=len(ends) > 1)
                 return find_in_source(
                     loaded_model,
-                    run.text,
-                    start,
-                    ends[0],
-                    source,
-                    tokens=run.tokens,
+                    link,
                     layers=layers,
                     heads=heads,
-                    words=words,
                     top=output.top,
                     note=environment.note,
                 )
@@ -236,6 +225,16 @@ def find(
     )
     if verdicts:
         raise verdicts[0]
+
+
+def _source_of(setup: RunSetup, model: Model) -> SourceText | None:
+    """What the encoder of this model has read; None of a model of one side, and for captured
+    states."""
+    from attncli.features.find.compute import SourceText
+
+    if setup.model.source is None or model.encoder is None:
+        return None
+    return SourceText(setup.model.source, model.source)
 
 
 def _refuse_beside_source(

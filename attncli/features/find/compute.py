@@ -57,36 +57,50 @@ class SourceText(Struct, frozen=True):
     tokens: Sequence[Token]
 
 
-def names_source(
-    source: SourceText, text: str, tokens: Sequence[Token], name: str, *, words: bool
-) -> bool:
-    """Whether a name is of a token or word of the source, and of none of the decoder's own text.
+class SourceLink(Struct, frozen=True):
+    """A link that may lead from a decoder's own text to what its encoder has read.
 
-    words: whether pieces are merged to words.
+    tokens: those of the text.
+    start, ends: the names of the query and the keys.
+    words: whether pieces are merged to words on both sides.
     """
 
-    def is_there(side: Sequence[Token], side_text: str) -> bool:
-        """Whether the name is of one of these tokens, or of their words."""
+    source: SourceText
+    text: str
+    tokens: Sequence[Token]
+    start: str
+    ends: Sequence[str]
+    words: bool = False
+
+    def key_in_source(self) -> str | None:
+        """The first key that is in the source and not in the text; None where all are in the text,
+        or in neither. Raises InputError where the query is in the source alone."""
+        from attncli.features.cross.compute import on_other_side
+
+        if self._is_in_source(self.start):
+            raise on_other_side(self.tokens, self.start, is_query=True)
+        return next((end for end in self.ends if self._is_in_source(end)), None)
+
+    def _is_in_source(self, name: str) -> bool:
+        """Whether a name is of a token or word of the source, and of none of the text."""
+        in_text = self._is_there(self.tokens, self.text, name)
+        return not in_text and self._is_there(self.source.tokens, self.source.text, name)
+
+    def _is_there(self, side: Sequence[Token], side_text: str, name: str) -> bool:
+        """Whether a name is of one of these tokens, or of their words."""
         try:
-            find_span(merged_words(side, side_text).words if words else side, name)
+            find_span(merged_words(side, side_text).words if self.words else side, name)
         except InputError:
             return False
         return True
 
-    return not is_there(tokens, text) and is_there(source.tokens, source.text)
-
 
 def find_in_source(
     model: Model,
-    text: str,
-    query: str,
-    key: str,
-    source: SourceText,
+    link: SourceLink,
     *,
-    tokens: Sequence[Token],
     layers: Selection = EVERY,
     heads: Selection = EVERY,
-    words: bool = False,
     top: int = 10,
     note: Callable[[str], None] = ignore,
 ) -> CrossDocument:
@@ -95,13 +109,8 @@ def find_in_source(
 
     Args:
         model: A decoder that reads a source, as `Model.decoder` returns it.
-        text: The decoder's own text.
-        query: The token of it that looks.
-        key: The token of the source that is looked at.
-        source: What the encoder has read.
-        tokens: Those of the text.
+        link: Its ends, the text and the source.
         layers, heads: Which.
-        words: Whether pieces are merged to words on both sides.
         top: How many links the document holds.
         note: Is told what becomes of ambiguous names.
 
@@ -115,18 +124,17 @@ def find_in_source(
     from attncli.measure.run_record import CrossTexts
 
     assert model.encoder is not None
-    texts = CrossTexts(text, source.text, tokens, source.tokens)
     return cross(
         model.encoder,
-        text,
-        source.text,
+        link.text,
+        link.source.text,
         layers=layers,
         heads=heads,
         top=top,
-        texts=texts,
-        words=words,
-        query=query,
-        key=key,
+        texts=CrossTexts(link.text, link.source.text, link.tokens, link.source.tokens),
+        words=link.words,
+        query=link.start,
+        key=link.ends[0],
         note=note,
     )
 
