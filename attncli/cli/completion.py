@@ -4,7 +4,9 @@ how a shell comes to ask."""
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -152,6 +154,77 @@ def metrics(_context: typer.Context, incomplete: str) -> list[str]:
     from attncli.measure.layer_metrics import EVERY_METRIC
 
     return _after_comma(incomplete, [*EVERY_METRIC, "all"])
+
+
+def tokens(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Completion candidates: the words of the texts that stand on the line already, as `--query`
+    takes them: a word that occurs again also as `the:2`. Neither a model nor a file is read: words
+    go with every tokenizer but those of characters. A word that a shell would read otherwise, such
+    as one with an apostrophe, is not offered.
+    """
+    from attncli.inputs.tokenize import CharTokenizer, WhitespaceTokenizer, WordTokenizer
+
+    texts, chosen = _texts_on_line(ctx, incomplete)
+    kinds = {kind.name: kind for kind in (CharTokenizer, WhitespaceTokenizer)}
+    tokenizer = kinds.get(chosen, WordTokenizer)()
+    candidates: dict[str, None] = {}
+    for text in texts:
+        counts: Counter[str] = Counter()
+        for _, _, word, _ in tokenizer.pieces(text):
+            if not all(letter.isalnum() or letter in "-_." for letter in word):
+                continue
+            counts[word] += 1
+            candidates[word if counts[word] == 1 else f"{word}:{counts[word]}"] = None
+    return list(candidates)
+
+
+def _texts_on_line(ctx: typer.Context, incomplete: str) -> tuple[list[str], str]:
+    """The arguments that stand on the line before the word that is typed and name no file, and the
+    value of `--tokenizer`, "" without one.
+
+    An option that still lacks its value keeps Typer from reading the arguments, so they are read
+    from the line.
+    """
+    line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
+    takes_value = {
+        name
+        for parameter in ctx.command.params
+        if not (getattr(parameter, "is_flag", False) or getattr(parameter, "count", False))
+        for name in parameter.opts
+    }
+    words = _words_of_line(line)[len(ctx.command_path.split()) :]
+    if incomplete and words and words[-1] == incomplete:
+        words = words[:-1]
+    texts: list[str] = []
+    chosen = ""
+    option = ""
+    for word in words:
+        if option:
+            if option == "--tokenizer":
+                chosen = word
+            option = ""
+        elif word.startswith("--tokenizer="):
+            chosen = word.partition("=")[2]
+        elif word in takes_value:
+            option = word
+        elif not word.startswith("-") and not os.path.exists(word):  # noqa: PTH110 - never fails
+            texts.append(word)
+    return texts, chosen
+
+
+def _words_of_line(line: str) -> list[str]:
+    """The words of a command line as a shell reads them; of one with an open quotation mark those
+    up to it."""
+    from shlex import shlex
+
+    reader = shlex(line, posix=True, punctuation_chars=False)
+    reader.whitespace_split = True
+    reader.commenters = ""
+    words_read: list[str] = []
+    with suppress(ValueError):
+        for word in reader:
+            words_read.append(word)
+    return words_read
 
 
 def parts(ctx: typer.Context, incomplete: str) -> list[str]:

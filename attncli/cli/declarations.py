@@ -126,12 +126,19 @@ TOKENIZER = text_option(
 WORDS = text_option(help="Merge the pieces of a word: sum to it, mean from it.")
 
 QUERY = subject_option(
-    help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).", metavar="TOK"
+    help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).",
+    metavar="TOK",
+    complete=completion.tokens,
 )
 FROM = subject_option(
-    "--from", help="The token that looks: it, the:2 (second occurrence) or #7.", metavar="TOK"
+    "--from",
+    help="The token that looks: it, the:2 (second occurrence) or #7.",
+    metavar="TOK",
+    complete=completion.tokens,
 )
-TO = subject_option("--to", help="The token that is looked at.", metavar="TOK")
+TO = subject_option(
+    "--to", help="The token that is looked at.", metavar="TOK", complete=completion.tokens
+)
 SPLIT = analysis_option(
     "--by",
     help=(

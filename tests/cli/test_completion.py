@@ -26,6 +26,8 @@ TYPED = {
     "attn heads --sort entropy:d": "attn heads --sort entropy:desc ",
     "attn heads --sort=entropy:d": "attn heads --sort=entropy:desc ",
     "attn run --figure-style=dark,85": "attn run --figure-style=dark,85mm ",
+    'attn find "the cat sat" --from ca': 'attn find "the cat sat" --from cat ',
+    'attn find "the cat sat" --from=ca': 'attn find "the cat sat" --from=cat ',
 }
 """What is typed before the tab, and what then stands there, the blank behind it included."""
 SET_UPS = {
@@ -110,7 +112,7 @@ def test_a_shell_completes_values_with_colons_and_equals_signs(shell: str, folde
 def test_fish_completes_values_behind_an_equals_sign(folder: Path) -> None:
     needs("fish")
     script = f"source {folder / 'completion.fish'}\n" + "".join(
-        f'complete --do-complete "{typed}"\n' for typed in TYPED
+        f"complete --do-complete '{typed}'\n" for typed in TYPED
     )
     found = finish(["fish", "--no-config", "-c", script], variables(folder))
     offered = {line.partition("\t")[0] for line in found.stdout.splitlines()}

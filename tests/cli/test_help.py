@@ -245,12 +245,35 @@ def test_every_option_tells_one_default_in_words_of_its_own_command() -> None:
         (("mask", "ca"), ["causal"]),
         (("models", "show", "mini"), ["minilm"]),
         (("explain", "mul"), ["multihead"]),
+        (("find", "'the cat, the mat'", "--from", "t"), ["the", "the:2"]),
+        (("find", "--model", "mini", "'the cat'", "--head", "L1H2", "--to", "c"), ["cat"]),
+        (("run", "'买菜 今天'", "--tokenizer", "whitespace", "--query", "今"), ["今天"]),
+        (("run", "ab", "--tokenizer=char", "--query", "b"), ["b"]),
+        (("explain", "qkv", "'a cat'", "--query", "c"), ["cat"]),
     ],
 )
 def test_values_are_completed(
     words: tuple[str, ...], offered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert set(offered) <= set(completed(*words, monkeypatch=monkeypatch))
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("find", "--from", "t"), []),
+        (("find", "'it''s", "--from", "t"), []),
+        (("find", "minilm", "--model", "--from", "m"), ["minilm"]),
+        (("find", '"don\'t tie it"', "--from", "t"), ["tie"]),
+        (("find", '"don\'t tie it"', "--from", "d"), []),
+        (("find", str(SAMPLES / "corpus.txt"), "--from", ""), []),
+    ],
+)
+def test_tokens_are_offered_of_texts_alone(
+    words: tuple[str, ...], offered: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No word that a shell would read otherwise, no name of a file, and no error of an odd line."""
+    assert completed(*words, monkeypatch=monkeypatch) == offered
 
 
 def test_completion_loads_neither_rich_nor_torch() -> None:
@@ -261,11 +284,11 @@ def test_completion_loads_neither_rich_nor_torch() -> None:
     )
     line = {
         "_ATTN_COMPLETE": "complete_bash",
-        "COMP_WORDS": "attn run --mask ca",
-        "COMP_CWORD": "3",
+        "COMP_WORDS": 'attn find "the cat sat" --model minilm --from ca',
+        "COMP_CWORD": "6",
     }
     done = finish([sys.executable, "-c", program], line)
-    assert (done.stdout.split(), done.stderr) == (["causal"], "[]")
+    assert (done.stdout.split(), done.stderr) == (["cat"], "[]")
 
 
 SHELL = "bash, zsh, fish, powershell, pwsh"

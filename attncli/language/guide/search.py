@@ -130,6 +130,9 @@ def _joined(before: str, after: str) -> str:
 
 
 def _without_marks(line: str) -> str:
-    """A line of Markdown as it reads: without the marks of lists, tables, code and links."""
-    text = LINK.sub(r"\1", line.lstrip("-#> "))
-    return " ".join(text.replace("`", "").replace("**", "").replace("|", " ").split())
+    """A line of Markdown as it reads: without the marks of lists, tables, code and links. The bars
+    of a table go, those of a command stay."""
+    text = LINK.sub(r"\1", line.lstrip("-#> ")).replace("`", "").replace("**", "")
+    if line.lstrip().startswith("|"):
+        text = text.replace("|", " ")
+    return " ".join(text.split())
