@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
 from attncli.arrays.backend import Array, Backend, backend_of
 from attncli.documents import Document
@@ -19,7 +20,7 @@ from attncli.draw.lines import Lines
 from attncli.draw.page import Page, any_page, page_bytes, page_of
 from attncli.draw.safe import safe
 from attncli.draw.view import View
-from attncli.errors import UsageError
+from attncli.errors import InputError, UsageError
 from attncli.inputs.files import atomic_writer
 from attncli.inputs.token import Token
 from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
@@ -63,6 +64,51 @@ def rows(document: Document) -> list[dict[str, Any]]:
         }
         for line in lines
     ]
+
+
+def labelled(document: Document) -> Any:
+    """The weights that a document holds, as a labelled array of xarray.
+
+    Args:
+        document: Any document.
+
+    Returns:
+        As `Document.to_xarray` says.
+
+    Raises:
+        InputError: Where it holds no weights, cells that several tokens share, or not the same heads
+            of every layer.
+        UnsupportedError: Where xarray is not installed.
+    """
+    from attncli.arrays.frames import labelled_weights
+    from attncli.measure.document_heads import heads_of
+
+    about: Any = document
+    heads = heads_of(document)
+    whole = {
+        (layer, part.head): part.weights
+        for layer, part in (() if heads is None else heads.parts)
+        if getattr(part, "weights", UNSET) is not UNSET and (getattr(part, "pool", UNSET) or 1) == 1
+    }
+    layers = sorted({layer for layer, _ in whole})
+    numbers = sorted({head for _, head in whole})
+    if heads is None or not whole or len(whole) != len(layers) * len(numbers):
+        raise InputError(
+            "this document does not hold the weights of the same heads of every layer",
+            expected="a run or the heads of a short text, or a trace",
+            hint="model.trace(text).to_xarray()",
+        )
+    queries: Sequence[int] = range(len(heads.sides.queries))
+    if heads.rows is not None:
+        queries = heads.rows
+    return labelled_weights(
+        np.stack([np.stack([whole[layer, head] for head in numbers]) for layer in layers]),
+        layers,
+        numbers,
+        [token.text for token in heads.sides.keys],
+        about.model.name or "",
+        queries=[(place, heads.sides.queries[place].text) for place in queries],
+    )
 
 
 def write_figure(

@@ -67,7 +67,13 @@ def frame(name: Literal["pandas", "polars"], rows: Sequence[Mapping[str, Any]]) 
 
 
 def labelled_weights(
-    weights: Array, layers: Sequence[int], heads: Sequence[int], tokens: Sequence[str], name: str
+    weights: Array,
+    layers: Sequence[int],
+    heads: Sequence[int],
+    tokens: Sequence[str],
+    name: str,
+    *,
+    queries: Sequence[tuple[int, str]] | None = None,
 ) -> Any:
     """Attention weights with the names of their axes, and of what stands along them.
 
@@ -75,8 +81,9 @@ def labelled_weights(
         weights: [layer, head, query, key], 0 to 1; learned keys come after those of the tokens.
         layers: The number of each layer.
         heads: The number of each head.
-        tokens: The text of each token.
+        tokens: The text of each key's token.
         name: Of the model; "" for none.
+        queries: The number and the text of each query's token; None where they are the keys'.
 
     Returns:
         An xarray DataArray of the dims layer, head, query and key. Coordinates: numbers along all
@@ -87,12 +94,14 @@ def labelled_weights(
     """
     numbers = backend_of(weights).numpy(weights)
     keys = [*tokens, *["bias_k"] * (numbers.shape[-1] - len(tokens))]
+    if queries is None:
+        queries = list(enumerate(tokens))
     coordinates = {
         "layer": list(layers),
         "head": list(heads),
-        "query": list(range(len(tokens))),
+        "query": [number for number, _ in queries],
         "key": list(range(len(keys))),
-        "query_token": ("query", list(tokens)),
+        "query_token": ("query", [text for _, text in queries]),
         "key_token": ("key", keys),
     }
     attributes = {}

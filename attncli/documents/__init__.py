@@ -281,6 +281,25 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
 
         return frame("polars", self.rows())
 
+    def to_xarray(self) -> Any:
+        """The attention weights that the document holds, with the names of their axes and the tokens
+        along them.
+
+        `model.trace(text).to_xarray()` has them of every layer and head, whatever a document holds.
+
+        Returns:
+            An xarray DataArray of the dims layer, head, query and key. The numbers of layers, heads
+            and tokens are coordinates, and the tokens' texts are `query_token` and `key_token`.
+
+        Raises:
+            InputError: Where it holds no weights, cells that several tokens share, or not the same
+                heads of every layer.
+            UnsupportedError: Where xarray is not installed.
+        """
+        from attncli.mechanism.trace import views
+
+        return views().labelled(self)
+
     def figure(
         self, path: str | Path, *, style: str = "", lang: str = "en", parts: str = ""
     ) -> None:

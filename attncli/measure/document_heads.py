@@ -78,14 +78,22 @@ def text_sides(document: Header) -> Sides:
     return Sides(tokens, tokens, names=identities_of(document, tokens))
 
 
-def document_record(document: Document) -> RunRecord | None:
-    """The record of a document's heads; None for a document that is not about heads. Where it holds
-    no weights, a head's record has the links that the document names."""
+def heads_of(document: Document) -> DocumentHeads | None:
+    """What a document holds of heads; None for one that is not about heads."""
     name = name_of(document.schema)
     if name not in ABOUT_HEADS:
         return None
     module = import_module(f"{folder_of(name)}.page")
     heads: DocumentHeads = getattr(module, f"{name}_document_heads")(document)
+    return heads
+
+
+def document_record(document: Document) -> RunRecord | None:
+    """The record of a document's heads; None for a document that is not about heads. Where it holds
+    no weights, a head's record has the links that the document names."""
+    heads = heads_of(document)
+    if heads is None:
+        return None
     check_heads(len(heads.parts))
     return record_of_document(document, heads.text, heads.sides, _head_records(document, heads))
 

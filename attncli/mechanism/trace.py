@@ -155,6 +155,9 @@ class Views(Protocol):
     def rows(self, document: Any, /) -> list[dict[str, Any]]:
         """A document's table, a dictionary for each row."""
 
+    def labelled(self, document: Any, /) -> Any:
+        """The weights that a document holds, as a labelled array of xarray."""
+
     def write_figure(self, document: Any, path: Any, style: str, lang: str, /) -> None:
         """Draw a document to a file."""
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import attncli
 from attncli.arrays.frames import labelled_weights
+from attncli.errors import InputError
 from attncli.extras import install_command
 from tests.asking import ask
+from tests.small_gpt2 import small_gpt2
 
 TEXT = "the cat sat"
 
@@ -89,3 +92,26 @@ def test_a_model_tells_its_sizes():
     header = ask("run", TEXT, "--num-heads", "4", "--json").json["model"]
     sizes = {"layers": model.n_layers, "heads": model.n_heads, "d_model": model.d_model}
     assert sizes == {name: header[name] for name in sizes}
+
+
+def test_documents_label_the_weights_that_they_hold(tmp_path: Path) -> None:
+    """A run, its one query, and heads: the weights of a trace, with the names of their axes."""
+    pytest.importorskip("xarray")
+    model = attncli.load(small_gpt2(tmp_path / "labelled"))
+    text = "the cat sat"
+    whole = model.trace(text).to_xarray()
+    documents = {
+        "heads": attncli.heads(model, text),
+        "run": attncli.run(model, text, layers=[1], heads=[0, 2]),
+        "query": attncli.run(model, text, layers=[1], heads=[0, 2], query="#2"),
+    }
+    for name, document in documents.items():
+        weights = document.to_xarray()
+        assert weights.dims == ("layer", "head", "query", "key")
+        same = whole.sel({name: weights[name] for name in ("layer", "head", "query")})
+        np.testing.assert_allclose(weights, same, atol=1e-6, err_msg=name)
+        assert weights.query_token.values.tolist() == same.query_token.values.tolist()
+    assert documents["query"].to_xarray()["query"].values.tolist() == [2]
+    for without in (attncli.tokens(text), attncli.heads(model, text, maps=False)):
+        with pytest.raises(InputError, match="does not hold the weights"):
+            without.to_xarray()

@@ -814,8 +814,8 @@ def _compare_over_lines(
     bound.refuse(bound.largest_of(document))
 
 
-PATIENCE = 3.0
-"""Seconds above which it is said before it starts what comparing models takes."""
+PATIENCE = 10.0
+"""Estimated seconds from which on it is said before it starts what comparing models takes."""
 
 
 def _foretell_comparison(environment: Environment, plan: Plan, counts: Sequence[int]) -> None:

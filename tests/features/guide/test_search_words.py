@@ -30,6 +30,8 @@ def test_an_excerpt_keeps_the_bars_of_commands() -> None:
         ("entropy", "cookbook"),
         ("notebook", "views"),
         ("ci", "cookbook"),
+        ("coreference", "cookbook"),
+        ("bertviz", "views"),
     ],
 )
 def test_a_word_that_people_look_for_finds_its_page(word: str, page: str) -> None:
