@@ -133,8 +133,8 @@ class GroupedCommand(PlainParameters, TyperCommand):
         hold.
         """
         if ctx.obj is not None:
-            # a model that does not go with the other options is left out in silence, by who reads
-            # those
+            # the model of the settings is chosen later, where the other options are read: one that
+            # does not go with them is then passed over in silence
             ctx.default_map = {
                 name: setting.value for name, setting in ctx.obj.settings.items() if name != "model"
             }

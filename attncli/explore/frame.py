@@ -693,7 +693,12 @@ def _answer_pane(frame: Frame, room: int) -> Pane:
     """
     width = frame.scene.width - 2
     view = structs.replace(frame.scene.view, width=frame.scene.width - 2)
-    most, rows = (2, 2) if room < 24 else (3, 3) if room < 30 else (5, 4)
+    if room < 24:
+        most, rows = (2, 2)
+    elif room < 30:
+        most, rows = (3, 3)
+    else:
+        most, rows = (5, 4)
     if frame.tour_text:
         text_rows = remark(frame.tour_text, view, style=accent(view)).rows[:4]
     elif frame.notice.message:

@@ -267,13 +267,16 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         rows, width = self.shape
         result = np.empty((len(x), rows), x.dtype)
         finite: list[bool] = []
-        few = len(x) <= numpy_backend.FEW_ROWS
-        if few:
+        has_few_rows = len(x) <= numpy_backend.FEW_ROWS
+        if has_few_rows:
             block = numpy_backend.block_of(x) or 1
         else:
             block = 1
         as_stored = self.dtype == x.dtype
-        many = max((STEP if few and not as_stored else MANY_ROWS_STEP) // width // block, 1) * block
+        step = MANY_ROWS_STEP
+        if has_few_rows and not as_stored:
+            step = STEP
+        tile_height = max(step // width // block, 1) * block
 
         @np.errstate(over="ignore", invalid="ignore")
         def take() -> None:
@@ -281,15 +284,15 @@ class StoredMatrix(Struct, frozen=True, eq=False):
             if as_stored:
                 tile = None
             else:
-                tile = np.empty((many, width), x.dtype)
+                tile = np.empty((tile_height, width), x.dtype)
             for first_row, part in self._rows_of(pieces):
-                for row in range(0, len(part), many):
-                    tile_rows = part[row : row + many]
+                for row in range(0, len(part), tile_height):
+                    tile_rows = part[row : row + tile_height]
                     if tile is not None:
                         stored = tile_rows
                         tile_rows = tile[: len(tile_rows)]
                         tile_rows[:] = stored
-                    if few:
+                    if has_few_rows:
                         product = numpy_backend.product_of_any(x, tile_rows.T, block)
                     else:
                         product = np.matmul(x, tile_rows.T)

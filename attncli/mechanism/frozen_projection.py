@@ -261,14 +261,18 @@ def freeze(
         if norm.norm.kind == "layer":
             add_step(Centre())
         add_step(Factor(1.0 / deviation(norm.norm, total)))
-        gain, added = (array_of(f"{side}_norm.{name}") for name in ("weight", "bias"))
         number = rows.start // spec.head_dim
-        own = tuple(
-            None if part is None else part[number] if part.ndim == 2 else part
-            for part in (gain, added)
-        )
-        _add_norm_weight(norm.norm, own[0], add_step)
-        add_vector(own[1] if norm.norm.affine else None)
+
+        def head_part(name: str) -> Floats | None:
+            """The head's vector of this role, whether heads have one each or share one."""
+            array = array_of(f"{side}_norm.{name}")
+            if array is not None and array.ndim == 2:
+                return array[number]
+            return array
+
+        _add_norm_weight(norm.norm, head_part("weight"), add_step)
+        bias = head_part("bias")
+        add_vector(bias if norm.norm.affine else None)
 
     if norm is not None and norm.over == "width":
         norm_by_width(norm)

@@ -210,7 +210,7 @@ def _packaged_model(
 ) -> Path | None:
     """A model of installed packages, its file checked, its parts joined first; None where packages
     are missing. Raises InputError for a file with another digest."""
-    place = package.located(variables)
+    place = package.installed_path(variables)
     parts = None
     if place is None or len(package.modules) > 1:
         parts = package.places()
@@ -255,7 +255,7 @@ def local_folder(name: str, variables: Mapping[str, str] | None = None) -> Path 
     short, separator, revision = name.partition("@")
     alias = ALIASES.get(short.lower())
     if alias is not None and alias.package is not None and not separator:
-        place = alias.package.located(variables)
+        place = alias.package.installed_path(variables)
         if place is not None:
             return place
     hub_id = HubId.parse(name if alias is None else f"{alias.hub}{separator}{revision}")

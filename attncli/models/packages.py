@@ -54,9 +54,10 @@ class Package(Struct, frozen=True):
         """Where the parts of this file are joined, or would be."""
         return own_cache_folder(variables) / "models" / self.file
 
-    def located(self, variables: Mapping[str, str]) -> Path | None:
-        """The model on this machine as it can be read at once; None where packages are missing or
-        their parts are not joined yet. Nothing is checked."""
+    def installed_path(self, variables: Mapping[str, str]) -> Path | None:
+        """The path of the model, which can be read at once; None where packages are missing, or
+        their parts are not joined yet. Nothing is checked.
+        """
         if len(self.modules) > 1:
             joined = self.joined_path(variables)
             return joined if is_file(joined) else None
@@ -67,7 +68,7 @@ class Package(Struct, frozen=True):
 
     def is_here(self, variables: Mapping[str, str]) -> bool:
         """Whether the model can be read without the network, its parts joined or not."""
-        return self.located(variables) is not None or self.places() is not None
+        return self.installed_path(variables) is not None or self.places() is not None
 
 
 def package_place(module: str, path: str) -> Path | None:

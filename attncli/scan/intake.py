@@ -192,9 +192,13 @@ class _ScanFolders:
         if folder not in self._known:
             is_scan = is_file(folder / "plan.json") and is_folder(folder / "shards")
             parent = folder.parent
-            self._known[folder] = (
-                folder if is_scan else None if parent == folder else self._scan_around(parent)
-            )
+            if is_scan:
+                scan = folder
+            elif parent == folder:
+                scan = None
+            else:
+                scan = self._scan_around(parent)
+            self._known[folder] = scan
         return self._known[folder]
 
 

@@ -215,9 +215,9 @@ def _lines(document: CircuitDocument, edges: Sequence[CircuitEdge]) -> Iterator[
 
 
 def shared_name(node: CircuitNode, group: int) -> str:
-    """What the keys and values of a head are called that it shares.
+    """The name of the keys and values that a head shares, such as `L5KV2`.
 
-    group: heads of each.
+    group: how many heads share them.
     """
     assert node.head is not None
     return f"L{node.layer}KV{node.head // group}"

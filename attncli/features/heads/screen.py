@@ -1047,7 +1047,9 @@ def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
         else:
             metrics = (head.metrics.get(name) for head in document.heads)
             values = [
-                metric.value or 0.0 if metric is not None and metric.rows >= LEAST_ROWS else 0.0
+                metric.value
+                if metric is not None and metric.value and metric.rows >= LEAST_ROWS
+                else 0.0
                 for metric in metrics
             ]
         pairs = zip(values, document.heads, strict=True)

@@ -253,7 +253,9 @@ def tensors(
         work = sum(array.size for array in arrays.values())
         backend = choose("auto", device=None, dtype="float32", work=work)
         arrays = capture_attention(arrays, name, backend, options, layer=layer)
-    if arrays.long and not stages if by_blocks is None else by_blocks:
+    if by_blocks is None:
+        by_blocks = arrays.long and not stages
+    if by_blocks:
         trace = None
     else:
         trace = arrays.attend()

@@ -700,8 +700,8 @@ def _link_document(
 def _part_rows(
     text: SweepText, whole: Contributions, than: int | None, *, by_token: bool
 ) -> list[WhyPart]:
-    """Convert the parts of a score to document rows, over the key at position `than` or the row's
-    weighted mean.
+    """Convert the parts of a score to document rows: what each adds to the score's lead over the key
+    at position `than`, or over the row's weighted mean where that is None.
 
     by_token: whether each head is split by the token whose value it carried.
     """
@@ -709,7 +709,10 @@ def _part_rows(
     key_sides = whole.centre(whole.key_sums, than)
     without = whole.weights_without()
     by_layer: dict[LinkPart, list[SourcePart]] = {}
-    for head, sources in (source_parts(text, whole, than) if by_token else {}).items():
+    parts_by_head = {}
+    if by_token:
+        parts_by_head = source_parts(text, whole, than)
+    for head, sources in parts_by_head.items():
         assert head.stream is not None
         layer = LinkPart("heads", replace(head.stream, kind="heads", head=None), head.side)
         by_layer.setdefault(layer, []).extend(sources)

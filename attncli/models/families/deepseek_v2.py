@@ -246,7 +246,11 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
     heads = metadata.architecture_value("attention.head_count")
     groups = metadata.architecture_value("expert_group_count")
     by_group = isinstance(groups, int) and groups > 1
-    corrected = any("exp_probs_b" in name for name in metadata.tensors)
+    method: str | None = "greedy"
+    if any("exp_probs_b" in name for name in metadata.tensors):
+        method = None
+    elif by_group:
+        method = GROUPED
     return {
         "num_key_value_heads": heads,
         "head_dim": rotated,
@@ -259,7 +263,7 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
         "partial_rotary_factor": 1.0,
         "norm_topk_prob": bool(metadata.architecture_value("expert_weights_norm")),
         "scoring_func": scores.get(metadata.architecture_value("expert_gating_func")),
-        "topk_method": None if corrected else GROUPED if by_group else "greedy",
+        "topk_method": method,
     }
 
 
