@@ -22,7 +22,7 @@ TEXT = "她吃苹果，他吃香蕉"
 MODEL = ("--model", "minilm")
 ONE = ("--head", "L0H0")
 COUNT = "7 of 9 words are unknown to this model: it cannot tell them apart"
-COUNT_ZH = "9个词中有 7个是这个模型不认识的：它分不清这些词"
+COUNT_ZH = "9个字词中有 7个是这个模型不认识的：它分不清这些字词"
 LINES: dict[str, tuple[str, ...]] = {
     "run": ("run", TEXT, *MODEL),
     "heads": ("heads", TEXT, *MODEL),
@@ -390,7 +390,7 @@ def test_texts_with_different_counts_are_named() -> None:
     line = ("compare", TEXT, "她吃苹果，他喝香水", *MODEL, "--brief")
     assert f'In "{TEXT}": 7 of 9 words are unknown' in ask(*line, width=200).out
     assert 'In "她吃苹果，他喝香水": 6 of 9 words are unknown' in ask(*line, width=200).out
-    assert f"“{TEXT}”：9个词中有 7个" in ask(*line, "--lang", "zh", width=200).out
+    assert f"“{TEXT}”：9个字词中有 7个" in ask(*line, "--lang", "zh", width=200).out
 
 
 @pytest.mark.many
@@ -413,7 +413,7 @@ def test_warnings_of_two_texts_say_which(
     ]
     assert counted == [f"{names[0]}: {COUNT}", f"{names[1]}: {COUNT.replace('7', '6', 1)}"]
     chinese = ask(*line, *reads, "--lang", "zh", width=200).out
-    assert "9个词中有 6个是这个模型不认识的" in chinese
+    assert "9个字词中有 6个是这个模型不认识的" in chinese
     assert "words are unknown" not in chinese
     same = ask(line[0], TEXT, "她吃香蕉，他吃苹果", *reads, "--json").json["warnings"]
     assert [text for text in same if "are unknown" in text] == [COUNT]
