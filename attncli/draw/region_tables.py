@@ -14,6 +14,7 @@ from attncli.documents import ModelPart, Numbers, RegionRow, TokenRow
 from attncli.documents.parts import HeadRegions, RegionPart
 from attncli.draw.columns import Column, column_table
 from attncli.draw.lines import Lines
+from attncli.draw.names import link_label
 from attncli.draw.numbers import percent
 from attncli.draw.safe import spell
 from attncli.draw.sentence import not_learned_note
@@ -319,11 +320,10 @@ def region_links_part(document: WithRegions, view: View) -> Lines:
     if not links:
         return table([], [], view, title=title, note=message("no region looks at another"))
     names = [region_name(region.name, view) for region in document.regions]
-    arrow = spell("→", ascii=view.ascii)
     rows = [
         [
             head_name(link.layer, link.head),
-            f"{names[link.query]} {arrow} {names[link.key]}",
+            link_label(names[link.query], names[link.key], view),
             _percent_or_dash(link.weight),
             _percent_or_dash(link.even),
             _times_text(link.weight, link.even),

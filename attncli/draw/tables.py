@@ -26,6 +26,7 @@ from attncli.draw.lines import (
     stack,
     stack_spaced,
 )
+from attncli.draw.names import arrow
 from attncli.draw.numbers import adding_digits, bar, bar_pieces, writer
 from attncli.draw.safe import cells, cut, label, pad, safe
 from attncli.draw.shaded_matrix import (
@@ -40,7 +41,7 @@ from attncli.draw.shaded_matrix import (
     window_text,
 )
 from attncli.draw.token_names import Ends, HeadEnds, position_and_text
-from attncli.draw.view import View, arrow
+from attncli.draw.view import View
 from attncli.language import listing, message, say
 from attncli.mechanism.spec import head_label
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from attncli.draw.safe import cells, spell
+from attncli.draw.safe import cells
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -142,11 +142,6 @@ TAUGHT = {
     "concat": ("concat", "residual"),
 }
 """By each name, the parts that it means, of which a screen has one."""
-
-
-def arrow(view: View) -> str:
-    """The arrow between the query and the key of a link, between before and after: " → "."""
-    return spell(" → ", ascii=view.ascii)
 
 
 def part_of_name(name: str, parts: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct, structs
 
 from attncli.draw.lines import FAINT, Line, Lines, Piece, join_sentences, line_width, remark
+from attncli.draw.names import link_label
 from attncli.draw.numbers import bar, bar_pieces, format_signed, percent
 from attncli.draw.safe import cells, cut, label, pad, safe, spell, wrap
 from attncli.draw.sentence import (
@@ -230,17 +231,14 @@ def _weight_sentences(scene: Scene) -> list[str]:
         subtracted = loaded_run.weight(compared_head, state.query, state.key)
     if subtracted is None:
         sentence = message(
-            "The chosen weight, {query} → {key}, is {weight}.",
-            query=query,
-            key=key,
+            "The chosen weight, {link}, is {weight}.",
+            link=link_label(query, key, view),
             weight=f"{weight:.3f}",
         )
     else:
         sentence = message(
-            "The chosen weight, {query} → {key}, is {weight} here and {subtracted} in A:"
-            " {difference}.",
-            query=query,
-            key=key,
+            "The chosen weight, {link}, is {weight} here and {subtracted} in A: {difference}.",
+            link=link_label(query, key, view),
             weight=f"{weight:.3f}",
             subtracted=f"{subtracted:.3f}",
             difference=format_signed(weight - subtracted, 3).replace("-", "−"),

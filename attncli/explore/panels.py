@@ -28,11 +28,12 @@ from attncli.draw.lines import (
     remark,
     stack,
 )
+from attncli.draw.names import arrow
 from attncli.draw.numbers import bar, bar_pieces
 from attncli.draw.safe import cells, cut, pad, spell
 from attncli.draw.shaded_matrix import Palette, bar_style, palette_of, shade, sign
 from attncli.draw.tour import STEP_OF_PART, step_title
-from attncli.draw.view import View, arrow
+from attncli.draw.view import View
 from attncli.errors import UsageError
 from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.state import State
@@ -44,7 +45,7 @@ from attncli.features.why.document import WhyDocument
 from attncli.features.why.screen import why_sentences, why_sides
 from attncli.inputs.token import find_span
 from attncli.language import message, plural, say
-from attncli.mechanism.spec import head_label, spoken_head
+from attncli.mechanism.spec import ARROW, head_label, plain_link, spoken_head
 
 NDArray = np.ndarray[Any, Any]
 SHADES = 25
@@ -506,13 +507,17 @@ def _effect_sentences(scene: Scene, head_effects: HeadEffects) -> Iterator[str]:
 def find_pair(text: str, loaded_run: LoadedRun) -> tuple[int, int]:
     """The positions of the words in "it → animal", "it animal" or "#7 #2". Raises UsageError for
     another number of words, InputError for a word that there is not."""
-    parts = [part.strip() for part in re.split(r"→|->", text)]
+    parts = [part.strip() for part in re.split(rf"{ARROW}|->", text)]
     if len(parts) != 2:
         parts = text.split()
     if len(parts) != 2 or not all(parts):
         raise UsageError(
             "{text} does not name two words",
-            expected="FROM → TO, such as it → animal",
+            expected=message(
+                "{link}, such as {example}",
+                link=plain_link("FROM", "TO"),
+                example=plain_link("it", "animal"),
+            ),
             text=repr(text),
         )
     return (

@@ -661,6 +661,15 @@ def spoken_head(layer: int | str, head: int | str) -> Message:
     return message("layer {layer} head {head}", layer=layer, head=head)
 
 
+ARROW = "→"
+"""Stands between the two ends of a link, and between before and after."""
+
+
+def plain_link(query: str, key: str) -> str:
+    """The name of a link where no screen is at hand, in errors and titles: "it → animal"."""
+    return f"{query} {ARROW} {key}"
+
+
 class HeadSelection(Struct, frozen=True):
     """A selection of heads: these heads in each of these layers, or (layer, head) pairs.
 

@@ -9,12 +9,13 @@ from msgspec import Struct, structs
 
 from attncli.documents.parts import label_name
 from attncli.draw.lines import Lines, heading, remark, stack, stack_spaced
+from attncli.draw.names import arrow, link_label
 from attncli.draw.numbers import format_fixed, percent
 from attncli.draw.safe import label, spell
 from attncli.draw.sentence import sentence, words
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, short
-from attncli.draw.view import View, arrow
+from attncli.draw.view import View
 from attncli.features.why.document import HALF, Support, part_name, support
 from attncli.inputs.token import Token, bytes_name
 from attncli.language import Message, contextual, message, plural, say, say_each
@@ -189,7 +190,7 @@ def _largest_part_phrase(part: ScanWhyPart, share: float, backing: Support) -> M
     return message("above all {part} ({amount})", part=_part_phrase(part), amount=amount)
 
 
-def _part_phrase(part: ScanWhyPart) -> Message:
+def _part_phrase(part: ScanWhyPart) -> str:
     """A part of a score in words for a sentence, such as "the word itself"."""
     match part.kind:
         case "token":
@@ -521,20 +522,19 @@ def furthest_link(head: ScanHead, view: View) -> list[str]:
     )
     places = {
         "most": len(commonest),
-        "query": query,
-        "key": key,
+        "link": link_label(query, key, view),
         "links": plural("{count:,} link", "{count:,} links", count=link.links),
         "lift": f"{link.lift:,.1f}",
     }
     if len(commonest) == 1:
         furthest = message(
-            "Its commonest link, {query} → {key}, is above chance: {links}, {lift} times as many as"
+            "Its commonest link, {link}, is above chance: {links}, {lift} times as many as"
             " chance makes.",
             **places,
         )
     else:
         furthest = message(
-            "None of its {most} commonest links is further above chance than {query} → {key}:"
+            "None of its {most} commonest links is further above chance than {link}:"
             " {links}, {lift} times as many as chance makes.",
             **places,
         )

@@ -22,6 +22,7 @@ from attncli.draw.lines import (
     stack,
     stack_spaced,
 )
+from attncli.draw.names import arrow, bare_arrow, link_label
 from attncli.draw.numbers import format_fixed, percent
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import SIDE, fact, mask_and_position, warning
@@ -41,7 +42,7 @@ from attncli.draw.token_names import (
     token_reference,
     with_word,
 )
-from attncli.draw.view import Parts, ScreenPart, View, arrow, never
+from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.compare.document import (
     ComparedHead,
     CompareDocument,
@@ -217,7 +218,7 @@ def _head_names(head: ComparedHead, view: View) -> str:
     same = (a.layer, a.head) == (b.layer, b.head)
     if same:
         return first
-    return spell(f"{first} → {head_label(b.layer, b.head)}", ascii=view.ascii)
+    return f"{first}{arrow(view)}{head_label(b.layer, b.head)}"
 
 
 def _change_text(head: ComparedHead, view: View) -> str:
@@ -701,7 +702,7 @@ def _short_head_names(a: HeadPlace, b: HeadPlace, view: View) -> str:
     first, second = (head_name(place.layer, place.head) for place in (a, b))
     if first == second:
         return first
-    return f"{first}{spell('→', ascii=view.ascii)}{second}"
+    return f"{first}{bare_arrow(view)}{second}"
 
 
 def _region_sentences(document: CompareDocument, view: View) -> list[str]:
@@ -784,7 +785,7 @@ def _link_sentences(document: CompareDocument, view: View) -> list[str]:
         if a != b:
             break
         a, b = (f"{value:.{digits}g}" for value in (link.a, link.b))
-    ends = {"query": query, "key": key, "a": a, "b": b}
+    ends = {"link": link_label(query, key, view), "a": a, "b": b}
     places = {
         "layer": head.a.layer,
         "head": head.a.head,
@@ -795,12 +796,12 @@ def _link_sentences(document: CompareDocument, view: View) -> list[str]:
     }
     if (head.a.layer, head.a.head) == (head.b.layer, head.b.head):
         template = message(
-            "The link that changed most: {query} → {key}, from {a} in A to {b} in B (layer {layer}"
+            "The link that changed most: {link}, from {a} in A to {b} in B (layer {layer}"
             " head {head})."
         )
     else:
         template = message(
-            "The link that changed most: {query} → {key}, from {a} in layer {a_layer} head "
+            "The link that changed most: {link}, from {a} in layer {a_layer} head "
             "{a_head} of A to {b} in layer {b_layer} head {b_head} of B."
         )
     sentence_text = say(view, template, **ends, **places)

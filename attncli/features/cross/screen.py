@@ -10,8 +10,9 @@ from msgspec import UNSET
 from attncli.documents import LinkRow
 from attncli.draw.heatmap import side_by_side
 from attncli.draw.lines import Lines, heading, remark, sentences, stack, stack_spaced
+from attncli.draw.names import bare_arrow
 from attncli.draw.numbers import bar, percent
-from attncli.draw.safe import cut, safe, spell
+from attncli.draw.safe import cut, safe
 from attncli.draw.screen_header import count_phrase, header_lines, tokens_part
 from attncli.draw.sentence import (
     not_learned_note,
@@ -33,7 +34,7 @@ from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.cross.document import Aligned, BestKey, CrossDocument, CrossHead, KeyHead
 from attncli.features.run.screen import head_map, head_table, more_heads, shapes_part
 from attncli.language import Message, listing, message, say
-from attncli.mechanism.spec import head_label, spoken_head
+from attncli.mechanism.spec import head_label, plain_link, spoken_head
 
 ALIGNED = 64
 """Queries of the alignment that are shown unless the view is full."""
@@ -66,7 +67,7 @@ def _heads_of(document: CrossDocument) -> list[tuple[int, CrossHead]]:
 
 def _header(document: CrossDocument, view: View) -> Lines:
     """Both texts, which model ran, and how many queries and keys there are."""
-    text = f"{document.query_text} → {document.key_text}"
+    text = plain_link(document.query_text, document.key_text)
     title = cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii)
     counts = (count_phrase(len(document.queries), "query"), count_phrase(len(document.keys), "key"))
     return header_lines(title, document, view, counts=counts)
@@ -165,7 +166,7 @@ def _alignment_cells(
         key = position_and_text(best.key, keys[best.key], 16, view)
         weight = f"{best.weight:.{view.precision}f}"
         strip = bar(best.weight, room, ascii=view.ascii)
-        cells = [query, spell("→", ascii=view.ascii), key, weight, strip]
+        cells = [query, bare_arrow(view), key, weight, strip]
     elif row.key is None:
         cells = [query, "", message("(sees nothing)"), "", ""]
     else:

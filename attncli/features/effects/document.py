@@ -27,7 +27,8 @@ from attncli.documents import (
     position_errors,
 )
 from attncli.documents.parts import MeanWithInterval, NextToken, TargetToken
-from attncli.language import Message, listing, message
+from attncli.language import listing, message
+from attncli.mechanism.spec import head_label
 
 AttentionKind = Annotated[
     Literal["self", "cross"],
@@ -518,14 +519,20 @@ class LogitPart(Part, frozen=True, kw_only=True):
             yield "part", message("{part} without its place", part=repr(self.part))
 
 
-def logit_part_name(part: LogitPart) -> Message:
+def _head_label(part: LogitPart) -> str:
+    """The name of a part that is a head, which has both numbers."""
+    assert part.layer is not None
+    assert part.head is not None
+    return head_label(part.layer, part.head)
+
+
+def logit_part_name(part: LogitPart) -> str:
     """The name of a part in tables and figures, such as "L5 H11"."""
-    places = {"layer": part.layer, "head": part.head}
     match part.part:
         case "head" if part.attention == "cross":
-            return message("L{layer} H{head} cross", **places)
+            return message("{head} cross", head=_head_label(part))
         case "head":
-            return message("L{layer} H{head}", **places)
+            return _head_label(part)
         case "mlp":
             return message("L{layer} feed-forward", layer=part.layer)
         case "mixer":

@@ -15,6 +15,7 @@ from attncli.draw.figures.charts import (
 )
 from attncli.draw.figures.drawing import Drawing
 from attncli.draw.figures.head_ranking import draw_grid, draw_ranking
+from attncli.draw.names import link_title
 from attncli.draw.page.page_words import PAGE_WORDS
 from attncli.draw.safe import label
 from attncli.draw.token_names import quote_text
@@ -92,7 +93,7 @@ def patch_figure(document: PatchDocument, drawing: Drawing, view: View, scale: s
         "clean into corrupt, one head at a time: what it brings back of {measure}",
         measure=measure,
     )
-    top = draw_title(drawing, f"{document.clean}  →  {document.corrupt}", subtitle)
+    top = draw_title(drawing, link_title(document.clean, document.corrupt), subtitle)
     rows = [
         (row.layer, row.head, row.recovered, None)
         for row in document.effects

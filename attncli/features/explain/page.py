@@ -44,6 +44,7 @@ from attncli.features.explain.document import (
 )
 from attncli.features.explain.page_model import PageModel, page_model
 from attncli.language import Message, contextual, languages, message
+from attncli.mechanism.spec import head_name
 from attncli.models.model import Model
 
 SKELETON = """\
@@ -411,7 +412,7 @@ def _commands(document: AttentionTopic) -> dict[str, str]:
         token_reference(document.tokens, index, view)
         for index in (document.query, int(np.argmax(weights)))
     )
-    head = ["--head", f"L{document.layer}H{document.head}"]
+    head = ["--head", head_name(document.layer, document.head)]
     several = not document.model.attending == document.model.heads == 1
     commands = {"effect": ["ablate", "--query", query, *(head if several else [])]}
     if several:

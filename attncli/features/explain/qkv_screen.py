@@ -10,13 +10,14 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.draw.lines import Lines, remark, stack, stack_spaced
+from attncli.draw.names import arrow
 from attncli.draw.numbers import bar, format_fixed, percent
 from attncli.draw.safe import label
 from attncli.draw.screen_header import header
 from attncli.draw.sentence import MOST_ALIKE, not_learned_note, same_weights
 from attncli.draw.tables import table, vectors
 from attncli.draw.token_names import position_and_text, quoted_token, rest_names_among
-from attncli.draw.view import View, arrow
+from attncli.draw.view import View
 from attncli.features.explain.derivation_screen import others_text, weights_as_tints
 from attncli.features.explain.document import QkvTopic, SharedKeyValue, SharedQueryKey
 from attncli.features.explain.softmax_screens import lead, tinted_answer

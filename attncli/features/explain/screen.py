@@ -11,11 +11,12 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from attncli.draw.lines import FAINT, Line, Lines, Piece, clip_lines, remark, stack, stack_spaced
+from attncli.draw.names import arrow
 from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, pad, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.tables import vectors
-from attncli.draw.view import Parts, ScreenPart, View, arrow, never, parts_shown
+from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown
 from attncli.features.explain.derivation_screen import ALL_KEYS, SHORT, Derivation, lead_remark
 from attncli.features.explain.document import (
     AttentionTopic,

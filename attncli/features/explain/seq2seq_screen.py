@@ -21,7 +21,7 @@ from attncli.draw.view import View
 from attncli.features.explain.document import Bottleneck, Seq2seqTopic
 from attncli.features.explain.softmax_screens import lead
 from attncli.language import message, say, say_each
-from attncli.mechanism.spec import spoken_head
+from attncli.mechanism.spec import plain_link, spoken_head
 
 BAR = 20
 """Cells of a share's bar at most."""
@@ -32,7 +32,7 @@ HALF = 0.5
 def seq2seq_blocks(document: Seq2seqTopic, view: View) -> Sequence[Lines]:
     """The screen of topic "seq2seq" as blocks: why one vector is too little, what it holds, the
     annotations in its place, and the search of each word."""
-    text = f"{document.query_text} → {document.key_text}"
+    text = plain_link(document.query_text, document.key_text)
     counts = (count_phrase(len(document.queries), "query"), count_phrase(len(document.keys), "key"))
     top = header_lines(
         cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii),

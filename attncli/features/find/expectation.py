@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from attncli.errors import UsageError, VerdictError, refused_value
 from attncli.language import message
+from attncli.mechanism.spec import plain_link
 
 if TYPE_CHECKING:
     from attncli.features.find.document import FindDocument
@@ -48,10 +49,9 @@ class Expectation(Struct, frozen=True):
             return self.start or start, self.end or end
         if (start, end) != (self.start, self.end):
             raise UsageError(
-                "--expect is about {start} → {end}, and --from and --to name another link",
+                "--expect is about {link}, and --from and --to name another link",
                 expected="one link, or --expect alone",
-                start=repr(self.start),
-                end=repr(self.end),
+                link=plain_link(repr(self.start), repr(self.end)),
             )
         return start, end
 
@@ -62,9 +62,8 @@ class Expectation(Struct, frozen=True):
             return None
         query, key = (repr(document.tokens[place].text) for place in (document.query, document.key))
         reason = message(
-            "the largest weight of {query} → {key} is {weight:.4g}, in layer {layer} head {head}",
-            query=query,
-            key=key,
+            "the largest weight of {link} is {weight:.4g}, in layer {layer} head {head}",
+            link=plain_link(query, key),
             weight=strongest.weight,
             layer=strongest.layer,
             head=strongest.head,

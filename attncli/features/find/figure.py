@@ -16,6 +16,7 @@ from attncli.draw.figures.charts import (
     text_note,
 )
 from attncli.draw.figures.drawing import Drawing
+from attncli.draw.names import link_title
 from attncli.draw.numbers import percent
 from attncli.draw.token_names import region_name
 from attncli.draw.view import View
@@ -32,7 +33,7 @@ def find_figure(document: FindDocument, drawing: Drawing, view: View, scale: str
     regions = {row.tokens[0]: region_name(row.name, view) for row in document.regions or ()}
     names = dict(enumerate(names_of(document.tokens))) | regions
     top = draw_title(
-        drawing, f"{names[document.query]}  →  {names[document.key]}", text_note(document, view)
+        drawing, link_title(names[document.query], names[document.key]), text_note(document, view)
     )
     bars = []
     for row in document.heads[:RANKED]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET
 
 from attncli.draw.lines import Lines, remark, stack
+from attncli.draw.names import bare_arrow
 from attncli.draw.numbers import format_signed, percent
-from attncli.draw.safe import spell
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import table
 from attncli.draw.token_names import claim, quote_text, quoted_token
@@ -24,6 +24,7 @@ from attncli.features.effects.document import Difference
 from attncli.features.effects.effect_answer import effect_columns, interval_column
 from attncli.features.find.document import FindDocument, FoundHead, PairLink
 from attncli.language import contextual, message, say
+from attncli.mechanism.spec import head_label
 
 
 def pair_rows(links: Sequence[PairLink]) -> Iterator[Sequence[object]]:
@@ -65,7 +66,7 @@ def pair_table(document: FindDocument, links: Sequence[PairLink], view: View) ->
     write = [link.weight for link in shown], [link.corrupt for link in shown]
     weights, corrupt = effect_columns(*write)
     columns = {
-        message("head"): [f"L{link.layer} H{link.head}" for link in shown],
+        message("head"): [head_label(link.layer, link.head) for link in shown],
         contextual("column", "clean"): weights,
         contextual("column", "corrupt"): corrupt,
         message("change"): effect_columns([link.change for link in shown])[0],
@@ -85,7 +86,7 @@ def pair_table(document: FindDocument, links: Sequence[PairLink], view: View) ->
             "weights of the link, in the first pair {query} {arrow} {key}; means over pairs, the"
             " largest change first",
             query=quoted_token(document.tokens, document.query, view),
-            arrow=spell("→", ascii=view.ascii),
+            arrow=bare_arrow(view),
             key=quoted_token(document.tokens, document.key, view),
         ),
     )

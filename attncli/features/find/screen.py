@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from attncli.draw.columns import Column, column_table, columns_that_fit
 from attncli.draw.lines import Lines, draw_parts, localize, remark, sentences, stack
+from attncli.draw.names import bare_arrow
 from attncli.draw.numbers import writer
-from attncli.draw.safe import label, spell
+from attncli.draw.safe import label
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.token_names import placed_token, quoted_token, region_name, rest_names
 from attncli.draw.view import Parts, ScreenPart, View, never
@@ -93,7 +94,7 @@ def _head_table(document: FindDocument, view: View) -> Lines:
     if document.pair_links is not UNSET:
         return pair_table(document, document.pair_links, view)
     names = [_token_name(document, index, view) for index in (document.query, document.key)]
-    places = {"query": names[0], "arrow": spell("→", ascii=view.ascii), "key": names[1]}
+    places = {"query": names[0], "arrow": bare_arrow(view), "key": names[1]}
     heads = document.heads
     is_hidden, is_one_way = _hidden_ways(heads)
     if is_hidden and not is_one_way:
@@ -263,7 +264,7 @@ def _other_columns(
                 return localize("hidden", view)
             return write(head.others[place].weight)
 
-        arrow = spell("→", ascii=view.ascii)
+        arrow = bare_arrow(view)
         name = f"{arrow} {placed_token(document.tokens, key, NAME, view)}"
         if is_turned:
             name = f"{placed_token(document.tokens, document.query, NAME, view)} {name}"

@@ -13,12 +13,13 @@ from msgspec import UNSET
 
 from attncli.documents import Numbers
 from attncli.draw.lines import FAINT, Line, Lines, heading, remark, stack, strip_styles
+from attncli.draw.names import arrow
 from attncli.draw.numbers import percent
 from attncli.draw.safe import spell
 from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
 from attncli.draw.token_names import quoted_token
-from attncli.draw.view import View, arrow
+from attncli.draw.view import View
 from attncli.features.heads.document import Circuits, Flow, HeadsDocument, Rollout, Similarity
 from attncli.language import Message, contextual, message, plural, say
 from attncli.measure.rest import resting_keys

@@ -26,6 +26,7 @@ from attncli.draw.lines import (
     stack,
     stack_spaced,
 )
+from attncli.draw.names import link_label
 from attncli.draw.numbers import percent
 from attncli.draw.region_tables import (
     has_regions,
@@ -591,9 +592,7 @@ def _link_text(link: TopLink | None, tokens: Sequence[TokenRow], view: View) -> 
     if not link:
         return "-"
     query, key = (placed_token(tokens, index, END, view) for index in (link.query, link.key))
-    return (
-        spell("{} → {}", ascii=view.ascii).format(query, key) + f" {link.weight:.{view.precision}f}"
-    )
+    return f"{link_label(query, key, view)} {link.weight:.{view.precision}f}"
 
 
 # The table of `attn.heads/1` for `--plain`: a line for each head.

@@ -12,11 +12,12 @@ import numpy as np
 from attncli.documents import Numbers, mask_name
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.names import arrow
 from attncli.draw.numbers import Series, curves
 from attncli.draw.safe import safe
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text
-from attncli.draw.view import Parts, ScreenPart, View, arrow, never
+from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.learn.document import (
     BestHead,
     HeadScore,
@@ -241,7 +242,7 @@ def _seed_table(document: LearnDocument, view: View) -> Lines:
     for run in document.runs:
         best = {row.score: row for row in run.best}
         cells = [
-            f"{best[name].value:.2f} L{best[name].layer}H{best[name].head}"
+            f"{best[name].value:.2f} {head_name(best[name].layer, best[name].head)}"
             for name in names
             if name in best
         ]

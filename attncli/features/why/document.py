@@ -22,6 +22,7 @@ from attncli.documents import (
 from attncli.documents.parts import TargetToken
 from attncli.features.effects.document import AttentionKind, PairsSummary
 from attncli.language import Message, contextual, message
+from attncli.mechanism.spec import head_label
 
 WhyKind = Literal[
     "token", "position", "type", "states", "head", "heads", "bias", "feed_forward", "convolution", "mixer", "norm",
@@ -295,7 +296,7 @@ def is_of_source(part: WhyPart, document: WhyDocument) -> bool:
     return document.link.attention == "cross" and part.side == "key" and part.layer is not None
 
 
-def part_title(part: WhyPart, document: WhyDocument) -> Message:
+def part_title(part: WhyPart, document: WhyDocument) -> str:
     """The name of a part in tables, with "encoder" before it where an encoder layer wrote it."""
     name = part_name(part)
     if is_of_source(part, document):
@@ -341,10 +342,16 @@ def earlier_heads(document: WhyDocument) -> dict[str, list[tuple[int, int, float
     return heads
 
 
-def part_name(part: NamedPart) -> Message:
+def _head_label(part: NamedPart) -> str:
+    """The name of a part that is a head, or of one, which has both numbers."""
+    assert part.layer is not None
+    assert part.head is not None
+    return head_label(part.layer, part.head)
+
+
+def part_name(part: NamedPart) -> str:
     """The name of a part in tables, such as "L5 H11" or "token"."""
     layer = part.layer
-    head = part.head
     match part.kind:
         case "token":
             return contextual("part", "token")
@@ -355,11 +362,11 @@ def part_name(part: NamedPart) -> Message:
         case "states":
             return message("captured states")
         case "head" if part.place == "rest":
-            return message("L{layer} H{head}, other tokens", layer=layer, head=head)
+            return message("{head}, other tokens", head=_head_label(part))
         case "head" if part.attention == "cross":
-            return message("L{layer} H{head} cross", layer=layer, head=head)
+            return message("{head} cross", head=_head_label(part))
         case "head":
-            return message("L{layer} H{head}", layer=layer, head=head)
+            return _head_label(part)
         case "heads":
             return message("L{layer} all heads", layer=layer)
         case "feed_forward":

@@ -14,6 +14,7 @@ from attncli.draw.figures.charts import (
 )
 from attncli.draw.figures.drawing import Drawing
 from attncli.draw.figures.head_ranking import draw_grid
+from attncli.draw.names import link_title
 from attncli.draw.numbers import format_period, writer
 from attncli.draw.safe import label
 from attncli.draw.token_names import placed_token, with_word
@@ -57,7 +58,7 @@ def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) 
         )
         places["other"] = placed_token(document.keys, document.centred.key, END_CELLS, view)
     subtitle = say(view, template, **places)
-    top = draw_title(drawing, f"{query}  →  {key}", f"{subtitle}; {text_note(document, view)}")
+    top = draw_title(drawing, link_title(query, key), f"{subtitle}; {text_note(document, view)}")
     if not drawing.shows("bars"):
         _draw_earlier_heads(document, drawing, top, view, query=query, key=key)
         return
