@@ -276,4 +276,7 @@ def renew(paths: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    renew([path for path in all_names() if not sys.argv[1:] or path in sys.argv[1:]])
+    unknown = sorted(set(sys.argv[1:]) - {*all_names()})
+    if unknown:
+        sys.exit(f"no screens of {unknown}; a name is a command, such as 'explain metric'")
+    renew(sys.argv[1:] or all_names())

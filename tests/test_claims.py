@@ -25,6 +25,9 @@ from claim_picture import picture
 from claim_rows import ENDING, OPENING, ROWS
 from claims import FAILS, HOLDS, IN_PART, OPEN, UNTRIED, Figure, Measured, Row
 
+# a script there is called scan, which would hide the folder of tests of that name
+sys.path.remove(str(Path(__file__).parent / "benchmarks"))
+
 DATA = claims.read_data()
 BY_NAME = {row.name: row for row in ROWS}
 
