@@ -15,6 +15,7 @@ from attncli.draw.figures.charts import (
 )
 from attncli.draw.figures.drawing import Drawing, broken_to_fit
 from attncli.draw.figures.head_maps import HeadWeights, MapAxes, check_maps, draw_head_maps
+from attncli.draw.names import link_title
 from attncli.draw.shaded_matrix import as_matrix
 from attncli.draw.view import View
 from attncli.features.cross.document import Aligned, CrossDocument
@@ -54,7 +55,7 @@ def _title(document: CrossDocument) -> str:
     """Both texts, the one that looks first."""
     if not document.key_text:
         return document.query_text
-    return f"{document.query_text}  →  {document.key_text}"
+    return link_title(document.query_text, document.key_text)
 
 
 def _draw_alignment(

@@ -12,7 +12,7 @@ from attncli.draw.heatmap import side_by_side
 from attncli.draw.lines import Lines, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.names import bare_arrow
 from attncli.draw.numbers import bar, percent
-from attncli.draw.safe import cut, safe
+from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import count_phrase, header_lines, tokens_part
 from attncli.draw.sentence import (
     not_learned_note,
