@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from attncli.documents.parts import label_name
 from attncli.draw.lines import FAINT, Line, Piece, remark
+from attncli.draw.names import arrow
 from attncli.draw.safe import cells, clusters, cut, label, pad, spell
 from attncli.draw.shaded_matrix import normalise, palette_of, shade, sign
 from attncli.explore.loaded_run import LoadedRun, Pair
@@ -290,7 +291,7 @@ def _link_line(query: int, key: int, weight: float, scene: Scene) -> Line:
     key_name = scene.loaded_run.names("keys", ascii=view.ascii)[key]
     return (
         (pad(cut(query_name, side, ascii=view.ascii), side, "right"), ""),
-        (" > " if view.ascii else " → ", FAINT),
+        (arrow(view), FAINT),
         (pad(cut(key_name, side, ascii=view.ascii), side, "left"), ""),
         (f"{weight:.2f}"[-4:], ""),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "attncli"
 HEAD = re.compile(r"L\{[^}]*\} ?H\{")
-ARROW = re.compile(r"""\} +→ +\{|["']→["']""")
+ARROW = re.compile(r"""\} +→ +\{|["'] *→ *["']""")
 MAY_SPELL = {
     "mechanism/spec.py": "the names themselves",
     "cli/completion.py": "completion must not import NumPy",

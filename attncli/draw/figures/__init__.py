@@ -14,6 +14,7 @@ from attncli.draw.token_names import name_tokens
 from attncli.draw.view import View
 from attncli.errors import UsageError
 from attncli.language import listing
+from attncli.mechanism.spec import ARROW
 
 
 def figure(
@@ -128,7 +129,7 @@ def title_and_description(document: Document, lang: str) -> tuple[str, str]:
 
     names = [[text for path in paths if (text := member(path))] for paths in TITLES]
     title = next(
-        (" → ".join(dict.fromkeys(texts)) for texts in names if texts), str(document.schema)
+        (f" {ARROW} ".join(dict.fromkeys(texts)) for texts in names if texts), str(document.schema)
     )
     screen = screen_of(document.schema)
     if screen.sentences is not None:
