@@ -13,7 +13,7 @@ from attncli.mechanism.spec import ARROW
 
 
 def arrow(view: View) -> str:
-    """The arrow between the query and the key of a link, between before and after: " → "."""
+    """The arrow between the query and the key of a link, between before and after, with a blank at each side."""
     return f" {bare_arrow(view)} "
 
 
@@ -23,7 +23,7 @@ def bare_arrow(view: View) -> str:
 
 
 def link_label(query: str, key: str, view: View) -> str:
-    """The name of a link on screens, of its ends as they are written there: "it → animal"."""
+    """The name of a link on screens, of its ends as they are written there."""
     return f"{query}{arrow(view)}{key}"
 
 

@@ -21,7 +21,7 @@ from attncli.draw.token_names import region_name
 from attncli.draw.view import View
 from attncli.features.compare.document import ComparedHead, CompareDocument
 from attncli.language import say
-from attncli.mechanism.spec import spoken_head
+from attncli.mechanism.spec import ARROW, spoken_head
 
 
 def compare_figure(document: CompareDocument, drawing: Drawing, view: View, scale: str) -> None:
@@ -46,7 +46,9 @@ def compare_figure(document: CompareDocument, drawing: Drawing, view: View, scal
         side.text if "text" in document.differs else side.name for side in (document.a, document.b)
     ]
     titles = [f"{name}: {text}" for name, text in zip("AB", texts, strict=True)]
-    top = draw_title(drawing, "  →  ".join(titles), f"{subtitle}; {model_note(document.a, view)}")
+    top = draw_title(
+        drawing, f"  {ARROW}  ".join(titles), f"{subtitle}; {model_note(document.a, view)}"
+    )
     maps = [
         FigureMap(name, as_matrix(weights), words, words)
         for name, weights in zip(
