@@ -4,6 +4,7 @@ heads.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -360,8 +361,8 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
     if not values:
         return EVERY
     chosen_numbers: set[int] = set()
-    for part in ",".join(values).split(","):
-        first, dash, last = part.strip().partition("-")
+    for part in comma_parts(values):
+        first, dash, last = part.partition("-")
         low = parse_whole_number(first)
         if dash:
             high = parse_whole_number(last)
@@ -372,7 +373,7 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
                 "--{what} {part} is no number or range",
                 expected=_numbers_there_are(what, count),
                 what=what,
-                part=repr(part.strip()),
+                part=repr(part),
             )
         if max(low, high) >= count:
             raise InputError(
@@ -386,7 +387,7 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
                 "--{what} {part} runs backwards",
                 expected=expected,
                 what=what,
-                part=repr(part.strip()),
+                part=repr(part),
             )
         chosen_numbers.update(range(low, high + 1))
     return sorted(chosen_numbers)
@@ -605,7 +606,14 @@ def comma_parts(values: Sequence[str] | None) -> list[str]:
     """The parts, between commas, of all values of an option that may be repeated; [""] where it is
     not given.
     """
-    return [part.strip() for part in ",".join(values or ()).split(",")]
+    return [part.strip() for part in _narrow_signs(",".join(values or ())).split(",")]
+
+
+def _narrow_signs(text: str) -> str:
+    """Numbers and names of heads as a Latin keyboard types them: the wide letters, digits and commas
+    of a Chinese or Japanese one are taken for theirs.
+    """
+    return unicodedata.normalize("NFKC", text).replace("、", ",")
 
 
 def head_pairs(

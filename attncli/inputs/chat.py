@@ -106,6 +106,7 @@ def parse_chat(raw: bytes, where: str) -> Chat:
                 column=error.colno,
             ),
             expected=expected,
+            hint=_one_chat_of_lines(raw),
             reason=error.msg,
         ) from error
     except (RecursionError, ValueError) as error:
@@ -118,14 +119,19 @@ def parse_chat(raw: bytes, where: str) -> Chat:
     refuse_half_characters(value, where)
     tools: Any = None
     variables: dict[str, Any] = {}
+    hint = ""
     if isinstance(value, dict):
         value = _unpacked(value, where)
+        if "messages" not in value and isinstance(value.get("conversations"), list):
+            hint = FROM_CONVERSATIONS
         tools = value.get("tools")
         names = [name for name in value if name not in ("messages", "tools")]
         variables = {name: value[name] for name in names if VARIABLE.fullmatch(name)}
         value = value.get("messages")
     if not isinstance(value, list):
-        raise InputError("this chat is no list of messages", where=where, expected=expected)
+        raise InputError(
+            "this chat is no list of messages", where=where, expected=expected, hint=hint
+        )
     if tools is not None and not isinstance(tools, list):
         raise InputError(
             "the tools of this chat are no list", where=where, expected="a list of JSON schemas"
@@ -138,6 +144,26 @@ def parse_chat(raw: bytes, where: str) -> Chat:
         where,
         variables,
     )
+
+
+FROM_CONVERSATIONS = (
+    'jq \'[.conversations[] | {role: ({human: "user", gpt: "assistant"}[.from] // .from),'
+    " content: .value}]' FILE > chat.json"
+)
+"""Makes a chat of the form that datasets of conversations share: turns `from` and `value`."""
+
+
+def _one_chat_of_lines(raw: bytes) -> str:
+    """A command that makes one chat of a file with a JSON document a line; "" for another file."""
+    try:
+        line = json.loads(raw.decode("utf-8-sig").partition("\n")[0])
+    except (UnicodeDecodeError, ValueError, RecursionError):
+        return ""
+    if not isinstance(line, dict):
+        return ""
+    if "role" in line:  # a message a line
+        return "jq -s . FILE > chat.json"
+    return "head -n 1 FILE > chat.json"
 
 
 KEYWORDS = "chat_template_kwargs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -82,6 +83,16 @@ def test_a_matrix_is_no_list_of_scores() -> None:
     assert (found.code, found.out) == (3, "")
     assert "2 rows of numbers" in found.err
     assert "attn explain softmax 2.0 1.0\n" in found.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("1，2", "1,2"), ("０", "0"), ("Ｌ0Ｈ2", "L0H2"), ("1、3", "1,3")]
+)
+def test_heads_are_read_from_a_keyboard_of_wide_signs(typed: str, meant: str) -> None:
+    line = ("run", "the cat sat", "--num-heads", "4", "--json", "--head")
+    typed_answer, meant_answer = ask(*line, typed), ask(*line, meant)
+    assert typed_answer.code == 0
+    assert json.loads(typed_answer.out)["layers"] == json.loads(meant_answer.out)["layers"]
 
 
 def test_a_dash_in_a_text_is_text() -> None:

@@ -10,12 +10,14 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import gguf
 import pytest
 import tokenizers
 from chat_templates import CHATML, CONTROL, TEMPLATES
+from processes import finish
 
 from attncli.errors import AttnError, InputError, LimitError
 from attncli.inputs import bounded_process
@@ -398,6 +400,26 @@ def test_what_is_no_chat_is_refused(raw: bytes) -> None:
         parse_chat(raw, "chat.json")
     assert refusal.value.exit_code == 3
     assert "chat.json" in refusal.value.where
+
+
+FORMS = {
+    b'{"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yes"}]}',
+    b'{"role": "user", "content": "Hi"}\n{"role": "assistant", "content": "Yes"}\n',
+    b'{"messages": [{"role": "user", "content": "Hi"}]}\n{"messages": []}\n',
+}
+
+
+@pytest.mark.skipif(not which("jq"), reason="jq makes chats of other forms")
+@pytest.mark.parametrize("raw", sorted(FORMS), ids=["conversations", "chats", "messages"])
+def test_a_chat_of_another_form_is_told_the_command_that_makes_one(
+    raw: bytes, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as refusal:
+        parse_chat(raw, "chat.json")
+    (tmp_path / "FILE").write_bytes(raw)
+    assert finish(["sh", "-c", refusal.value.hint], cwd=tmp_path).returncode == 0
+    chat = parse_chat((tmp_path / "chat.json").read_bytes(), "chat.json")
+    assert [message["role"] for message in chat.messages] in (["user"], ["user", "assistant"])
 
 
 def test_the_template_of_a_folder(tmp_path: Path) -> None:
