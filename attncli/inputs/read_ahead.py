@@ -97,7 +97,9 @@ class Pieces:
             self._free.append(buffer)
 
     def _next_piece(self) -> int:
-        """The first byte of the next piece, which is taken."""
+        """Take the next piece and return the index of its first byte; one beyond the last byte
+        means that no piece is left.
+        """
         with self._lock:
             first = self._position
             self._position += self._step

@@ -43,8 +43,9 @@ class SentencePieces(Struct, frozen=True):
     trims: bool
 
     def metadata(self) -> dict[str, Any]:
-        """The vocabulary by the keys that a GGUF file has for it, without what special tokens a
-        text begins and ends with."""
+        """The vocabulary under the metadata keys of a GGUF file; those for the special tokens at
+        the beginning and end of a text are missing.
+        """
         return {
             "general.architecture": "",
             "tokenizer.ggml.model": "llama" if self.rule == PAIRS else "t5",

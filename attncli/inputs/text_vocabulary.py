@@ -64,7 +64,7 @@ class PairScheme(ABC):
 
 
 def splits(pieces: Collection[str]) -> Iterator[Merge]:
-    """Every two of these pieces that together spell a third, as (left, right)."""
+    """Yield each two pieces (left, right) that together spell a third."""
     for piece in pieces:
         if len(piece) <= LONGEST_PIECE:
             for place in range(1, len(piece)):
@@ -126,7 +126,8 @@ class TextVocabulary:
     def for_texts(
         self, texts: Sequence[str], encode: Encode, *, with_added: bool = True
     ) -> tokenizers.Tokenizer | None:
-        """A tokenizer that cuts these texts as the whole does; None where there is too much to them.
+        """A tokenizer that cuts these texts as the whole vocabulary would; None where the texts
+        have too many parts to look up.
 
         encode: encodes a text by a tokenizer without what its template adds.
         with_added: whether what spells an added token stands for it.
@@ -150,7 +151,7 @@ class TextVocabulary:
         return hf
 
     def _parts(self, text: str, added: Mapping[str, int], encode: Encode) -> set[str]:
-        """Every part of a word of the text that may be a piece.
+        """Every stretch of a word of the text that could be a piece of the vocabulary.
 
         added: the tokens that are taken out of the text before.
         """
@@ -168,7 +169,7 @@ class TextVocabulary:
         return parts
 
     def _look_for(self, parts: Collection[str], added: Mapping[str, int]) -> None:
-        """Take the pieces among these parts, and these added tokens, into what is built."""
+        """Add to the partial vocabulary the pieces among these parts, and these added tokens."""
         new = {part.encode(): part for part in parts if part not in self._sought}
         self._sought.update(new.values())
         hits = self.tokens.find(new)
@@ -191,7 +192,9 @@ class TextVocabulary:
     def _with_added(
         self, hf: tokenizers.Tokenizer, added: Mapping[str, int]
     ) -> tokenizers.Tokenizer:
-        """The tokenizer, which takes these tokens out of a text before it is cut."""
+        """Add these tokens to the tokenizer, which then takes them out of a text before it is cut;
+        returns the tokenizer.
+        """
         add_tokens(hf, {piece: number in self.special_ids for piece, number in added.items()})
         return hf
 

@@ -246,7 +246,7 @@ def _tokenizer_at(path: Path) -> Tokenizer:
 
 
 def _without_tokenizer(folder: str) -> NoReturn:
-    """Raise InputError that a folder's texts cannot be cut, with the command that helps."""
+    """Raise the InputError for a folder without a tokenizer.json, with the command that helps."""
     from attncli.inputs.vocabulary_files import missing_tokenizer
 
     what = message("this folder holds no tokenizer.json")

@@ -142,7 +142,9 @@ class VocabularyFolder(Struct, frozen=True):
         return str(self.folder / name)
 
     def fitting(self) -> str | None:
-        """The file of a vocabulary whose rule is known here; None where there is none."""
+        """The vocabulary file that attn can read for this class of tokenizers; None where there is
+        none.
+        """
         if self.has(TEKKEN):
             return TEKKEN
         if self.kind in BERT_WORDS and self.has(WORDS):
@@ -173,8 +175,9 @@ class VocabularyFolder(Struct, frozen=True):
 
 
 def _kind_alone(folder: Path) -> str:
-    """The class of tokenizers that cuts as the files of a vocabulary that no settings name one for:
-    BERT's for words, GPT-2's for merges of bytes, else SentencePiece itself."""
+    """The class of tokenizers assumed for vocabulary files without settings that name one: BERT's
+    for a list of words, GPT-2's for merges of bytes, else SentencePiece itself.
+    """
     if is_there(guarded_path(folder, WORDS)):
         return "BertTokenizer"
     if is_there(guarded_path(folder, PAIRED)):

@@ -138,8 +138,8 @@ def from_tokenizers(hf: tokenizers.Tokenizer, name: str) -> PieceTokenizer:
 
 
 def _keep_blanks(hf: tokenizers.Tokenizer) -> None:
-    """Have the library tell where the blanks stand that pieces begin with: of a piece of blanks
-    alone it would tell nothing else.
+    """Switch off the library's trimming of offsets, so that they include the blanks that pieces
+    begin with; trimmed, a piece of blanks alone would cover nothing.
     """
     if hf.post_processor is None:
         return
@@ -266,7 +266,7 @@ class PieceTokenizer:
     def _spans(
         self, encoding: tokenizers.Encoding, parts: tuple[str, ...], owners: Sequence[int | None]
     ) -> dict[int, PieceSpan]:
-        """The spans of the tokens that come of a text, by their indices.
+        """The span of each token that stands for a piece of a text, by the token's index.
 
         owners: which of the texts each token comes of.
         """
@@ -446,7 +446,9 @@ class PartTokenizer(PieceTokenizer):
         return self.vocabulary.whole()
 
     def _cutting(self, texts: Sequence[str], *, with_added: bool = True) -> tokenizers.Tokenizer:
-        """The library's tokenizer with what these texts need, or the whole where they are long."""
+        """The library's tokenizer with the pieces that these texts need; with the whole vocabulary
+        where the texts are long or it is built already.
+        """
         if "hf" not in vars(self):
             part = self.vocabulary.for_texts(
                 texts, lambda hf, text: _encode_bare(hf, text, self.name), with_added=with_added

@@ -58,7 +58,7 @@ class Words(Struct, frozen=True, eq=False):
         return word_weights
 
     def average(self, rows: Any) -> Floats:
-        """What tokens have, [token, dim], as [word, dim]: the mean over a word's tokens."""
+        """Token vectors, [token, dim], averaged over the tokens of each word: [word, dim]."""
         sums = np.add.reduceat(np.asarray(rows, np.float64)[: self.count], self.starts, axis=0)
         means: Floats = sums / self.sizes[:, None]
         return means

@@ -355,8 +355,8 @@ def say(view: Speech, text: str, /, **places: object) -> str:
 
 
 def _close_quotes(text: str) -> str:
-    """A Chinese sentence without the blanks around its quotation marks, which its template may
-    have, nor behind a name that ends in a word, as that of a piece does.
+    """A Chinese sentence without the blanks that its template leaves beside quotation marks and
+    behind a name; unchanged if it has no quotation marks.
     """
     if "“" in text:
         closed = text.replace(" “", "“").replace("” ", "”").replace("） ", "）")

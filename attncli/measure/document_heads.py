@@ -58,7 +58,7 @@ class DocumentHeads(NamedTuple):
 
 
 def no_facts(layer: int, part: object) -> HeadFacts:
-    """Nothing is known of a head beside its weights."""
+    """The facts of a head of which only the weights are known: none."""
     del layer, part
     return HeadFacts()
 
@@ -73,13 +73,15 @@ def links_of_head(links: Iterable[LinkRow], layer: int, head: int) -> list[LinkT
 
 
 def text_sides(document: Header) -> Sides:
-    """The tokens of a document's text, which look at each other."""
+    """The tokens of a document's text as both sides of its attention, queries and keys."""
     tokens = tokens_of(document.tokens)
     return Sides(tokens, tokens, names=identities_of(document, tokens))
 
 
 def heads_of(document: Document) -> DocumentHeads | None:
-    """What a document holds of heads; None for one that is not about heads."""
+    """The heads that a document is about, as the page of its feature reads them; None for a
+    document that is not about heads.
+    """
     name = name_of(document.schema)
     if name not in ABOUT_HEADS:
         return None

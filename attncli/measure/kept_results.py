@@ -112,7 +112,9 @@ class KeptArrays:
         self._files: list[KeptResults[KeptArray]] = []
 
     def known(self, name: str, compute: Callable[[], Floats]) -> Floats:
-        """The array of this name: the kept one, else what `compute` gives, which is kept then."""
+        """The array of this name, read from its file where it was kept; else computed by `compute`
+        and kept.
+        """
         path = None
         if self._folder is not None:
             path = self._folder / f"{name}.json"

@@ -115,9 +115,11 @@ def score_repeats(
 def _repeat_row(
     duplicate: float, induction: float, others: float, duplicate_beyond: float, of_duplicate: float
 ) -> dict[str, float]:
-    """The scores of a head by name, from mean weights: on the token a period before, on the one after
-    that, on all keys but the first; then the first and the last over rows that do not look back at
-    the first."""
+    """The repeat scores of a head by name, from its mean weights on the token one period before
+    (`duplicate`), on the token after that (`induction`) and on all keys but the first (`others`);
+    `duplicate_beyond` and `of_duplicate` are the first and the last of these over rows that do not
+    look back at the first key.
+    """
     return {
         "repeats_duplicate": duplicate,
         "repeats_induction": induction,

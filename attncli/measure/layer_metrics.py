@@ -288,7 +288,7 @@ def massive_counts(backend: Backend, trace: LayerTrace) -> Floats:
 
 def sink_rates(sums: Floats, rows: Floats) -> tuple[Floats, Bools]:
     """The metric `sink_rate` of each head in one text: 1 where its mean weight on the first token
-    exceeds `RESTS`, else 0; and where it is known.
+    exceeds `RESTS`, else 0; and which heads have any row to tell by.
 
     sums, rows: of the metric `sink`.
     """

@@ -42,7 +42,7 @@ class MeanInterval(Struct, frozen=True):
 def mean_ends(values: Floats) -> tuple[Floats, Floats]:
     """The ends of the 95% interval of the mean of each column of `values`, [value, column]: on each
     side the farther one of Student's t and of Student's t corrected for skewness. NaN where all
-    values are the same: how rare others are, they do not tell.
+    values are the same, as they say nothing about how rare others are.
 
     Values of pairs often lean to one side, where Student's t ends too early and percentiles of the
     bootstrap earlier still. The method was chosen on a normal, a log-normal and a binary population
@@ -84,8 +84,8 @@ def ratio_ends(values: Floats, sizes: Floats) -> tuple[Floats, Floats]:
 
 
 def _ends(means: Floats, rest: Floats, largest: Floats) -> tuple[Floats, Floats]:
-    """Both ends around `means`, [column], of values that differ from them by `rest`, [value,
-    column].
+    """The ends of the interval around each mean, [column], from how far each value lies from it:
+    `rest`, [value, column].
 
     largest: the size below which a share of `TINY` is rounding.
     """
@@ -111,8 +111,8 @@ def no_interval(count: int) -> str:
 
 
 def rarest_seen(count: int) -> float:
-    """How common a kind of pairs must be, as a share of all, for at least one of `count` drawn pairs
-    to be of that kind in 95 of 100 cases.
+    """The smallest share of all pairs that a kind must have for `count` drawn pairs to contain one
+    of that kind in 95 of 100 cases.
 
     Source: Hanley and Lippman-Hand, If nothing goes wrong, is everything all right?, 1983.
     """
@@ -138,8 +138,8 @@ def mean_intervals(values: Floats) -> list[MeanInterval]:
 
 
 def ratio_intervals(values: Floats, sizes: Floats) -> list[MeanInterval]:
-    """Σ values / Σ sizes of each column of `values`, [value, column], with its interval; the sign is
-    that of single values over their size.
+    """The ratio Σ values / Σ sizes of each column of `values`, [value, column], with its interval
+    and the share of single ratios that have its sign.
 
     Args:
         values: One row for each pair, without NaN.

@@ -286,7 +286,7 @@ def _stub(declaration: MetricDeclaration, digest: str) -> Metric:
     """A metric that is known by its declaration alone: computing it raises InputError."""
 
     def refuse(rows: AttentionRows) -> PerRow:
-        """Raises InputError, whatever the rows: the file is not here."""
+        """Always raises InputError: the metric's file is not here."""
         del rows
         what = message(
             "the metric {name} is a file's, and the file is not here", name=declaration.name

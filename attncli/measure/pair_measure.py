@@ -88,7 +88,7 @@ def fitting_pairs(model: Model, file: str | Path, count: int | None) -> FittedPa
 def progress_of_pair(
     progress: Callable[[float], None], number: int, count: int, share: float
 ) -> None:
-    """Tell the share of all pairs that is done, from that of one."""
+    """Report the share of all pairs that is done, from the share done of pair `number`."""
     progress((number + share) / count)
 
 
@@ -136,8 +136,9 @@ def answer_ids(tokenizer: Tokenizer, text: str, answer: str, versus: str) -> tup
 
 
 def answer_id(tokenizer: Tokenizer, text: str, answer: str) -> int:
-    """The vocabulary id of an answer as it follows a text: of one that begins without a blank, with
-    a blank before it or without, as its script is written, else the other way.
+    """The vocabulary id of an answer as it follows a text. An answer that does not begin with a
+    blank is tried as its script is usually written, with a blank before it or without, and then the
+    other way.
 
     Raises InputError where it is several tokens, naming them.
     """

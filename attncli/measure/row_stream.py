@@ -206,8 +206,8 @@ class LinkCollector:
         self._last: tuple[tuple[int, int, np.dtype[Any]], Floats] | None = None
 
     def consumer(self, layer: int, heads: Sequence[int]) -> TopLinks:
-        """A `TopLinks` for the rows of one layer's heads; what it is fed belongs to this collector
-        from then on.
+        """A new `TopLinks` for the rows of one layer's heads, whose links count among those of this
+        collector.
         """
         idle = not self._out.names and not self._out.queries.any()
         collector = TopLinks(len(heads), self.top, None if idle else self._out)

@@ -35,8 +35,8 @@ def student(freedom: float) -> float:
 
 
 def skewed_deviate(deviate: float | Floats, skewness: Floats, count: float | Floats) -> Floats:
-    """By how many standard errors a mean of `count` skewed values lies above the true one where it
-    would lie by `deviate` if they were not skewed; of values without skewness `deviate` itself.
+    """How many standard errors the mean of `count` skewed values lies above the true mean where it
+    would be `deviate` without skewness; `deviate` itself for values that are not skewed.
 
     Source: Hall, On the removal of skewness by transformation, 1992; Johnson, Modified t tests and
     confidence intervals for asymmetrical populations, 1978.

@@ -201,7 +201,7 @@ AT_LEAST_NONE = ("top",)
 
 
 def _check_places(arguments: Mapping[str, Any]) -> None:
-    """Raise InputError for a layer, head or token, each told by its number, that is not there."""
+    """Raise InputError for the number of a layer, head or token that does not exist."""
     places = [arguments.get("layer"), arguments.get("head")]
     model = arguments.get("model")
     if model is not None and any(isinstance(place, int) for place in places):
@@ -274,7 +274,9 @@ def _is_union(kind: Any) -> bool:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of a kind; what a kind says that cannot be checked here holds."""
+    """Whether a value is of a kind, a type annotation; an annotation that cannot be checked at run
+    time fits any value.
+    """
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if _is_union(kind):
         return any(_fits(value, part) for part in parts)
@@ -328,8 +330,9 @@ def _fits_each(value: Any, kinds: Sequence[Any]) -> bool:
 
 
 def _fits_several(value: Any, origin: Any, part: Any) -> bool:
-    """Whether a value holds several of a kind; a text is no list of its letters. What can be read
-    once alone is not read."""
+    """Whether a value is a collection of items of one kind; a string is no list of its letters. The
+    items of an iterator, which can be read only once, are not checked.
+    """
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         return False
     if origin is not Iterable and not isinstance(value, Collection):

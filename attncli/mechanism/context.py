@@ -119,8 +119,8 @@ def visible_links(
     positions: np.ndarray[Any, Any],
     keys: int,
 ) -> Array | None:
-    """Which (query, key) pairs are left by the knock-outs among these interventions, booleans [head
-    or 1, query, key]; None where there are no knock-outs.
+    """Which (query, key) pairs the knock-outs among these interventions leave visible, booleans
+    [head or 1, query, key]; None where there are no knock-outs.
 
     positions: absolute position of each query, [query].
     keys: how many keys there are.
@@ -152,7 +152,8 @@ query that sees such keys alone keeps its weights, as it would for every factor 
 def weighed_scores(
     backend: Backend, interventions: Sequence[Intervention], heads: int, keys: int
 ) -> Array | None:
-    """What the `Weigh`s among these interventions add to scores, [head, 1, key]; None without any.
+    """The bias that the `Weigh`s among these interventions add to scores, [head, 1, key]; None
+    without any.
 
     keys: how many there are.
     """
@@ -237,8 +238,8 @@ def put_projections(
 def apply_interventions(
     backend: Backend, interventions: Sequence[Intervention], mixed: Array
 ) -> Array:
-    """Mixed values, [..., head, token, v_dim], with the interventions that zero or replace a head's
-    applied.
+    """Apply the interventions that zero or replace a head's mixed values, [..., head, token,
+    v_dim]; returns the changed values.
     """
     for intervention in interventions:
         match intervention:
@@ -291,8 +292,8 @@ def put_weights(
 
 
 def _replace_heads(backend: Backend, heads: Sequence[int], values: Array, mixed: Array) -> Array:
-    """What the heads pass on, [..., head, token, v_dim], with `values` in place of what these heads
-    do.
+    """The heads' mixed values, [..., head, token, v_dim], with those of `heads` replaced by
+    `values`.
     """
     if tuple(heads) == tuple(range(mixed.shape[-3])):
         return values

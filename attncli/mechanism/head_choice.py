@@ -144,7 +144,9 @@ def layer_and_heads(layer: int | None, heads: Any) -> tuple[int | None, Any]:
 
 
 def _heads_of(spec: Spec, layer: int) -> int:
-    """How many heads a layer has, in the attention that has the most; 0 where it does not attend."""
+    """How many heads a layer has: the most that one of its attentions has, or those of the mixer in
+    their place, 0 for one without heads.
+    """
     block = spec.blocks[layer]
     if block.instead:
         return getattr(block.mixer, "heads", 0)
@@ -218,7 +220,8 @@ def _places(selection: Any) -> Iterator[int | tuple[int, int]]:
 
 
 def _places_of_text(text: str, selection: Any) -> Iterator[int | tuple[int, int]]:
-    """The same of a text, such as "0,2-5" or "L5H11,L3H1".
+    """Yield each number, or pair of a layer and a head, of a selection written as text, such as
+    "0,2-5" or "L5H11,L3H1".
 
     selection: what an error tells.
     """

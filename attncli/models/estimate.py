@@ -114,13 +114,16 @@ class CostEstimate(Struct, frozen=True):
 
 
 def with_runs(cost: CostEstimate, runs: float) -> CostEstimate:
-    """The estimate of so many runs one after the other, from that of one: the process starts once."""
+    """The cost of so many runs one after the other, from the cost of one; the process starts only
+    once.
+    """
     return replace(cost, seconds=STARTS + runs * (cost.seconds - STARTS))
 
 
 def with_held_weights(cost: CostEstimate, resident: int) -> CostEstimate:
-    """The estimate of a run whose model has all its weights, `resident` bytes, in memory at once; as it
-    is for 0."""
+    """The estimate for a model that keeps all its weights in memory, `resident` bytes; unchanged
+    for 0.
+    """
     if not resident:
         return cost
     memory = {message("all weights at once"): resident, **cost.memory}
@@ -267,9 +270,9 @@ def with_predictions(
     *,
     rows_at_once: int | None = None,
 ) -> CostEstimate:
-    """The estimate of a run that also tells what comes after `rows` of its tokens: what follows the
-    last layer's attention, then vectors times the output head's matrix, of which a large one is
-    never in memory as a whole.
+    """The estimate of a run that also predicts what follows `rows` of its tokens: it adds the work
+    behind the last layer's attention and the product with the output head's matrix, of which a
+    large one is never in memory as a whole.
 
     sizes: the checkpoint's sizes, None for weights already in memory.
     dtype: of the logits.
@@ -303,7 +306,9 @@ def with_predictions(
 
 
 def table_bytes_at_once(numbers: int, dtype: str) -> int:
-    """Bytes in memory of a table that is multiplied with once: a large one is read in tiles."""
+    """Bytes of memory that a product with a table takes: those of the table, or of a tile where it
+    is large and read in tiles.
+    """
     size = numbers * ITEM[dtype]
     if size < TILED_FROM:
         return size
@@ -343,7 +348,7 @@ def work_of(spec: Spec, blocks: Sequence[Block], tokens: int) -> ComputeWork:
 
 
 def _without_rows(work: ComputeWork, block: Block, tokens: int, rows: int) -> ComputeWork:
-    """The work less that of some query rows of a layer's attention."""
+    """The work without that of some query rows of a layer's attention."""
     pair_products = _attention_products(block, tokens) * rows // tokens
     return ComputeWork(
         work.weights,

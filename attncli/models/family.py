@@ -353,7 +353,7 @@ def outer_roles(spec: Spec) -> list[Role]:
 
 
 def masked_roles(spec: Spec) -> list[Role]:
-    """The weights of the head that tells masked words, as roles; none for a model without one."""
+    """The weights of the head that predicts masked words, as roles; none for a model without one."""
     head = spec.masked
     if head is None:
         return []
@@ -656,9 +656,7 @@ def _matches(name: str, prefixes: Iterable[str], patterns: Iterable[str]) -> boo
 
 
 def groups_of(spec: Spec, roles: Sequence[Role]) -> int:
-    """How many groups of heads a grouped tensor has, which holds these roles for one group after
-    the other.
-    """
+    """How many groups of heads a grouped tensor of these roles holds, one group after the other."""
     mixer = next((block.mixer for block in spec.blocks if block.mixer is not None), None)
     if roles[0].name.startswith("mixer.") and isinstance(mixer, DeltaRule | LinearAttention):
         if isinstance(mixer, DeltaRule):
@@ -709,8 +707,9 @@ class _Binder:
         return Binding(outer, tuple(layers))
 
     def _has_masked_head(self) -> bool:
-        """Whether the file holds the head that tells masked words: an encoder is saved without it,
-        too."""
+        """Whether the file holds the head that predicts masked words: an encoder is saved without
+        it, too.
+        """
         if self.spec.masked is None:
             return False
         sources = [self.names.outside.get(module) for module in ("masked.dense", "masked.norm")]

@@ -396,8 +396,9 @@ class GgufCheckpoint(DerivedCheckpoint):
         return {key: _python_value(value) for key, value in stated.items()}
 
     def _own_layers(self) -> Any:
-        """How many layers the model has, without those that predict tokens further ahead, which are
-        counted in `_ahead`; None where the file does not tell."""
+        """The model's number of layers, without those that predict tokens further ahead, which are
+        counted in `_ahead`; None where the file does not say.
+        """
         layers = self.metadata.architecture_value("block_count")
         ahead = self.metadata.architecture_value("nextn_predict_layers")
         self._ahead = 0
@@ -683,8 +684,8 @@ def _norms_as_stored(spec: Spec) -> Spec:
 
 
 def _refuse_without_model(header: GgufHeader, where: str) -> None:
-    """Raise UnsupportedError for a file that holds another thing than a text model: an adapter, the
-    reader of pictures of a model, the measurements of a quantisation, a vocabulary alone.
+    """Raise UnsupportedError for a GGUF file without a text model: an adapter, the image encoder of
+    a model, the measurements of a quantisation, or a vocabulary alone.
 
     where: the file.
     """
@@ -726,7 +727,7 @@ def vocabulary_of(path: Path) -> Tokenizer:
 
 
 def _check_whole(header: GgufHeader, path: Path) -> None:
-    """Raise InputError for a file that is one of several parts of a model, and is not called so."""
+    """Raise InputError for a file that is one part of a split model but is not named as one."""
     count, part = (header.metadata.get(f"split.{key}") for key in ("count", "no"))
     if not (isinstance(count, int) and isinstance(part, int) and 1 < count <= MOST_PARTS):
         return

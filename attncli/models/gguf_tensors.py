@@ -245,9 +245,9 @@ class BlockRecipe(ProductRecipe):
         return pairs.swapaxes(1, 2).reshape(numbers.shape)
 
     def product(self, x: Array) -> Array | None:
-        """x·Wᵀ, [row, out] of float32, where some rows of W at a time are unpacked and multiplied
-        while they are in the processor's cache; None for what is no matrix, or is unpacked
-        otherwise.
+        """x·Wᵀ, [row, out] of float32, computed for a few rows of W at a time, which are unpacked
+        and multiplied while they are in the processor's cache; None for a tensor that is no matrix
+        or is unpacked otherwise.
 
         x: [row, in].
 

@@ -146,8 +146,9 @@ def _without_shared(names: dict[str, str]) -> dict[str, str]:
 
 
 def _prefix_of(name: str, short: str) -> str:
-    """What to pass as `--prefix` to choose this tensor: what stands before its plain name `short`
-    in the file's `name`; the whole name where nothing does."""
+    """What to pass as `--prefix` to choose this tensor: the part of its name in the file before its
+    plain name `short`; the whole name where there is none.
+    """
     # TensorFlow writes a/b:0
     start = re.sub(r"[/:]", ".", name.removesuffix(":0")).find(short)
     if start > 0:

@@ -61,7 +61,7 @@ class CheckpointStore:
         self._deferred_layer = -1  # the layer whose feed-forward part is read when it is asked for
 
     def for_many(self) -> None:
-        """Keep the rows of embedding tables that are read from now on, for runs of many texts."""
+        """From now on keep the rows of embedding tables that are read, for runs of many texts."""
         self._tables = {}
 
     @property
@@ -304,8 +304,9 @@ class _OuterWeights(TableWeights):
         return matrix[list(numbers)]
 
     def _is_apart(self, role: str, bound: TensorBinding) -> bool:
-        """Whether a table is a tensor of its own as the file has it, not kept in memory already,
-        nor to be kept for many runs."""
+        """Whether the rows of a table can be read from the file alone: it is a tensor of its own,
+        not transposed, and neither kept in memory nor to be kept for many runs.
+        """
         store = self._store
         key = (role, array_kind(self._backend))
         is_kept = store._tables is not None or key in store._outer_arrays
@@ -526,7 +527,9 @@ def hold_weights(model: Model) -> Model:
     where they are no checkpoint's, or are kept already."""
 
     def kept(store: Store | None) -> Store | None:
-        """The store with its weights kept, where it is one that reads a checkpoint."""
+        """The store, wrapped so that weights stay in memory once they are read, if it reads a
+        checkpoint; any other store unchanged.
+        """
         if not isinstance(store, CheckpointStore):
             return store
         store.for_many()
@@ -768,8 +771,9 @@ computed again: parts of a name that say nothing of the model."""
 
 
 def _with_usual_names(checkpoint: Checkpoint) -> Checkpoint:
-    """A checkpoint under its family's own name (`ALSO_CALLED`) and its tensors' own names, without
-    what a wrapped module puts before and into them."""
+    """A checkpoint under its family's own name (`ALSO_CALLED`), with tensor names that lack the
+    parts which wrapper modules add.
+    """
     kind = checkpoint.config.get("model_type")
     if isinstance(kind, str) and kind in ALSO_CALLED:
         checkpoint.config = {**checkpoint.config, "model_type": ALSO_CALLED[kind]}
@@ -786,9 +790,10 @@ def _with_usual_names(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _wrapper_of(names: Collection[str]) -> str:
-    """What a wrapper puts before the name of every tensor, such as "module."; "" for none. A
-    training module that holds a whole model as `model`, such as Lightning's, is known by names that
-    say so twice."""
+    """What a wrapper module puts before the name of every tensor, such as "module."; "" for none.
+    Training modules that hold a whole model as `model`, such as Lightning's, are recognised by
+    names that begin with it twice.
+    """
     if names and all(name.startswith(WRAPPER) for name in names):
         return WRAPPER
     is_inside = all(name.startswith(INNER_MODEL) for name in names)
@@ -987,8 +992,9 @@ INSIDE = "model.language_model."
 
 
 def _text_alone(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint of a text model; where its tensors still stand under a whole model's name,
-    with their own names."""
+    """A text model's checkpoint with its tensors renamed where they stand under the name of a
+    larger model; else the checkpoint itself.
+    """
     every = checkpoint.names()
     outside = [name for name in every if not name.startswith((INSIDE, HEAD))]
     if outside or not any(name.startswith(INSIDE) for name in every):

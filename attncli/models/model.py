@@ -402,8 +402,9 @@ class Model(Struct, frozen=True, eq=False):
         )
 
     def _check_edits(self, edits: Edits, rows: int | None) -> None:
-        """Raise UnsupportedError for edits that a run does not carry out: of layers that are not
-        run here one by one, and of scores that are not there as a whole.
+        """Raise UnsupportedError for edits that a run cannot carry out: those of a model whose
+        layers attn does not compute itself, and those of scores or weights that are computed some
+        rows at a time.
 
         rows: query rows at a time; None for all.
         """
@@ -1029,10 +1030,11 @@ class TextTrace(NotebookResult):
     Iterating runs the model and holds one layer at a time; iterating again runs it again. A
     notebook shows the page of all heads.
 
-    Attributes: tokens: Those of the text. layers: The numbers of the layers, rising.
-
-    heads: How many heads each of them gives.
-    name: Of the model.
+    Attributes:
+        tokens: The tokens of the text.
+        layers: The numbers of the layers, ascending.
+        heads: How many heads each of these layers gives.
+        name: The name of the model.
     """
 
     def __init__(
@@ -1047,13 +1049,18 @@ class TextTrace(NotebookResult):
         once: bool = False,
         rows: int | None = None,
     ) -> None:
-        """heads: each layer's number and those of the heads that it gives.
-        run: runs the text, keeping these n × n stages.
-        keep: those that iterating keeps.
-        dtype: of the numbers.
-        name: of the model.
-        once: whether a run leaves something behind, so that there is one alone.
-        rows: query rows at a time, of which none are kept; None for all at once.
+        """A trace of a text that runs it when its layers or weights are asked for.
+
+        Args:
+            tokens: The tokens of the text.
+            heads: The number of each layer to give, with the numbers of its heads.
+            run: Runs the text and yields its layers, keeping the n × n stages of these names.
+            keep: The n × n stages that are kept when the trace is iterated over.
+            dtype: The data type of the numbers.
+            name: The name of the model.
+            once: Whether a run leaves something behind, so that the text can be run only once.
+            rows: How many query rows are computed at a time, none of which are kept; None for all
+                at once.
         """
         self.tokens = tuple(tokens)
         self.layers = tuple(layer for layer, _ in heads)

@@ -51,7 +51,7 @@ class Package(Struct, frozen=True):
         return places
 
     def joined_path(self, variables: Mapping[str, str]) -> Path:
-        """Where the parts of this file are joined, or would be."""
+        """The path in attn's cache folder at which the parts of this file are, or would be, joined."""
         return own_cache_folder(variables) / "models" / self.file
 
     def installed_path(self, variables: Mapping[str, str]) -> Path | None:
@@ -137,7 +137,9 @@ def join_parts(
 
 
 def _joining_note(package: Package, parts: int, target: Path) -> str:
-    """The sentence that says that parts are joined where, and under which terms the model stands."""
+    """The note that the parts of a model are being joined: where, how large they are, and under
+    which terms the model stands.
+    """
     size = f"{package.bytes / 1e6:.0f} MB"
     if not package.terms:
         return message(

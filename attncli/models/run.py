@@ -305,8 +305,9 @@ MASKED_TABLE = "masked.decoder.weight"
 
 
 def no_masked_head(spec: Spec) -> UnsupportedError:
-    """Return, not raise, the UnsupportedError for masked words of a model that tells none, or whose
-    file lacks the head for it."""
+    """Return, not raise, the UnsupportedError for a model that does not predict masked words, or
+    whose file lacks the head for it.
+    """
     if spec.masked is None:
         what = message(
             "this {family} model tells no next word and no masked word", family=spec.family
@@ -423,7 +424,7 @@ class ProgressStore:
 
 
 def embed_texts(store: Store, backend: Backend, texts: Sequence[Sequence[Token]]) -> Array:
-    """The vectors that enter layer 0 of several texts, one text after the other, [token, width]."""
+    """The vectors with which several texts enter layer 0, one text after the other, [token, width]."""
     if store.row_by_row:
         return store.embed(backend, [token for tokens in texts for token in tokens])
     return backend.concat([store.embed(backend, tokens) for tokens in texts], 0)
@@ -536,8 +537,9 @@ class Trunk(Struct, frozen=True, eq=False):
 
     @property
     def threads(self) -> int:
-        """How many parts of the branches run side by side: one for each core where so many are
-        still large, else 1, and their products are cut for the cores."""
+        """How many threads run parts of the branches side by side: one for each core where the
+        parts are still large, else 1, where the cores share each product instead.
+        """
         if not isinstance(self.backend, NumpyBackend):
             return 1
         count = cores()
@@ -554,8 +556,8 @@ class Trunk(Struct, frozen=True, eq=False):
     def with_hold(
         self, block: Block, trace: LayerTrace, interventions: Interventions, asking: slice | None
     ) -> Interventions:
-        """The interventions of a layer, with the weights of its attentions held as they are in the
-        trunk's trace where the trunk says so.
+        """The interventions of a layer, which also hold its attention weights as they are in this
+        trace if `hold` is set.
 
         asking: the rows that are computed, None for all.
         """
@@ -581,7 +583,8 @@ class Trunk(Struct, frozen=True, eq=False):
 
 
 def values_of_rows(interventions: Interventions, asking: slice | None) -> Interventions:
-    """Interventions whose values are those of the rows that are computed alone.
+    """The interventions with the values of each `Replace` cut to the query rows `asking`; unchanged
+    where all rows are computed (None).
 
     asking: those rows, None for all.
     """
@@ -668,8 +671,8 @@ class _BranchLayer(Struct, frozen=True, eq=False):
     def run_all(
         self, hidden: Array, parts: Sequence[Array], leaving: Iterator[LeavingBranches]
     ) -> list[Array]:
-        """What leaves the layer, in pieces [branch, token, width]: of the branches on their way,
-        and of those that leave here.
+        """Run all branches through the layer, those on their way and those that leave here; returns
+        pieces [branch, token, width].
 
         hidden: what enters it in the unchanged run, [token, width].
         parts: in those branches, [branch, token, width].

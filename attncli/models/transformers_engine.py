@@ -248,9 +248,9 @@ def probe_model(
 
 
 def added_biases(hf_model: Any, passages: Sequence[Passage]) -> tuple[str, ...]:
-    """The roles of attention to whose product any layer adds a bias, such as "attn.q" and "cross.o",
-    by the linear maps that ran in the layers; maps whose name does not tell what they make are left
-    out.
+    """The roles of attention to whose product any layer adds a bias, such as "attn.q" and
+    "cross.o", judged by the linear maps that ran in the layers; maps whose name does not tell their
+    role are left out.
     """
     names = {module: name.rpartition(".")[2] for name, module in hf_model.named_modules()}
     biased: dict[str, None] = {}

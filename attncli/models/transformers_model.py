@@ -574,9 +574,9 @@ AROUND = re.compile(
 
 
 def projected(name: str) -> tuple[str, ...]:
-    """What of an attention a linear map in it makes, by the map's name: some of "q", "k" and "v",
-    or one of the steps of latent attention, "q_down", "kv_down" and "kv"; nothing where the name
-    does not tell.
+    """Which parts of an attention a linear map computes, judged by its name: some of "q", "k" and
+    "v", or one of the steps of latent attention, "q_down", "kv_down" and "kv"; nothing where the
+    name does not tell.
     """
     name = name.lower()
     core = AROUND.sub("", AROUND.sub("", name))
@@ -860,8 +860,9 @@ def _run_side(
 
 
 def type_count(hf_model: Any) -> int:
-    """How many types of tokens a transformers model tells apart by vectors of their own; 0 for one
-    that has none, or whose types are of something else, such as pictures."""
+    """How many token types a transformers model tells apart by vectors of their own; 0 for a model
+    without any.
+    """
     if "token_type_ids" not in signature(hf_model.forward).parameters:
         return 0
     count = getattr(hf_model.config.get_text_config(), "type_vocab_size", None)

@@ -101,8 +101,9 @@ class _ShapeRun:
         self._keys: list[tuple[Any, int]] = []
 
     def mask(self, **arguments: Any) -> Any:
-        """Stand for transformers' making of a mask: a tensor without numbers, whose meaning is
-        remembered."""
+        """Take the place of transformers' function that makes masks: returns a tensor without
+        numbers, and remembers the mask that it means.
+        """
         torch: Any = import_module("torch")
         shape = (1, 1, arguments["q_length"], arguments["kv_length"])
         tensor = torch.ones(shape, dtype=torch.bool, device="meta")
@@ -112,7 +113,7 @@ class _ShapeRun:
     def attention(
         self, module: Any, query: Any, key: Any, value: Any, mask: Any, *rest: Any, **extras: Any
     ) -> tuple[Any, None]:
-        """Stand for attention: record the call and return vectors of the right shape."""
+        """Take the place of attention: record the call and return vectors of the right shape."""
         torch: Any = import_module("torch")
         self.passages.check_attention(query, key, value, None, extras.get("s_aux"))
         scaling = extras.get("scaling", rest[0] if rest else None)
@@ -145,7 +146,9 @@ class _ShapeRun:
         return mixed, None
 
     def _mask_in(self, module: Any, mask: Any, window: Any) -> Mask:
-        """The mask of a call: what was remembered of the tensor, else what the module says."""
+        """The mask of a call: the one remembered for this tensor, else the one that the module's
+        attributes describe.
+        """
         for tensor, meaning in self.masks:
             if tensor is mask:
                 return meaning
@@ -308,7 +311,7 @@ def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = N
 
 
 def _forward(hf_model: Any, ids: Any, attended: Any, memory: Any) -> None:
-    """One run of a model, or of its encoder, or of its decoder over `memory`."""
+    """Run a model, or its encoder, or its decoder over `memory`."""
     if memory is not None:
         outputs: Any = import_module("transformers.modeling_outputs")
         encoder_output = outputs.MoEModelOutput(last_hidden_state=memory)

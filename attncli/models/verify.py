@@ -189,7 +189,7 @@ def decoder_over_states(model: Any, ids: Sequence[int], states: Floats) -> Refer
 
 
 def _decoder_side(out: Any) -> ReferenceSide:
-    """The decoder's side of what an encoder-decoder gave."""
+    """The decoder's side of an encoder-decoder's output."""
     outputs = (out.decoder_hidden_states, out.decoder_attentions, out.cross_attentions)
     return ReferenceSide(*map(_first_entries, outputs))
 
@@ -256,8 +256,10 @@ def _config_and_tensors(folder: Path) -> tuple[Any, dict[str, Any]]:
 
 
 def gguf_library() -> Unpack | None:
-    """What makes numbers of a GGUF file's blocks in the `gguf` package, llama.cpp's own; None where
-    it is not installed, and the reference has to read them by the code that is compared with it."""
+    """A function that unpacks the blocks of a GGUF file by the `gguf` package, llama.cpp's own;
+    None where it is not installed, and the reference has to be read by the code that is compared
+    with it.
+    """
     try:
         library_of_blocks: Any = import_module("gguf")
     except ImportError:
@@ -274,8 +276,9 @@ def gguf_library() -> Unpack | None:
 
 
 def blocks_by(folder: Path) -> Literal["gguf", "attn"] | None:
-    """Whose code makes the reference's numbers of quantised blocks: the `gguf` package's or, where
-    that is not installed, attn's own; None for a checkpoint that is no GGUF file."""
+    """Which code unpacks quantised blocks for the reference: the `gguf` package's or, where that is
+    not installed, attn's own; None for a checkpoint that is no GGUF file.
+    """
     if gguf_file(folder) is None:
         return None
     if gguf_library() is None:
@@ -816,8 +819,8 @@ def _with_idle_layers(side: ReferenceSide, spec: Spec) -> ReferenceSide:
 def _with_reference(
     trace: LayerTrace, hidden: Floats, reference_side: ReferenceSide
 ) -> Iterator[tuple[Floats, Floats]]:
-    """A layer's numbers, each with the reference's: weights, cross weights, and its output where
-    the widths agree.
+    """Yield pairs of a layer's numbers and the reference's: weights, cross weights, and the layer's
+    output where the widths agree.
     """
     yield np.asarray(trace.stages["weights"], np.float64), reference_side.weights[trace.layer]
     if trace.cross is not None:

@@ -444,8 +444,9 @@ class _Counter:
         self.tell(min(self._work / self._all, 1.0))
 
     def kept_text(self, folder: Path) -> Message | None:
-        """What stays in the folder of a scan that is interrupted, and how it goes on; None before
-        there is a plan."""
+        """What an interrupted scan leaves in its folder, and how to go on with it; None before
+        there is a plan.
+        """
         if self.plan is None:
             return None
         from attncli.scan.shard_files import is_done
@@ -848,8 +849,8 @@ def verify(
 def _with_named_files(
     scan_plan: ScanPlan, metric_paths: Sequence[Path], rule_paths: Sequence[Path]
 ) -> ScanPlan:
-    """The plan with its files of metrics and of rules, which are Python code, at these paths: only
-    code that the user named is run, never a path that a scan's folder names.
+    """The plan with its files of metrics and of rules, which are Python code, at the paths that the
+    user gave: code is run from those alone, never from a path that a scan's folder names.
 
     Raises UsageError where one is not named.
     """

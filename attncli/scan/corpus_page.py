@@ -381,7 +381,9 @@ class _SharedTexts:
 
 def page_number(value: float | None) -> float | None:
     """A number rounded to one digit more than the page shows, and moved by one in that digit where
-    rounding it again would not give what rounding the number itself gives. None stays None."""
+    the page, which rounds it again, would otherwise show another number than rounding once gives.
+    None stays None.
+    """
     if value is None:
         return None
     digits = 4 if abs(value) >= 0.01 else 5
@@ -463,7 +465,7 @@ def _head_entries(
 
 
 def ruled_by_place(document: ScanDocument) -> dict[tuple[int, int], RuledHead]:
-    """The heads as rules by layer and head; none where that was not asked."""
+    """The document's heads as rules by (layer, head); empty where rules were not asked for."""
     if not document.rules:
         return {}
     return {(head.layer, head.head): head for head in document.rules.heads}

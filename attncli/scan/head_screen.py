@@ -89,7 +89,7 @@ class ScanShown(Struct, frozen=True):
 def of_one_head(
     draw: Callable[[ScanHead, ScanShown, View], Lines],
 ) -> Callable[[ScanShown, View], Lines]:
-    """Wraps `draw` as a part of the screen that shows nothing unless one head is shown in detail."""
+    """Wrap `draw` so that its part of the screen is empty unless one head is shown in detail."""
     return lambda shown, view: Lines() if shown.head is None else draw(shown.head, shown, view)
 
 
@@ -245,9 +245,11 @@ def known_table(
     title: str,
     note: str,
 ) -> Lines:
-    """A table without the columns of which nothing is known: few texts have no intervals.
+    """A table without the columns in which every cell is a dash: few texts have no intervals, for
+    example.
 
-    titles: of the columns, in the view's language. Other arguments: as of `table`."""
+    titles: of the columns, in the view's language. Other arguments: as of `table`.
+    """
     places = [
         place for place in range(len(titles)) if any(row[place] != "-" for row in rows) or not rows
     ]

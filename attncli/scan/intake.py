@@ -661,8 +661,8 @@ class Ranges:
         return tuple(self._ranges)
 
     def count(self, records: int) -> None:
-        """Add `records` to the number of records known; sizes for which there are too many now are
-        given up.
+        """Add `records` to the number of records known, and give up the sizes for which there are
+        too many now.
         """
         self._records += records
         for size, limit in self._limits.items():

@@ -315,8 +315,9 @@ class ScanPlan(Struct, frozen=True):
 
 
 def _comparable(plan: ScanPlan) -> dict[str, Any]:
-    """The fields that must be equal in two plans for them to be of one scan: without what may
-    differ, such as the corpus's paths and the machine."""
+    """The fields in which two plans of one scan agree: all but those that may differ, such as the
+    corpus's paths and the machine.
+    """
     values = _plan_fields(plan)
     values.setdefault("torch", "")
     for name in ("isa", "repeats", "repeat_shares"):
@@ -450,8 +451,9 @@ def _read_plan(folder: Path) -> ScanPlan:
 
 def read_json(path: Path, kind: type[T], *, missing: Message, damaged: Message) -> T:
     """A JSON file of a scan's folder, decoded to the type `kind`. Raises InputError with the
-    message `missing` (place {strerror}) where it is not there, `damaged` (place {error}) where it
-    is no such thing."""
+    message `missing`, in which {strerror} is filled in, where the file is not there, and with
+    `damaged`, which takes {error}, where it cannot be decoded.
+    """
     with system_errors(missing.template, str(path), expected=EXPECTED):
         path.stat()
     raw = read_regular(path, what=EXPECTED, limit=LARGEST)
@@ -718,8 +720,9 @@ def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
 
 
 def _check_beside_exclusion(request: ScanRequest) -> None:
-    """Raise UsageError for what does not go with pairs that are left out: it tells of whole rows, or
-    of links that are asked for by name."""
+    """Raise UsageError for measures that do not go with `--exclude`, as they look at whole rows of
+    weights or at links that are asked for by name.
+    """
     for option, is_given in (
         ("--rules", request.rules),
         ("--why", bool(request.why)),

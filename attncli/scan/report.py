@@ -167,8 +167,9 @@ def _rules(totals: Totals) -> ScanRules | UnsetType:
 
 
 def _conditions(totals: Totals) -> list[ScanCondition] | UnsetType:
-    """What was found of each `--find`; unset where none was asked, before a shard is done, and where
-    a shard of an earlier version did not count it."""
+    """What each `--find` condition found; unset where none was asked, before a shard is done, and
+    where a shard of an earlier version did not count it.
+    """
     measures = totals.plan.measures
     if not measures.find or not totals.done_shards or totals.uncounted:
         return UNSET
@@ -348,7 +349,7 @@ def head_document(
 def _conditions_of(
     conditions: list[ScanCondition] | UnsetType, place: tuple[int, int]
 ) -> list[ScanCondition] | UnsetType:
-    """What was found of each `--find`, reduced to one head."""
+    """What each `--find` condition found, reduced to one head."""
     if conditions is UNSET:
         return UNSET
     return [
@@ -800,8 +801,9 @@ def _is_undecided(
     share_ci95: Sequence[float] | None,
     least: float,
 ) -> bool:
-    """Whether other texts might decide a label the other way: where the score's interval holds what
-    the label takes; without one, where that of the share of texts that earn it alone holds a half.
+    """Whether other texts might decide a label the other way: its threshold lies within the
+    interval of its score; without an interval, whether the share of texts that earn it is not
+    surely on one side of a half.
     """
     if between is not None:
         return bool(between[0] < least <= between[1])

@@ -284,8 +284,9 @@ class KeptRows:
 
 
 def _count_pairs(masks: Sequence[Mask], lengths: Sequence[int]) -> int:
-    """Pairs of query and key in texts of these lengths: half of all where no query sees a later key.
-    Windows see fewer."""
+    """Count the pairs of query and key in texts of these lengths: about half of all where no query
+    sees a later key. Windows, which see fewer, are not considered.
+    """
     ahead = any(sees(mask, np.arange(1), 2)[0, 1] for mask in masks)
     if ahead:
         return sum(count * count for count in lengths)

@@ -296,7 +296,7 @@ OF_WEIGHT = contextual("scan", "of")
 
 
 def _label_note(*, has_interval: bool, has_share: bool) -> Message:
-    """What the columns of the table of labels are.
+    """What the columns of the table of labels mean.
 
     has_interval: of the score.
     has_share: of the head's weight that it is measured on.
@@ -349,7 +349,7 @@ def _label_table(labels: Sequence[tuple[ScanHead, ScanLabel]], view: View) -> Li
 def _label_columns(
     labels: Sequence[tuple[ScanHead, ScanLabel]], view: View
 ) -> list[Column[tuple[ScanHead, ScanLabel]]]:
-    """What is told of each label; no column of which no label has anything to tell."""
+    """The columns that describe each label; a column in which no label has anything is left out."""
 
     def head_text(row: tuple[ScanHead, ScanLabel]) -> str:
         return head_label(row[0].layer, row[0].head)
@@ -378,7 +378,7 @@ def _label_columns(
 
 
 def _share_of_weight(scan_label: ScanLabel) -> str:
-    """The share of a head's weight that a label's score is of."""
+    """The share of a head's weight that a label is measured on, in percent."""
     return percent(1.0 if scan_label.share is None else scan_label.share)
 
 
@@ -455,7 +455,7 @@ def _rules(shown: ScanShown, view: View) -> Lines:
 
 
 def _condition_tables(shown: ScanShown, view: View) -> Lines:
-    """Of each `--find` the heads that have such links, by the share of texts."""
+    """A table for each `--find` condition: the heads that have such links, by the share of texts."""
     return stack_spaced(
         *(_condition_table(condition, view) for condition in shown.document.find or ())
     )
@@ -500,7 +500,9 @@ CHOSEN_OF = 2
 
 
 def _condition_sentences(conditions: Sequence[ScanCondition]) -> list[str]:
-    """Of each `--find` the head with the largest share of texts, or that none has such a link."""
+    """A sentence for each `--find` condition: the head with the largest share of texts, or that
+    none has such a link.
+    """
     said: list[str] = []
     for condition in conditions:
         if not condition.heads:
@@ -628,13 +630,14 @@ def scan_lines(document: ScanDocument) -> int:
 
 
 def _has_label(head: ScanHead) -> bool:
-    """Whether a head earns a label of what it does, beside where it rests."""
+    """Whether a head earns a label for what it does, not only for where it rests."""
     return any(scan_label.earned and not scan_label.state for scan_label in head.labels)
 
 
 def _rest_sentences(heads: Sequence[ScanHead]) -> list[str]:
-    """The sentence how many heads rest, and how many of these have a label beside; empty where none
-    rests."""
+    """The sentence that says how many heads rest, and how many of these have another label; empty
+    where none rests.
+    """
     resting = [head for head in heads if any(label.earned and label.state for label in head.labels)]
     if not resting:
         return []
@@ -701,7 +704,9 @@ def _text_count(document: ScanDocument, view: View) -> str:
 
 
 def _state_sentences(head: ScanHead) -> list[str]:
-    """Where a head rests, and what its labels are measured on then; empty where it does not."""
+    """Sentences on where a head rests, and what its labels are then measured on; empty where it
+    does not rest.
+    """
     scores = {label.name: label.score for label in head.labels if label.earned and label.state}
     said: list[str] = []
     first, special = (scores.get(name) for name in STATES)
@@ -834,7 +839,7 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
 def _difference_columns(
     differences: Sequence[ScanDifference], view: View
 ) -> list[Column[ScanDifference]]:
-    """What is told of each difference; both means and Cohen's d only where there is room."""
+    """The columns that describe each difference; both means and Cohen's d only where there is room."""
     columns: list[Column[ScanDifference]] = [
         Column(message("head"), lambda row: head_label(row.layer, row.head), align="left"),
         Column(message("metric"), lambda row: row.metric, align="left"),

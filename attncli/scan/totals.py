@@ -147,8 +147,9 @@ METRIC_LABELS = tuple(label for label in LABELS.values() if not label.score.star
 
 
 def column_of_label(label: Label) -> str:
-    """The column that decides a label: where a head rests is a metric of its own, what else it does
-    is measured without the first token."""
+    """The name of the column that decides a label: labels for where a head rests have a metric of
+    their own, others a score measured without the first token.
+    """
     return LABEL_COLUMNS.get(label.name, label.score)
 
 

@@ -662,7 +662,7 @@ class Worker:
     def _shard_takers(
         self, number: int, texts: Sequence[CountedText], rows: RowTable | None
     ) -> ShardTakers:
-        """New, empty collectors for a shard's batches.
+        """New, empty collectors for all that a shard counts.
 
         rows: as of `compute`.
         """
@@ -696,8 +696,9 @@ class Worker:
         return sum(part.count for part in self.plan.shards[number])
 
     def _shard_rules(self, number: int, texts: Sequence[CountedText]) -> ShardRules | None:
-        """What collects of the texts of a shard what they tell of rules; None where they are not
-        asked."""
+        """The collector of what the texts of a shard tell about rules; None where rules are not
+        asked for.
+        """
         if self._rule_places is None:
             return None
         places = self._rule_places
@@ -912,7 +913,9 @@ class Worker:
             )
 
     def _take_reasons(self, batch: Sequence[TokenizedText], takers: ShardTakers) -> None:
-        """Add why the heads asked about look where they do, where that is asked."""
+        """Add to the tally of `--why` the parts of each text's strongest links; nothing where that
+        was not asked.
+        """
         if self._why is not None and takers.why is not None:
             for text, tokens in batch:
                 self._why.take(tokens, text.hash, takers.why)
@@ -925,7 +928,7 @@ class Worker:
         norm: Floats,
         row_counts: Ints,
     ) -> None:
-        """Write what removing each head changes in every text where it belongs."""
+        """Fill the column of effects: what removing each head changes in every text."""
         column = self.columns.index(EFFECT)
         heads = [int(self._starts[place.layer]) + place.head for place in effects.places]
         changes = np.array([effects.of_text(tokens) for _, tokens in batch])
@@ -936,7 +939,9 @@ class Worker:
     def _fill_derived(
         self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints
     ) -> None:
-        """Write the columns that come from other columns or from the model alone where they belong."""
+        """Fill the columns that come from other columns (`sink_rate`) or from the model alone
+        (roles).
+        """
         if SINK_RATE in self.columns:
             self._fill_sink_rates(value, norm, baseline, row_counts)
         if self._roles is not None:
@@ -945,7 +950,7 @@ class Worker:
     def _fill_sink_rates(
         self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints
     ) -> None:
-        """Write how often heads rest, from how much they rest, where it belongs."""
+        """Fill the column `sink_rate` from that of `sink`."""
         column = self.columns.index(SINK_RATE)
         sink = self.columns.index("sink")
         value[:, column], norm[:, column] = sink_rates(value[:, sink], norm[:, sink])
@@ -955,7 +960,7 @@ class Worker:
     def _fill_roles(
         self, scores: RoleScores, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints
     ) -> None:
-        """Write the scores of roles, which are the same for every text, where they belong."""
+        """Fill the columns of the scores of roles, which are the same for every text."""
         for name in ROLE_METRICS:
             if name not in self.columns:
                 continue
@@ -1007,7 +1012,7 @@ def _lines_of(texts: Sequence[CountedText]) -> list[tuple[int, int]]:
 
 
 def _places_of(texts: Sequence[CountedText]) -> dict[str, Ints]:
-    """What names each text: its hash, its file and its line there."""
+    """What identifies each text: its hash, its file and its line there."""
     return {
         "hash": np.array([text.own & (2**63 - 1) for text in texts], np.int64),
         "file": np.array([text.record.file for text in texts], np.int64),

@@ -112,7 +112,7 @@ def decoding(config: Config, base: Spec) -> Spec:
 
 
 def with_attention(base: Spec, change: Callable[[Attention], Attention]) -> Spec:
-    """The Spec with every layer's attention changed."""
+    """The Spec with `change` applied to the attention of every layer."""
     return replace(
         base,
         blocks=tuple(replace(block, attention=change(block.attention)) for block in base.blocks),
@@ -132,7 +132,7 @@ def with_narrow_tokens(config: Config, base: Spec) -> Spec:
 
 
 def with_gelu(base: Spec) -> Spec:
-    """The Spec whose head of masked words has GELU, whatever the layers have."""
+    """The Spec with GELU in the head of masked words, whatever activation the layers have."""
     if base.masked is None:
         masked = None
     else:

@@ -106,8 +106,9 @@ def spec(config: Config) -> Spec:
 
 
 def _masked_head(config: Config, width: int, norm: Norm) -> MaskedHead | None:
-    """The head that tells masked words; None for an activation that is not implemented, which the
-    layers do not have."""
+    """The head that predicts masked words; None where its activation, which need not be that of the
+    layers, is not implemented.
+    """
     name = config.get("classifier_activation") or "gelu"
     activation = None
     if isinstance(name, str):
