@@ -161,7 +161,7 @@ def at_once(works: Sequence[Callable[[], None]]) -> None:
     """
     errors: list[BaseException] = []
 
-    def beside(work: Callable[[], None]) -> None:
+    def run_in_thread(work: Callable[[], None]) -> None:
         """Run a function in a thread, and keep what it raises in `errors`."""
         try:
             work()
@@ -170,7 +170,9 @@ def at_once(works: Sequence[Callable[[], None]]) -> None:
 
     # in the context of this thread, which holds what NumPy warns of
     others = [
-        Thread(target=copy_context().run, args=(beside, work), name="attn-beside", daemon=True)
+        Thread(
+            target=copy_context().run, args=(run_in_thread, work), name="attn-beside", daemon=True
+        )
         for work in works[1:]
     ]
     for thread in others:

@@ -25,7 +25,7 @@ def command_of(plugin: Plugin) -> Any:
     """The command that a plugin adds; what fails in it while it runs is told as the plugin's. Raises
     PluginError where it cannot be imported, or is no command."""
     added = plugin.load()
-    with plugin.guarded():
+    with plugin.guard():
         if isinstance(added, typer.Typer):
             command: Any = typer.main.get_command(added)
         elif isinstance(added, TyperCommand | TyperGroup):

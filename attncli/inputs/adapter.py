@@ -750,7 +750,7 @@ def _by_pattern(
     whole = [rf"(.*\.)?({pattern})$" for pattern in expressions]
     # of names alone, the common case, no process is started
     matches = dict(
-        zip(expressions, _matching(key, expressions, whole, modules, where), strict=True)
+        zip(expressions, _match_modules(key, expressions, whole, modules, where), strict=True)
     )
     settled: set[str] = set()
     for pattern, value in patterns.items():
@@ -781,7 +781,7 @@ def _check_targets(config: Mapping[str, Any], modules: Sequence[str], where: str
             )
         if isinstance(stated, str) and stated != ALL_LINEAR:
             whole = [rf"^(?:{stated})$"]
-            (fitting,) = _matching(key, [stated], whole, modules, where)
+            (fitting,) = _match_modules(key, [stated], whole, modules, where)
         elif isinstance(stated, list) and stated:
             fitting = frozenset(
                 module
@@ -799,7 +799,7 @@ def _check_targets(config: Mapping[str, Any], modules: Sequence[str], where: str
         raise InputError(_config_setting(key, stated), where=where, expected=expected)
 
 
-def _matching(
+def _match_modules(
     key: str, patterns: Sequence[str], whole: Sequence[str], modules: Sequence[str], where: str
 ) -> list[frozenset[str]]:
     """For each expression, the modules that it matches. The search runs in a bounded process, since

@@ -121,7 +121,7 @@ def parse_chat(raw: bytes, where: str) -> Chat:
     variables: dict[str, Any] = {}
     hint = ""
     if isinstance(value, dict):
-        value = _unpacked(value, where)
+        value = _unpack_keywords(value, where)
         if "messages" not in value and isinstance(value.get("conversations"), list):
             hint = FROM_CONVERSATIONS
         tools = value.get("tools")
@@ -170,7 +170,7 @@ KEYWORDS = "chat_template_kwargs"
 """The key of a chat under which servers take the variables of its template."""
 
 
-def _unpacked(value: dict[str, Any], where: str) -> dict[str, Any]:
+def _unpack_keywords(value: dict[str, Any], where: str) -> dict[str, Any]:
     """The object of a chat with the variables under `KEYWORDS` beside its other keys.
 
     Raises InputError for what is no object of variables, and for one with two values.
@@ -331,18 +331,18 @@ def _folder_settings(folder: Path) -> dict[str, Any]:
     """What a checkpoint's folder says of chats, under the keys of a tokenizer_config.json: that
     file, the older special_tokens_map.json, and chat_template.json where it states no template."""
 
-    def stated(name: str) -> dict[str, Any]:
+    def read_settings(name: str) -> dict[str, Any]:
         """The object in this file of the folder; an empty one where it is not there."""
         path = guarded_path(folder.resolve(), name)
         if not is_there(path):
             return {}
         return read_object(path, what=name)
 
-    settings = stated(SETTINGS)
+    settings = read_settings(SETTINGS)
     if "added_tokens_decoder" not in settings:
-        settings = {**settings, **stated(SPECIAL_MAP)}
+        settings = {**settings, **read_settings(SPECIAL_MAP)}
     if not settings.get("chat_template"):
-        own = stated(PROCESSOR_TEMPLATE).get("chat_template")
+        own = read_settings(PROCESSOR_TEMPLATE).get("chat_template")
         settings = {**settings, "chat_template": own}
     return settings
 
@@ -710,7 +710,9 @@ def encode_chat(tokenizer: Tokenizer, chat: RenderedChat) -> list[Token]:
             piece = tokenizer.encode_written(
                 chat.text[start:stop], after=start > 0, as_text=is_quoted
             )
-            tokens += [token.moved(len(tokens) + place, start) for place, token in enumerate(piece)]
+            tokens += [
+                token.relocate(len(tokens) + place, start) for place, token in enumerate(piece)
+            ]
     if not tokens:
         raise InputError(
             "the template writes nothing for this chat", expected="a text of at least one token"

@@ -751,7 +751,7 @@ class Checkpoint:
             return "tokenizer.json"
         from attncli.inputs.vocabulary_files import VocabularyFolder
 
-        return VocabularyFolder.read(self.folder).fitting()
+        return VocabularyFolder.read(self.folder).readable_file()
 
     @property
     def tokenizer_path(self) -> Path | None:

@@ -60,7 +60,7 @@ def nibbles(raw: Bytes, width: int) -> Bytes:
     return halves.view(np.uint8).reshape(len(raw), -1)
 
 
-def shifted(raw: Bytes, bits: int) -> Bytes:
+def shift_bits(raw: Bytes, bits: int) -> Bytes:
     """Bytes shifted to the left by as many bits, to the right by negative ones."""
     if bits < 0:
         return raw >> np.uint8(-bits)
@@ -203,7 +203,7 @@ def _q5_k(raw: Bytes, out: Floats) -> Floats:
     high = items(raw[:, 16:48], 32).view(np.uint8)
     fifth = np.empty((len(raw), 8), "V32")
     for place in range(8):
-        fifth[:, place : place + 1] = (shifted(high, 4 - place) & np.uint8(16)).view("V32")
+        fifth[:, place : place + 1] = (shift_bits(high, 4 - place) & np.uint8(16)).view("V32")
     whole |= fifth.view(np.uint8)
     out[:] = whole
     return _scale_k(raw, out.reshape(len(raw), 8, 32))
@@ -221,7 +221,7 @@ def _q6_k(raw: Bytes, out: Floats) -> None:
     six[:, :, 2:] = (low >> np.uint8(4)).view("V32")
     upper = np.empty((count, 2, 4), "V32")
     for place in range(4):
-        upper[:, :, place] = (shifted(high, 4 - 2 * place) & np.uint8(48)).view("V32")
+        upper[:, :, place] = (shift_bits(high, 4 - 2 * place) & np.uint8(48)).view("V32")
     whole = six.view(np.uint8)
     whole |= upper.view(np.uint8)
     whole -= 32  # below 0 it is the same byte of a number with a sign

@@ -518,7 +518,7 @@ def _gguf_location(
             if set(_parts_of(first)) <= set(names):
                 return ModelLocation(snapshot.folder / first, name, snapshot.commit, "cache")
     if is_offline(variables):
-        raise _forbidden(name, cache)
+        raise _offline_error(name, cache)
     if fetch.parts is not Parts.WHOLE:
         raise InputError(
             "the local cache does not hold {name}, and a .gguf file is fetched whole or not at all",
@@ -531,7 +531,7 @@ def _gguf_location(
     return ModelLocation(file, name, commit, "hub")
 
 
-def _forbidden(name: HubId | str, cache: Path, *, missing: str = "") -> InputError:
+def _offline_error(name: HubId | str, cache: Path, *, missing: str = "") -> InputError:
     """The error, returned and not raised, that the environment forbids fetching.
 
     missing: the file that the cache lacks of a model; "" for all of them.
@@ -717,7 +717,7 @@ def _fetch_model(
     """
     cache = cache_folder(variables)
     if is_offline(variables):
-        raise _forbidden(hub_id, cache, missing=missing)
+        raise _offline_error(hub_id, cache, missing=missing)
     folder, tensors = download(hub_id, cache, variables, fetch)
     return ModelLocation(folder, name, folder.name, "hub", tensors)
 

@@ -49,7 +49,7 @@ def place_pieces(
     ]
     if not text.isascii():
         spans = _extend_to_marks(text, spans)
-    shared = _sharing(spans)
+    shared = _pieces_that_share(spans)
     return [
         replace(span, is_shared=True) if number in shared else span
         for number, span in enumerate(spans)
@@ -102,7 +102,7 @@ def _character_end(text: str, span: PieceSpan, following: int) -> int:
     return span.end
 
 
-def _sharing(spans: Sequence[PieceSpan]) -> set[int]:
+def _pieces_that_share(spans: Sequence[PieceSpan]) -> set[int]:
     """The numbers of the pieces that share a character with a neighbour."""
     numbers: set[int] = set()
     last = None

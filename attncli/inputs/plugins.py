@@ -58,7 +58,7 @@ class Plugin(Struct, frozen=True, eq=False):
 
     def load(self) -> Any:
         """The object that the plugin adds, imported. Raises PluginError where that fails."""
-        with self.guarded():
+        with self.guard():
             return self.load_object()
 
     def refuse(self, what: str, expected: str) -> NoReturn:
@@ -73,7 +73,7 @@ class Plugin(Struct, frozen=True, eq=False):
         )
 
     @contextmanager
-    def guarded(self) -> Iterator[None]:
+    def guard(self) -> Iterator[None]:
         """Context manager around the plugin's code: what goes wrong there becomes a PluginError
         that names the plugin, its package and the line; refusals of attn itself keep their text."""
         try:

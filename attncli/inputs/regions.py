@@ -333,7 +333,7 @@ def _tokens_of_rule(
             missing = start
         else:
             missing = end
-        places = list(_between(text, start, end))
+        places = list(_spans_between(text, start, end))
         expected = message("markers that the text has")
     members = _tokens_in_spans(places, tokens)
     if members:
@@ -430,7 +430,7 @@ def _pattern_error(error: TaskError, rule: RegionRule) -> AttnError:
             return AttnError(what)
 
 
-def _between(text: str, start: str, end: str) -> Iterator[Span]:
+def _spans_between(text: str, start: str, end: str) -> Iterator[Span]:
     """The places between two markers: each from the end of a first marker to the next second
     marker.
     """

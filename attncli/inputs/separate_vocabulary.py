@@ -34,7 +34,12 @@ from attncli.inputs.vocabulary_files import (
     WORDS,
     VocabularyFolder,
 )
-from attncli.inputs.vocabulary_tokenizer import PieceTokenizer, alphabet, from_tokenizers, guarded
+from attncli.inputs.vocabulary_tokenizer import (
+    PieceTokenizer,
+    alphabet,
+    from_tokenizers,
+    run_guarded,
+)
 from attncli.language import message
 
 BERT_SPECIALS = {
@@ -100,7 +105,7 @@ def read_vocabulary(folder: Path, name: str | None = None) -> PieceTokenizer | N
         LimitError: For one above 256 MiB.
     """
     files = VocabularyFolder.read(folder)
-    name = name or files.fitting()
+    name = name or files.readable_file()
     if name is None:
         return None
     if name == TEKKEN:
@@ -227,7 +232,7 @@ def _byte_pairs(files: VocabularyFolder) -> PieceTokenizer | None:
             rule = ROBERTA_RULE
     pairs = _merges(files)
     hf = tokenizers.Tokenizer(
-        guarded(
+        run_guarded(
             lambda: models.BPE(vocab=vocabulary, merges=pairs),
             message("this is no usable vocabulary of merges"),
             name,

@@ -287,7 +287,7 @@ class Token(Struct, frozen=True):
         """
         return self.special and not self.added and self.start is not None
 
-    def moved(self, index: int, characters: int) -> Token:
+    def relocate(self, index: int, characters: int) -> Token:
         """A copy of the token with this index, its offsets moved on by so many characters."""
         start, end = (
             None if offset is None else offset + characters for offset in (self.start, self.end)
@@ -325,7 +325,7 @@ def encode_pair(tokenizer: Tokenizer, text: str, second: int) -> list[Token]:
     """
     tokens = tokenizer.encode(text[: second - 1], text[second:])
     return [
-        replace(token.moved(token.index, second), part=0) if token.part else token
+        replace(token.relocate(token.index, second), part=0) if token.part else token
         for token in tokens
     ]
 

@@ -141,7 +141,7 @@ class VocabularyFolder(Struct, frozen=True):
         """The path of a file, for errors."""
         return str(self.folder / name)
 
-    def fitting(self) -> str | None:
+    def readable_file(self) -> str | None:
         """The vocabulary file that attn can read for this class of tokenizers; None where there is
         none.
         """

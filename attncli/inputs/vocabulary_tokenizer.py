@@ -113,7 +113,7 @@ def read_tokenizer(path: Path) -> PieceTokenizer:
         raise foreign
     check_charsmap(raw, str(path))
     with _silent_panics():
-        hf = guarded(
+        hf = run_guarded(
             lambda: tokenizers.Tokenizer.from_buffer(raw),
             message("this is no usable tokenizer file"),
             str(path),
@@ -176,7 +176,7 @@ class PieceTokenizer:
             entry: Any = readable[0]
         else:
             entry = readable
-        hf = self._cutting(readable)
+        hf = self._encoder_of(readable)
         # encode_batch lets other threads run, encode does not: only so can the clock and Ctrl-C
         # stop it.
         encoding = _run_timed(lambda: hf.encode_batch([entry])[0], self.name)
@@ -197,7 +197,7 @@ class PieceTokenizer:
 
         def tokens_of(piece: str) -> list[Token]:
             """The tokens of a piece, with none added at its beginning or end."""
-            hf = self._cutting((piece,), with_added=not as_text)
+            hf = self._encoder_of((piece,), with_added=not as_text)
             return self._tokens(_encode_bare(hf, piece, self.name), (piece,))
 
         if not after:
@@ -207,9 +207,9 @@ class PieceTokenizer:
         whole = tokens_of("\n" + readable)
         if [token.id for token in whole[: len(line)]] != [token.id for token in line]:
             return tokens_of(readable)
-        return [token.moved(place, -1) for place, token in enumerate(whole[len(line) :])]
+        return [token.relocate(place, -1) for place, token in enumerate(whole[len(line) :])]
 
-    def _cutting(self, texts: Sequence[str], *, with_added: bool = True) -> tokenizers.Tokenizer:
+    def _encoder_of(self, texts: Sequence[str], *, with_added: bool = True) -> tokenizers.Tokenizer:
         """The library's tokenizer that cuts these texts.
 
         with_added: whether it recognises special and added tokens in them.
@@ -319,15 +319,15 @@ class PieceTokenizer:
         """The text that these ids decode to by the vocabulary's own decoder; U+FFFD for a character
         that is not whole. Raises InputError for an id that the vocabulary does not have."""
         self.ids_to_tokens(ids)
-        hf = self._decoding(ids)
-        text: str = guarded(
+        hf = self._decoder_of(ids)
+        text: str = run_guarded(
             lambda: hf.decode(list(ids)),
             message("the tokenizer failed on these ids"),
             self.name,
         )
         return text
 
-    def _decoding(self, ids: Sequence[int]) -> tokenizers.Tokenizer:
+    def _decoder_of(self, ids: Sequence[int]) -> tokenizers.Tokenizer:
         """The library's tokenizer that decodes these ids."""
         return self.hf
 
@@ -360,7 +360,7 @@ class PieceTokenizer:
         # a code point that stands for no character; the library has no name for this id in all its
         # models
         try:
-            pieces = self._decoding(()).model.tokenize(NO_CHARACTER)
+            pieces = self._decoder_of(()).model.tokenize(NO_CHARACTER)
         except Exception:  # "unk_id is missing"
             return None
         if len(pieces) == 1:
@@ -370,7 +370,7 @@ class PieceTokenizer:
     @cached_property
     def _is_byte_level(self) -> bool:
         """Whether the vocabulary writes bytes as printable characters."""
-        hf = self._decoding(())
+        hf = self._decoder_of(())
         return any(
             part is not None and b'"ByteLevel"' in part.__getstate__()
             for part in (hf.pre_tokenizer, hf.decoder)
@@ -445,7 +445,7 @@ class PartTokenizer(PieceTokenizer):
         """The library's tokenizer with the whole vocabulary."""
         return self.vocabulary.whole()
 
-    def _cutting(self, texts: Sequence[str], *, with_added: bool = True) -> tokenizers.Tokenizer:
+    def _encoder_of(self, texts: Sequence[str], *, with_added: bool = True) -> tokenizers.Tokenizer:
         """The library's tokenizer with the pieces that these texts need; with the whole vocabulary
         where the texts are long or it is built already.
         """
@@ -455,9 +455,9 @@ class PartTokenizer(PieceTokenizer):
             )
             if part is not None:
                 return part
-        return super()._cutting(texts, with_added=with_added)
+        return super()._encoder_of(texts, with_added=with_added)
 
-    def _decoding(self, ids: Sequence[int]) -> tokenizers.Tokenizer:
+    def _decoder_of(self, ids: Sequence[int]) -> tokenizers.Tokenizer:
         """The library's tokenizer with the pieces of these ids."""
         return self.vocabulary.for_ids(ids)
 
@@ -548,7 +548,7 @@ def _run_timed(work: Callable[[], Result], where: str) -> Result:
     with _silent_panics():  # for this thread to undo: one that is left behind never would
         try:
             return _WorkThread.free().do(
-                lambda: guarded(work, message("the tokenizer failed on this text"), where)
+                lambda: run_guarded(work, message("the tokenizer failed on this text"), where)
             )
         except Empty:
             what = message(
@@ -559,7 +559,7 @@ def _run_timed(work: Callable[[], Result], where: str) -> Result:
             ) from None
 
 
-def guarded(work: Callable[[], Result], what: str, where: str) -> Result:
+def run_guarded(work: Callable[[], Result], what: str, where: str) -> Result:
     """The result of `work`; whatever the tokenizers library raises in it becomes an InputError.
 
     what: its sentence.

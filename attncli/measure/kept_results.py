@@ -111,7 +111,7 @@ class KeptArrays:
         self._folder = folder
         self._files: list[KeptResults[KeptArray]] = []
 
-    def known(self, name: str, compute: Callable[[], Floats]) -> Floats:
+    def load_or_compute(self, name: str, compute: Callable[[], Floats]) -> Floats:
         """The array of this name, read from its file where it was kept; else computed by `compute`
         and kept.
         """

@@ -43,7 +43,7 @@ def plugin_metric(plugin: Plugin) -> Metric:
             EXPECTED,
         )
     path = Path(function.__code__.co_filename)
-    with plugin.guarded():
+    with plugin.guard():
         raw = read_regular(path, what=message("a Python file"), limit=LARGEST)
         # another version of the package, or of the file, is another metric to a scan
         digest = hashlib.sha256(f"{plugin.package} {plugin.version} ".encode() + raw).hexdigest()
@@ -58,6 +58,6 @@ def plugin_metric(plugin: Plugin) -> Metric:
             raise plugin.refusal(error) from error
 
     guarded = replace(metric, of=compute_rows)
-    with plugin.guarded():
+    with plugin.guard():
         try_metric(guarded)
     return guarded

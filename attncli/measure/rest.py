@@ -196,7 +196,7 @@ class FrontWord(NamedTuple):
     first: int
     added: int
 
-    def moved(self, token: int) -> int:
+    def new_index(self, token: int) -> int:
         """Where a token of the text stands now."""
         if token >= self.first:
             return token + self.added
@@ -205,7 +205,7 @@ class FrontWord(NamedTuple):
     def moved_words(self, words: Words) -> Words:
         """The words of the text behind the tokens in front, each of which is a word."""
         own = range(self.first, self.first + self.added)
-        starts = np.array(sorted([*own, *map(self.moved, words.starts.tolist())]), np.int64)
+        starts = np.array(sorted([*own, *map(self.new_index, words.starts.tolist())]), np.int64)
         return replace(words, words=(), starts=starts, count=len(self.tokens))
 
 

@@ -312,7 +312,7 @@ def attend_rows(
         scale = 1.0
     keys_across = backend.transpose(backend.cast(k[..., low:high, :], dtype))
     scores = by_group(backend, queries, keys_across, buffer)
-    apart = apart_in(backend, rule.apart, dtype, (start, stop, low, high))
+    apart = separate_queries_in(backend, rule.apart, dtype, (start, stop, low, high))
     if apart is not None:
         asking = apart.q
         if scale != rule.scale:  # scaled as the others were
@@ -595,7 +595,7 @@ def mix_with_weights(backend: Backend, weights: Array, values: Array, rule: Rule
     visibility = weights > 0
     mixed = mix(backend, weights, backend.cast(values, dtype), visibility)
     where = (0, weights.shape[-2], 0, weights.shape[-1])
-    apart = apart_in(backend, rule.apart, dtype, where)
+    apart = separate_queries_in(backend, rule.apart, dtype, where)
     if apart is not None:
         rows = list(apart.rows)
         own = weights[..., rows, :]
@@ -622,7 +622,7 @@ class SeparateQueries(Struct, frozen=True, eq=False):
     v: Array
 
 
-def apart_in(
+def separate_queries_in(
     backend: Backend, apart: SeparateQueries | None, dtype: str, where: tuple[int, int, int, int]
 ) -> SeparateQueries | None:
     """The separate queries that lie in a block, rows counted from its start and keys cut to its

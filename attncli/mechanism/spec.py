@@ -544,7 +544,7 @@ class Block(Struct, frozen=True):
     factors: Mapping[str, float] = field(default_factory=dict)
     normed: bool = False
 
-    def mixing(self, mixer: Mixer) -> Block:
+    def with_mixer(self, mixer: Mixer) -> Block:
         """The layer with this mixer (such as Mamba) in place of its attention."""
         return replace(
             self, attention=without_heads(self.attention), mixer=mixer, instead=mixer.name

@@ -158,7 +158,7 @@ class Views(Protocol):
     def labelled(self, document: Any, /) -> Any:
         """The weights that a document holds, as a labelled array of xarray."""
 
-    def write_figure(self, document: Any, path: Any, style: str, lang: str, /) -> None:
+    def write_figure(self, document: Any, path: Any, style: str, lang: str, parts: str, /) -> None:
         """Draw a document to a file."""
 
     def write_page(self, document: Any, path: Any, lang: str, /) -> None:

@@ -526,7 +526,7 @@ def hold_weights(model: Model) -> Model:
     """The model with its weights kept in memory once they are read, for many runs; the model itself
     where they are no checkpoint's, or are kept already."""
 
-    def kept(store: Store | None) -> Store | None:
+    def keep_weights(store: Store | None) -> Store | None:
         """The store, wrapped so that weights stay in memory once they are read, if it reads a
         checkpoint; any other store unchanged.
         """
@@ -535,14 +535,14 @@ def hold_weights(model: Model) -> Model:
         store.for_many()
         return CachedStore(store)
 
-    store = kept(model.store)
+    store = keep_weights(model.store)
     assert store is not None
     if store is model.store:
         return model
     return replace(
         model,
         store=store,
-        decoder_store=kept(model.decoder_store),
+        decoder_store=keep_weights(model.decoder_store),
         kept_bytes=held_bytes(model),
     )
 

@@ -55,7 +55,7 @@ from attncli.models.transformers_model import (
     list_members,
     mixer_name,
     own_attention,
-    projected,
+    projection_roles,
     register_engine,
     rope_base,
     type_count,
@@ -258,7 +258,7 @@ def added_biases(hf_model: Any, passages: Sequence[Passage]) -> tuple[str, ...]:
         for part, (inner_maps, output_map) in zip(("attn", "cross"), passage.maps, strict=False):
             for linear_map in inner_maps:
                 if getattr(linear_map, "bias", None) is not None:
-                    roles = projected(names.get(linear_map, ""))
+                    roles = projection_roles(names.get(linear_map, ""))
                     biased |= dict.fromkeys(f"{part}.{role}" for role in roles)
             if getattr(output_map, "bias", None) is not None:
                 biased[f"{part}.o"] = None

@@ -573,7 +573,7 @@ AROUND = re.compile(
 """What stands around the name of a projection."""
 
 
-def projected(name: str) -> tuple[str, ...]:
+def projection_roles(name: str) -> tuple[str, ...]:
     """Which parts of an attention a linear map computes, judged by its name: some of "q", "k" and
     "v", or one of the steps of latent attention, "q_down", "kv_down" and "kv"; nothing where the
     name does not tell.

@@ -967,7 +967,7 @@ class Worker:
             column = self.columns.index(name)
             for layer, heads in enumerate(self.plan.model.heads):
                 place = slice(int(self._starts[layer]), int(self._starts[layer]) + heads)
-                measured = scores.measured(name, layer, range(heads))
+                measured = scores.measure(name, layer, range(heads))
                 known = ~np.isnan(measured.value)
                 value[:, column, place] = np.nan_to_num(measured.value)
                 norm[:, column, place] = known

@@ -92,7 +92,7 @@ def measure_pairs(file: Path, count: int) -> dict[str, float]:
                 ),
             ),
             ("scores", lambda pair=pair: circuit.pair_gradients(pair, 5).scores(graph)),
-            ("test", lambda pair=pair: circuit.replaced(pair, masks)),
+            ("test", lambda pair=pair: circuit.measure_circuits(pair, masks)),
         ):
             start = time.process_time()
             work()

@@ -56,7 +56,7 @@ def test_the_tokens_of_spans_are_those_that_a_loop_finds(
 def test_what_is_between_markers_is_what_a_pattern_finds(text: str, start: str, end: str) -> None:
     pattern = f"{re.escape(start)}(.*?){re.escape(end)}"
     expected = [match.span(1) for match in re.finditer(pattern, text, re.DOTALL)]
-    assert list(regions._between(text, start, end)) == expected
+    assert list(regions._spans_between(text, start, end)) == expected
 
 
 @given(st.lists(st.sets(st.integers(0, 12), min_size=1), min_size=1, max_size=6))

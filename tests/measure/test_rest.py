@@ -62,7 +62,7 @@ def test_another_word_in_front_leaves_all_tokens_of_the_text_what_they_are() -> 
     assert front.word == "Today"
     assert [token.id for token in front.tokens[front.added :]] == [token.id for token in tokens]
     assert [token.index for token in front.tokens] == list(range(len(front.tokens)))
-    assert front.moved(0) == front.added == 6
+    assert front.new_index(0) == front.added == 6
     assert word_in_front(tokenizer, "Today a", tokenizer.encode("Today a")).word == "Then"
     chinese = word_in_front(tokenizer, "她吃", tokenizer.encode("她吃"))
     assert (chinese.word, chinese.added) == ("今天", 2)
@@ -72,11 +72,11 @@ def test_special_tokens_stay_in_front_of_the_word() -> None:
     class Framed(resting_model.Characters):
         def encode(self, text, pair=None):
             frame = Token(0, "<s>", 0, None, None, special=True)
-            inner = [token.moved(token.index + 1, 0) for token in super().encode(text)]
+            inner = [token.relocate(token.index + 1, 0) for token in super().encode(text)]
             return [frame, *inner]
 
     tokens = Framed().encode("cab")
     front = word_in_front(Framed(), "cab", tokens)
     assert front.tokens[0].special
-    assert front.moved(0) == 0
-    assert front.moved(1) == 1 + front.added
+    assert front.new_index(0) == 0
+    assert front.new_index(1) == 1 + front.added

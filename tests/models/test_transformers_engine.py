@@ -33,7 +33,7 @@ from attncli.models.transformers_model import (
     Passages,
     _in_place_of_attention,
     _outside,
-    projected,
+    projection_roles,
 )
 from attncli.models.transformers_shapes import describe_foreign
 from attncli.models.verify import reference
@@ -593,9 +593,14 @@ def test_the_biases_of_the_library_s_projections_are_named(
     ],
 )  # fmt: skip
 def test_what_a_projection_makes_by_its_name(name: str, made: str) -> None:
-    assert "".join(projected(name)) == made
+    assert "".join(projection_roles(name)) == made
 
 
 def test_the_steps_of_latent_attention_by_their_names() -> None:
     names = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj")
-    assert [projected(name) for name in names] == [("q_down",), ("q",), ("kv_down",), ("kv",)]
+    assert [projection_roles(name) for name in names] == [
+        ("q_down",),
+        ("q",),
+        ("kv_down",),
+        ("kv",),
+    ]

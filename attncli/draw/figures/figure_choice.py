@@ -82,7 +82,7 @@ def chosen_columns(value: str) -> int:
     """The number of maps side by side that `columns=3` names. Raises UsageError."""
     if not re.fullmatch("[0-9]{1,3}", value) or not 1 <= int(value) <= MOST_COLUMNS:
         ends = {"first": "columns=1", "last": f"columns={MOST_COLUMNS}"}
-        raise _refused("columns", value, message("{first} to {last}", **ends))
+        raise _value_error("columns", value, message("{first} to {last}", **ends))
     return int(value)
 
 
@@ -92,7 +92,7 @@ def chosen_height(value: str) -> float:
     if match is None or not LEAST_HEIGHT <= float(match[1]) <= MOST_HEIGHT:
         first, last = (f"maxheight={height:g}mm" for height in (LEAST_HEIGHT, MOST_HEIGHT))
         expected = message("{first} to {last}", first=first, last=last)
-        raise _refused("maxheight", value, expected)
+        raise _value_error("maxheight", value, expected)
     return float(match[1]) * MM
 
 
@@ -102,7 +102,7 @@ def chosen_heads(value: str) -> tuple[tuple[int, int], ...]:
     for name in value.split("+"):
         head = parse_head(name)
         if head is None:
-            raise _refused("heads", value, message("heads=L5H11, several joined by +"))
+            raise _value_error("heads", value, message("heads=L5H11, several joined by +"))
         heads.append(head)
     return tuple(dict.fromkeys(heads))
 
@@ -111,11 +111,11 @@ def chosen_rows(value: str) -> tuple[str, ...]:
     """The tokens that `rows=it+the:2+#7` names. Raises UsageError for none."""
     names = [name.strip() for name in value.split("+") if name.strip()]
     if not names:
-        raise _refused("rows", value, message("rows=it, several joined by +"))
+        raise _value_error("rows", value, message("rows=it, several joined by +"))
     return tuple(dict.fromkeys(names))
 
 
-def _refused(name: str, value: str, expected: Message) -> UsageError:
+def _value_error(name: str, value: str, expected: Message) -> UsageError:
     """The error, returned and not raised, that a word of a style has no such value."""
     return UsageError(
         "--figure-style {word} is out of range",

@@ -189,7 +189,7 @@ def answer(
     cuts = [*_single_cuts(leaves), *_subset_cuts(leaves, names, drawn)]
     _refuse_empty(cuts, cut, len(tokens))
     weighed_heads = pairs_or_all(model.spec, weigh_in)
-    weighing = _weighing(weigh, tokens, regions, weighed_heads, note)
+    weighing = _parse_weighing(weigh, tokens, regions, weighed_heads, note)
     request = (target, length, cut, seed, subsets, tuple(names), each_head, weighing)
     file = _results_file(kept, model, tokens, leaves, request)
     results = file.read() or AnswerResults()
@@ -285,7 +285,7 @@ class _OwnRun:
         self._keys: OwnKeys | None = None
 
     @property
-    def planned(self) -> int:
+    def tokens_to_run(self) -> int:
         """How many tokens this work computes, if it is still to run."""
         if self._keys is not None:
             return 0
@@ -324,7 +324,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
     file: KeptResults[AnswerResults]
 
     @property
-    def rest(self) -> Bools:
+    def rest_mask(self) -> Bools:
         """The tokens of the prompt and its answer where heads rest, booleans [key]."""
         return resting_keys(self.runs.tokens, self.runs.model.identity.source)
 
@@ -341,7 +341,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             return
         others = [cut for cut in missing if cut.key != OWN.key]
         planned = self.runs.planned_tokens(others, after_own=True)
-        done.plan(len(missing), planned + self.own.planned)
+        done.plan(len(missing), planned + self.own.tokens_to_run)
         keys, own = self.own.run(done.add_tokens)
         if own is not None and own.cut.key not in known:
             self._keep(own, done)
@@ -351,7 +351,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
     def _keep(self, run: CutRun, done: _Progress) -> None:
         """Keep what a run left."""
         if run.shares is not None:
-            free = run.shares * ~self.rest[: run.shares.shape[1]]
+            free = run.shares * ~self.rest_mask[: run.shares.shape[1]]
             whole = np.maximum(free.sum(1), TINY)
             parts = [(free[:, list(leaf.tokens)].sum(1) / whole).mean() for leaf in self.leaves]
             done.results.attention[:] = [float(min(part, 1.0)) for part in parts]
@@ -363,7 +363,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         """What the log probability of each token changes by with a cut, [token]."""
         return np.subtract(results.logprobs[key], results.logprobs[OWN.key])
 
-    def ranked(self, results: AnswerResults) -> list[int]:
+    def rank_regions(self, results: AnswerResults) -> list[int]:
         """The places of the regions that are measured, the largest loss first."""
         places = [
             place for place in range(len(self.leaves)) if f"region {place}" in results.logprobs
@@ -376,7 +376,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         `MOST_COMPARED`."""
         accepted: list[int] = []
         compared = 0
-        for place in self.ranked(done.results):
+        for place in self.rank_regions(done.results):
             loss = -self.changes(done.results, f"region {place}").mean()
             if self.leaves[place].name not in self.sources or loss < LITTLE:
                 continue
@@ -502,19 +502,19 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             return UNSET
         return HiddenRegions(regions=group, change=change)
 
-    def weighed(self, results: AnswerResults) -> Weighing | None:
+    def choose_weighing(self, results: AnswerResults) -> Weighing | None:
         """What is weighed; where a factor alone was given, the region whose cut loses most."""
         if self.weighing is None or self.weighing.keys:
             return self.weighing
         places = self.source_places()
-        ranked = [place for place in self.ranked(results) if place in places]
+        ranked = [place for place in self.rank_regions(results) if place in places]
         leaf = self.leaves[ranked[0]]
         return replace(self.weighing, name=leaf.name, keys=leaf.tokens)
 
     def weigh(self, done: _Progress) -> None:
         """Run with attention on a region weighed by each factor, and on random spans by the one that
         is asked for."""
-        weighing = self.weighed(done.results)
+        weighing = self.choose_weighing(done.results)
         if weighing is None:
             return
         cuts = [
@@ -539,7 +539,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         keys[1.0] = OWN.key
         if any(key not in results.logprobs for key in keys.values()):
             return UNSET
-        weighing = self.weighed(results)
+        weighing = self.choose_weighing(results)
         assert weighing is not None
         random = [f"dose-random {number}" for number in range(DRAWS)]
         return AnswerDoses(
@@ -564,7 +564,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         """The place of the region that the answer rests on most; where it rests on none, the first
         region with a loss that was not compared with random spans; else None.
         """
-        ranked = [place for place in self.ranked(results) if place in self.source_places()]
+        ranked = [place for place in self.rank_regions(results) if place in self.source_places()]
         for place in ranked:
             if self.matters(results, place):
                 return place
@@ -647,9 +647,9 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         sentences = described.sentences
         queries = range(self.runs.first_query, len(self.runs.tokens))
         regions = [leaf.tokens for leaf in self.leaves]
-        even = even_shares(model.spec, regions, queries, self.rest[: queries.stop])
+        even = even_shares(model.spec, regions, queries, self.rest_mask[: queries.stop])
         effects = []
-        for place in self.ranked(results):
+        for place in self.rank_regions(results):
             leaf = self.leaves[place]
             changes = self.changes(results, f"region {place}")
             random: list[float] | UnsetType = self.random_changes(results, place) or UNSET
@@ -687,7 +687,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         spec = self.runs.model.spec
         attending = len(spec.attending())
         warnings: list[str] = []
-        all_known = len(self.ranked(results)) == len(self.leaves)
+        all_known = len(self.rank_regions(results)) == len(self.leaves)
         if self.each_head and all_known and self.rested_on(results) is None:
             warnings.append(
                 message("the answer rests on no region: --each-head has none whose heads to tell")
@@ -850,7 +850,7 @@ class _Plan(Struct, frozen=True, eq=False):
     def _whole_runs(self) -> float:
         """About how many runs of the whole prompt these are, without the one that writes."""
         count = len(self.runs.tokens)
-        tokens = self.runs.planned_tokens(self._others(), after_own=self.runs.can_resume)
+        tokens = self.runs.planned_tokens(self._other_cuts(), after_own=self.runs.can_resume)
         runs = tokens / count + DRAWS
         if self.weighing is not None:
             runs += len(_factors(self.weighing)) + DRAWS
@@ -858,7 +858,7 @@ class _Plan(Struct, frozen=True, eq=False):
             runs += self.length / count * (CARRIERS + 2 + BACK_AND_FORTH)
         return runs
 
-    def _others(self) -> list[Cut]:
+    def _other_cuts(self) -> list[Cut]:
         """The cuts, without the own run where that is the one that writes the answer."""
         if not self.runs.can_resume:
             return list(self.cuts)
@@ -873,7 +873,7 @@ class _Plan(Struct, frozen=True, eq=False):
             block.attention.kv_heads * (block.attention.head_dim + block.attention.v_dim)
             for block in spec.blocks
         )
-        parts = self.runs.stretches(self._others(), after_own=self.runs.can_resume)
+        parts = self.runs.stretches(self._other_cuts(), after_own=self.runs.can_resume)
         # the own run's, and those of every stretch on the way to the one that runs
         copies = 2 + max((part.depth for part in parts), default=0)
         memory: dict[str, int] = {
@@ -891,7 +891,7 @@ def _factors(weighing: Weighing) -> list[float]:
     return sorted({*FACTORS, weighing.factor})
 
 
-def _weighing(
+def _parse_weighing(
     weigh: str | None,
     tokens: Sequence[Token],
     regions: Sequence[Region],

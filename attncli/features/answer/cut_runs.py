@@ -198,7 +198,7 @@ class CutRuns(Struct, frozen=True):
         for part in self.stretches(cuts, after_own=own is not None):
             del states[part.depth + 1 :]
             if own is not None and part.depth == 0:
-                states[0] = own.before(part.start)
+                states[0] = own.state_before(part.start)
             state = self._extended_state(states[part.depth], part)
             states.append(state)
             on_tokens(part.stop - part.start)
@@ -413,7 +413,7 @@ class OwnKeys(Struct, frozen=True, eq=False):
     tail: Array
     first_query: int
 
-    def before(self, place: int) -> _State:
+    def state_before(self, place: int) -> _State:
         """The state of the own run before a token."""
         tail = None
         if place > self.first_query:

@@ -121,7 +121,7 @@ class _BackwardRun:
                 continue
             passed = self._numbers(watched.passed)
             cut = _WatchedOutput(weights, sloped=False)
-            outside = self._context(layer, frozenset(), self._cut(layer))
+            outside = self._context(layer, frozenset(), self._hide_region(layer))
             run_block(self._plain, block, cut, self._array(entering), outside, layer)
             variables.append(watched.slope)
             shares = self._numbers(trace.stages["weights"])[..., self._looked_at].sum(-1)
@@ -148,7 +148,7 @@ class _BackwardRun:
         context = self._model.context(self._tokens, self._plain, keep)
         return replace(context, past=past, interventions=interventions or {})
 
-    def _cut(self, layer: int) -> Interventions:
+    def _hide_region(self, layer: int) -> Interventions:
         """What hides the region from the answer's queries in all heads of a layer."""
         inside = set(self._keys)
         queries = tuple(token.index for token in self._tokens if token.index not in inside)

@@ -161,7 +161,7 @@ def cache(
             or UNSET,
             shares=whole.shares(),
             shares_beyond_rest=whole.shares_beyond_rest(),
-            rest=whole.rested(),
+            rest=whole.rest_share(),
             cached_layers=whole.layers,
             target=target_tokens(model, whole.answer) if has_head else [],
             logprob=whole.logprob,
@@ -382,7 +382,7 @@ class _WholeRun:
             return _finite_or_none(float(np.mean(values[np.isfinite(values)])))
         return None
 
-    def rested(self) -> float | UnsetType:
+    def rest_share(self) -> float | UnsetType:
         """The share of what the last token looks at where heads rest, the mean over heads."""
         if not self._rest.any():
             return UNSET

@@ -67,8 +67,8 @@ def compare_circuits(
         size=size,
         edges=_overlap([_edge(edge) for edge in first], [_edge(edge) for edge in second]),
         heads=_overlap(_heads(first), _heads(second)),
-        only_a=_missing(_heads(first), _heads(second)),
-        only_b=_missing(_heads(second), _heads(first)),
+        only_a=_missing_heads(_heads(first), _heads(second)),
+        only_b=_missing_heads(_heads(second), _heads(first)),
         correlation=_correlation(first, second),
         chance=size / (2 * graph - size),
         warnings=_warnings(a, b),
@@ -107,7 +107,7 @@ def _overlap(first: Sequence[object], second: Sequence[object]) -> Overlap:
     return Overlap(both=both, either=either, share=share)
 
 
-def _missing(heads: Sequence[str], others: Sequence[str]) -> list[str]:
+def _missing_heads(heads: Sequence[str], others: Sequence[str]) -> list[str]:
     """The heads that only this circuit has, the strongest first."""
     return [head for head in heads if head not in others]
 

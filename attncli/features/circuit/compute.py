@@ -320,9 +320,9 @@ class _Work:
         """
         rows: list[Floats] = []
 
-        def known(number: int, _: int) -> Floats:
+        def pair_result(number: int, _: int) -> Floats:
             """The result of the pair of this number."""
-            return self._arrays.known(f"{name}-{number}", works[number])
+            return self._arrays.load_or_compute(f"{name}-{number}", works[number])
 
         def take(array: Floats) -> None:
             """Add a result to the rows, and tell that it is known."""
@@ -332,7 +332,7 @@ class _Work:
             self.advance()
 
         places = range(self._workers + 1)  # one is taken from while the others are written in
-        in_order([partial(known, number) for number in range(len(works))], take, places)
+        in_order([partial(pair_result, number) for number in range(len(works))], take, places)
         return rows
 
     def document(
@@ -433,12 +433,12 @@ class _Work:
         total = np.zeros(shape, self.dtype)
 
         # called for one pair at a time, in their order: token by token only the sum is kept
-        def summed(array: Floats) -> Floats:
+        def add_to_total(array: Floats) -> Floats:
             """The scores of a pair over its tokens, which are added to the total."""
             np.add(total, array, out=total)
             return np.asarray(array.sum(0))
 
-        rows = self.results("scores", works, summed)
+        rows = self.results("scores", works, add_to_total)
         return np.stack(rows), total / len(rows)
 
     def _scores(self, pair: TokenPair, steps: int, *, by_position: bool) -> Floats:
@@ -453,7 +453,7 @@ class _Work:
         masks = [strongest_edges(self.graph, mean, count) for count in counts]
         kept = measure_circuits(
             self.circuit, self.pairs.choice, masks, partial(self.results, "choice")
-        ).kept()
+        ).difference_kept()
         shares = kept.sum(0) / kept[:, -1].sum()
         return smallest_size(SHARES, shares.tolist())
 
@@ -470,7 +470,7 @@ class _Work:
         self, mean: Floats, tested: CircuitMeasures, counts: Sequence[int], whole: int
     ) -> list[CircuitSize]:
         """A row for each size: what it keeps, with its interval, and what random edges keep."""
-        kept = tested.kept()
+        kept = tested.difference_kept()
         sizes = kept[:, len(SHARES) - 1]
         intervals = ratio_intervals(kept, sizes)
         return [

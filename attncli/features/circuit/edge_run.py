@@ -85,7 +85,7 @@ class CircuitModel:
         change = np.stack([vectors[0] - vectors[-1] for vectors in run.writes])
         return PairGradients(change, slopes)
 
-    def replaced(self, pair: TokenPair, masks: Mask) -> Floats:
+    def measure_circuits(self, pair: TokenPair, masks: Mask) -> Floats:
         """m with the edges of each circuit as they run and every other as in the corrupt text.
 
         Args:
@@ -276,7 +276,7 @@ class _GradientRun:
         sides = projections(block)
         watched = SlopeWeights(weights, frozenset(sides))
         attention = LayerAttention(backend, watched, "attn", block.attention)
-        entering = normed(backend, block, weights, "attn.in", self.hidden)
+        entering = normalise_at(backend, block, weights, "attn.in", self.hidden)
         stages, _ = mix_heads(attention, entering, None, self.context, layer)
         mixed = head_outputs(stages)
         self.variables += [watched.slopes[name] for name in sides]
@@ -286,7 +286,7 @@ class _GradientRun:
         joined = backend.permute(mixed, [0, 2, 1, 3]).reshape((*entering.shape[:-1], -1))
         out = linear_if_any(backend, weights, "attn.o", joined)
         assert out is not None
-        out = normed(backend, block, weights, "attn.out", out) * scale
+        out = normalise_at(backend, block, weights, "attn.out", out) * scale
         before = self.hidden
         after = before + out
         if block.mlp is None:
@@ -357,7 +357,7 @@ def projections(block: Block) -> tuple[str, ...]:
     return sides
 
 
-def normed(backend: Backend, block: Block, weights: Weights, place: Any, x: Array) -> Array:
+def normalise_at(backend: Backend, block: Block, weights: Weights, place: Any, x: Array) -> Array:
     """x after the norm of this place; x itself where the place has no norm."""
     norm = block.norms.get(place)
     if norm is None:
@@ -372,10 +372,10 @@ def run_mlp(backend: Backend, block: Block, weights: Weights, x: Array) -> Array
         place = "attn.in"
     else:
         place = "mlp.in"
-    entering = normed(backend, block, weights, place, x)
+    entering = normalise_at(backend, block, weights, place, x)
     output = feed_forward(backend, block.mlp, weights, entering)
     if not block.parallel:
-        output = normed(backend, block, weights, "mlp.out", output)
+        output = normalise_at(backend, block, weights, "mlp.out", output)
     return output * block.branch_scale
 
 
@@ -385,7 +385,7 @@ def _attend(
     """What heads mix, [circuit, head, token, v_dim], where each reader reads its own input, [circuit,
     reader, token, width]."""
     attention = block.attention
-    entering = np.asarray(normed(backend, block, weights, "attn.in", cast("Array", inputs)))
+    entering = np.asarray(normalise_at(backend, block, weights, "attn.in", cast("Array", inputs)))
     heads, kv_heads = attention.heads, attention.kv_heads
     sides: dict[str, Array] = {
         "attn.q": cast("Array", entering[:, :heads]),

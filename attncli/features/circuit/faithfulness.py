@@ -37,7 +37,7 @@ class CircuitMeasures(Struct, frozen=True, eq=False):
     corrupt: Floats
     circuits: Floats
 
-    def kept(self) -> Floats:
+    def difference_kept(self) -> Floats:
         """How much of m circuits have beyond the corrupt texts, [pair, circuit]."""
         return self.circuits - self.corrupt[:, None]
 
@@ -61,7 +61,7 @@ def measure_circuits(
 def _measured_row(circuit: CircuitModel, pair: TokenPair, live: Mask) -> Floats:
     """m of the corrupt text, then of each circuit, some of them beside each other."""
     parts = [
-        circuit.replaced(pair, live[first : first + RUNS_AT_ONCE])
+        circuit.measure_circuits(pair, live[first : first + RUNS_AT_ONCE])
         for first in range(0, len(live), RUNS_AT_ONCE)
     ]
     return np.concatenate([parts[0][:1], *(part[1:] for part in parts)])

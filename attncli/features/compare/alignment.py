@@ -127,7 +127,7 @@ def replaced_words(sides: Sequence[TextTokens], query: str | None = None) -> lis
     partners = with_substitutions(by_token, sides)
     partner_of = dict(zip(partners.a, partners.b, strict=True))
     joined: list[list[range]] = [[], []]
-    for runs in _corresponding(units, order):
+    for runs in _corresponding_words(units, order):
         places = [range(run[0].start, run[-1].stop) for run in runs]
         is_word = all(
             len(run) == 1 or _is_short_word(tokens, place, text)
@@ -160,7 +160,7 @@ def _is_token_by_token(
     return all(partner_of.get(a) == b for a, b in zip(*places, strict=True))
 
 
-def _corresponding(
+def _corresponding_words(
     units: Sequence[Sequence[range]], order: Sequence[tuple[int, int]]
 ) -> Iterator[list[Sequence[range]]]:
     """Yield the words of A and of B that stand in each other's place: equal ones, then those

@@ -178,10 +178,10 @@ def _with_interval(number: ChangedNumber, write: Callable[[float], str]) -> str:
 
 def _two_digits(value: float) -> str:
     """A divergence to two digits."""
-    return _rounded(value, 2)
+    return _divergence_text(value, 2)
 
 
-def _rounded(value: float, digits: int) -> str:
+def _divergence_text(value: float, digits: int) -> str:
     """A divergence to so many digits; 0 for what rounding alone makes."""
     if value <= SAME:
         return "0"
@@ -262,7 +262,7 @@ def _js_beside(number: ChangedNumber, beyond: float) -> str:
     digits = 2
     while digits < 9 and f"{number.mean:.{digits}g}" == f"{beyond:.{digits}g}":
         digits += 1
-    return _with_interval(number, lambda value: _rounded(max(value, 0.0), digits))
+    return _with_interval(number, lambda value: _divergence_text(max(value, 0.0), digits))
 
 
 def _likelihood_sentence(logprob: LogProbability, texts: int, view: View) -> str:

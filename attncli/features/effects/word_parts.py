@@ -165,13 +165,13 @@ def _frozen_weights(weights: Weights, biases: list[Variable]) -> Weights:
         """The weight of this role."""
         if name not in known:
             array = weights(name)
-            known[name] = None if array is None else _frozen(name, array, biases)
+            known[name] = None if array is None else _freeze_weight(name, array, biases)
         return known[name]
 
     return role
 
 
-def _frozen(name: str, array: Array, biases: list[Variable]) -> Array:
+def _freeze_weight(name: str, array: Array, biases: list[Variable]) -> Array:
     """One weight: a variable if it is added to something, a held matrix if it is a gate's."""
     numbers = np.asarray(array, np.float64)
     part = name.rpartition(".")[2]

@@ -99,7 +99,7 @@ def chosen_layer(model: Model, options: ModelOptions) -> int:
     selection = request.numbers(options.layer, "layer", len(model.spec.blocks))
     if selection is EVERY:
         return model.spec.attending()[0]
-    return single(selection, "layer")
+    return single_number(selection, "layer")
 
 
 def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int | None]:
@@ -123,7 +123,7 @@ def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int |
     else:
         layers = [chosen_layer(model, options)]
     most = max(model.spec.blocks[index].attention.heads for index in layers)
-    return layer, single(request.numbers(options.head, "head", most), "head")
+    return layer, single_number(request.numbers(options.head, "head", most), "head")
 
 
 def refuse_search(
@@ -136,7 +136,7 @@ def refuse_search(
     request.refuse_memory(expected.peak, compute, hint, resident=expected.resident)
 
 
-def single(selection: Selection, what: str) -> int:
+def single_number(selection: Selection, what: str) -> int:
     """The one layer or head of a selection; 0 where it is not restricted. what: "layer" or "head",
     for the message. Raises UsageError for several."""
     if selection is EVERY:

@@ -159,7 +159,7 @@ class Derivation(Struct, frozen=True, dict=True):
         return sorted(int(index) for index in np.argsort(-self.weights, kind="stable")[:most])
 
     @cached_property
-    def rest(self) -> list[int]:
+    def other_keys(self) -> list[int]:
         """The keys that have no line of their own."""
         return sorted(set(range(len(self.names))) - set(self.keys_shown))
 
@@ -671,7 +671,7 @@ class Derivation(Struct, frozen=True, dict=True):
         where there are any."""
         return [
             *map(self.key, self.keys_shown),
-            *([others_text(len(self.rest), self.view)] if self.rest else []),
+            *([others_text(len(self.other_keys), self.view)] if self.other_keys else []),
         ]
 
     def _with_others(self, values: np.ndarray[Any, Any]) -> list[float]:
@@ -679,12 +679,12 @@ class Derivation(Struct, frozen=True, dict=True):
         the sum over the others."""
         return [
             *values[self.keys_shown].tolist(),
-            *([float(values[self.rest].sum())] if self.rest else []),
+            *([float(values[self.other_keys].sum())] if self.other_keys else []),
         ]
 
     def _keys_shown_note(self) -> Lines:
         """How many keys have a line of their own, where not all have."""
-        if not self.rest:
+        if not self.other_keys:
             return Lines()
         counts = {"count": len(self.keys_shown), "total": len(self.names)}
         note = plural(

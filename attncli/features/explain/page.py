@@ -256,7 +256,7 @@ def derivation_page(
 
     carried: PageModel | Message | None = None
     if model is not None:
-        carried = _carried(model, document)
+        carried = _model_of_page(model, document)
     document = without_places(document)
     table, beside_table = table_part(document)
     titles = {step.name: step.heading or step.title for step in TOUR[1:]}
@@ -292,7 +292,7 @@ def derivation_page(
         answers = ""
         fields = FIELDS
     else:
-        meta |= {"shown": _shown(document), "commands": _commands(document)}
+        meta |= {"shown": _stored_numbers(document), "commands": _commands(document)}
         if carried is not None:
             reason = message("The page does not run the model: {reason}.", reason=carried)
             meta["reason"] = {spoken: safe(reason.translation(spoken)) for spoken in languages()}
@@ -326,7 +326,7 @@ def _in_languages(lang: str, precision: int, content: Callable[[View], str]) -> 
     )
 
 
-def _carried(model: Model, document: AttentionTopic) -> PageModel | Message:
+def _model_of_page(model: Model, document: AttentionTopic) -> PageModel | Message:
     """The model as the page runs it, or a sentence on why the page does not run it."""
     if document.extra_keys:
         return message("it has learned keys besides the text's")
@@ -355,7 +355,7 @@ def _start(document: AttentionTopic) -> dict[str, Any]:
     }
 
 
-def _rounded(numbers: Any) -> Any:
+def _round_numbers(numbers: Any) -> Any:
     """Numbers of any shape as lists, to as many digits as a page shows; None where there are none."""
     if numbers is None:
         return None
@@ -364,7 +364,7 @@ def _rounded(numbers: Any) -> Any:
     return np.asarray(flat).reshape(array.shape).tolist()
 
 
-def _shown(document: AttentionTopic) -> dict[str, Any]:
+def _stored_numbers(document: AttentionTopic) -> dict[str, Any]:
     """The numbers that a page shows which does not compute."""
     projected = document.step(Projections)
     scores = document.step(Scores)
@@ -384,13 +384,13 @@ def _shown(document: AttentionTopic) -> dict[str, Any]:
         "query": document.query,
         "scale": scores.scale,
         "cap": scores.softcap,
-        "q": _rounded(projected.q),
-        "k": _rounded(projected.k),
-        "v": _rounded(projected.v),
-        "raw": _rounded(document.step(Products).raw),
-        "scaled": _rounded(scores.scaled),
-        "capped": _rounded(scores.capped),
-        "bias": _rounded(scores.bias),
+        "q": _round_numbers(projected.q),
+        "k": _round_numbers(projected.k),
+        "v": _round_numbers(projected.v),
+        "raw": _round_numbers(document.step(Products).raw),
+        "scaled": _round_numbers(scores.scaled),
+        "capped": _round_numbers(scores.capped),
+        "bias": _round_numbers(scores.bias),
         "visible": scores.visible,
         "scores": scores.scores,
         "highest": softmax.highest,
@@ -398,9 +398,9 @@ def _shown(document: AttentionTopic) -> dict[str, Any]:
         "exponentials": [value or 0.0 for value in softmax.exponentials],
         "sink": softmax.sink,
         "sum": softmax.sum,
-        "weights": _rounded(softmax.weights),
-        "output": _rounded(document.step(OutputSum).output),
-        "square": {"weights": _rounded(document.matrices.weights)},
+        "weights": _round_numbers(softmax.weights),
+        "output": _round_numbers(document.step(OutputSum).output),
+        "square": {"weights": _round_numbers(document.matrices.weights)},
     }
 
 

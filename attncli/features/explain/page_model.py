@@ -201,7 +201,7 @@ def _arrays(
                 carry(f"{layer}.{name}", array)
                 continue
             entry = {"name": f"{layer}.{name}", "size": array.size, "rows": len(array)}
-            arrays.append({**entry, **_drawing(name, array)})
+            arrays.append({**entry, **_drawing_rule(name, array)})
     _refuse_size(sum(map(len, carried)), MOST_NUMBERS)
     _refuse_size(sum(entry["size"] for entry in arrays), MOST_DRAWN)
     return arrays, np.concatenate(carried) if carried else np.zeros(0, np.float32)
@@ -237,7 +237,7 @@ def _adds_nothing(block: Block, weights: Weights) -> bool:
     return not any(np.any(np.asarray(end)) for end in ends if end is not None)
 
 
-def _drawing(name: str, array: np.ndarray[Any, Any]) -> dict[str, Any]:
+def _drawing_rule(name: str, array: np.ndarray[Any, Any]) -> dict[str, Any]:
     """How the script draws an array of seeded weights: the name of the stream and the standard
     deviation, or the number that fills it.
     """

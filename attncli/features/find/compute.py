@@ -202,7 +202,7 @@ class _QueryRows:
                 visible = backend.numpy(block.visibility[..., row, :])[..., : high - block.low]
             self.visibility[query][cells] = visible
 
-    def merged(self, queries: Sequence[int], words: Words | None, rest: Bools) -> MergedRow:
+    def merge_row(self, queries: Sequence[int], words: Words | None, rest: Bools) -> MergedRow:
         """The row of one token, or of a word: the mean over its pieces, keys summed by word.
 
         Args:
@@ -503,7 +503,7 @@ def _found_heads(
     heads: list[FoundHead] = []
     for trace, rows in _rows_by_layer(model, tokens, request, link_ends, half, recording):
         warnings += overflow(model.backend, trace)
-        forward, back = (rows.merged(side, words, rest) for side in ends)
+        forward, back = (rows.merge_row(side, words, rest) for side in ends)
         for head in numbers_of(request.heads, forward.weights.shape[0]):
             if np.isnan((forward.weights[head], back.weights[head])).any():
                 continue
@@ -648,7 +648,7 @@ def _with_word_before(
     words = None
     if ends.merged is not None:
         words = front.moved_words(ends.merged)
-    sides = [[front.moved(token) for token in side] for side in ends.tokens]
+    sides = [[front.new_index(token) for token in side] for side in ends.tokens]
     rest = resting_keys(front.tokens, model.identity.source)
     # the first token of a word tells its place among the words
     if words is None:
@@ -658,7 +658,7 @@ def _with_word_before(
     moved = LinkEnds(sides, words, rest)
     verified: dict[tuple[int, int], VerifiedLink] = {}
     for trace, rows in _rows_by_layer(model, front.tokens, request, moved, progress):
-        row = rows.merged(sides[0], words, rest)
+        row = rows.merge_row(sides[0], words, rest)
         for head in numbers_of(request.heads, row.weights.shape[0]):
             link = row.ranked_key(head, key)
             verified[trace.layer, head] = VerifiedLink(

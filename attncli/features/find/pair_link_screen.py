@@ -38,19 +38,24 @@ def pair_rows(links: Sequence[PairLink]) -> Iterator[Sequence[object]]:
             link.head,
             link.weight,
             link.corrupt,
-            _known(link.versus),
+            _member_or_none(link.versus),
             link.change,
-            _known(link.low),
-            _known(link.high),
-            _known(link.sign_share),
+            _member_or_none(link.low),
+            _member_or_none(link.high),
+            _member_or_none(link.sign_share),
         ]
         change = link.difference
         if change is not UNSET:
-            row += [change.all, _known(change.low), _known(change.high), _known(change.sign_share)]
+            row += [
+                change.all,
+                _member_or_none(change.low),
+                _member_or_none(change.high),
+                _member_or_none(change.sign_share),
+            ]
         yield row
 
 
-def _known(value: object) -> object:
+def _member_or_none(value: object) -> object:
     """A member of a document, None for one that is absent."""
     return None if value is UNSET else value
 

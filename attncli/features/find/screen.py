@@ -123,7 +123,7 @@ def _head_table(document: FindDocument, view: View) -> Lines:
         notes.append(_effect_note(document, view))
     notes.append(_rest_note(document, is_hidden=is_hidden))
     if is_hidden or is_one_way:
-        hidden = places if is_hidden and is_one_way else _turned(places)
+        hidden = places if is_hidden and is_one_way else _swap_ends(places)
         notes.append(message("the mask hides {query} {arrow} {key} in every head", **hidden))
     return stack(body, *(remark(note, view) for note in notes))
 
@@ -174,7 +174,7 @@ def _rest_note(document: FindDocument, *, is_hidden: bool) -> str:
     )
 
 
-def _turned(places: dict[str, str]) -> dict[str, str]:
+def _swap_ends(places: dict[str, str]) -> dict[str, str]:
     """The names of a link's ends the other way round."""
     return {**places, "query": places["key"], "key": places["query"]}
 

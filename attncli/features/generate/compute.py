@@ -251,10 +251,10 @@ def generate(
     request = GenerateRequest(
         count, temperature, seed, layers, heads, rows, tuple(regions), weighing
     )
-    return _continued(model, text, tokens, request, past=past, progress=progress)
+    return _continue_text(model, text, tokens, request, past=past, progress=progress)
 
 
-def _continued(
+def _continue_text(
     model: Model,
     text: str,
     tokens: Sequence[Token],

@@ -175,7 +175,11 @@ def measure_circuits(heads: Sequence[HeadMatrices]) -> Circuits:
         qk, ov = norms(head)
         rows.append(
             CircuitHead(
-                layer=head.layer, head=head.head, copying=copying(head), qk_norm=qk, ov_norm=ov
+                layer=head.layer,
+                head=head.head,
+                copying=copying_score(head),
+                qk_norm=qk,
+                ov_norm=ov,
             )
         )
     pairs = compositions(heads)
@@ -239,7 +243,7 @@ class HeadMatrices(Struct, frozen=True, eq=False):
         return WhichHead(layer=self.layer, head=self.head)
 
 
-def copying(head: HeadMatrices) -> float:
+def copying_score(head: HeadMatrices) -> float:
     """Re Σλ / Σ|λ| over the eigenvalues of W_OV: 1 for a head that copies, −1 for one that negates;
     NaN for a zero matrix.
 

@@ -205,7 +205,7 @@ class _LayerTally:
         results: dict[str, Measured] = self.tally.result()
         if scores is not None:
             results |= {
-                metric.name: scores.measured(metric.name, self.layer, self.heads)
+                metric.name: scores.measure(metric.name, self.layer, self.heads)
                 for metric in request.metrics_needed
                 if metric.name in ROLE_METRICS
             }

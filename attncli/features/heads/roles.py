@@ -77,7 +77,7 @@ class RoleScores(Struct, frozen=True):
     chance: dict[str, float]
     tested: dict[str, int]
 
-    def measured(self, name: str, layer: int, heads: Sequence[int]) -> Measured:
+    def measure(self, name: str, layer: int, heads: Sequence[int]) -> Measured:
         """A metric of a layer's heads, NaN where it is not known."""
         scores = self.values.get(name, {})
         value = np.array([scores.get((layer, head), np.nan) for head in heads])
@@ -232,7 +232,7 @@ def _add_output_of(model: Model, scores: RoleScores, layers: Selection) -> None:
         weights = cache_weights(model.store.layer(model.backend, layer))
         matrices = _matrices_of(model, layer)
         for name, test in known.items():
-            entering = _entering(model, layer, weights, test.vectors)
+            entering = _attention_input(model, layer, weights, test.vectors)
             for head in matrices:
                 output = _output_of(model, head, weights, entering) @ test.rows.T
                 right = output[test.places].argmax(-1) == test.answers
@@ -330,7 +330,7 @@ def _matrices_of(model: Model, layer: int) -> list[HeadMatrices]:
         return []
 
 
-def _entering(model: Model, layer: int, weights: Weights, vectors: Array) -> Floats:
+def _attention_input(model: Model, layer: int, weights: Weights, vectors: Array) -> Floats:
     """What enters a layer's attention where its input is `vectors`, [token, width]."""
     norm = model.spec.blocks[layer].norms.get("attn.in")
     entering = vectors

@@ -13,7 +13,7 @@ from attncli.cli.grouped_command import command_app
 from attncli.cli.option import ATTENTION, argument, attention_option, redeclare, without
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import UsageError, refused_value
-from attncli.features.explain.command import single
+from attncli.features.explain.command import single_number
 from attncli.language import choice
 
 
@@ -99,7 +99,7 @@ def mask(
         loaded_model = request.model(environment, RunSetup(ModelOptions(model=model)))
     layer_index = 0
     if loaded_model is not None:
-        layer_index = single(
+        layer_index = single_number(
             request.numbers(layer, "layer", len(loaded_model.spec.blocks)), "layer"
         )
         masks = [loaded_model.spec.blocks[layer_index].attention.mask, *masks]

@@ -173,7 +173,7 @@ def next_word(
         entropy=_entropy(logits[-1]),
         target=_target(model, logits[-1], entry, None if choice is None else choice.word),
         layers=_choices(model, logits),
-        following=_following(model, run, tokens) if each_token else UNSET,
+        following=_score_tokens(model, run, tokens) if each_token else UNSET,
         without=_without(model, tokens, position, rows, taken_away, top, entry, masked=masked),
         **_dose_members(model, tokens, weighing, entry, position, rows, progress, masked=masked),
         warnings=[*notes(model, text, tokens), *small_note(model, choice)],
@@ -274,7 +274,7 @@ def _rows_at_once(model: Model) -> int:
     return min(max(LOGITS_TOGETHER // model.spec.vocabulary, 1), VECTORS_AT_ONCE)
 
 
-def _following(model: Model, run: _TextRun, tokens: Sequence[Token]) -> list[FollowingToken]:
+def _score_tokens(model: Model, run: _TextRun, tokens: Sequence[Token]) -> list[FollowingToken]:
     """How likely each token was after those before it, computed for a portion of the positions at a
     time.
     """

@@ -151,7 +151,7 @@ class PluginRule(FileRule, frozen=True):
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
         """The function's preferences, checked, [query, key]. Raises PluginError where it fails."""
-        with self.plugin.guarded():
+        with self.plugin.guard():
             return FileRule.rows(self, patterns, queries)
 
 
@@ -214,7 +214,7 @@ def plugin_rule(plugin: Plugin) -> PluginRule:
         what = message("{target} is no function", target=plugin.target)
         plugin.refuse(what, message("a function of a text, as in a file of --rule-file"))
     path = Path(function.__code__.co_filename)
-    with plugin.guarded():
+    with plugin.guard():
         raw = read_regular(path, what=FILE_WORDS.what, limit=LARGEST)
         digest = hashlib.sha256(f"{plugin.package} {plugin.version} ".encode() + raw).hexdigest()
         file = FunctionFile(path, digest, {plugin.name: function})

@@ -40,14 +40,14 @@ class TokenPatterns:
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
-        self.texts = [_spelling(token) for token in tokens]
+        self.texts = [_spelled_text(token) for token in tokens]
 
     @property
     def count(self) -> int:
         """How many tokens there are."""
         return len(self.tokens)
 
-    def marked(self, holds: Callable[[str], bool]) -> Bools:
+    def mark_tokens(self, holds: Callable[[str], bool]) -> Bools:
         """For which tokens `holds` is true of their spelling, booleans [token]; special tokens
         never count.
         """
@@ -67,55 +67,57 @@ class TokenPatterns:
     @cached_property
     def punctuation(self) -> Bools:
         """Tokens of punctuation marks alone."""
-        return self.marked(_is_punctuation)
+        return self.mark_tokens(_is_punctuation)
 
     @cached_property
     def sentence_end(self) -> Bools:
         """Tokens that end in a mark of `SENTENCE_ENDS`, those of "a.m." and "e.g." as well: what
         comes after the mark is not looked at."""
-        return self.marked(lambda text: text.strip()[-1:] in SENTENCE_ENDS and bool(text.strip()))
+        return self.mark_tokens(
+            lambda text: text.strip()[-1:] in SENTENCE_ENDS and bool(text.strip())
+        )
 
     @cached_property
     def comma(self) -> Bools:
         """Marks within a sentence: commas, colons, semicolons."""
-        return self.marked(lambda text: text.strip()[-1:] in tuple(",;:，；：、"))
+        return self.mark_tokens(lambda text: text.strip()[-1:] in tuple(",;:，；：、"))
 
     @cached_property
     def line_break(self) -> Bools:
         """Tokens that hold the end of a line."""
-        return self.marked(lambda text: "\n" in text)
+        return self.mark_tokens(lambda text: "\n" in text)
 
     @cached_property
     def capital(self) -> Bools:
         """Tokens that begin with a capital letter."""
-        return self.marked(lambda text: text.strip()[:1].isupper())
+        return self.mark_tokens(lambda text: text.strip()[:1].isupper())
 
     @cached_property
     def number(self) -> Bools:
         """Tokens that hold a digit."""
-        return self.marked(lambda text: any(map(str.isdigit, text)))
+        return self.mark_tokens(lambda text: any(map(str.isdigit, text)))
 
     @cached_property
     def function_word(self) -> Bools:
         """Short words of English grammar, such as `the` and `of`."""
-        return self.marked(lambda text: text.strip().lower() in FUNCTION_WORDS)
+        return self.mark_tokens(lambda text: text.strip().lower() in FUNCTION_WORDS)
 
     @cached_property
     def content(self) -> Bools:
         """Tokens with letters that are no function words."""
-        letters = self.marked(lambda text: any(map(str.isalpha, text)))
+        letters = self.mark_tokens(lambda text: any(map(str.isalpha, text)))
         return letters & ~self.function_word
 
     @cached_property
     def particle(self) -> Bools:
         """Tokens that are the Chinese particle 的."""
-        return self.marked(lambda text: text.strip() == "的")
+        return self.mark_tokens(lambda text: text.strip() == "的")
 
     @cached_property
     def classifier(self) -> Bools:
         """Tokens that are a Chinese measure word after a numeral or a demonstrative."""
-        marked = self.marked(lambda text: text.strip() in CLASSIFIERS)
-        before = self.marked(
+        marked = self.mark_tokens(lambda text: text.strip() in CLASSIFIERS)
+        before = self.mark_tokens(
             lambda text: text.strip()[-1:] in tuple("一二两三四五六七八九十百千几这那每")
         )
         before |= self.number
@@ -267,7 +269,7 @@ class TokenPatterns:
         return start
 
 
-def _spelling(token: Token) -> str:
+def _spelled_text(token: Token) -> str:
     """What a token spells, its blank before it included where it has one."""
     if BYTES.fullmatch(token.text):
         return ""

@@ -107,7 +107,7 @@ def _sections(text: str) -> Iterator[tuple[str, list[str]]]:
             paragraphs = []
             goes_on = False
         elif goes_on and not BEGINNING.match(line):
-            paragraphs[-1] = _joined(paragraphs[-1], line.strip())
+            paragraphs[-1] = _join_lines(paragraphs[-1], line.strip())
         else:
             paragraphs.append(line)
             goes_on = not line.startswith("|")
@@ -121,7 +121,7 @@ BEGINNING = re.compile(r"\s*$|\s*[-*>|] |\s*\d+\. |\|")
 a quotation or a table."""
 
 
-def _joined(before: str, after: str) -> str:
+def _join_lines(before: str, after: str) -> str:
     """Two lines of a paragraph as one: Chinese goes on without a blank."""
     meeting = f"{before[-1:]}{after[:1]}"
     if all(unicodedata.east_asian_width(sign) in "WF" for sign in meeting):

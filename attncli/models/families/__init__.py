@@ -195,7 +195,7 @@ def family(model_type: str) -> Family | None:
     @wraps(declared.spec)
     def spec(config: Config) -> Spec:
         """The Spec of a config by its family's reader, with `family` set to this model type."""
-        with nullcontext() if plugin is None else plugin.guarded():
+        with nullcontext() if plugin is None else plugin.guard():
             whole = declared.spec(config)
         if whole.decoder is None:
             decoder = None

@@ -48,7 +48,8 @@ def spec(config: Config) -> Spec:
     position = rope(config, llama.head_dim(config), default_partial=0.5)
     block = llama.block(config, position=position, kv_heads=8, norm=norm)
     blocks = [
-        block if layer in attending else block.mixing(mixer) for layer in range(llama.depth(config))
+        block if layer in attending else block.with_mixer(mixer)
+        for layer in range(llama.depth(config))
     ]
     config.get("z_loss_coefficient", "num_logits_to_keep", "layers_block_type", "layer_types")
     return llama.decoder(config, blocks, biases=(*llama.linear_biases(config), *biases(config)))
@@ -220,7 +221,7 @@ def jamba(config: Config) -> Spec:
     for layer in range(llama.depth(config)):
         part = experts if layer in layers_with_experts else mlp
         block = llama.block(config, position=None, kv_heads=8, mlp=part)
-        blocks.append(block if layer % every == first else block.mixing(mixer))
+        blocks.append(block if layer % every == first else block.with_mixer(mixer))
     return llama.decoder(config, blocks, biases=("mixer.time", *biases(config)))
 
 

@@ -100,7 +100,7 @@ def post_norm_encoder(
     )
 
 
-def decoding(config: Config, base: Spec) -> Spec:
+def with_decoder_mask(config: Config, base: Spec) -> Spec:
     """The Spec as it is, or, where the config makes the model a decoder, with queries that see no
     later token.
     """
@@ -167,7 +167,7 @@ def roberta(config: Config) -> Spec:
 
     Rows below the padding id of its position table are never used.
     """
-    base = with_gelu(decoding(config, spec(config)))
+    base = with_gelu(with_decoder_mask(config, spec(config)))
     padding = config.integer("pad_token_id", default=1, least=0)
     return after_padding(base, padding)
 
@@ -195,7 +195,7 @@ ELECTRA_NAMES = replace(
 
 def electra(config: Config) -> Spec:
     """ELECTRA: BERT with a token table of its own width. Source: Clark et al., 2020."""
-    base = with_gelu(decoding(config, spec(config)))
+    base = with_gelu(with_decoder_mask(config, spec(config)))
     if config.integer("embedding_size", default=128) == base.d_model:
         return base
     return with_narrow_tokens(config, base)
@@ -312,7 +312,7 @@ def big_bird(config: Config) -> Spec:
     else:
         position = None
     if config.choice("attention_type", among={SPARSE: SPARSE, FULL: FULL}, default=SPARSE) == FULL:
-        base = decoding(config, base)
+        base = with_decoder_mask(config, base)
     else:
         mask = BigBird(size, 0, 0, longest)
         base = with_attention(
@@ -369,7 +369,10 @@ def distilbert(config: Config) -> Spec:
 
 FAMILIES = {
     "bert": Family(
-        lambda config: decoding(config, spec(config)), NAMES, fixed=FIXED, config=small_config
+        lambda config: with_decoder_mask(config, spec(config)),
+        NAMES,
+        fixed=FIXED,
+        config=small_config,
     ),
     "roberta": Family(roberta, ROBERTA_NAMES, fixed=FIXED),
     "xlm-roberta": Family(roberta, ROBERTA_NAMES, fixed=FIXED),

@@ -92,7 +92,7 @@ def granitemoehybrid(config: Config) -> Spec:
     attending = block(
         config, _shared_experts(config), rotates=config.get("position_embedding_type") == "rope"
     )
-    blocks = [attending if KINDS[kind] else attending.mixing(mixer) for kind in kinds]
+    blocks = [attending if KINDS[kind] else attending.with_mixer(mixer) for kind in kinds]
     return whole_model(config, blocks, (*llama.linear_biases(config), *bamba.biases(config)))
 
 

@@ -126,7 +126,7 @@ def spec(config: Config) -> Spec:
         block = Block(
             attention, mixture if has_experts else dense, {"attn.in": norm, "mlp.in": norm}
         )
-        blocks.append(block if kind == GLOBAL else block.mixing(mixer))
+        blocks.append(block if kind == GLOBAL else block.with_mixer(mixer))
     config.get(*deepseek_v2.IDLE, "model_max_length", "rope_theta", "rope_scaling", "mla_use_nope")
     biases = (
         ("attn.q_down", "attn.kv_down", "attn.o")

@@ -82,7 +82,7 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
         block = llama.block(
             config, position=position, qk_norm=QkNorm(norm), kv_heads=8, norm=norm, mlp=part
         )
-        blocks.append(block if kind == GLOBAL else block.mixing(mixer))
+        blocks.append(block if kind == GLOBAL else block.with_mixer(mixer))
     config.get(*IDLE)
     biases = ("mixer.*",) if config.flag("conv_bias", default=False) else ()
     return llama.decoder(

@@ -87,7 +87,7 @@ def minimax(config: Config) -> Spec:
         mixer = LinearAttention(
             block.attention.heads, dim, share, experts.activation, Norm("rms", 1e-6)
         )
-        blocks.append(attending if kind == GLOBAL else mixing.mixing(mixer))
+        blocks.append(attending if kind == GLOBAL else mixing.with_mixer(mixer))
     return llama.decoder(config, blocks, biases=())
 
 

@@ -119,7 +119,7 @@ def spec(config: Config) -> Spec:
     feeding = replace(attending, norms={"mlp.in": norm})
     blocks = {
         GLOBAL: attending,
-        "linear_attention": attending.mixing(_state_space(config, norm)),
+        "linear_attention": attending.with_mixer(_state_space(config, norm)),
         "mlp": feeding.only(part),
         "moe": feeding.only(experts),
     }

@@ -90,7 +90,7 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts], kv_heads: int = 
             mlp=part,
         )
         gated = replace(block, attention=replace(block.attention, gated=True))
-        blocks.append(gated if kind == GLOBAL else block.mixing(mixer))
+        blocks.append(gated if kind == GLOBAL else block.with_mixer(mixer))
     biases = ("attn.[qkvo]", "attn.gate") if config.flag("attention_bias", default=False) else ()
     return llama.decoder(config, blocks, biases=biases)
 

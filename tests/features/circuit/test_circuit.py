@@ -119,13 +119,13 @@ def test_what_is_known_is_kept_until_all_is(folder: Path, tmp_path: Path) -> Non
             raise KeyboardInterrupt
 
     computed = []
-    known = KeptArrays.known
+    known = KeptArrays.load_or_compute
 
     def counted(self, name, compute):
         return known(self, name, lambda: computed.append(name) or compute())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(KeptArrays, "known", counted)
+        patch.setattr(KeptArrays, "load_or_compute", counted)
         for _ in range(40):
             try:
                 again = attncli.circuit(model, SAMPLES, kept=tmp_path, on_result=stop)
@@ -177,10 +177,10 @@ def test_there_are_as_many_workers_as_memory_holds(
 
 def test_a_damaged_kept_array_is_computed_again(tmp_path: Path) -> None:
     values = np.arange(6.0).reshape(2, 3)
-    assert KeptArrays(tmp_path).known("a", lambda: values) is not None
-    assert KeptArrays(tmp_path).known("a", lambda: -values).tolist() == values.tolist()
+    assert KeptArrays(tmp_path).load_or_compute("a", lambda: values) is not None
+    assert KeptArrays(tmp_path).load_or_compute("a", lambda: -values).tolist() == values.tolist()
     (tmp_path / "a.json").write_bytes(b"x")
-    assert KeptArrays(tmp_path).known("a", lambda: -values).tolist() == (-values).tolist()
+    assert KeptArrays(tmp_path).load_or_compute("a", lambda: -values).tolist() == (-values).tolist()
     assert KeptArray("float64", (2, 2), b"1234").array() is None
 
 
@@ -536,7 +536,7 @@ def test_every_family_keeps_all_and_has_true_gradients(name: str, tmp_path: Path
     pair = TokenPair(Pair("", "", "", ""), clean, corrupt, 4, 8, 2)
     graph = edge_graph(model.spec)
     circuit = CircuitModel(model, graph, "float64")
-    measured = circuit.replaced(pair, np.stack([graph.mask, np.zeros_like(graph.mask)]))
+    measured = circuit.measure_circuits(pair, np.stack([graph.mask, np.zeros_like(graph.mask)]))
     own = measured_differences(model, [(clean, 4, 8), (corrupt, 4, 8)])
     assert measured == pytest.approx([own[1], own[0], own[1]], abs=1e-9)
     assert abs(own[0] - own[1]) > 0.01  # else the shares say nothing
@@ -550,7 +550,7 @@ def test_every_family_keeps_all_and_has_true_gradients(name: str, tmp_path: Path
     masks = np.repeat(graph.mask[None], 13, 0)
     for number, (reader, writer) in enumerate(drawn):
         masks[number, reader, writer] = False
-    cut = near.replaced(pair, masks)[1:]
+    cut = near.measure_circuits(pair, masks)[1:]
     exact = cut[:-1] - cut[-1]
     largest = np.abs(exact).max()
     assert scores[drawn[:, 0], drawn[:, 1]] == pytest.approx(exact, abs=1e-3 * largest)
@@ -567,7 +567,7 @@ def test_real_models_keep_all_and_nothing(name: str) -> None:
     graph = edge_graph(model.spec)
     circuit = CircuitModel(model, graph, "float64")
     masks = np.stack([graph.mask, np.zeros_like(graph.mask)])
-    corrupt, whole, nothing = circuit.replaced(pair, masks)
+    corrupt, whole, nothing = circuit.measure_circuits(pair, masks)
     texts = [(text, pair.answer, pair.versus) for text in (pair.clean, pair.corrupt)]
     own = measured_differences(model, texts)
     assert own[0] - own[1] > 1

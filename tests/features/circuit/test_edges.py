@@ -64,7 +64,7 @@ def test_scores_are_those_of_the_published_formula(folder, circuit_model, pair) 
 def test_replaced_edges_give_what_loops_give(folder, circuit_model, pair) -> None:
     graph = circuit_model.graph
     masks = np.stack([graph.mask, np.zeros_like(graph.mask), random_edges(graph, 40, 3)])
-    measured = circuit_model.replaced(pair, masks)
+    measured = circuit_model.measure_circuits(pair, masks)
     oracle = LoopedGpt2(folder, HEADS)
     places = {node.id: place for place, node in enumerate(graph.writers)}
     rows = {(reader.id, reader.reads): number for number, reader in enumerate(graph.readers)}
@@ -74,7 +74,9 @@ def test_replaced_edges_give_what_loops_give(folder, circuit_model, pair) -> Non
         assert value == pytest.approx(told, abs=1e-10)
     live = live_edges(graph, masks[2])
     assert live.sum() < masks[2].sum()  # else nothing was dropped
-    assert circuit_model.replaced(pair, live[None])[1] == pytest.approx(measured[3], abs=1e-12)
+    assert circuit_model.measure_circuits(pair, live[None])[1] == pytest.approx(
+        measured[3], abs=1e-12
+    )
 
 
 GPT2_SHAPES = (

@@ -18,7 +18,7 @@ from attncli.features.heads.across_heads import (
     check_flow_size,
     composition,
     compositions,
-    copying,
+    copying_score,
     max_flow,
     norms,
     random_composition,
@@ -180,7 +180,7 @@ def test_circuits_are_those_of_the_full_matrices() -> None:
     ov = {head: head.w_v @ head.w_o for head in (before, after)}
     qk = after.w_q @ after.w_k.T
     values = np.linalg.eigvals(ov[before])
-    assert copying(before) == pytest.approx(values.sum().real / np.abs(values).sum())
+    assert copying_score(before) == pytest.approx(values.sum().real / np.abs(values).sum())
     assert norms(after) == pytest.approx((0.3 * np.linalg.norm(qk), np.linalg.norm(ov[after])))
     found = composition(before, after)
     for way, matrix in (("q", qk), ("k", qk.T), ("v", ov[after])):
@@ -195,8 +195,10 @@ def test_circuits_are_those_of_the_full_matrices() -> None:
 def test_copying_heads_and_their_opposite() -> None:
     side = np.linalg.qr(np.random.default_rng(0).standard_normal((13, 13)))[0][:, :5]
     for sign in (1, -1):
-        assert copying(HeadMatrices(0, 0, side, side, side, sign * side.T)) == pytest.approx(sign)
-    assert math.isnan(copying(HeadMatrices(0, 0, side, side, 0 * side, side.T)))
+        assert copying_score(HeadMatrices(0, 0, side, side, side, sign * side.T)) == pytest.approx(
+            sign
+        )
+    assert math.isnan(copying_score(HeadMatrices(0, 0, side, side, 0 * side, side.T)))
 
 
 def test_composition_stands_out_against_chance() -> None:
