@@ -555,6 +555,8 @@ def mask_name(mask: str) -> Message:
         A message; where the mask is more than one word, it is told as it is spelt.
     """
     names = {"none": message("mask none"), "causal": message("mask causal")}
+    if mask.startswith("file "):
+        return message("mask file {name}", name=mask.removeprefix("file "))
     return names.get(mask) or message("mask {mask}", mask=mask)
 
 

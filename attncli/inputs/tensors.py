@@ -52,7 +52,7 @@ from attncli.inputs.safetensors_file import (
     unsupported_dtype,
     write_safetensors,
 )
-from attncli.language import listing, message, term
+from attncli.language import Message, listing, message, term
 
 # One array in NumPy's own format, read without trusting it: no pickles, and no memory but for bytes
 # that are there.
@@ -555,9 +555,22 @@ def _known_format(path: Path) -> str:
     """
     kind = path.suffix.lower()
     if kind not in FORMATS:
-        fault = message("{kind} is not a known kind of tensor file", kind=kind or term("no ending"))
+        fault = _unknown_ending(kind, "tensor")
         raise _other_kind_error(path, fault, WHAT)
     return kind
+
+
+def _unknown_ending(kind: str, what: str) -> Message:
+    """What is wrong with a file whose name ends in no known way.
+
+    kind: its ending, such as ".txt"; "" for none.
+    what: what the file should hold, in a word.
+    """
+    if not kind:
+        return message(
+            "the name has no ending, so the kind of {what} file is not known", what=term(what)
+        )
+    return message("{kind} is not a known kind of {what} file", kind=kind, what=term(what))
 
 
 def _other_kind_error(path: Path, fault: str, expected: str) -> InputError:
@@ -606,18 +619,16 @@ def read_matrix(path: Path, what: str) -> np.ndarray[Any, Any]:
         case ".npy" | ".npz" | ".safetensors":
             matrix = _single_tensor(read_tensors(path, allow_nonfinite=True), what, where)
         case ".json" | ".csv" | ".tsv" as kind:
-            raw = read_regular(path, what=f"a {what} file", limit=TEXT_LIMIT)
+            raw = read_regular(
+                path, what=message("a {what} file", what=term(what)), limit=TEXT_LIMIT
+            )
             if kind == ".json":
                 rows = _json_rows(raw, what, where)
             else:
                 rows = _csv_rows(raw, where)
             matrix = _matrix_of_rows(rows, what, where)
         case kind:
-            fault = message(
-                "{kind} is not a known kind of {what} file",
-                kind=kind or term("no ending"),
-                what=what,
-            )
+            fault = _unknown_ending(kind, what)
             raise _other_kind_error(path, fault, " ".join(MATRIX_FORMATS))
     if matrix.ndim == 3 and len(matrix) == 1:
         matrix = matrix[0]

@@ -547,7 +547,7 @@ def _separate_layout(spelling: ProjectionNames, output: str, form: str) -> Layou
         case _:
             weights = names
             biases = {r: _bias_name(n) for r, n in names.items()}
-            description = f"matrices {names_text} of X·W"
+            description = message("matrices {names_text} of X·W", names_text=names_text)
     needs = {weights[role]: f"{role}.weight" for role in "qkv"}
     may = {weights["o"]: "o.weight"} | {biases[role]: f"{role}.bias" for role in ROLES}
     return Layout(

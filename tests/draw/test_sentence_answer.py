@@ -207,13 +207,14 @@ def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:
     assert mask_answer(loose({**document, "gallery": True}), WIDE).plain == ""
     full = {"name": "full", "spec": None, "pairs": 4, "multiply_adds": 100}
     less = {"name": "window", "spec": "window:1", "pairs": 2, "multiply_adds": 25}
-    cost = cost_answer(loose({"n": 2, "variants": [full, less]}), WIDE).plain
+    cost = cost_answer(loose({"n": 2, "variants": [full, less], "measured": []}), WIDE).plain
     assert "Over n = 2 tokens full attention compares n² = 4 pairs in every head." in cost
     assert "window:1 takes 25.0% of its multiply-adds." in cost
     assert (
         "takes"
         not in cost_answer(
-            loose({"n": 2, "variants": [full, {**less, "multiply_adds": 101}]}), WIDE
+            loose({"n": 2, "variants": [full, {**less, "multiply_adds": 101}], "measured": []}),
+            WIDE,
         ).plain
     )
 
@@ -372,7 +373,7 @@ def test_a_padded_batch_is_answered_with_what_padding_gets() -> None:
     told = ask(
         "explain", "mask", "the cat", "a dog sat on", "--mask", "none", "--brief", width=200
     ).out
-    assert "Of the 2 texts padded to 4 tokens no weight falls on padding" in told
+    assert "The 2 texts are padded to 4 tokens, and no weight falls on padding" in told
     assert "padded" not in ask("explain", "mask", "the cat", "--brief", width=200).out
     even = ask("explain", "mask", "cats", "dogs", "--mask", "none", width=200).out
     assert "2 texts of one length: nothing is padded" in even

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
+from attncli.draw.command_lines import command_lines, shell_text
 from attncli.draw.lines import (
     Lines,
     fit_to_view,
     heading,
-    line,
     localize,
     remark,
     sentences,
@@ -46,7 +47,12 @@ def _answer_lines(answer: MarkedAnswer, view: View) -> Lines:
         answer=text,
         reason=localize(answer.reason, view),
     )
-    return stack(question, remark(wrong, view, style=""), line((answer.command, "")))
+    words = [
+        word if word.isalnum() or word == shlex.quote(word) else shell_text(word)
+        for word in shlex.split(answer.command)
+    ]
+    command = command_lines(words, view)
+    return stack(question, remark(wrong, view, style=""), command)
 
 
 def check_sentences(document: CheckDocument, view: View) -> list[str]:

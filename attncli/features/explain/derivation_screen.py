@@ -71,7 +71,7 @@ STEP_TITLES |= {part: step.heading for part, step in STEP_OF_PART.items() if ste
 LEADS = {
     "projections": message("Of each word: a query asks, a key answers, a value is passed on."),
     "residual": message("What follows the heads: their outputs become one vector of the layer."),
-    "matrices": message("What was worked out for {query}, for all words at once."),
+    "matrices": message("The same steps as for {query}, for all words at once."),
 }
 LEADS |= {part: step.lead for part, step in STEP_OF_PART.items() if step.lead}
 """One sentence before each step of the derivation."""
@@ -512,7 +512,7 @@ class Derivation(Struct, frozen=True, dict=True):
         blocks = [
             heading(
                 "the same for all queries",
-                say(view, "row {row} is the one worked out above", row=query),
+                say(view, "row {row} is that of {query}", row=query, query=texts[query]),
                 view,
             )
         ]

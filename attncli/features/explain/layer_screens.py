@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 from msgspec import UNSET
 
-from attncli.documents import Document
+from attncli.documents import Document, mask_name
 from attncli.draw.lines import BLANK, Lines, heading, remark, sentences, stack
 from attncli.draw.numbers import adding_column, brief, format_fixed, percent
-from attncli.draw.safe import label, spell
+from attncli.draw.safe import label, safe, spell
 from attncli.draw.screen_header import header
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.shaded_matrix import NDArray, as_matrix, matrix
@@ -86,7 +86,7 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
         "A mask says which keys a query may see. A hidden score becomes −∞ before the "
         "softmax, exp(−∞) is 0, and so is the weight: not small, but none.",
         view,
-        note=document.attention.mask,
+        note=mask_name(safe(document.attention.mask, ascii=view.ascii)),
     )
     masked = as_matrix(document.masked)
     pairs = [
@@ -96,6 +96,8 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
         ("after", np.where(np.isfinite(masked), document.after, np.nan), False),
     ]
     hides = not np.isfinite(masked).all()
+    if not np.isfinite(masked).any(axis=-1).all():
+        pairs[-1] = ("emptied", pairs[-1][1], False)
     if not hides:  # what is before the mask is what is after it: once is enough
         pairs = [("scores", document.scores, True), ("open", document.after, False)]
     matrices = [
@@ -144,6 +146,10 @@ MASK_MATRICES = {
     "masked": (message("scores S after the mask"), message("· is −∞: hidden")),
     "before": (message("weights without the mask"), message("softmax of each row of S")),
     "after": (message("weights with the mask"), message("each row still sums to 1")),
+    "emptied": (
+        message("weights with the mask"),
+        message("each row sums to 1; one in which all is hidden, to 0"),
+    ),
     "open": (
         message("weights A"),
         message("nothing is hidden in this text itself: with and without the mask the same"),
@@ -262,8 +268,8 @@ def _padding_sentence(document: MaskTopic, view: View) -> str:
     else:
         # whether rounding differs depends on the processor, so it is said wherever it may
         template = message(
-            "Of the {texts} texts padded to {longest} tokens no weight falls on padding: each "
-            "keeps the weights that it has alone, but for rounding."
+            "The {texts} texts are padded to {longest} tokens, and no weight falls on padding: "
+            "each keeps the weights that it has alone, but for rounding."
         )
     return say(view, template, **values)
 

@@ -49,7 +49,8 @@ def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
     second largest weight.
     """
     first, *other_weights = sorted(document.weights, reverse=True)
-    values = {"highest": brief(document.highest), "share": percent(first)}
+    # the score as it was given: the document's `highest` is divided by the temperature
+    values = {"highest": brief(max(document.numbers)), "share": percent(first)}
     if not other_weights:
         text = message("A score alone gets all of the weight.")
     elif first - other_weights[-1] <= SAME:
@@ -405,7 +406,7 @@ def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
             yield say(
                 view,
                 "Read backwards, all distances |i − j| stay the same, and symmetric ALiBi knows "
-                "nothing else; another order it does see.",
+                "nothing else: its outputs change only where an order changes the distances.",
             )
         return
     row = plain or document.order_rows[0]

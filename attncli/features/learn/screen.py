@@ -201,7 +201,9 @@ def _head_table(document: LearnDocument, view: View) -> Lines:
         localize(message("rose at step"), view),
         localize(message("loss without it"), view),
     ]
-    note = message("scores untrained → trained; half of the rise was done at that step")
+    note = message(
+        "scores untrained → trained, and the step at which half of that rise was reached"
+    )
     return table(
         columns,
         rows,
@@ -326,7 +328,7 @@ def _head_sentence(row: BestHead, score: HeadScore, document: LearnDocument) -> 
     """What the head with the highest score of a name has become, and by which step."""
     return message(
         "Layer {layer} head {head} became {kind}: {last:.2f}, untrained {first:.2f}; "
-        "half of the rise was done by step {step:,}.",
+        "by step {step:,} it had risen half of the way.",
         layer=row.layer,
         head=row.head,
         kind=_score_phrase(document.task, row.score),

@@ -114,11 +114,21 @@ def _fact_texts(part: MaskPart, view: View) -> Iterator[str]:
     per_query = message("keys per query: least {least}, mean {mean}, most {most}")
     yield say(view, per_query, least=keys.least, mean=mean, most=keys.most)
     if part.empty_rows:
-        yield say(
-            view, "queries that see nothing: {queries}", queries=_positions_text(part.empty_rows)
+        blind = plural(
+            "{count} query sees nothing: {queries}",
+            "{count} queries see nothing: {queries}",
+            count=len(part.empty_rows),
+            queries=_positions_text(part.empty_rows),
         )
+        yield say(view, blind)
     if part.unseen_keys:
-        yield say(view, "keys that nobody sees: {keys}", keys=_positions_text(part.unseen_keys))
+        unseen = plural(
+            "{count} key is seen by no query: {keys}",
+            "{count} keys are seen by no query: {keys}",
+            count=len(part.unseen_keys),
+            keys=_positions_text(part.unseen_keys),
+        )
+        yield say(view, unseen)
 
 
 def _drawn_example(part: MaskPart, view: View) -> str:
@@ -130,9 +140,19 @@ def _drawn_example(part: MaskPart, view: View) -> str:
 
 
 def _positions_text(places: Sequence[int]) -> str:
-    """Positions as text, such as `3` or `5: 0 1 2 …`."""
-    first_positions = " ".join(map(str, places[:8]))
-    return f"{len(places)} ({first_positions}{' …' if len(places) > 8 else ''})"
+    """Positions as text, such as `#3` or `#0 #1 #2 …`: at most eight."""
+    text = " ".join(f"#{place}" for place in places[:8])
+    if len(places) > 8:
+        return f"{text} …"
+    return text
+
+
+def _spec_text(spec: str, view: View) -> str:
+    """A mask as it is spelt, made safe; a file is called one in the view's language."""
+    text = safe(spec, ascii=view.ascii)
+    if text.startswith("file "):
+        return say(view, "file {name}", name=text.removeprefix("file "))
+    return text
 
 
 def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Lines:
@@ -158,7 +178,7 @@ def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Li
         if title:
             name = title + say(view, ": ") + part.spec
         else:
-            name = part.spec
+            name = _spec_text(part.spec, view)
         facts = remark(" · ".join(_fact_texts(part, view)), view)
         cell_note = remark(say(view, pooled, block=block) if block > 1 else "", view)
         blocks.append(stack(heading(name, "", view), meaning, facts, picture, cell_note))
@@ -169,7 +189,7 @@ def _draw_side_by_side(parts: Sequence[MaskPart], view: View) -> Lines:
     """Several masks small and side by side, each with its sentence above."""
     meanings = [
         stack(
-            heading(part.spec, "", view),
+            heading(_spec_text(part.spec, view), "", view),
             remark(_mask_in_words(part, view) + say(view, "."), view, style=""),
         )
         for part in parts
@@ -333,7 +353,7 @@ def _mask_sentences(document: MaskDocument, view: View) -> Iterator[str]:
         return {"pairs": f"{part.pairs:,}", "total": total, "share": percent(part.share, 1)}
 
     for part in document.masks if combined is None or len(document.masks) <= MOST_NAMES else ():
-        spec = safe(part.spec, ascii=view.ascii)
+        spec = _spec_text(part.spec, view)
         yield say(
             view, "{mask} shows {pairs} of {total} pairs, {share}.", mask=spec, **counts(part)
         )
@@ -341,9 +361,7 @@ def _mask_sentences(document: MaskDocument, view: View) -> Iterator[str]:
         yield say(view, "Together they show {pairs} of {total} pairs, {share}.", **counts(combined))
         # what all show together lies within each, so that as many pairs are the same pairs
         if same := next((part for part in document.masks if part.pairs == combined.pairs), None):
-            yield say(
-                view, "That is what {mask} shows alone.", mask=safe(same.spec, ascii=view.ascii)
-            )
+            yield say(view, "That is what {mask} shows alone.", mask=_spec_text(same.spec, view))
     empty = (combined or document.masks[0]).empty_rows
     if len(empty) == 1:
         yield say(view, "{count} query sees nothing: its weights and its output are 0.", count=1)

@@ -440,12 +440,23 @@ def _notes_below_weights(document: RunDocument, hidden_heads: int, view: View) -
     """
     blind = sorted({row.query for row in document.empty_rows})
     numbers = listing(map(str, blind[:20]))
-    empty = plural(
-        "query {numbers} can see no key in some head: weights and output are 0",
-        "queries {numbers} can see no key in some head: weights and output are 0",
-        count=len(blind),
-        numbers=message("{numbers} and more", numbers=numbers) if len(blind) > 20 else numbers,
-    )
+    if len(blind) > 20:
+        numbers = message("{numbers} and more", numbers=numbers)
+    model = document.model
+    if len(document.empty_rows) == len(blind) * model.layers * model.heads:
+        empty = plural(
+            "query {numbers} can see no key: weights and output are 0",
+            "queries {numbers} can see no key: weights and output are 0",
+            count=len(blind),
+            numbers=numbers,
+        )
+    else:
+        empty = plural(
+            "query {numbers} can see no key in some head: weights and output are 0",
+            "queries {numbers} can see no key in some head: weights and output are 0",
+            count=len(blind),
+            numbers=numbers,
+        )
     return [
         remark(empty if blind else "", view, style="yellow"),
         remark(more_heads(hidden_heads), view),

@@ -459,8 +459,12 @@ class Hashed(Mask, frozen=True):
 
     def describe(self) -> Message:
         """The sentence with how many buckets and rounds there are."""
-        return plural(
-            "a query sees the keys that hash into its own of {buckets} buckets in the one round",
+        if self.rounds == 1:
+            return message(
+                "a query sees the keys that hash into its own of {buckets} buckets in the one round",
+                buckets=self.buckets,
+            )
+        return message(
             "a query sees the keys that hash into its own of {buckets} buckets in any of {count}"
             " rounds",
             count=self.rounds,
@@ -554,7 +558,9 @@ class MatrixMask(Mask, frozen=True, eq=False):
         """Raise InputError unless the matrix is of so many queries and keys."""
         values = self.values
         if values.shape[-1] != keys or (values.ndim > 1 and values.shape[-2] != queries):
-            expected = f"[{queries}, {keys}] (queries × keys), or [{keys}]"
+            expected = message(
+                "[{queries}, {keys}] (queries × keys), or [{keys}]", queries=queries, keys=keys
+            )
             raise InputError(
                 "the mask has shape {shape}",
                 where=self.name,

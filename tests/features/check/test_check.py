@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,17 @@ def test_the_command_of_a_question_shows_it(question) -> None:
     import shlex
 
     assert ask(*shlex.split(question.command)[1:]).code == 0
+
+
+def test_commands_are_whole_at_any_width(tmp_path: Path) -> None:
+    file = tmp_path / "answers.json"
+    file.write_text(json.dumps({"5": "on", "10": "yes"}))
+    rows = ask("check", str(file), "--json").json["answers"]
+    for width in (60, 80):
+        whole = ask("check", str(file), width=width).out.replace("\\\n", "")
+        shown = [line for line in whole.splitlines() if line.startswith("attn ")]
+        asked = [row["command"] for row in rows if row["is_right"] is False]
+        assert list(map(shlex.split, shown)) == list(map(shlex.split, asked))
 
 
 def test_without_answers_the_questions_are_listed() -> None:

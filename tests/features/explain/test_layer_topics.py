@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import re
 from io import BytesIO, StringIO
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -285,6 +286,18 @@ def test_of_several_texts_the_padding_is_the_answer() -> None:
     assert "no weight falls on padding" in shown
     assert "scores S after the mask" not in shown
     assert "nothing is hidden in this text itself" in " ".join(shown.split())
+
+
+def test_rows_with_nothing_visible_are_not_said_to_sum_to_1(tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text("1,1,0,0\n0,0,0,0\n1,1,1,0\n1,1,1,1\n")
+    asked = ("explain", "mask", TEXT, "--mask", str(file))
+    shown = ask(*asked, width=120).out
+    assert "still sums to 1" not in shown
+    assert "each row sums to 1; one in which all is hidden, to 0" in shown
+    assert "全被遮住的行之和为 0" in ask(*asked, "--lang", "zh", width=120).out
+    assert "掩码文件 mine.csv" in ask(*asked, "--lang", "zh", width=120).out
+    assert "each row still sums to 1" in ask("explain", "mask", TEXT, width=120).out
 
 
 def test_the_residual_and_its_norm_are_those_of_the_run() -> None:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import oracles
 import pytest
+from asking import ask
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from telling import telling
@@ -45,6 +46,12 @@ def test_a_sink_takes_its_share() -> None:
         oracles.softmax([1.0, 2.0, 0.0], [True, True, False], 3.0)
     )
     assert sum(worked.weights) == pytest.approx(1 - worked.sink / worked.total)  # type: ignore[operator]
+
+
+def test_the_largest_score_is_told_as_it_was_given() -> None:
+    asked = ("explain", "softmax", "3", "1", "0.2", "--temperature", "2")
+    assert "The largest score, 3, gets 62% of the weight, 2.72 times" in ask(*asked).out
+    assert "最大的得分 3 得到" in ask(*asked, "--lang", "zh").out
 
 
 def test_the_packages_own_softmax_gives_the_same() -> None:

@@ -64,7 +64,28 @@ def test_a_file_brings_its_size(tmp_path: Path) -> None:
 
 def test_rows_that_see_nothing_are_told() -> None:
     screen = " ".join(ask("mask", "causal", "padding:16").out.split())
-    assert "queries that see nothing: 16 (0 1 2 3 4 5 6 7 …)" in screen
+    assert (
+        "16 queries see nothing: #0 #1 #2 #3 #4 #5 #6 #7 … · 16 keys are seen by no query: #0"
+        in screen
+    )
+
+
+def test_a_file_of_another_size_is_refused_in_chinese(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("1,0\n0,0\n")
+    (tmp_path / "mymask").write_text("1")
+    refused = ask("mask", str(tmp_path / "m.csv"), "-n", "4", "--lang", "zh").err
+    assert "应为：[4, 4]（查询 × 键），或 [4]" in refused
+    assert "掩码文件" in ask("run", "a", "--mask", str(tmp_path / "no.csv"), "--lang", "zh").err
+    nameless = ("run", "--embeddings", str(tmp_path / "mymask"))
+    assert "the name has no ending" in ask(*nameless).err
+    assert "文件名没有扩展名" in ask(*nameless, "--lang", "zh").err
+    said = ask("run", "a b", "--mask", str(tmp_path / "m.csv"), "--show", "weights").out
+    assert "query 1 can see no key: weights" in said
+
+
+def test_one_round_of_hashing_is_not_said_to_be_any_of_several() -> None:
+    assert "在唯一的一轮哈希中" in ask("mask", "lsh:4", "-n", "8", "--lang", "zh").out
+    assert "在 2 轮哈希的任一轮中" in ask("mask", "lsh:4,2", "-n", "8", "--lang", "zh").out
 
 
 def test_t5_without_a_model_shows_bucket_numbers() -> None:
