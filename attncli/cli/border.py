@@ -272,7 +272,7 @@ def no_option(context: Any, name: str) -> UsageError:
     elif RENAMED.get(name) in option_names:
         close = [RENAMED[name]]
     else:
-        close = get_close_matches(name, option_names, 1, 0.75)
+        close = get_close_matches(name, option_names, 1, 0.76)
     hint = message("did you mean {close}?", close=close[0]) if close else f"{path} --help"
     if context.parent is None and not close:
         expected = message("options after the command: attn run TEXT {name}", name=name)

@@ -62,7 +62,7 @@ def _title(document: CostDocument, view: View) -> Lines:
     warnings = [warning(warning_text, view) for warning_text in document.warnings]
     counted = say(
         view,
-        "One layer. A multiply-add is one product with its sum. The projections to q, k, v "
+        "One layer. A multiply-add is one product, added to a sum. The projections to q, k, v "
         "and back take {count} of them in every attention variant and are not counted below.",
         count=_count_text(document.projections, view),
     )
@@ -182,8 +182,8 @@ def _memory(document: CostDocument, view: View) -> Lines:
         rows.append([_mask_or_name(variant, view), *sizes, _saved_factor(variant, view)])
     columns = say_each(view, "variant", "at once", contextual("cost", "by rows"), "saved")
     note = plural(
-        "all heads; at once, and by {count} query row at a time",
-        "all heads; at once, and by {count} query rows at a time",
+        "all heads; at once, and {count} query row at a time",
+        "all heads; at once, and {count} query rows at a time",
         count=document.block_rows,
     )
     meanings = message(

@@ -42,6 +42,7 @@ def word_entries(lang: str) -> dict[str, str]:
         # the last entry of a group ends where the heading of the next group begins
         meaning = rest.partition("\n## ")[0].strip()
         entry = f"# {title}\n\n{meaning}\n"
-        for name in title.replace(" · ", ", ").split(", "):
+        names = title.replace("\\<", "<")  # a mark of Markdown that begins no tag
+        for name in names.replace(" · ", ", ").split(", "):
             entries.setdefault(name.lower(), entry)
     return entries

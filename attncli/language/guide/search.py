@@ -12,6 +12,7 @@ from attncli.language.guide import PAGES, page
 
 CHANGES = "changes"
 """The page of what is new, which mentions everything and explains nothing."""
+EMPHASIS = re.compile(r"(?<![\w*])\*(?=\S)([^*\n]+?)(?<=\S)\*(?![\w*])")
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 
 
@@ -44,16 +45,24 @@ def sections_with(word: str, lang: str) -> list[Section]:
 
     Returns:
         Sections whose heading has it, then those that have it most often; of equals those of the
-        page that is offered first.
+        page that is offered first. What commands print counts where nothing else has the word.
     """
     pattern = _pattern(word)
     if pattern is None:
         return []
+    return _matches(pattern, lang, outputs=False) or _matches(pattern, lang, outputs=True)
+
+
+def _matches(pattern: re.Pattern[str], lang: str, *, outputs: bool) -> list[Section]:
+    """The sections that a pattern finds, best first.
+
+    outputs: whether what commands print is looked through, too.
+    """
     matches = []
     for name in PAGES:
         if name == CHANGES:
             continue
-        for heading, lines in _sections(page(name, lang)):
+        for heading, lines in _sections(page(name, lang), outputs=outputs):
             having = [line for line in lines if pattern.search(fold(line))]
             in_heading = pattern.search(fold(heading)) is not None
             if having or in_heading:
@@ -87,9 +96,9 @@ def _pattern(word: str) -> re.Pattern[str] | None:
     return re.compile(wording)
 
 
-def _sections(text: str) -> Iterator[tuple[str, list[str]]]:
-    """The headings of a page, each with the paragraphs below it up to the next, and commands
-    without what they print."""
+def _sections(text: str, *, outputs: bool) -> Iterator[tuple[str, list[str]]]:
+    """The headings of a page, each with the paragraphs below it up to the next, and commands; with
+    `outputs` also the lines that they print."""
     heading = ""
     paragraphs: list[str] = []
     in_block = False
@@ -99,7 +108,7 @@ def _sections(text: str) -> Iterator[tuple[str, list[str]]]:
             in_block = not in_block
             goes_on = False
         elif in_block:
-            if line.startswith(("$ ", ">>> ")):
+            if outputs or line.startswith(("$ ", ">>> ")):
                 paragraphs.append(line)
         elif re.match(r"#{1,4} ", line):
             yield heading, paragraphs
@@ -133,6 +142,7 @@ def _without_marks(line: str) -> str:
     """A line of Markdown as it reads: without the marks of lists, tables, code and links. The bars
     of a table go, those of a command stay."""
     text = LINK.sub(r"\1", line.lstrip("-#> ")).replace("`", "").replace("**", "")
+    text = EMPHASIS.sub(r"\1", text).replace("\\<", "<")
     if line.lstrip().startswith("|"):
         text = text.replace("|", " ")
     return " ".join(text.split())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from asking import ask
 
+from attncli.language.guide import page
 from attncli.language.guide.search import sections_with
 
 
@@ -36,3 +39,25 @@ def test_an_excerpt_keeps_the_bars_of_commands() -> None:
 )
 def test_a_word_that_people_look_for_finds_its_page(word: str, page: str) -> None:
     assert sections_with(word, "en")[0].name == page
+
+
+def test_a_word_that_only_screens_have_is_found_where_they_are() -> None:
+    first = sections_with("concat", "en")[0]
+    assert (first.name, "concat" in first.line) == ("learners", True)
+    assert sections_with("concat", "zh")[0].name == "learners"
+
+
+def test_marks_of_emphasis_are_not_shown() -> None:
+    excerpts = [section.line for section in sections_with("above", "en")]
+    assert any("learned: Then the weights are trained, above" in excerpt for excerpt in excerpts)
+    assert not any("*Then" in excerpt or "*And" in excerpt for excerpt in excerpts)
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_entries_of_words_keep_their_names_and_their_headings(lang: str) -> None:
+    assert "[CLS], [SEP], <s>" in " ".join(ask("guide", "<s>", "--lang", lang).out.split())
+    lines = [line.strip() for line in ask("guide", "words", "--lang", lang).out.splitlines()]
+    headings = re.findall(r"(?m)^### (.*)$", page("words", lang))
+    assert len(headings) > 20
+    for heading in headings:
+        assert heading.replace("\\<", "<").replace("`", "") in lines
