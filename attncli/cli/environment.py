@@ -66,6 +66,9 @@ class Environment:
     explicit_options: frozenset[str] = (
         frozenset()
     )  # the parameters that stand on the command line itself
+    given_words: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # the words of each of them, as a shell gave them
     subjects: Mapping[str, About] = field(
         default_factory=dict
     )  # what each option of the command is about, by name

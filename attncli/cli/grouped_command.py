@@ -155,6 +155,12 @@ class GroupedCommand(PlainParameters, TyperCommand):
             if (source := ctx.get_parameter_source(name)) is not None
             and source.name == "COMMANDLINE"
         )
+        environment.given_words = {
+            parameter.name: _words_given(parameter, ctx.params[parameter.name])
+            for parameter in self.params
+            if parameter.name in environment.explicit_options
+            and parameter.param_type_name == "option"
+        }
         for parameter in self.params:
             setting = environment.settings.get(parameter.name or "")
             source = ctx.get_parameter_source(parameter.name)
@@ -203,6 +209,15 @@ class GroupedCommand(PlainParameters, TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the whole help page to Typer's formatter."""
         formatter.write(whole_page(self, ctx))
+
+
+def _words_given(parameter: Any, value: Any) -> tuple[str, ...]:
+    """An option and its value as words of a command line, each value behind the option's name."""
+    if isinstance(value, bool):
+        return (parameter.opts[0] if value else parameter.secondary_opts[0],)
+    values = value if isinstance(value, list | tuple) else [value]
+    texts = [f"{part:.17g}" if isinstance(part, float) else str(part) for part in values]
+    return tuple(word for text in texts for word in (parameter.opts[0], text))
 
 
 class CommandGroup(PlainParameters, TyperGroup):

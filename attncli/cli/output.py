@@ -16,7 +16,13 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Selection
 from attncli.cli import declarations, output_conflicts, request
-from attncli.cli.declarations import ComputeOptions, OutputOptions
+from attncli.cli.declarations import (
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+)
 from attncli.cli.environment import Environment
 from attncli.cli.option import parse_size
 from attncli.errors import LimitError, UsageError, refused_value
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
     from attncli.draw.figures.drawing import Drawing, Style
     from attncli.draw.lines import Lines
     from attncli.draw.page import Bands
-    from attncli.draw.view import View
+    from attncli.draw.view import GivenOptions, View
     from attncli.features.why.document import WhyDocument
     from attncli.inputs.token import Text
     from attncli.measure.run_record import Recording, RunRecord
@@ -38,6 +44,17 @@ MOST_LINES = 200_000
 """Lines of a whole document on a screen: drawn in half a minute, 6,000 lines a second."""
 COLUMNS = 10
 """Numbers of a wide table on one line."""
+CARRIED = frozenset(
+    (
+        *TextOptions.__struct_fields__,
+        *ModelOptions.__struct_fields__,
+        *AttentionOptions.__struct_fields__,
+        *ComputeOptions.__struct_fields__,
+        "weigh",
+    )
+) - {"text", "lines", "layer", "head"}
+"""The options that change what a text computes, by name: a command that goes on from a screen needs
+them too."""
 FIGURES = (".svg", ".png", ".pdf")
 """How files of figures end."""
 
@@ -122,6 +139,17 @@ def validate_options(
         height=environment.height,
         light=environment.light,
         colors=environment.colors,
+        run_options=_run_options(environment),
+    )
+
+
+def _run_options(environment: Environment) -> GivenOptions | None:
+    """The options on the command line that say which text runs through what, by name, with their
+    words; None for a command that runs no text, and so has none of them."""
+    if "mask" not in environment.subjects:
+        return None
+    return tuple(
+        (name, words) for name, words in environment.given_words.items() if name in CARRIED
     )
 
 

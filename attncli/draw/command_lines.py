@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from math import isclose
 from typing import TYPE_CHECKING, Any
 
-from attncli.draw.lines import FAINT, Lines, line, stack
+from attncli.draw.lines import FAINT, Lines, line, remark, stack
 from attncli.draw.safe import cells, safe, spell
 from attncli.draw.token_names import token_reference
 from attncli.draw.view import View
@@ -19,6 +20,18 @@ from attncli.inputs.tokenize import words
 if TYPE_CHECKING:
     from attncli.documents import TokenRow
 
+UNKNOWN_OPTIONS = "OPTIONS"
+"""Stands in a command for the options that a document does not hold."""
+WITHOUT_HASHING = ("find",)
+"""Commands that refuse hash attention."""
+LINKS_ALONE = ("find",)
+"""Commands that refuse what changes no link."""
+AFTER_HEADS = ("output_projection", "residual", "layer_norm")
+"""The options of what becomes of the heads' output, which changes no link."""
+CHAT = ("chat", "chat_template", "chat_var", "generation_prompt")
+"""The options of a chat."""
+OF_TEXT = ("file", "pair", "ids", *CHAT)
+"""The options that give a text."""
 LONGEST_TEXT = 400
 """Characters of a text that a command holds; a longer one is a file of the reader's."""
 CONTINUED = " \\"
@@ -36,20 +49,50 @@ TOKENIZERS: dict[str, Callable[[str], list[tuple[int, int]]]] = {
 
 
 def command_about(document: Any, name: str, options: Sequence[str], view: View) -> list[str]:
-    """The words of a command about a document's own text and model.
+    """The words of a command about a document's own text and model, computed as it was.
 
     Args:
         document: Of one text.
         name: The command's.
         options: The other words, as a shell reads them.
-        view: Whether only ASCII may be written: no other text can then be copied.
+        view: What was given on the command line; and whether only ASCII may be written: no other
+            text can then be copied.
 
     Returns:
-        The words, quoted as a shell needs them: command, model, text, options. A text that was
-        given as token ids is `--ids`; a long one, or one that cannot be written, is `--file FILE`
-        for the reader to fill in.
+        The words, quoted as a shell needs them: command, model, what changes the computation, text,
+        options. A text that was given as token ids is `--ids`; a long one, or one that cannot be
+        written, is `--file FILE` for the reader to fill in. Where only the document is known,
+        `OPTIONS` stands for the options that it does not hold. Nothing where no such command
+        computes the same.
     """
-    return ["attn", name, *_model_words(document), *_text_words(document, view), *options]
+    if name in WITHOUT_HASHING and document.attention.hashing:
+        return []
+    if view.run_options is None:
+        known = [*_model_words(document), *_stated_words(document), UNKNOWN_OPTIONS]
+        return ["attn", name, *known, *_text_words(document, view), *options]
+    run_options = dict(view.run_options)
+    if "weigh" in run_options or not _can_be_written(run_options, view):
+        return []
+    if run_options.get("seed", ())[-1:] == ("random",) and document.model.seed is None:
+        return []
+    left_out = {*OF_TEXT}
+    if name in LINKS_ALONE:
+        left_out.update(AFTER_HEADS)
+    if document.model.source in ("seeded", "random"):
+        model_words = _seeded_words(document)
+        left_out.update(("num_heads", "seed", "d_model"))
+    elif "model" in run_options or "weights" in run_options:
+        model_words = []
+    else:
+        model_words = _model_words(document)
+    carried = [
+        word
+        for option, option_words in run_options.items()
+        if option not in left_out
+        for word in map(_quoted, option_words)
+    ]
+    text = _given_text(document, run_options, view)
+    return ["attn", name, *model_words, *carried, *text, *options]
 
 
 def reference(document: Any, index: int, view: View) -> str:
@@ -81,7 +124,11 @@ def command_lines(
 
     before: one of the program's own texts, in front of it or on a line above it.
     style: of that text.
+
+    Nothing for no words.
     """
+    if not command_words:
+        return Lines()
     parts = [part for word in _with_values(command_words) for part in _parts(word, view.width - 4)]
     rows = [parts[0]]
     for last, part in pairwise(parts):
@@ -106,6 +153,13 @@ def command_lines(
     return stack(line((name, style)), *shown)
 
 
+def options_note(view: View) -> Lines:
+    """What `OPTIONS` stands for in the commands above; nothing where they hold all options."""
+    if view.run_options is not None:
+        return Lines()
+    return remark("OPTIONS: those that this was run with and its document does not hold", view)
+
+
 def _model_words(document: Any) -> list[str]:
     """The options that name a document's model; none for the weights of a command without them."""
     model = document.model
@@ -116,12 +170,76 @@ def _model_words(document: Any) -> list[str]:
         return ["--model", shlex.quote(model.name or "MODEL"), *adapters]
     if model.source == "file":
         return ["--weights", shlex.quote(model.name or "FILE")]
+    return [*_seeded_words(document), *_tokenizer_words(document)]
+
+
+def _seeded_words(document: Any) -> list[str]:
+    """The options of seeded weights that commands fill in differently: heads, seed and width."""
+    model = document.model
     options = ["--num-heads", str(model.heads)]
     if model.seed:
         options += ["--seed", str(model.seed)]
     if model.d_model != 64:
         options += ["--d-model", str(model.d_model)]
-    return [*options, *_tokenizer_words(document)]
+    return options
+
+
+def _stated_words(document: Any) -> list[str]:
+    """What a document of seeded weights states that a command would fill in differently: widths,
+    mask, scale, cap and positions."""
+    model = document.model
+    attention = document.attention
+    if model.source not in ("seeded", "random"):
+        return []
+    words = []
+    for option, width in (("--d-k", model.d_k), ("--d-v", model.d_v)):
+        if width != model.d_model // model.heads:
+            words += [option, str(width)]
+    if attention.mask != "none":
+        words += ["--mask", shlex.quote(attention.mask)]
+    if attention.scale is not None and not isclose(attention.scale, model.d_k**-0.5):
+        words += ["--scale", repr(attention.scale)]
+    if attention.softcap is not None:
+        words += ["--softcap", repr(attention.softcap)]
+    if attention.position != "none":
+        words += ["--position", shlex.quote(attention.position)]
+    return words
+
+
+def _can_be_written(run_options: Mapping[str, tuple[str, ...]], view: View) -> bool:
+    """Whether a reader can copy the options that were given: in ASCII others are escaped."""
+    words_given = [word for option_words in run_options.values() for word in option_words]
+    return not any("\0" in word or (view.ascii and not word.isascii()) for word in words_given)
+
+
+def _quoted(word: str) -> str:
+    """A word as a shell reads it."""
+    if word.isprintable():
+        return shlex.quote(word)
+    return shell_text(word)
+
+
+def _given_text(document: Any, run_options: Mapping[str, tuple[str, ...]], view: View) -> list[str]:
+    """The words of a document's text as it was given: ids, a chat, a text of two segments, or the
+    text itself."""
+    if "ids" in run_options:
+        return [*map(_quoted, run_options["ids"])]
+    if "chat" in run_options:
+        return [
+            word if word != "-" else "FILE"
+            for option in CHAT
+            for word in map(_quoted, run_options.get(option, ()))
+        ]
+    if "pair" in run_options:
+        first = document.text.removesuffix("\n" + run_options["pair"][-1])
+        if first == document.text or len(first) > LONGEST_TEXT:
+            return ["--file", "FILE", *map(_quoted, run_options["pair"])]
+        return [shell_text(first), *map(_quoted, run_options["pair"])]
+    text_words = _text_words(document, view)
+    file = run_options.get("file", ("-",))
+    if text_words == ["--file", "FILE"] and file[-1] != "-":
+        return [*map(_quoted, file)]
+    return text_words
 
 
 def _tokenizer_words(document: Any) -> list[str]:

@@ -87,6 +87,10 @@ def line(*pieces: Piece | str) -> Lines:
     return Lines((tuple((piece, "") if isinstance(piece, str) else piece for piece in pieces),))
 
 
+GivenOptions: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+"""Options of a command line by their names, each with its words there: the option, its value."""
+
+
 class View(Struct, frozen=True):
     """How to show a document: language, width, colours, digits, and which parts.
 
@@ -105,6 +109,8 @@ class View(Struct, frozen=True):
     claims: whether sentences mark the texts that lead to what they name (see `token_names.claim`).
     code: the library that steps are also written in, "numpy" or "torch"; "" for none.
     brief: the answer alone.
+    run_options: the options of the command that ran a document's text, for commands that go on from it;
+        None where they are not known, as of a saved document.
     few: nobody asked for so many, so a ranking below a grid may show fewer than `top`.
     """
 
@@ -124,6 +130,7 @@ class View(Struct, frozen=True):
     brief: bool = False
     few: bool = False
     code: str = ""
+    run_options: GivenOptions | None = None
 
 
 # The names that the texts on attention have for what screens show: `--show` takes these too.

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import UNSET, Struct, field, structs
 
 from attncli.documents import Header, Numbers
-from attncli.draw.command_lines import command_about, command_lines
+from attncli.draw.command_lines import command_about, command_lines, options_note
 from attncli.draw.lines import (
     Lines,
     heading,
@@ -488,7 +488,7 @@ class Derivation(Struct, frozen=True, dict=True):
             other_heads = heading(titles["heads"], none, view)
         ablate = command_about(document, "ablate", ["--query", query, *head, *unknown], view)
         effect = command_lines(ablate, view, before=titles["effect"], style="bold")
-        return stack(other_heads, effect)
+        return stack(other_heads, effect, options_note(view))
 
     def matrices(self) -> Lines:
         """The matrices of all queries, with the worked query's row marked, and how far its row is

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET, UnsetType
 
-from attncli.draw.command_lines import command_about, command_lines, reference
+from attncli.draw.command_lines import command_about, command_lines, options_note, reference
 from attncli.draw.lines import Lines, remark, sentences, stack
 from attncli.draw.numbers import percent
 from attncli.draw.sentence import not_learned_note, sentence, words
@@ -100,11 +100,13 @@ def find_hint(document: FindDocument, view: View) -> Lines:
         if all(head.reverse.rank is None for head in document.heads):
             return Lines()
         command = command_about(document, "find", ["--from", key, "--to", query], view)
-        return command_lines(command, view, before=say(view, "Try:"))
+        tried = command_lines(command, view, before=say(view, "Try:"))
+        return stack(tried, options_note(view))
     if rests_on_key(document) and document.word_before is UNSET:
         options = ["--from", query, "--to", key, "--verify"]
         command = command_about(document, "find", options, view)
-        return command_lines(command, view, before=say(view, "Does it rest there?"))
+        verified = command_lines(command, view, before=say(view, "Does it rest there?"))
+        return stack(verified, options_note(view))
     return Lines()
 
 

@@ -586,17 +586,18 @@ def run_hint(document: RunDocument, view: View) -> Lines:
     query = document.queries[0]
     if document.tokens[query].unknown:  # attn ablate takes no such word
         return Lines()
-    from attncli.draw.command_lines import command_about, command_lines, reference
+    from attncli.draw.command_lines import command_about, command_lines, options_note, reference
 
     name = reference(document, query, view)
     ablation = command_about(document, "ablate", ["--query", name], view)
     matter = command_lines(ablation, view, before=say(view, "Does it matter?"))
+    note = options_note(view)
     back = document.strongest_back
     if not back or not document.every_link_counts:
-        return matter
+        return stack(matter, note)
     ends = ["--from", reference(document, back.query, view), "--to", name]
     command = command_about(document, "find", ends, view)
-    return stack(command_lines(command, view, before=say(view, "Try:")), matter)
+    return stack(command_lines(command, view, before=say(view, "Try:")), matter, note)
 
 
 RUN_PARTS: Parts[RunDocument] = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import UNSET
 
 from attncli.draw.columns import bar_column, column_table, text_column
-from attncli.draw.command_lines import command_about, command_lines
+from attncli.draw.command_lines import command_about, command_lines, options_note
 from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import (
     format_period,
@@ -438,7 +438,9 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
     matters = command_lines(
         _next_command(document, view), view, before=say(view, "Does it matter?")
     )
-    return stack(*blocks, sentences(why_sentences(document, view), view), matters)
+    return stack(
+        *blocks, sentences(why_sentences(document, view), view), matters, options_note(view)
+    )
 
 
 def why_sentences(document: WhyDocument, view: View) -> list[str]:

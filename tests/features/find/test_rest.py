@@ -93,7 +93,7 @@ def test_a_link_that_the_mask_hides_is_told_the_other_way() -> None:
     screen = draw_parts(FIND_PARTS, document, WIDE).plain
     assert "4 a → 2 b" in screen
     assert "hidden" not in screen
-    assert 'attn find --model MODEL "cdbeac" --from a --to b' in screen
+    assert 'attn find --model MODEL OPTIONS "cdbeac" --from a --to b' in screen
     first = document.heads[0] if document.heads[0].head == SEEKS else _by_head(document)[SEEKS]
     assert f"{first.reverse.weight:.2f}" in screen
 
