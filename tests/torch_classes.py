@@ -271,3 +271,137 @@ class Torch(nn.Module):
     def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
         blocked = None if visible is None else ~visible
         return self.inner(x, x, x, attn_mask=blocked, need_weights=False)[0]
+
+
+def attended(
+    q: Tensor, k: Tensor, v: Tensor, heads: int, visible: Tensor | None, scale: float
+) -> Tensor:
+    """What every head mixes, side by side. q, k, v: [batch, token, head · dim]."""
+    cut_q, cut_k, cut_v = (
+        part.reshape(*part.shape[:2], heads, -1).transpose(1, 2) for part in (q, k, v)
+    )
+    scores = cut_q @ cut_k.transpose(-1, -2) * scale
+    if visible is not None:
+        scores = scores.masked_fill(~visible, float("-inf"))
+    return (torch.softmax(scores, -1) @ cut_v).transpose(1, 2).flatten(2)
+
+
+class Projections(nn.Module):
+    """Four linear maps under any names, q, k, v and perhaps an output; buffers as given.
+
+    names: of the modules, in this order; dots lead into modules, as in "linears.0".
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        names: tuple[str, ...],
+        *,
+        bias: bool = True,
+        width: int | None = None,
+        buffers: dict[str, Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        self.count = heads
+        self.names = names
+        inner = width or d_model
+        sizes = [(d_model, inner)] * 3 + [(inner, d_model)]
+        for name, (size, size_2) in zip(names, sizes, strict=False):
+            path = name.split(".")
+            place: nn.Module = self
+            for part in path[:-1]:
+                if not hasattr(place, part):
+                    place.add_module(part, nn.Module())
+                place = place.get_submodule(part)
+            place.add_module(path[-1], nn.Linear(size, size_2, bias=bias))
+        for name, array in (buffers or {}).items():
+            self.register_buffer(name, array)
+
+    def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
+        q, k, v = (self.get_submodule(name)(x) for name in self.names[:3])
+        scale = (q.shape[-1] // self.count) ** -0.5
+        mixed = attended(q, k, v, self.count, visible, scale)
+        return mixed if len(self.names) == 3 else self.get_submodule(self.names[3])(mixed)
+
+
+class LectureHead(nn.Module):
+    """A head with key, query and value without bias, and the buffer `tril`."""
+
+    def __init__(self, d_model: int, size: int, longest: int) -> None:
+        super().__init__()
+        self.key = nn.Linear(d_model, size, bias=False)
+        self.query = nn.Linear(d_model, size, bias=False)
+        self.value = nn.Linear(d_model, size, bias=False)
+        self.register_buffer("tril", torch.tril(torch.ones(longest, longest)))
+
+    def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
+        length = x.shape[1]
+        k, q, v = self.key(x), self.query(x), self.value(x)
+        scores = q @ k.transpose(-2, -1) * k.shape[-1] ** -0.5
+        if visible is not None:
+            scores = scores.masked_fill(self.tril[:length, :length] == 0, float("-inf"))
+        return torch.softmax(scores, dim=-1) @ v
+
+
+class LectureHeads(nn.Module):
+    """A list of such heads and `proj` over them."""
+
+    def __init__(self, d_model: int, heads: int, size: int, longest: int) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList([LectureHead(d_model, size, longest) for _ in range(heads)])
+        self.proj = nn.Linear(heads * size, d_model)
+
+    def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
+        return self.proj(torch.cat([head(x, visible) for head in self.heads], dim=-1))
+
+
+class BookHeads(nn.Module):
+    """A list of heads with W_query, W_key and W_value, each with the buffer `mask`; no output map."""
+
+    def __init__(self, d_model: int, heads: int, size: int, longest: int) -> None:
+        super().__init__()
+        later = torch.triu(torch.ones(longest, longest), diagonal=1)
+        names = ("W_query", "W_key", "W_value")
+        self.heads = nn.ModuleList(
+            [
+                Projections(
+                    d_model, 1, names, bias=False, width=size, buffers={"mask": later.clone()}
+                )
+                for _ in range(heads)
+            ]
+        )
+
+    def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
+        return torch.cat([head(x, visible) for head in self.heads], dim=-1)
+
+
+class BookMatrices(nn.Module):
+    """W_query, W_key and W_value as bare parameters [d_in, d_out]."""
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__()
+        self.W_query = nn.Parameter(torch.rand(d_in, d_out))
+        self.W_key = nn.Parameter(torch.rand(d_in, d_out))
+        self.W_value = nn.Parameter(torch.rand(d_in, d_out))
+
+    def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
+        keys, queries, values = x @ self.W_key, x @ self.W_query, x @ self.W_value
+        return attended(queries, keys, values, 1, visible, keys.shape[-1] ** -0.5)
+
+
+class LinearConvolution(nn.Module):
+    """c_attn and c_proj as `nn.Linear`, and the buffer `bias` [1, 1, n, n], which is a mask."""
+
+    def __init__(self, d_model: int, heads: int, longest: int) -> None:
+        super().__init__()
+        self.count = heads
+        self.c_attn = nn.Linear(d_model, 3 * d_model)
+        self.c_proj = nn.Linear(d_model, d_model)
+        lower = torch.tril(torch.ones(longest, longest))
+        self.register_buffer("bias", lower.view(1, 1, longest, longest))
+
+    def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
+        q, k, v = self.c_attn(x).split(x.shape[-1], dim=2)
+        scale = (x.shape[-1] // self.count) ** -0.5
+        return self.c_proj(attended(q, k, v, self.count, visible, scale))

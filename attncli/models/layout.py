@@ -165,12 +165,71 @@ def names_text(names: Iterable[str], most: int = NAMED_MOST) -> str:
     return text
 
 
+# Masks that a class keeps beside its matrices, as buffers: no weights.
+
+MASK_NAMES = frozenset(("mask", "attn_mask", "causal_mask", "tril", "triu"))
+
+
+class MaskBuffers(Struct, frozen=True):
+    """The masks that a file holds beside the matrices.
+
+    names: of all of them, as the file has them.
+    causal: the name of one that hides every later token; "" where none does.
+    """
+
+    names: frozenset[str]
+    causal: str
+
+
+def mask_buffers(arrays: Mapping[str, Array], prefix: str = "") -> MaskBuffers:
+    """Which of a file's tensors are masks, by name and shape: square over the last two axes, and of
+    size 1 over those before. `bias` is one where it has four axes, `masked_bias` where it is one
+    number.
+
+    prefix: look only at tensors whose name begins so.
+    """
+    beneath = [name for name in arrays if name.startswith(prefix)]
+    names = [name for name in beneath if is_mask(name, arrays[name])]
+    causal = (name for name in names if _hides_later(arrays[name]))
+    return MaskBuffers(frozenset(names), next(causal, ""))
+
+
+def is_mask(name: str, array: Array) -> bool:
+    """Whether a tensor is a mask that a class keeps as a buffer."""
+    last = name.rpartition(".")[2]
+    if last == "masked_bias":
+        return array.size == 1
+    if last != "bias" and last not in MASK_NAMES:
+        return False
+    axes = 4 if last == "bias" else 2
+    shape = array.shape
+    return (
+        axes <= len(shape) <= 4
+        and shape[-1] == shape[-2] > 0
+        and all(size == 1 for size in shape[:-2])
+    )
+
+
+def _hides_later(mask: Array) -> bool:
+    """Whether a mask has one value up to each token and another after it, as a causal mask has,
+    whichever of the two means hidden."""
+    if mask.size < 4:
+        return False
+    square = mask.reshape(mask.shape[-2:])
+    early = square[0, 0]
+    late = square[0, 1]
+    return bool(early != late) and all(
+        bool((row[: place + 1] == early).all() and (row[place + 1 :] == late).all())
+        for place, row in enumerate(square)
+    )
+
+
 Orientation = Literal["in-out", "out-in"]
 """How a matrix is stored: [in, out] is multiplied as X·W, [out, in] as X·Wᵀ (`nn.Linear`)."""
 
 
 class OwnScale(Struct, frozen=True):
-    """The scale of a known class that does not multiply q·k by 1/√d_k.
+    """The scale of a known class that does not, or may not, multiply q·k by 1/√d_k.
 
     spelling: a value of `--scale`.
     description: a sentence for the user.
@@ -186,9 +245,10 @@ class LayoutWeights(Struct, frozen=True):
 
     weights: canonical names (`q.weight` …), each weight [out, in].
     heads: how many the tensors tell of; None where they do not.
-    scale: the class's own, where it is not 1/√d_k.
+    scale: the class's own, where it is not 1/√d_k for certain.
     notes: what the reader should know, in sentences.
     either_way: whether its matrices may be stored in both ways.
+    looks_back: a sentence where classes with these names usually have a causal mask; else "".
     """
 
     weights: dict[str, Array]
@@ -196,6 +256,7 @@ class LayoutWeights(Struct, frozen=True):
     scale: OwnScale | None = None
     notes: tuple[str, ...] = ()
     either_way: bool = False
+    looks_back: str = ""
 
 
 class LayoutRequest(Struct, frozen=True):
@@ -498,8 +559,10 @@ SPELLINGS = (
     ProjectionNames("W_Q", "W_K", "W_V", ("W_O",)),
     ProjectionNames("W_q", "W_k", "W_v", ("W_o",)),
     ProjectionNames("Wq", "Wk", "Wv", ("Wo",)),
-    ProjectionNames("wq", "wk", "wv", ("wo",)),
+    ProjectionNames("wq", "wk", "wv", ("wo", "dense")),
     ProjectionNames("w_q", "w_k", "w_v", ("w_o", "w_concat")),
+    ProjectionNames("W_query", "W_key", "W_value", ("out_proj", "W_out")),
+    ProjectionNames("linears.0", "linears.1", "linears.2", ("linears.3",)),
     ProjectionNames("q_proj", "k_proj", "v_proj", ("o_proj", "out_proj")),
     ProjectionNames("q_lin", "k_lin", "v_lin", ("out_lin",)),
     ProjectionNames("q_linear", "k_linear", "v_linear", ("o_linear", "out_linear", "out")),
@@ -735,7 +798,6 @@ def _fused_layout(name: str, output: str) -> Layout:
         f"{name}.bias": "q.bias k.bias v.bias",
         f"{output}.bias": "o.bias",
     }
-    may |= {"bias": "", "masked_bias": ""}
     return Layout(
         f"fused {name} and {output}", needs, may, partial(_read_fused, name=name, output=output)
     )
@@ -767,11 +829,12 @@ def _read_fused(
         weights["o.weight"] = np.ascontiguousarray(square.T if stored_in_out else square)
         if f"{output}.bias" in tensors:
             weights["o.bias"] = tensors.read(f"{output}.bias", d_model)
-    causal = "bias" in tensors or "masked_bias" in tensors or name == "c_attn"
-    note = message(
+    if name != "c_attn":
+        return LayoutWeights(weights)
+    looks_back = message(
         "models whose projection is called c_attn usually look back only (--mask causal)"
     )
-    return LayoutWeights(weights, notes=(note,) if causal else ())
+    return LayoutWeights(weights, looks_back=looks_back)
 
 
 def _by_role(parts: list[Array], kind: str) -> dict[str, Array]:
@@ -790,6 +853,14 @@ def _by_role(parts: list[Array], kind: str) -> dict[str, Array]:
 # heads.
 
 HEAD = re.compile(r"heads\.([0-9]{1,4})\.")
+HEAD_SPELLINGS = (
+    ProjectionNames("WQ", "WK", "WV", ("linear",)),
+    ProjectionNames("query", "key", "value", ("proj",)),
+    ProjectionNames("W_query", "W_key", "W_value", ("out_proj",)),
+)
+"""What the projections of each head in a list of heads, and the one over all of them, are called.
+"""
+
 SHARED = {"q": "queries", "k": "keys", "v": "values"}
 SCALE = OwnScale(
     "sqrt-dmodel",
@@ -798,31 +869,51 @@ SCALE = OwnScale(
         "--scale sqrt-dk for 1/√d_k"
     ),
 )
+UNSURE_SCALE = OwnScale(
+    "sqrt-dk",
+    message("some forms of this class divide by √d_model, not by √d_k (--scale sqrt-dmodel)"),
+)
 
 
 def class_layouts(names: Iterable[str]) -> list[Layout]:
-    """The layouts of two teaching classes: a module list of single heads, as many as these tensor
-    names number, and one [dim, dim] projection shared by all heads."""
+    """The layouts of teaching classes: a module list of single heads, as many as these tensor names
+    number, and one [dim, dim] projection shared by all heads."""
     numbers = [int(match[1]) for name in names if (match := HEAD.match(name))]
-    return [_list_of_heads(max(numbers, default=0) + 1), _shared_projection()]
+    heads = max(numbers, default=0) + 1
+    return [*(_list_of_heads(heads, spelling) for spelling in HEAD_SPELLINGS), _shared_projection()]
 
 
-def _list_of_heads(heads: int) -> Layout:
-    """The layout of a module list of single heads, each with WQ, WK and WV, and one `linear` over
-    their outputs side by side."""
-    modules = [(f"heads.{head}.W{role.upper()}", role) for head in range(heads) for role in "qkv"]
+def _list_of_heads(heads: int, spelling: ProjectionNames) -> Layout:
+    """The layout of a module list of single heads, each with the three projections of a spelling,
+    and one output projection over their outputs side by side."""
+    inner = dict(zip("qkv", (spelling.q, spelling.k, spelling.v), strict=True))
+    output = spelling.o[0]
+    modules = [
+        (f"heads.{head}.{name}", role) for head in range(heads) for role, name in inner.items()
+    ]
     needs = {f"{name}.weight": f"{role}.weight" for name, role in modules}
     may = {f"{name}.bias": f"{role}.bias" for name, role in modules}
-    may |= {"linear.weight": "o.weight", "linear.bias": "o.bias"}
-    description = message("multi-head class heads.i (WQ WK WV) and linear, [out, in]")
-    return Layout(description, needs, may, partial(_read_list, heads=heads))
+    may |= {f"{output}.weight": "o.weight", f"{output}.bias": "o.bias"}
+    description = message(
+        "multi-head class heads.i ({names}) and {output}, [out, in]",
+        names=" ".join(inner.values()),
+        output=output,
+    )
+    read = partial(_read_list, heads=heads, inner=inner, output=output)
+    return Layout(description, needs, may, read)
 
 
-def _read_list(tensors: Tensors, request: LayoutRequest, *, heads: int) -> LayoutWeights:
-    """The weights of a file with one module per head, stacked head after head."""
+def _read_list(
+    tensors: Tensors, request: LayoutRequest, *, heads: int, inner: Mapping[str, str], output: str
+) -> LayoutWeights:
+    """The weights of a file with one module per head, stacked head after head.
+
+    inner: what a head's projections are called, by role.
+    output: what the output projection is called.
+    """
     weights = {}
-    for role in "qkv":
-        names = [f"heads.{head}.W{role.upper()}" for head in range(heads)]
+    for role, inner_name in inner.items():
+        names = [f"heads.{head}.{inner_name}" for head in range(heads)]
         shape = tensors.read(f"{names[0]}.weight", None, None).shape
         weights[f"{role}.weight"] = np.concatenate(
             [tensors.read(f"{name}.weight", *shape) for name in names]
@@ -838,10 +929,13 @@ def _read_list(tensors: Tensors, request: LayoutRequest, *, heads: int) -> Layou
             weights[f"{role}.bias"] = np.concatenate(
                 [tensors.read(f"{name}.bias", shape[0]) for name in names]
             )
-    if "linear.weight" in tensors:
-        weights["o.weight"] = tensors.read("linear.weight", None, weights["v.weight"].shape[0])
-        if "linear.bias" in tensors:
-            weights["o.bias"] = tensors.read("linear.bias", weights["o.weight"].shape[0])
+    if f"{output}.weight" in tensors:
+        width = weights["v.weight"].shape[0]
+        weights["o.weight"] = tensors.read(f"{output}.weight", None, width)
+        if f"{output}.bias" in tensors:
+            weights["o.bias"] = tensors.read(f"{output}.bias", weights["o.weight"].shape[0])
+    if inner["q"] == "query":
+        return LayoutWeights(weights, heads, UNSURE_SCALE)
     return LayoutWeights(weights, heads)
 
 

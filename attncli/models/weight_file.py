@@ -4,6 +4,7 @@ layout.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -16,9 +17,11 @@ from msgspec.structs import asdict, replace
 from attncli.arrays.backend import Backend
 from attncli.arrays.numpy_backend import embedding
 from attncli.errors import InputError, UsageError
+from attncli.inputs.safetensors_file import check_array
 from attncli.inputs.tensors import tensor_file, write_tensors
 from attncli.inputs.token import Tokenizer
 from attncli.language import listing, message
+from attncli.mechanism.mask import Everywhere
 from attncli.models.layout import (
     COMMON,
     EMPTY_REQUEST,
@@ -26,11 +29,14 @@ from attncli.models.layout import (
     Layout,
     LayoutRequest,
     LayoutSizes,
+    MaskBuffers,
     OwnScale,
     Tensors,
     bare_names,
     class_layouts,
     fused_layouts,
+    is_mask,
+    mask_buffers,
     names_text,
     separate_layouts,
     sizes_of,
@@ -76,6 +82,7 @@ class WeightFile(Struct, frozen=True, eq=False):
     facts: the sizes.
     scale: the class's own, None for the usual one.
     notes: what to tell the user.
+    looks_back: what to tell who runs it without a mask, where the class has a causal one; else "".
     vocabulary: the embeddings that stand in the file, or None.
     seed: of embeddings the file does not hold.
     roles: what each tensor of the file is used as, by its name there; "" for one that is not used.
@@ -89,6 +96,13 @@ class WeightFile(Struct, frozen=True, eq=False):
     vocabulary: Vocabulary | None
     seed: int | None
     roles: dict[str, str]
+    looks_back: str = ""
+
+    @property
+    def every_note(self) -> tuple[str, ...]:
+        """What to tell a user who runs it with its own scale and without a mask."""
+        own = [] if self.scale is None else [self.scale.description]
+        return (*own, *self.notes, *([self.looks_back] if self.looks_back else []))
 
     @property
     def canonical(self) -> bool:
@@ -98,9 +112,14 @@ class WeightFile(Struct, frozen=True, eq=False):
 
 def read_weight_file(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> WeightFile:
     """The weights in a .safetensors, .npz, .pt or .pth file, in any layout that `recognise` knows.
-    Raises also as `read_tensors`."""
+    Raises also as `read_tensors`; masks beside the matrices may hold -Inf."""
     file = tensor_file(path)
-    return recognise(file.tensors(), file.metadata, str(path), request)
+    where = str(path)
+    arrays = file.tensors(allow_nonfinite=True)
+    for name, array in arrays.items():
+        if not is_mask(name, array):
+            check_array(name, array, where, allow_nonfinite=False)
+    return recognise(arrays, file.metadata, where, request)
 
 
 def recognise(
@@ -116,7 +135,9 @@ def recognise(
     Raises InputError for tensors that are missing, unknown or of a wrong shape, naming what was
     found and what was expected; UsageError where the asker contradicts the file.
     """
-    tensors = bare_names(arrays, where, request.prefix)
+    masks = mask_buffers(arrays, request.prefix)
+    matrices = {name: array for name, array in arrays.items() if name not in masks.names}
+    tensors = bare_names(matrices, where, request.prefix)
     layout = _fitting_layout(tensors)
     stored_orientation = metadata.get(ORIENTATION)
     if request.orientation is None and stored_orientation in ("in-out", "out-in"):
@@ -153,7 +174,19 @@ def recognise(
         layout_weights.notes + notes,
         vocabulary,
         int(seed) if seed.isdecimal() else None,
-        roles,
+        roles | dict.fromkeys(masks.names, ""),
+        _looks_back(masks) or layout_weights.looks_back,
+    )
+
+
+def _looks_back(masks: MaskBuffers) -> str:
+    """A sentence on the causal mask that stands beside a file's matrices; "" where none does."""
+    if not masks.causal:
+        return ""
+    return message(
+        "the file holds a causal mask, {mask}: its class hides later tokens; attn does so with"
+        " --mask causal",
+        mask=masks.causal,
     )
 
 
@@ -189,16 +222,7 @@ def _fitting_layout(tensors: Tensors) -> Layout:
         ),
     )
     if not _distinctive_names(nearest) & present:
-        raise InputError(
-            "these tensors are no attention that attn knows: {file_names}",
-            where=tensors.where,
-            expected=(
-                "q.weight k.weight v.weight o.weight, torch.nn.MultiheadAttention, WQ WK WV, W_Q"
-                " W_K W_V, c_attn, …"
-            ),
-            hint=_spelling_hint(present, {name for layout in layouts for name in layout.knows}),
-            file_names=names_text(tensors.file_names.values()),
-        )
+        raise _no_attention(tensors, layouts)
     missing = [name for name in nearest.needs if name not in present]
     unknown_names = [name for name in tensors.arrays if name not in nearest.knows]
     if missing:
@@ -218,9 +242,29 @@ def _fitting_layout(tensors: Tensors) -> Layout:
         "this file {faults}; it holds {file_names}",
         where=tensors.where,
         expected=expected,
-        hint=_spelling_hint(unknown_names, missing or optional)
+        hint=_spelling_hint(
+            unknown_names, missing or [name for name in optional if name not in present]
+        )
         or _prefix_hint(tensors, nearest, unknown_names),
         faults=listing(faults, " and "),
+        file_names=names_text(tensors.file_names.values()),
+    )
+
+
+def _no_attention(tensors: Tensors, layouts: list[Layout]) -> InputError:
+    """Return, not raise, the InputError for a file none of whose names belong to a layout."""
+    present = set(tensors.arrays)
+    return InputError(
+        "these tensors are no attention that attn knows: {file_names}",
+        where=tensors.where,
+        expected=(
+            "q.weight k.weight v.weight o.weight, torch.nn.MultiheadAttention, WQ WK WV, W_Q"
+            " W_K W_V, c_attn, …"
+        ),
+        hint=_spelling_hint(
+            present, {name for layout in layouts for name in layout.knows} - present
+        )
+        or message("attn guide weights lists every name, and how to rename others"),
         file_names=names_text(tensors.file_names.values()),
     )
 
@@ -252,7 +296,9 @@ def _spelling_hint(names: Iterable[str], known_names: Iterable[str]) -> str:
 
     choices = list(known_names)
     for name in islice(names, COMPARED):
-        close = get_close_matches(name[:80], choices, n=1, cutoff=0.75)
+        numbers = re.findall(r"[0-9]+", name)  # a slip in spelling changes no number
+        likely = [choice for choice in choices if re.findall(r"[0-9]+", choice) == numbers]
+        close = get_close_matches(name[:80], likely, n=1, cutoff=0.75)
         if close:
             return message(
                 "did you mean {close} where the file has {name}?", close=close[0], name=name[:80]
@@ -480,6 +526,8 @@ def model_of(
     notes = weight_file.notes
     if weight_file.scale and settings.scale is None:
         notes = (weight_file.scale.description, *notes)
+    if weight_file.looks_back and isinstance(settings.mask, Everywhere):
+        notes = (*notes, weight_file.looks_back)
     if seed is None:
         seed = weight_file.seed or 0
     store = OneLayerStore(spec, weight_file.weights, seed, embedding, weight_file.vocabulary)

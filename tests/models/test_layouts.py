@@ -17,7 +17,7 @@ from attncli.arrays.backend import choose
 from attncli.inputs.tensors import write_tensors
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal, Everywhere, MatrixMask
-from attncli.models.layout import LayoutRequest
+from attncli.models.layout import LayoutRequest, mask_buffers
 from attncli.models.one_layer import Settings
 from attncli.models.weight_file import model_of, read_weight_file
 
@@ -66,6 +66,46 @@ CASES = {
     ),
 }
 
+TRIL = torch.tril(torch.ones(9, 9))
+LATER = torch.triu(torch.ones(9, 9), diagonal=1)
+HIDDEN = torch.zeros(9, 9).masked_fill(LATER.bool(), float("-inf"))
+
+
+def projections(names: str, heads: int = 3, **around: Any) -> Callable[[], nn.Module]:
+    """A function that makes a class whose projections are called so."""
+    return lambda: classes.Projections(15, heads, tuple(names.split()), **around)
+
+
+TYPED_IN = {
+    "lecture head": Case(lambda: classes.LectureHead(13, 5, 9), "query key value", 13),
+    "lecture heads": Case(lambda: classes.LectureHeads(13, 3, 5, 9), "heads.i (query", 13),
+    "c_attn as linear": Case(
+        lambda: classes.LinearConvolution(15, 3, 9), "fused c_attn", 15, heads=3
+    ),
+    "book bare": Case(lambda: classes.BookMatrices(13, 5), "matrices W_query", 13),
+    "book single": Case(
+        projections("W_query W_key W_value", 1, bias=False, width=4), "W_query W_key", 15
+    ),
+    "book wrapper": Case(lambda: classes.BookHeads(13, 3, 5, 9), "heads.i (W_query", 13),
+    "book": Case(
+        projections("W_query W_key W_value out_proj", buffers={"mask": LATER}),
+        "W_query W_key W_value",
+        15,
+        heads=3,
+    ),
+    "annotated": Case(
+        projections("linears.0 linears.1 linears.2 linears.3"), "linears.0 linears.1", 15, heads=3
+    ),
+    "W_q with mask": Case(
+        projections("W_q W_k W_v W_o", buffers={"mask": TRIL.bool()}), "W_q W_k W_v", 15, heads=3
+    ),
+    "wq dense": Case(
+        projections("wq wk wv dense", buffers={"attn_mask": HIDDEN[None]}), "wq wk wv", 15, heads=3
+    ),
+    "w_q w_concat": Case(projections("w_q w_k w_v w_concat", 5), "w_q w_k w_v", 15, heads=5),
+}
+"""Classes of lectures, books and tutorials, under the names that these use."""
+
 MASKS = {
     "all": (Everywhere(), None),
     "causal": (Causal(), np.tril(np.ones((TOKENS, TOKENS), bool))),
@@ -103,6 +143,16 @@ def outputs(
         model = model_of(weights, path.name, tokenizer("word"), chosen, settings, embedding=text)
         found.append(chosen.numpy(next(iter(model.trace(WORDS))).stages["out"]))
     return np.stack(found)
+
+
+def float32_outputs(path: Path, x: Any, heads: int | None, mask: Any) -> np.ndarray[Any, Any]:
+    """attn's output for a text in float32, as a reader gets it."""
+    chosen = choose("numpy", device=None, dtype="float32")
+    weights = read_weight_file(path, LayoutRequest(heads=heads))
+    model = model_of(
+        weights, path.name, tokenizer("word"), chosen, Settings(mask=mask), embedding=x
+    )
+    return next(iter(model.trace(WORDS))).stages["out"]
 
 
 def expected(
@@ -164,14 +214,15 @@ def test_float32_outputs_are_within_a_millionth(tmp_path: Path) -> None:
     assert np.abs(next(iter(model.trace(WORDS))).stages["out"] - reference[1]).max() < 1e-6
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CASES | TYPED_IN)
 def test_a_layout_is_told_in_words_and_every_tensor_has_a_role(name: str, tmp_path: Path) -> None:
-    case = CASES[name]
+    case = (CASES | TYPED_IN)[name]
     path = tmp_path / "class.npz"
     write_tensors(path, state(classes.filled(case.make(), seed=1), case.prefix), {})
     found = read_weight_file(path, LayoutRequest(heads=case.heads))
     assert case.layout in found.layout
-    assert all(found.roles.values())
+    buffers = dict(case.make().named_buffers())
+    assert all(bool(role) != (tensor in buffers) for tensor, role in found.roles.items())
     assert found.facts.d_model == case.d_model
 
 
@@ -214,3 +265,80 @@ def test_the_class_that_divides_by_the_embeddings_root_can_be_read_the_other_way
         np.abs(outputs(path, x, LayoutRequest(), Everywhere(), scale="sqrt-dk") - reference).max()
         > 1e-3
     )
+
+
+@pytest.mark.parametrize("mask", ["all", "causal"])
+@pytest.mark.parametrize("name", TYPED_IN)
+def test_a_typed_in_class_is_saved_as_pt_and_read(name: str, mask: str, tmp_path: Path) -> None:
+    """state_dict of the class itself, buffers and all, in float32: within a millionth."""
+    case = TYPED_IN[name]
+    module = classes.filled(case.make(), seed=12, spread=0.3).float()
+    path = tmp_path / "class.pt"
+    torch.save(module.state_dict(), path)
+    rule, visible = MASKS[mask]
+    x = inputs(case.d_model, batch=1).astype(np.float32)
+    found = float32_outputs(path, x[0], case.heads, rule)
+    assert np.abs(found - expected(module, x, visible)[0]).max() <= 1e-6
+
+
+@pytest.mark.parametrize("name", TYPED_IN)
+def test_a_causal_buffer_is_said_and_not_applied_unless_asked(name: str, tmp_path: Path) -> None:
+    case = TYPED_IN[name]
+    module = classes.filled(case.make(), seed=12)
+    path = tmp_path / "class.npz"
+    write_tensors(path, state(module), {})
+    weights = read_weight_file(path, LayoutRequest(heads=case.heads))
+    chosen = choose("numpy", device=None, dtype="float64")
+    buffers = list(dict(module.named_buffers()))
+    for rule, is_told in ((Everywhere(), bool(buffers)), (Causal(), False)):
+        model = model_of(weights, path.name, tokenizer("word"), chosen, Settings(mask=rule))
+        told = [note for note in model.warnings if "--mask causal" in note]
+        assert bool(told) == is_told
+        assert all(buffers[0] in note for note in told)
+    assert bool(weights.every_note) >= bool(buffers)
+
+
+def test_a_lecture_class_that_divides_by_the_whole_width_is_read_with_its_scale(
+    tmp_path: Path,
+) -> None:
+    """Some forms of it multiply by C ** -0.5, C being d_model: the screen says how to ask."""
+    module = classes.filled(classes.LectureHeads(12, 3, 4, 9), seed=3)
+    path = tmp_path / "class.npz"
+    write_tensors(path, state(module), {})
+    chosen = choose("numpy", device=None, dtype="float64")
+    for scale in (None, "sqrt-dk"):
+        settings = Settings(scale=scale)
+        weights = read_weight_file(path)
+        told = model_of(weights, path.name, tokenizer("word"), chosen, settings).warnings
+        assert any("--scale sqrt-dmodel" in note for note in told) == (scale is None)
+    x = inputs(12)
+    found = outputs(path, x, LayoutRequest(), Everywhere(), scale="sqrt-dmodel")
+    for head in module.heads:
+        head.key.weight.data *= (4 / 12) ** 0.5
+    assert np.abs(found - expected(module, x, None)).max() < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("mask", "hides"),
+    [
+        (TRIL, True),
+        (TRIL.bool()[None, None], True),
+        (LATER, True),
+        (HIDDEN, True),
+        (TRIL.T, False),
+        (torch.ones(9, 9), False),
+        (torch.eye(9), False),
+        (torch.ones(1, 1), False),
+    ],
+)
+def test_which_masks_are_causal(mask: torch.Tensor, hides: bool) -> None:
+    found = mask_buffers({"inner.mask": mask.numpy(), "q.weight": np.ones((3, 3))})
+    assert found.names == {"inner.mask"}
+    assert found.causal == ("inner.mask" if hides else "")
+
+
+def test_only_square_tensors_of_a_masks_name_are_masks() -> None:
+    arrays = {"mask": np.ones((3, 4)), "a.mask": np.ones((2, 3, 3)), "bias": np.ones((3, 3))}
+    assert mask_buffers(arrays).names == frozenset()
+    assert mask_buffers({"a.bias": np.ones((1, 1, 3, 3))}).names == {"a.bias"}
+    assert mask_buffers({"masked_bias": np.array(-1e4)}).names == {"masked_bias"}

@@ -163,6 +163,8 @@ def convert(
     )
     for note in weight_file.notes:
         environment.note(note)
+    if weight_file.looks_back:
+        environment.note(weight_file.looks_back)
     write_weight_file(to, weight_file, layout=layout)
     _list_tensors(to, None, output, environment, view)
 

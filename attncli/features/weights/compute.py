@@ -15,7 +15,7 @@ from attncli.errors import AttnError, LimitError, UnsupportedError
 from attncli.inputs.safetensors_file import dtype_of_name
 from attncli.inputs.tensors import TensorSummary, tensor_file
 from attncli.language import message
-from attncli.models.layout import EMPTY_REQUEST, LayoutRequest
+from attncli.models.layout import EMPTY_REQUEST, LayoutRequest, is_mask
 from attncli.models.one_layer import digest
 from attncli.models.weight_file import recognise
 from attncli.version import __version__
@@ -138,10 +138,7 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
                     "id" if layout_file.vocabulary.places is None else "text"
                 )
                 embedding = EmbeddingRows(rows=len(layout_file.vocabulary.rows), by=by)
-            warnings += [
-                *([layout_file.scale.description] if layout_file.scale else []),
-                *layout_file.notes,
-            ]
+            warnings += layout_file.every_note
     statistics = _statistics(arrays)
     rows = []
     for info in summaries:
@@ -155,7 +152,7 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
                 name=info.name, dtype=info.dtype, shape=shape, bytes=size, role=role, **numbers
             )
         )
-        if about.odd:
+        if about.odd and not is_mask(info.name, arrays[info.name]):
             warnings.append(
                 message(
                     "{info} holds {odd:,} of {size:,} values that are not finite; such a file does"
