@@ -109,8 +109,8 @@ class View(Struct, frozen=True):
     claims: whether sentences mark the texts that lead to what they name (see `token_names.claim`).
     code: the library that steps are also written in, "numpy" or "torch"; "" for none.
     brief: the answer alone.
-    run_options: the options of the command that ran a document's text, for commands that go on from it;
-        None where they are not known, as of a saved document.
+    run_options: the options of the command that ran a document's text, for commands that go on
+        from it; None where they are not known, as of a saved document.
     few: nobody asked for so many, so a ranking below a grid may show fewer than `top`.
     """
 

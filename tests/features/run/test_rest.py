@@ -76,7 +76,7 @@ def test_a_query_whose_links_are_all_left_out_has_its_row_and_the_reason() -> No
     assert back.weight == pytest.approx(column.max())
     screen = draw_parts(RUN_PARTS, document, WIDE).plain
     assert "(none)" not in screen
-    assert 'attn find --model MODEL "cdbeab" --from ' in screen
+    assert 'attn find --model MODEL OPTIONS "cdbeab" --from ' in screen
 
 
 def test_a_row_that_sees_one_key_says_nothing_of_its_heads() -> None:
