@@ -236,8 +236,17 @@ def usage_error(error: TyperException) -> UsageError:
             ),
         )
     if name is None or context is None or type(error).__name__ != "NoSuchOption":
-        return UsageError(error.format_message().rstrip("."), hint=f"{path} --help")
+        expected = ""
+        if type(error).__name__ == "BadOptionUsage" and name in WORD_OPTIONS:
+            expected = message("a word, or a position in quotes: {option} '#3'", option=name)
+        return UsageError(
+            error.format_message().rstrip("."), expected=expected, hint=f"{path} --help"
+        )
     return no_option(context, name)
+
+
+WORD_OPTIONS = ("--query", "--key", "--from", "--to", "--at")
+"""Options that name a token, whose position a shell drops as a comment where it is not quoted."""
 
 
 RENAMED = {

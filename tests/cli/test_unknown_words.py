@@ -435,3 +435,17 @@ def test_an_unknown_word_that_is_asked_for_has_its_row(lang: str, looks: str, al
     assert {TEXT[link["key"] - 1] for link in links} <= {"，", "香"}
     alone = ask("run", "她吃苹", *MODEL, "--query", "吃", "--lang", lang, "--brief").out
     assert all_but.replace(" ", "") in "".join(alone.split())
+
+
+def test_a_position_that_a_shell_took_for_a_comment_is_asked_for_in_quotes() -> None:
+    refused = ask("run", "a b", "--query")
+    assert (
+        refused.code,
+        "expected: a word, or a position in quotes: --query '#3'" in refused.err,
+    ) == (2, True)
+    assert "--query '#3'" in ask("run", "a b", "--lang", "zh", "--query").err
+    assert "expected" not in ask("run", "a b", "--seed").err
+
+
+def test_no_option_is_offered_that_only_looks_a_little_alike() -> None:
+    assert "--samples" not in ask("explain", "scaling", "--scale").err
