@@ -126,6 +126,14 @@ def test_a_saved_document_says_that_it_does_not_hold_the_options(tmp_path: Path)
     assert "OPTIONS" in refusal.err
 
 
+def test_the_page_of_a_derivation_carries_the_options(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    options = ("--model", "minilm", "--mask", "causal", "--scale", "none")
+    ask("explain", "a cat sat", "--query", "cat", *options, "--html", str(page), "-q")
+    command = 'attn find --model minilm --mask causal --scale none \\"a cat sat\\" --from cat'
+    assert command in page.read_text()
+
+
 def test_each_option_of_a_run_is_carried_or_names_no_number() -> None:
     """What stands for a text or for places is in the command in words of its own."""
     own = {"lines", "layer", "head"}

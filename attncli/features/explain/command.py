@@ -905,6 +905,7 @@ def text(
                 ),
                 attention.mask or (),
                 attention.scale,
+                view.run_options,
             )
             page = derivation_page(
                 document, view.lang, loaded_model, options, precision=view.precision

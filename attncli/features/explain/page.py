@@ -24,7 +24,7 @@ from attncli.draw.page.page_words import words_by_language
 from attncli.draw.safe import label, last_part, safe, safe_html
 from attncli.draw.token_names import token_reference
 from attncli.draw.tour import TOUR
-from attncli.draw.view import View
+from attncli.draw.view import GivenOptions, View
 from attncli.features.explain.derivation_screen import (
     BIASED,
     CAPPED,
@@ -112,6 +112,8 @@ SHEETS = ("document", "explain")
 """The modules of the page's script, and its style sheets behind that of every page."""
 PROJECTED = "projections"
 """The step before the numbered ones."""
+TEXTS = ("pair", "ids", "source", "chat_var")
+"""Options whose values are texts, and no paths."""
 SIGNIFICANT = 7
 """Significant digits of numbers that the page is given."""
 DIGITS = 4
@@ -124,11 +126,14 @@ class RunOptions(Struct, frozen=True):
     words: those of the model and of the text, as options and values; without seed, mask and scale.
     masks: what was given as masks.
     scale: what was given as the scale, None for nothing.
+    run_options: all of them, for the commands of a page that does not run the model; None where they are
+        not known.
     """
 
     words: Sequence[str] = ()
     masks: Sequence[str] = ()
     scale: str | None = None
+    run_options: GivenOptions | None = None
 
 
 AS_IT_IS = RunOptions()
@@ -292,7 +297,10 @@ def derivation_page(
         answers = ""
         fields = FIELDS
     else:
-        meta |= {"shown": _stored_numbers(document), "commands": _commands(document)}
+        meta |= {
+            "shown": _stored_numbers(document),
+            "commands": _commands(document, options.run_options),
+        }
         if carried is not None:
             reason = message("The page does not run the model: {reason}.", reason=carried)
             meta["reason"] = {spoken: safe(reason.translation(spoken)) for spoken in languages()}
@@ -404,9 +412,14 @@ def _stored_numbers(document: AttentionTopic) -> dict[str, Any]:
     }
 
 
-def _commands(document: AttentionTopic) -> dict[str, str]:
-    """The commands of the last two steps, as the screen has them."""
-    view = View()
+def _commands(document: AttentionTopic, run_options: GivenOptions | None) -> dict[str, str]:
+    """The commands of the last two steps, as the screen has them; a path is its last part."""
+    if run_options is not None:
+        run_options = tuple(
+            (name, words if name in TEXTS else tuple(map(last_part, words)))
+            for name, words in run_options
+        )
+    view = View(run_options=run_options)
     weights = np.asarray(document.step(SoftmaxRow).weights)[: len(document.tokens)]
     query, key = (
         token_reference(document.tokens, index, view)
