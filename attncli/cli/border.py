@@ -225,16 +225,12 @@ def usage_error(error: TyperException) -> UsageError:
             context, parameter, match["given"], float if match["kind"] == "float" else int
         )
     if type(error).__name__ == "MissingParameter" and parameter is not None:
-        is_argument = parameter.param_type_name == "argument"
-        return UsageError(
-            "Missing argument {name}" if is_argument else "Missing option {name}",
-            hint=f"{path} --help",
-            name=repr(
-                parameter.metavar or (parameter.name or "").upper()
-                if is_argument
-                else parameter.opts[0]
-            ),
-        )
+        if parameter.param_type_name == "argument":
+            argument_name = parameter.metavar or (parameter.name or "").upper()
+            what = message("Missing argument {name}", name=repr(argument_name))
+        else:
+            what = message("Missing option {name}", name=repr(parameter.opts[0]))
+        return UsageError(what, hint=f"{path} --help")
     if name is None or context is None or type(error).__name__ != "NoSuchOption":
         expected = ""
         if type(error).__name__ == "BadOptionUsage" and name in WORD_OPTIONS:

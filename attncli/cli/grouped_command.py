@@ -111,14 +111,14 @@ class GroupedCommand(PlainParameters, TyperCommand):
                 )
                 raise UsageError("{name} is given no value", expected=expected, name=name)
             if len(values) > 1 and not parameter.multiple:
-                value_texts = [
-                    (
-                        (name if value else parameter.secondary_opts[0])
-                        if isinstance(value, bool)
-                        else repr(value)
-                    )
-                    for value in values
-                ]
+                value_texts = []
+                for value in values:
+                    if not isinstance(value, bool):
+                        value_texts.append(repr(value))
+                    elif value:
+                        value_texts.append(name)
+                    else:
+                        value_texts.append(parameter.secondary_opts[0])
                 raise UsageError(
                     "{name} is given twice: {value_text} and {value_text_2}",
                     expected="one of them",

@@ -43,11 +43,11 @@ def default_checkpoint(
     setting = environment.settings.get("model")
     if setting is None:
         return None
-    contrary = [
-        *environment.options_about(setup.model, About.ONE_LAYER),
-        *["--tokenizer"] * (tokenizer is not None),
-    ]
-    contrary += ["--position"] * (setup.attention.position not in (None, "none"))
+    contrary = [*environment.options_about(setup.model, About.ONE_LAYER)]
+    if tokenizer is not None:
+        contrary.append("--tokenizer")
+    if setup.attention.position not in (None, "none"):
+        contrary.append("--position")
     origin = message(
         "{setting}: from {origin}", setting=f"--model {setting.value}", origin=setting.origin
     )

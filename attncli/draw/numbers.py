@@ -261,7 +261,10 @@ def bar(fraction: float, width: int, *, ascii: bool) -> str:
         size = round(share * width)
         return FULL_ASCII * size + TRACK_ASCII * (width - size)
     whole, part = divmod(max(round(share * width * 8), 1 if share > 0 else 0), 8)
-    return FULL * whole + EIGHTHS[part].strip() + TRACK * (width - whole - (part > 0))
+    cells_filled = whole
+    if part > 0:
+        cells_filled += 1
+    return FULL * whole + EIGHTHS[part].strip() + TRACK * (width - cells_filled)
 
 
 def bar_pieces(text: str, style: str) -> list[Piece]:

@@ -392,9 +392,10 @@ def vectors(
         )
         return fit_to_view(stack(top, body), view)
     dimensions = range(matrix.shape[1])
-    columns = first_and_last(
-        len(dimensions), (room - VECTOR_GAP * (len(dimensions) * slot > room)) // slot
-    )
+    room_for_entries = room
+    if len(dimensions) * slot > room:
+        room_for_entries -= VECTOR_GAP
+    columns = first_and_last(len(dimensions), room_for_entries // slot)
     notes = [
         window_text(shown_rows, numbers, "rows"),
         window_text(columns, dimensions, "dimensions"),

@@ -466,17 +466,46 @@ def _connector(
             arm = " " * 4
         if is_turned and root:
             arm = "<---"
-        return f" {stem}{'+' if root or branch else '|' if inside else ' '}{arm}"
+        joint = " "
+        if root or branch:
+            joint = "+"
+        elif inside:
+            joint = "|"
+        return f" {stem}{joint}{arm}"
     up = inside and row > low
     down = inside and row < high
-    west, east = (root, branch) if not is_turned else (branch, root)
+    if is_turned:
+        west = branch
+        east = root
+    else:
+        west = root
+        east = branch
     stem = " " + ("───" if west else "   ")
     arm = "──▸ " if east else "    "
-    return stem + JOINTS[8 * up + 4 * down + 2 * west + east] + arm
+    directions = (("up", up), ("down", down), ("west", west), ("east", east))
+    joined = [name for name, is_there in directions if is_there]
+    return stem + JOINTS[" ".join(joined)] + arm
 
 
-JOINTS = " ───│┌┐┬│└┘┴│├┤┼"
-"""What joins lines upwards (8), downwards (4), to the left (2) and to the right (1)."""
+JOINTS = {
+    "": " ",
+    "east": "─",
+    "west": "─",
+    "west east": "─",
+    "down": "│",
+    "down east": "┌",
+    "down west": "┐",
+    "down west east": "┬",
+    "up": "│",
+    "up east": "└",
+    "up west": "┘",
+    "up west east": "┴",
+    "up down": "│",
+    "up down east": "├",
+    "up down west": "┤",
+    "up down west east": "┼",
+}
+"""The sign in which lines from these directions meet."""
 
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 12

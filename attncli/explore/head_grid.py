@@ -151,7 +151,7 @@ def _head_numbers(columns_shown: range, wide: int, chosen_head: int) -> list[Pie
         digits = len(str(columns_shown.stop - 1))
     step = next(step for step in (1, 2, 5, 10, 20, 50, 100, 1000) if step * wide > digits)
     # heads whose numbers would touch that of the chosen one
-    touching = -(-digits // wide) + (digits % wide == 0)
+    touching = digits // wide + 1
     pieces: list[Piece] = []
     end_of_last = 0
     for head in columns_shown:
@@ -159,8 +159,11 @@ def _head_numbers(columns_shown: range, wide: int, chosen_head: int) -> list[Pie
         if (head % step == 0 and not gives_way) or head == chosen_head:
             text = pad(str(head), wide, "right")
             start = (head - columns_shown.start + 1) * wide - len(text)
-            # in columns of one cell a number overhangs to the left: one blank stays free
-            if start >= end_of_last + (end_of_last > 0 and wide == 1):
+            first_free = end_of_last
+            if end_of_last > 0 and wide == 1:
+                # in columns of one cell a number overhangs to the left: one blank stays free
+                first_free += 1
+            if start >= first_free:
                 if head == chosen_head:
                     style = "bold"
                 else:
@@ -213,7 +216,13 @@ def _head_cell(
         if view.color:
             return (text, cursor_style(view))
         return (f"[{text[1:]}"[:wide], "bold reverse")
-    return ("◆" if not view.ascii else "@") if wide == 1 else "[]", cursor_style(view)
+    if wide > 1:
+        cursor = "[]"
+    elif view.ascii:
+        cursor = "@"
+    else:
+        cursor = "◆"
+    return cursor, cursor_style(view)
 
 
 def _number_in_three_cells(value: float) -> str:
@@ -433,7 +442,10 @@ def matrix(scene: Scene) -> Pane:
         else:
             text = ""
         name = pad(cut(text, side - 1, ascii=view.ascii), side - 1, "right") + " "
-        rows.append(((name, accent(view) or "bold" if is_chosen else FAINT), *pieces))
+        style = FAINT
+        if is_chosen:
+            style = accent(view) or "bold"
+        rows.append(((name, style), *pieces))
 
     def spot_at(x: int, y: int) -> Spot | None:
         """What a click on this cell of the pane chooses; None for nothing."""

@@ -493,17 +493,15 @@ def _tokens_of_json(
 
 def _path_text(keys: Sequence[str | int]) -> str:
     """JSON keys as a path, such as $.docs[0]."""
-    parts = [
-        (
-            f"[{key}]"
-            if isinstance(key, int)
-            else f".{key}"
-            if STEP.fullmatch(f".{key}")
-            else f'["{key}"]'
-        )
-        for key in keys
-    ]
-    return "".join(("$", *parts))
+    path = "$"
+    for key in keys:
+        if isinstance(key, int):
+            path += f"[{key}]"
+        elif STEP.fullmatch(f".{key}"):
+            path += f".{key}"
+        else:
+            path += f'["{key}"]'
+    return path
 
 
 def _json_starts(text: str) -> Iterator[int]:
@@ -564,7 +562,8 @@ def _json_values(text: str, start: int, keys: Keys, depth: int) -> Iterator[tupl
         yield member
         yield from inner
         place = _after_blanks(text, member[2])
-        place = _after_blanks(text, place + (text[place] == ","))
+        if text[place] == ",":
+            place = _after_blanks(text, place + 1)
         number += 1
 
 

@@ -737,26 +737,19 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
     rest = ""
     if len(tokens) > SHOWN:
         rest = message(" … ({tokens} in all)", tokens=len(tokens))
-    return InputError(
-        what,
-        expected=(
-            message(
-                "one of: {names}{rest}; or #0 to #{last}",
-                names=names,
-                rest=rest,
-                last=len(tokens) - 1,
-            )
-            if len(tokens) > 1
-            else message("{names}, or #0", names=names)
-            if tokens
-            else "the text has no tokens"
-        ),
-        hint=(
-            message("did you mean {text_by_key}?", text_by_key=repr(text_by_key[close[0]]))
-            if close
-            else "attn tokens lists them"
-        ),
-    )
+    if len(tokens) > 1:
+        last = len(tokens) - 1
+        expected = message(
+            "one of: {names}{rest}; or #0 to #{last}", names=names, rest=rest, last=last
+        )
+    elif tokens:
+        expected = message("{names}, or #0", names=names)
+    else:
+        expected = message("the text has no tokens")
+    hint = message("attn tokens lists them")
+    if close:
+        hint = message("did you mean {text_by_key}?", text_by_key=repr(text_by_key[close[0]]))
+    return InputError(what, expected=expected, hint=hint)
 
 
 def readable_names(tokens: Sequence[Token]) -> list[str]:

@@ -419,8 +419,7 @@ class UniformRows:
         signed_distance = np.where(
             self.sight.empty, 0.0, (self.sight.first + self.sight.last) / 2 - self.i
         )
-        # sums of 1..n on either side; a range wholly on one side leaves out the part next to i
-        sums = sum(np.sign(side) * _triangle(np.abs(side) - (side < 0)) for side in (back, ahead))
+        sums = _distance_sum(back) + _distance_sum(ahead)
         return np.where(self.sight.empty, 0.0, sums * self.share), signed_distance
 
     @cached_property
@@ -465,9 +464,13 @@ class UniformRows:
         return np.stack(counts).astype(np.float64) * self.share
 
 
-def _triangle(n: Any) -> Any:
-    """1 + 2 + … + n."""
-    return n * (n + 1) / 2
+def _distance_sum(reach: Any) -> Any:
+    """The sum of the distances 1, 2, … of the keys on one side of each query, which ends `reach`
+    keys from it. Where the keys begin only beyond the query, `reach` is negative, and the nearer
+    distances, which the other side's sum holds too much, are subtracted.
+    """
+    distances = np.where(reach < 0, -reach - 1, reach)
+    return np.sign(reach) * distances * (distances + 1) / 2
 
 
 Lengthy = TypeVar("Lengthy", bound=Sized)

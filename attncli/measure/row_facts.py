@@ -226,7 +226,10 @@ def exclusion(
         keys |= [is_separator(token) for token in tokens]
     if queries is None:
         keys[:1] |= "first" in names
-        beside = (0,) * ("self" in names) + (-1, 1) * ("neighbours" in names)
+        if "self" in names:
+            beside += (0,)
+        if "neighbours" in names:
+            beside += (-1, 1)
     return Exclusion(
         tuple(name for name in (*KINDS, "unknown") if name in names),
         keys,
@@ -372,7 +375,8 @@ class WordPieces:
             + np.arange(rows.size)
             - np.repeat(np.cumsum(counts) - counts, counts)
         )
-        return rows, keys + (keys >= i[rows])
+        # the query itself is left out of its word
+        return rows, np.where(keys >= i[rows], keys + 1, keys)
 
 
 class TokenFacts(Struct, frozen=True, eq=False):

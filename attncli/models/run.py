@@ -448,7 +448,11 @@ def parts_through_norm(
 
     centred = centre(total)
     divisor = backend.sqrt(backend.sum(centred * centred, -1) / total.shape[-1] + norm.eps)
-    gain = 1.0 if weight is None else (weight + 1.0 if norm.unit_offset else weight)
+    gain: Array | float = 1.0
+    if weight is not None and norm.unit_offset:
+        gain = weight + 1.0
+    elif weight is not None:
+        gain = weight
     normed = [EmbeddingVectors(part.kind, centre(part.vectors) / divisor * gain) for part in parts]
     if bias is None:
         return normed

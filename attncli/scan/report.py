@@ -678,34 +678,44 @@ class _Heads:
         return _known_number(1 - sink)
 
     def _sample(self, place: int) -> list[StratumExample] | UnsetType:
-        """The sampled texts of a head to show: of each metric some per decile of its values, then
-        some whatever their value; unset where no sample was asked for."""
-        sample = self.totals.sample
-        count = self.totals.plan.measures.examples
-        if not count:
+        """The sampled texts of a head to show: for each metric some of each decile of its values,
+        then some whatever their value; unset where no sample was asked for."""
+        if not self.totals.plan.measures.examples:
             return UNSET
-        is_drawn = sample.table[0, place] != NO_HASH
+        without_sample = (*LABEL_COLUMNS.values(), MASSIVE)
         examples = []
         for column, name in enumerate(self.columns):
-            if name in (*LABEL_COLUMNS.values(), MASSIVE) or name.startswith("offset"):
-                continue
-            values = sample.values[column, place]
-            histogram = self.counts["histogram"][place, self.bins[column]]
-            has_value = is_drawn & (values != NONE)
-            for decile, drawn in sample_strata(
-                histogram, self._sample_bins[column, place], has_value, count
-            ):
-                _, file, line, query, key = sample.table[:, place, drawn].tolist()
-                examples.append(
-                    StratumExample(
-                        metric=name,
-                        decile=None if decile is None else decile + 1,
-                        value=float(values[drawn]) / UNIT,
-                        text=self.sampled.setdefault((file, line), len(self.sampled)),
-                        query=None if query < 0 else query,
-                        key=None if key < 0 else key,
-                    )
+            if name not in without_sample and not name.startswith("offset"):
+                examples += self._sample_of_metric(place, column)
+        return examples
+
+    def _sample_of_metric(self, place: int, column: int) -> list[StratumExample]:
+        """The sampled texts of a head to show for the metric in one column."""
+        sample = self.totals.sample
+        values = sample.values[column, place]
+        has_value = (sample.table[0, place] != NO_HASH) & (values != NONE)
+        strata = sample_strata(
+            self.counts["histogram"][place, self.bins[column]],
+            self._sample_bins[column, place],
+            has_value,
+            self.totals.plan.measures.examples,
+        )
+        examples = []
+        for decile, index in strata:
+            _, file, line, query, key = sample.table[:, place, index].tolist()
+            if decile is not None:
+                decile += 1  # documents count deciles from 1
+            text_number = self.sampled.setdefault((file, line), len(self.sampled))
+            examples.append(
+                StratumExample(
+                    metric=self.columns[column],
+                    decile=decile,
+                    value=float(values[index]) / UNIT,
+                    text=text_number,
+                    query=_position_or_none(query),
+                    key=_position_or_none(key),
                 )
+            )
         return examples
 
     def _links(self, place: int, layer: int) -> list[FrequentLink] | UnsetType:
@@ -823,6 +833,13 @@ def _known_number(value: Floats | float) -> float | None:
     if np.isnan(value):
         return None
     return float(value)
+
+
+def _position_or_none(position: int) -> int | None:
+    """A position in a text as documents hold it; None for −1, which means that there is none."""
+    if position < 0:
+        return None
+    return position
 
 
 def _known_interval(ends: Floats) -> list[float] | None:

@@ -137,8 +137,9 @@ class Scale(Struct, frozen=True):
 
 def _logarithmic_bins(size: Floats, least: float) -> Floats:
     """The index of the logarithmic bin of each size: 0 below `least`, from 1 upwards above."""
-    steps: Floats = np.floor(np.log(np.maximum(size, least) / least) / STEP) + (size >= least)
-    return steps
+    steps = np.floor(np.log(np.maximum(size, least) / least) / STEP)
+    bins: Floats = np.where(size >= least, steps + 1, steps)
+    return bins
 
 
 def _bin_middles(index: Ints, least: float) -> Floats:

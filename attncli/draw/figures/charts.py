@@ -272,7 +272,8 @@ def draw_sentence(
     places: list[tuple[float, float, float]] = []
     for index, word in enumerate(words):
         wide = width(word, 12)
-        x -= 5 * (follows_directly[index] and x > 0)
+        if follows_directly[index] and x > 0:
+            x -= 5
         if x and x + wide > min(420.0, drawing.room):
             x = 0.0
             y = y + 21

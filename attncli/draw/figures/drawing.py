@@ -125,6 +125,8 @@ SHORTEST = 60.0
 """Points that a page has at least."""
 WIDER = 1.08
 """How much wider than Helvetica the families are that stand in for it."""
+FIRST_EMOJI = 0x1F000
+"""Signs of double width after this code point are mostly emoji, wider than a Chinese character."""
 NARROW, WIDE = frozenset("iljtfrI.,:;'|!()[]{} "), frozenset("mwMW@%—")
 
 
@@ -404,24 +406,27 @@ def width(text: str, size: float) -> float:
     total = 0.0
     for letter in SEVERAL.sub("\U0001f9e9", safe(text)):  # an emoji of several is as wide as one
         if letter.isascii():
-            total += (
-                0.32
-                if letter in NARROW
-                else 0.92
-                if letter in WIDE
-                else 0.7
-                if letter.isupper()
-                else 0.58
-            )
+            total += _ascii_width(letter)
         elif unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
             continue
+        elif unicodedata.east_asian_width(letter) not in "WF":
+            total += 0.68
+        elif ord(letter) > FIRST_EMOJI:
+            total += 1.25
         else:
-            total += (
-                (1.25 if ord(letter) > 0x1F000 else 1.05)
-                if unicodedata.east_asian_width(letter) in "WF"
-                else 0.68
-            )
+            total += 1.05
     return total * size * WIDER
+
+
+def _ascii_width(letter: str) -> float:
+    """The width of an ASCII letter relative to the size of its type."""
+    if letter in NARROW:
+        return 0.32
+    if letter in WIDE:
+        return 0.92
+    if letter.isupper():
+        return 0.7
+    return 0.58
 
 
 def shorten_to_fit(text: str, size: float, room: float) -> str:

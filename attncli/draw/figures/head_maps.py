@@ -201,7 +201,8 @@ def draw_head_maps(
         shares = [float(weight) / high for weight in mean]
         follows = _follows_directly(text, len(keys))
         end = draw_sentence(drawing, keys, follows, shares, query, top)
-        top = end + 14 * (end > top)
+        if end > top:
+            top = end + 14
     if len(rows) == 1 and len(maps) > 1:
         one_map = _map_of_heads(maps, rows[0], keys, view)
         bands = maps[0].column_bands

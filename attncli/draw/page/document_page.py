@@ -307,13 +307,18 @@ def _lightness(style: str) -> int:
     return sum(bytes.fromhex(ground))
 
 
+def _cell_text(cell: object) -> str:
+    """A cell of a document's table as text, "" for None."""
+    if cell is None:
+        return ""
+    if isinstance(cell, float):
+        return f"{cell:.6g}"
+    return str(cell)
+
+
 def _table_row(cells: Sequence[object]) -> str:
     """A row of the document's table in HTML."""
-    texts = [
-        "" if cell is None else f"{cell:.6g}" if isinstance(cell, float) else str(cell)
-        for cell in cells
-    ]
-    first, *rest = [safe_html(text) for text in texts]
+    first, *rest = [safe_html(_cell_text(cell)) for cell in cells]
     return (
         f'<tr><th scope="row">{first}</th>' + "".join(f"<td>{text}</td>" for text in rest) + "</tr>"
     )

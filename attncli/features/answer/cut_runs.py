@@ -288,7 +288,9 @@ class CutRuns(Struct, frozen=True):
             groups: dict[tuple[int, int] | None, list[_Path]] = {}
             for path in paths:
                 event = path.next_event(stop)
-                passed = path.passed + (event is not None)
+                passed = path.passed
+                if event is not None:
+                    passed += 1
                 groups.setdefault(event, []).append(replace(path, passed=passed))
             if len(groups) > 1 or (stop, LOOKS) in groups:
                 return stop, list(groups.values())

@@ -164,10 +164,12 @@ def compare_cost(a: Model, b: Model, counts: Sequence[int]) -> CostEstimate:
     seconds = 0.0
     for model, run in zip((a, b), runs, strict=True):
         predicts = reads_on(model.spec) and predicts_next(model)
-        passes = [
-            PassCount(texts, tokens, predicted=tokens * predicts)
-            for tokens, texts in lengths.items()
-        ]
+        passes = []
+        for tokens, texts in lengths.items():
+            predicted = 0
+            if predicts:
+                predicted = tokens
+            passes.append(PassCount(texts, tokens, predicted=predicted))
         stored = 0
         if not model.weights_in_memory:
             stored = run.bytes_read * len(counts)

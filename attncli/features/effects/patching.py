@@ -140,17 +140,16 @@ class PatchRequest(Struct, frozen=True):
             for name in (target, versus)
         ]
         refuse_one_token(*(None if choice is None else choice.ids[0] for choice in expected))
+        measure: PatchMeasure = "logit difference"
+        if target is None:
+            measure = "cosine"
+        elif versus is None:
+            measure = "log probability"
         return cls(
             selection,
             tuple(sorted(set(positions))) or tuple(range(last + 1)),
             measured,
-            (
-                "cosine"
-                if target is None
-                else "log probability"
-                if versus is None
-                else "logit difference"
-            ),
+            measure,
             None if expected[0] is None else expected[0].ids[0],
             None if expected[1] is None else expected[1].ids[0],
             tuple(parse_receivers(into, model.spec)) if into else (),

@@ -106,6 +106,10 @@ def scale_leads(document: AttentionTopic, view: View) -> list[str]:
     return leads
 
 
+INDENT = 2
+"""Cells before the first column of a table."""
+BESIDE_DIGITS = 5
+"""Cells of a column of numbers beside its decimals: a gap of two, sign, digit and point."""
 BESIDE = 46
 """Columns of the screen that the softmax of a row needs for all of its numbers."""
 
@@ -418,36 +422,15 @@ class Derivation(Struct, frozen=True, dict=True):
         view = self.view
         terms = np.asarray(step.terms, np.float64)
         output = np.asarray(step.output, np.float64)
-        room = (
-            view.width
-            - max(cells(self.key(index)) for index in self.keys_shown)
-            - 2
-            - view.precision
-            - 5
-        )
-        digits = view.precision
-        dims = 1
         columns = [self._with_others(term) for term in terms.T]
-        for _ in range(2):  # the digits depend on the entries that fit, and those on the digits
-            if view.full:
-                dims = len(output)
-            else:
-                dims = max(min(len(output), room // (digits + 5)), 1)
-            digits = adding_digits(
-                zip(columns[:dims], output.tolist(), strict=False), view.precision
-            )
+        dims, digits = self._fit_output(columns, output.tolist())
         names = [say(view, "key"), "w", *map(str, range(dims))]
         weights = map(self._number_text, self._with_others(self.weights))
         texts = ([f"{value:.{digits}f}" for value in column] for column in columns[:dims])
         rows = list(zip(self._key_names(), weights, *texts, strict=True))
-        total = [
-            "o",
-            "",
-            *(
-                self._number_text(value) + " " * (digits - view.precision)
-                for value in output[:dims]
-            ),
-        ]
+        more_digits = " " * (digits - view.precision)
+        sums = [self._number_text(value) + more_digits for value in output[:dims]]
+        total = ["o", "", *sums]
         title = self._title(5, "output", say(view, "O = A·V, o = Σ w_j·v_j"))
         if dims < len(output) and not self.compact:
             more = say(
@@ -459,6 +442,23 @@ class Derivation(Struct, frozen=True, dict=True):
         else:
             more = ""
         return stack(title, ledger(names, rows, total, view), remark(more, view))
+
+    def _fit_output(
+        self, columns: Sequence[Sequence[float]], output: Sequence[float]
+    ) -> tuple[int, int]:
+        """How many entries of the output fit on the screen, and with how many digits each of their
+        columns adds up."""
+        view = self.view
+        longest_key = max(cells(self.key(index)) for index in self.keys_shown)
+        weight_width = view.precision + BESIDE_DIGITS
+        room = view.width - longest_key - INDENT - weight_width
+        digits = view.precision
+        dims = len(output)
+        for _ in range(2):  # the digits depend on the entries that fit, and those on the digits
+            if not view.full:
+                dims = max(min(len(output), room // (digits + BESIDE_DIGITS)), 1)
+            digits = adding_digits(zip(columns[:dims], output, strict=False), view.precision)
+        return dims, digits
 
     def further(self) -> Lines:
         """Hints at what lies beyond the derivation, each with its command: the same link in other

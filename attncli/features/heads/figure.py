@@ -69,7 +69,8 @@ def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: s
         rows = document.regions or ()
         regions = named_regions(rows, view)
         end = draw_regions(drawing, rows, document.tokens, document.region_shares, top, view)
-        top = end + 20 * (end > top)
+        if end > top:
+            top = end + 20
     if weights:
         keys = names_of(document.tokens)
         if document.average:
@@ -78,7 +79,8 @@ def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: s
             average = None
         axes = MapAxes(keys, keys, None, regions)
         end = draw_head_maps(drawing, weights, axes, top, view, scale=scale, average=average)
-        top = end + 20 * (end > top)
+        if end > top:
+            top = end + 20
     if not document.heads:
         return
     titles = {

@@ -337,7 +337,10 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         name_columns = [0, 1]
     words = _word_columns(heads, first_word)
     groups = _column_groups(name_columns, range(2, first_word), columns, rows, view)
-    beside = len(groups) == 1 and view.width >= NARROW + LABELS * (first_word + 1 in words)
+    width_needed = NARROW
+    if first_word + 1 in words:
+        width_needed += LABELS
+    beside = len(groups) == 1 and view.width >= width_needed
     if beside:
         groups = [[*groups[0], *words]]
     elif words:

@@ -139,7 +139,8 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     else:
         fixed = {"positions.weight": _fixed_positions(position, rows, stream)}
     if not architecture.residual and "positions.weight" in fixed:
-        fixed["positions.weight"] = fixed["positions.weight"] * (np.arange(stream) < width)
+        is_in_first_half = np.arange(stream) < width
+        fixed["positions.weight"] = fixed["positions.weight"] * is_in_first_half
     return SmallModel(
         spec,
         kind if saved else "",

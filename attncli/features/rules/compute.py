@@ -131,7 +131,9 @@ def rules(
     halves = (tokens[0::2], tokens[1::2])
     # a model that sees the next token predicts nothing
     predicts = model.spec.head is not None and reads_on(model.spec)
-    runs = (1 + KINDS_OF_RUNS * len(shares)) * predicts
+    runs = 0
+    if predicts:
+        runs = 1 + KINDS_OF_RUNS * len(shares)
     on_cost(_cost(model, halves, len(usable), runs), sum(map(len, tokens)))
     steps = _Steps(sum(map(len, tokens)) + runs * sum(map(len, halves[1])), progress)
     fitted = HalfRecord(places, len(usable), [len(text) for text in halves[0]])

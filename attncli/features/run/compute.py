@@ -157,29 +157,34 @@ def cost_of(
     numbers = answer_numbers = most = 0  # held: to the end, in the document or to be saved
     for attention in attentions:
         heads = len(numbers_of(request.heads, attention.heads))
-        wide = row_count * (
-            heads * attention.v_dim * (1 + 2 * request.stages)
-            + spec.d_model * (1 + 3 * request.stages)
-        )
-        wide += (
-            count * (2 * heads * attention.v_dim + spec.d_model) * request.stages
-        )  # k, v and hidden are whole
-        numbers += (
-            heads * row_count * count * (2 + len(SQUARE) * request.stages) + wide
-        ) * request.matrices
+        mixed_width = heads * attention.v_dim
+        if request.stages:
+            wide = row_count * (3 * mixed_width + 4 * spec.d_model)
+            wide += count * (2 * mixed_width + spec.d_model)  # k, v and hidden are whole
+            square_arrays = 2 + len(SQUARE)
+        else:
+            wide = row_count * (mixed_width + spec.d_model)
+            square_arrays = 2
+        if request.matrices:
+            numbers += heads * row_count * count * square_arrays + wide
         # a bias by position is as large as what it is added to
         if request.matrices:
             least = 2
         else:
-            least = 1 + isinstance(attention.position, ADDED)
+            least = 1
+            if isinstance(attention.position, ADDED):
+                least = 2
         if everything:
             squares = _square_count(attention)
         else:
             squares = least
-        # what is saved is there twice while it is written
-        answer_numbers += (
-            heads * count * squares * (2 * count * is_saved or row_count * request.matrices)
-        )
+        if is_saved:
+            rows_in_memory = 2 * count  # what is saved is there twice while it is written
+        elif request.matrices:
+            rows_in_memory = row_count
+        else:
+            rows_in_memory = 0
+        answer_numbers += heads * count * squares * rows_in_memory
         most = max(most, attention.heads * count * count * squares)
     running = estimate(
         spec,
@@ -193,12 +198,12 @@ def cost_of(
     )
     rounds = compute_dtype != dtype
     whole = is_saved or (request.matrices and request.query is None)
+    score_bytes = 0
     # what a layer keeps is part of the answer only where all of it is, as it is
-    score_bytes = (
-        most * SCORE_ITEM[compute_dtype] * (rounds or not whole or request.heads is not EVERY)
-    )
-    if not whole:
-        score_bytes += most * item * rounds
+    if rounds or not whole or request.heads is not EVERY:
+        score_bytes = most * SCORE_ITEM[compute_dtype]
+    if rounds and not whole:
+        score_bytes += most * item
     parts = {
         message("scores that are kept"): score_bytes if rows is None else 0,
         "answer": answer_numbers * item,
@@ -233,8 +238,14 @@ def _square_count(attention: Attention) -> int:
     """How many arrays [query, key] a head has if every stage is kept; a step that changes nothing
     shares its array.
     """
-    terms = len(position_stages(attention.position)) + isinstance(attention.position, ADDED)
-    return 3 + terms + (attention.softcap is not None) + (not shows_all(attention.mask))
+    count = 3 + len(position_stages(attention.position))
+    if isinstance(attention.position, ADDED):
+        count += 1
+    if attention.softcap is not None:
+        count += 1
+    if not shows_all(attention.mask):
+        count += 1
+    return count
 
 
 class BatchTraces(Struct, frozen=True):
