@@ -484,26 +484,26 @@ def _connector(
     arm = "──▸ " if east else "    "
     directions = (("up", up), ("down", down), ("west", west), ("east", east))
     joined = [name for name, is_there in directions if is_there]
-    return stem + JOINTS[" ".join(joined)] + arm
+    return stem + JOINTS["-".join(joined)] + arm
 
 
 JOINTS = {
     "": " ",
     "east": "─",
     "west": "─",
-    "west east": "─",
+    "west-east": "─",
     "down": "│",
-    "down east": "┌",
-    "down west": "┐",
-    "down west east": "┬",
+    "down-east": "┌",
+    "down-west": "┐",
+    "down-west-east": "┬",
     "up": "│",
-    "up east": "└",
-    "up west": "┘",
-    "up west east": "┴",
-    "up down": "│",
-    "up down east": "├",
-    "up down west": "┤",
-    "up down west east": "┼",
+    "up-east": "└",
+    "up-west": "┘",
+    "up-west-east": "┴",
+    "up-down": "│",
+    "up-down-east": "├",
+    "up-down-west": "┤",
+    "up-down-west-east": "┼",
 }
 """The sign in which lines from these directions meet."""
 

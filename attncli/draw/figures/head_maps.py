@@ -163,6 +163,15 @@ class MapAxes(Struct, frozen=True):
     regions: Sequence[tuple[str, Sequence[int]]] = ()
 
 
+def _below_sentence(end: float, top: float) -> float:
+    """Where to go on below a sentence that began at `top` and ends at `end`; at `top` if it drew
+    nothing.
+    """
+    if end > top:
+        return end + 14
+    return top
+
+
 def draw_head_maps(
     drawing: Drawing,
     head_weights: Sequence[HeadWeights],
@@ -201,8 +210,7 @@ def draw_head_maps(
         shares = [float(weight) / high for weight in mean]
         follows = _follows_directly(text, len(keys))
         end = draw_sentence(drawing, keys, follows, shares, query, top)
-        if end > top:
-            top = end + 14
+        top = _below_sentence(end, top)
     if len(rows) == 1 and len(maps) > 1:
         one_map = _map_of_heads(maps, rows[0], keys, view)
         bands = maps[0].column_bands

@@ -317,6 +317,13 @@ def _average_note(document: HeadsDocument) -> str:
     )
 
 
+def _width_beside(*, has_labels: bool) -> int:
+    """How wide the screen must be for the columns of words to stand beside those of numbers."""
+    if has_labels:
+        return NARROW + LABELS
+    return NARROW
+
+
 def metrics_part(document: HeadsDocument, view: View) -> Lines:
     """One row of metrics per head, then one for uniform attention (one for each layer that differs
     in it).
@@ -337,9 +344,7 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         name_columns = [0, 1]
     words = _word_columns(heads, first_word)
     groups = _column_groups(name_columns, range(2, first_word), columns, rows, view)
-    width_needed = NARROW
-    if first_word + 1 in words:
-        width_needed += LABELS
+    width_needed = _width_beside(has_labels=first_word + 1 in words)
     beside = len(groups) == 1 and view.width >= width_needed
     if beside:
         groups = [[*groups[0], *words]]
