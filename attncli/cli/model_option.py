@@ -486,8 +486,8 @@ def takes_own_mask_away(specs: Sequence[str] | None) -> bool:
 def seed_of(
     options: ModelOptions, environment: Environment
 ) -> tuple[int, Literal["seeded", "random"]]:
-    """The seed, and "seeded" or "random" for how it came about; a drawn seed is told on standard
-    error.
+    """The seed, and "seeded" or "random" for how it came about; standard error says which seed was
+    drawn.
 
     Raises UsageError for what is no whole number.
     """

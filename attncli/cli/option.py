@@ -242,8 +242,8 @@ delivery_number = partial(number, panel=OUTPUT, about=DELIVERY)
 
 
 def argument(help: str, metavar: str, complete: Complete | None = None) -> Any:
-    """A Typer argument, which is told by its place. Whether a file can be read is for its reader to
-    find out.
+    """A Typer argument, which is known by its position. Whether a file can be read is checked by
+    whoever reads it.
     """
     if complete is None:
         completion = None

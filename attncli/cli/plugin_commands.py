@@ -22,8 +22,9 @@ def find_command(name: str) -> Any:
 
 
 def command_of(plugin: Plugin) -> Any:
-    """The command that a plugin adds; what fails in it while it runs is told as the plugin's. Raises
-    PluginError where it cannot be imported, or is no command."""
+    """The command that a plugin adds; an error while it runs is reported as the plugin's. Raises
+    PluginError where it cannot be imported, or is no command.
+    """
     added = plugin.load()
     with plugin.guard():
         if isinstance(added, typer.Typer):

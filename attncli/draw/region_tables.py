@@ -55,7 +55,7 @@ class WithRegions(Protocol):
 
 
 def has_regions(document: WithRegions, view: View) -> bool:
-    """Whether the document tells of regions."""
+    """Whether the document has numbers of regions."""
     return document.region_shares is not UNSET
 
 

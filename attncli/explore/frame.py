@@ -191,7 +191,7 @@ def answer(scene: Scene) -> Pane:
 
 
 def _rule_sentences(scene: Scene) -> list[str]:
-    """Which simple rules say how much of the chosen head; nothing where none are told."""
+    """Sentences on which simple rules describe the chosen head; none where the run has no rules."""
     state = scene.state
     mixture = scene.loaded_run.rules.get((state.layer, state.head))
     if mixture is None:
@@ -334,7 +334,8 @@ def _rested_sentences(scene: Scene, query: str) -> list[str]:
 
 def _word_text(loaded_run: LoadedRun, token: Token, view: View) -> str:
     """A token in quotation marks, as a sentence names it: a piece with the word that it is a piece
-    of; one that the model does not know is told."""
+    of, and a note for one that the model does not know.
+    """
     text = cut(
         label(bare_text(token).strip() or token.text, ascii=view.ascii), 24, ascii=view.ascii
     )

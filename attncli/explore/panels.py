@@ -595,8 +595,8 @@ def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) ->
 
 
 def _step_in_room(derivation: AttentionTopic, step: str, view: View, room: int) -> Lines:
-    """A step of a derivation with as many keys as leave its last line in sight; the others are told
-    in one line.
+    """A step of a derivation with as many keys as leave its last line in sight; one line stands for
+    the others.
     """
     keys = len(derivation.tokens) + derivation.extra_keys
     block: Lines = getattr(Derivation(derivation, view, keys), step)()

@@ -514,7 +514,8 @@ TURNED_SENTENCE = (
 
 def caption(state: State, number: int, view: View) -> str:
     """The words of the tour's stop of this number; a step of the derivation has the number that its
-    title has. The colours of the heads and the tint of the sentence are told as they are now."""
+    title has. The colours of the heads and the tint of the sentence are described as they are now.
+    """
     stop = STOPS[number]
     title = ""
     if stop.words:

@@ -834,8 +834,9 @@ class Remote:
         return [name for name in names or () if "/" not in name]
 
     def describe(self, name: str, revision: str) -> RemoteFile | None:
-        """What the hub tells of a file before it is fetched; None where the model has none of that
-        name."""
+        """What the hub says about a file before it is fetched; None where the model has none of
+        that name.
+        """
         import huggingface_hub
 
         address = self._url(name, revision)
@@ -1183,7 +1184,9 @@ def _fetch_weights(hub: Remote, commit: str, note: Callable[[str], None] | None)
 
 
 def _described_files(hub: Remote, names: Sequence[str], revision: str) -> list[RemoteFile]:
-    """What the hub tells of files that all belong to a model. Raises InputError for a missing one."""
+    """What the hub says about files that all belong to a model. Raises InputError for a missing
+    one.
+    """
     files = []
     for name in names:
         file = hub.describe(name, revision)
@@ -1291,8 +1294,9 @@ PIECE = 2**18
 
 @contextmanager
 def _small_pieces() -> Iterator[None]:
-    """A context manager in which the hub's library writes and tells of what it fetches in small
-    pieces."""
+    """A context manager in which the hub's library writes what it fetches, and reports it, in small
+    pieces.
+    """
     from huggingface_hub import constants
 
     before = constants.DOWNLOAD_CHUNK_SIZE

@@ -459,7 +459,7 @@ def _written_forms(text: str) -> list[str]:
 
 
 def ignore(*values: object) -> None:
-    """Does nothing: the default of callbacks that are told notes, costs or progress."""
+    """Do nothing: the default of callbacks for notes, costs or progress."""
 
 
 def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], None]) -> int:

@@ -802,8 +802,9 @@ class Worker:
             takers.rules.begin(_lines_of(texts), token_lists)
 
         def on_weights(layer: int, weights: Array, first: int, first_head: int) -> None:
-            """Keep the links that match a condition, and what rows tell of rules, from rows and heads
-            of a layer's weights."""
+            """Keep the links that match a condition, and the rows that rules are compared with,
+            from rows and heads of a layer's weights.
+            """
             if takers.rules is not None:
                 takers.rules.add(backend, layer, weights, first, first_head)
             block = WeightBlock(layer, weights, first, first_head)

@@ -65,7 +65,7 @@ def read_asset(name: str) -> str:
 
 
 def as_json(meta: Mapping[str, Any]) -> str:
-    """What a page's script is told, as JSON in which no end of an HTML element can stand."""
+    """A value for a page's script as JSON in which no end of an HTML element can stand."""
     return json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace(
         "<", "\\u003c"
     )

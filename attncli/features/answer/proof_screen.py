@@ -34,7 +34,7 @@ LONGEST = 20
 
 
 def has_carriers(document: AnswerDocument, view: View) -> bool:
-    """Whether it is told which heads carry a region."""
+    """Whether the document says which heads carry a region."""
     return document.carriers is not UNSET
 
 

@@ -138,7 +138,9 @@ class CacheDocument(Header, tag="attn.cache/1", frozen=True, kw_only=True):
         return {**super().lengths(), "region": regions, "layer": len(self.cached_layers)}
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults as (field, message), unless a policy tells of regions where the document has some."""
+        """Yield a fault (field, message) for each policy with regions in a document without them,
+        or the other way round.
+        """
         yield from super().validation_errors()
         for number, policy in enumerate(self.policies):
             if (policy.regions is UNSET) != (self.regions is UNSET):

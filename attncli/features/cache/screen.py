@@ -42,10 +42,10 @@ def cache_rows(document: CacheDocument) -> Iterator[Sequence[object]]:
 
 
 def _columns(document: CacheDocument) -> list[Column[CachePolicy]]:
-    """What is told of each policy: what it keeps, what it changes and what it saves."""
+    """The columns that describe each policy: what it keeps, what it changes and what it saves."""
 
     def least_share(policy: CachePolicy) -> float | None:
-        """What the head that keeps least keeps; None where no head is told of."""
+        """The share that the head which keeps least keeps; None where the document has no heads."""
         head = _least_kept_head(policy)
         if head is None:
             return None
@@ -199,7 +199,9 @@ def _region_table(document: CacheDocument, view: View) -> Lines:
 
 
 def _region_shares(document: CacheDocument) -> list[float | None]:
-    """What the last token gives each region: of the weight that does not rest, where that is told."""
+    """What the last token gives each region: of the weight that does not rest, where the document
+    has that.
+    """
     shares = document.shares_beyond_rest
     if shares is UNSET or document.rest is UNSET:
         if document.shares is UNSET:

@@ -418,8 +418,8 @@ class _Work:
         return head_roles(self.model, self.pairs.choice, heads, self.advance)
 
     def _all_scores(self, steps: int, *, by_position: bool) -> tuple[Floats, Floats | None]:
-        """The scores of all edges, [pair, reader, writer], and where they are told token by token,
-        their mean over pairs, [token, reader, writer].
+        """The scores of all edges, [pair, reader, writer], and where they are computed token by
+        token, their mean over pairs, [token, reader, writer].
 
         steps: inputs between the corrupt and the clean text at which gradients are taken.
         """

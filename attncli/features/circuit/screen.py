@@ -271,7 +271,9 @@ def _edge_table(document: CircuitDocument, view: View) -> Lines:
 
 
 def _strongest_position(document: CircuitDocument, edge: EdgeCut, view: View) -> Iterator[str]:
-    """Yield the token at which an edge's score is largest, where scores are told token by token."""
+    """Yield the token at which an edge's score is largest, where scores are computed token by
+    token.
+    """
     if document.tokens is UNSET or edge.positions is UNSET:
         return
     sizes = [abs(score) for score in edge.positions]

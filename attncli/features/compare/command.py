@@ -720,8 +720,9 @@ def _load_pair(
 
 
 def _with_other_weights(document: CompareDocument, plan: Plan, number: int) -> CompareDocument:
-    """The document, which says that the weights differ also where the files of the first side's
-    model and of side `number` tell it."""
+    """The document, which lists weights among what differs where the weights of the first side's
+    model and those of side `number` differ.
+    """
     first, second = (plan.sides[side].setup.model.model for side in (0, number))
     if "weights" in document.differs or first is None or second is None or first == second:
         return document

@@ -149,7 +149,7 @@ class ComparedRegion(Part, frozen=True, kw_only=True):
 
     @property
     def change(self) -> ComparedRegion | ComparedShare:
-        """The shares that are told: without the keys where heads rest, of all where none rests."""
+        """The shares to show: without the keys where heads rest, or of all keys where none rests."""
         if self.beyond_rest is UNSET:
             return self
         return self.beyond_rest

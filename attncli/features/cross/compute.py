@@ -206,7 +206,7 @@ class CrossSides(Struct, frozen=True, eq=False):
 
     @property
     def rows(self) -> range:
-        """The queries that are told of."""
+        """The queries that the document shows."""
         if self.query is None:
             return range(len(self.queries))
         return range(self.query, self.query + 1)
@@ -220,7 +220,7 @@ def cross_sides(
     key: str | None = None,
     note: Callable[[str], None] = ignore,
 ) -> CrossSides:
-    """The tokens or words of two texts that `cross` tells of; raises as that."""
+    """The tokens or words of the two texts in the document of `cross`; raises as that."""
     if key is not None and query is None:
         raise UsageError(
             "the key {key} is named without the query that looks at it",
@@ -322,7 +322,7 @@ def _between_words(layer: CrossLayer, words: WordsOfTwo) -> CrossLayer:
 
 
 def _with_rows(layer: CrossLayer, sides: CrossSides) -> CrossLayer:
-    """A layer with the rows of the queries that are told of."""
+    """A layer with the rows of the queries that the document shows."""
     if sides.query is None:
         return layer
     rows = slice(sides.query, sides.query + 1)

@@ -335,7 +335,7 @@ def _key_sentences(document: CrossDocument, view: View) -> list[str]:
 
 
 def _is_of_all(document: CrossDocument, view: View) -> bool:
-    """Whether all weights are told, and not those of one link."""
+    """Whether all weights are shown, and not those of one link."""
     return document.key_heads is UNSET
 
 

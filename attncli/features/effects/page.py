@@ -189,7 +189,7 @@ def _shown_link(document: EffectDocument, head: tuple[int, int] | None) -> tuple
 
 
 def _is_of_head(row: EffectRow | LogitPart, head: tuple[int, int] | None) -> bool:
-    """Whether a row tells of this head of self-attention, (layer, head)."""
+    """Whether a row is about this head of self-attention, (layer, head)."""
     return row.attention == "self" and (row.layer, row.head) == head
 
 

@@ -176,7 +176,7 @@ def _tables(model: Model) -> tuple[dict[str, Array | None], int]:
 def _arrays(
     model: Model, tables: dict[str, Array | None], *, drawn: bool
 ) -> tuple[list[dict[str, Any]], np.ndarray[Any, Any]]:
-    """What the script is told of each array, in order; and the numbers of those that are carried.
+    """How the script gets each array, in order; and the numbers of those that the page carries.
 
     drawn: whether the page draws the layer's weights by their seed.
     """
@@ -251,7 +251,9 @@ def _drawing_rule(name: str, array: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 
 def _block_facts(block: Block, arrays: list[dict[str, Any]], layer: int) -> dict[str, Any]:
-    """What the script is told of a layer. Raises _TooMuchError for one that does more than it can."""
+    """What the script has to know about a layer. Raises _TooMuchError for one that does more than
+    it can.
+    """
     attention = block.attention
     mlp = block.mlp
     others = (block.cross, block.convolution, block.mixer)
@@ -277,7 +279,9 @@ def _block_facts(block: Block, arrays: list[dict[str, Any]], layer: int) -> dict
 
 
 def _attention_facts(attention: Attention) -> dict[str, Any]:
-    """What the script is told of a layer's attention. Raises _TooMuchError for what it does not do."""
+    """What the script has to know about a layer's attention. Raises _TooMuchError for what it does
+    not do.
+    """
     unknown = (
         attention.qk_norm,
         attention.hashing,
@@ -335,14 +339,15 @@ def _windows(mask: Mask) -> Iterator[tuple[int | None, int | None]]:
 
 
 def _norm_facts(norm: Norm | None) -> dict[str, Any] | None:
-    """What the script is told of a norm; None for none."""
+    """What the script has to know about a norm; None for none."""
     if norm is None:
         return None
     return {"kind": norm.kind, "eps": norm.eps}
 
 
 def _tokenizer_facts(model: Model, places: Any) -> dict[str, Any]:
-    """What the script is told of a tokenizer. Raises _TooMuchError for one whose rules it does not have.
+    """What the script has to know about a tokenizer. Raises _TooMuchError for one whose rules it
+    does not have.
 
     places: the row of each token text, of a weight file with embeddings by text.
     """

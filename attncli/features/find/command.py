@@ -240,8 +240,8 @@ def _source_of(setup: RunSetup, model: Model) -> SourceText | None:
 def _refuse_beside_source(
     environment: Environment, end: str, page: PageOptions, *, several: bool
 ) -> None:
-    """Raise UsageError for what is not told of a link to the source: cuts, checks, several keys, a
-    page.
+    """Raise UsageError for options that do not go with a link to the source: cuts, checks, several
+    keys, a page.
 
     end: the key, which is in the source.
     """

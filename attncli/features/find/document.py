@@ -199,7 +199,9 @@ class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults as (field, message), unless the effect of a cut is told of every head, or of none."""
+        """Yield a fault (field, message) unless the effect of a cut is there for every head, or for
+        none.
+        """
         yield from super().validation_errors()
         for number, head in enumerate(self.heads):
             if (head.effect is UNSET) != (self.effect_together is UNSET):

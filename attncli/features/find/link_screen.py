@@ -44,7 +44,9 @@ def rests_on_key(document: FindDocument) -> bool:
 
 
 def holds_rest(document: FindDocument) -> bool:
-    """Whether the key holds tokens where heads rest and others: what is told is of the others."""
+    """Whether the key holds both tokens where heads rest and others; what is shown is then of the
+    others.
+    """
     return any(
         head.beyond_rest is not UNSET and head.beyond_rest.weight is not UNSET
         for head in document.heads

@@ -187,8 +187,8 @@ def _columns(
     is_hidden: bool,
     is_one_way: bool,
 ) -> list[Column[FoundHead]]:
-    """What is told of each head; where there is too little room, less is shown, never half a
-    number.
+    """The columns that describe each head; where there is too little room, less is shown, never
+    half a number.
 
     is_hidden: whether the mask hides the link in every head, so that its reverse is shown alone.
     is_one_way: whether it hides the reverse.

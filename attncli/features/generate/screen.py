@@ -150,8 +150,9 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
 
 
 def _lookback_shares(document: GenerateDocument, step: GenerateStep) -> tuple[float, float]:
-    """The prompt's share of a new token's attention, and the same of its means per key; of what
-    does not rest, where that is told apart."""
+    """The prompt's share of a new token's attention, and the same share of its means per key; both
+    of the attention that does not rest, where the document separates that.
+    """
     if step.rest is UNSET:
         return step.lookback, step.lookback_per_key
     rest_count = int(resting_keys(document.tokens, document.model.source).sum())
@@ -175,7 +176,7 @@ def _top_key(head: StepHead) -> TopKey | None:
 
 def _heads(document: GenerateDocument, view: View) -> Lines:
     """A map of the heads by their lookback, the prompt's share of their attention, mean over the
-    new tokens; of what does not rest, where that is told apart.
+    new tokens; of the attention that does not rest, where the document separates that.
     """
     prompt: dict[tuple[int, int], float] = {}
     generated: dict[tuple[int, int], float] = {}
@@ -236,7 +237,7 @@ def _region_shares(document: GenerateDocument) -> NDArray:
 
 
 def _has_rest(document: GenerateDocument) -> bool:
-    """Whether it is told apart what rests."""
+    """Whether the document separates what rests from the other attention."""
     return any(step.rest is not UNSET for step in document.steps)
 
 

@@ -239,7 +239,7 @@ def heads(
     from attncli.measure.head_record import METRICS as PAGE_METRICS
 
     def on_cost(expected: CostEstimate, count: int) -> None:
-        """Refuse a run of too much memory or output, and tell of a long one. Raises LimitError."""
+        """Refuse a run of too much memory or output, and announce a long one. Raises LimitError."""
         hint = request.smaller_run(loaded_model.spec, "--show metrics")
         request.refuse_memory(expected.peak, setup.compute, hint, resident=expected.resident)
         if output.json or output.ndjson:
@@ -397,7 +397,7 @@ def _fetching_heads(
     from attncli.models.estimate import duration_words
 
     def on_cost(expected: CostEstimate, count: int) -> None:
-        """Refuse work of too much memory, and tell of a long one. Raises LimitError."""
+        """Refuse work of too much memory, and announce a long one. Raises LimitError."""
         hint = message("fewer texts: --sample {count}", count=FEW_TEXTS)
         if count > SHORT_TEXT:
             hint = message(
@@ -484,7 +484,7 @@ def _heads_as_rules(
                 tokens.append(request.tokens_of(loaded_model, source))
 
     def on_cost(expected: CostEstimate, count: int) -> None:
-        """Refuse work of too much memory, and tell of a long one. Raises LimitError."""
+        """Refuse work of too much memory, and announce a long one. Raises LimitError."""
         fewer = message("fewer or shorter texts")
         request.refuse_memory(expected.peak, setup.compute, fewer, resident=expected.resident)
         foretell_work(environment, count, expected.seconds, fewer)

@@ -393,8 +393,9 @@ def heads(
 
 
 def _mixtures(rules: RulesDocument | None, model: Model) -> Mapping[tuple[int, int], HeadMixture]:
-    """The rules of each head, by layer and head; none where none are told. Raises InputError for
-    rules of another model."""
+    """The rules of each head, by layer and head; none where none are asked for. Raises InputError
+    for rules of another model.
+    """
     if rules is None:
         return {}
     return mixtures_of(rules, model)

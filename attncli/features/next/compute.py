@@ -191,7 +191,7 @@ def _dose_members(
     *,
     masked: bool,
 ) -> dict[str, Any]:
-    """The members of the document that tell of a weighing; none without one."""
+    """The members of the document about a weighing; none without one."""
     if weighing is None:
         return {}
     place = AnswerPlace(position, entry, masked)

@@ -336,7 +336,7 @@ def _first_sentence(
 
 
 def _answer(document: NextDocument, view: View) -> Lines:
-    """The text, shaded by how likely each token was where that is told, and the answer."""
+    """The text, shaded by how likely each token was where the document has that, and the answer."""
     shares = [0.0] * len(document.tokens)
     for row in document.following or ():
         shares[row.token] = row.probability

@@ -131,7 +131,7 @@ def run(
     hint = request.smaller_run(loaded_model.spec, "--query TOK", "--show links")
 
     def on_cost(expected: CostEstimate, count: int) -> None:
-        """Refuse a run of too much memory or output, and tell of a long one. Raises LimitError."""
+        """Refuse a run of too much memory or output, and announce a long one. Raises LimitError."""
         request.refuse_memory(expected.peak, setup.compute, hint, resident=expected.resident)
         if is_data:
             from attncli.draw.encoding import NUMBER_BYTES

@@ -445,7 +445,7 @@ def _weighing_of(
 
 
 def _without_recurrences(spec: Spec, layers: Selection, recurrences: Sequence[int]) -> Selection:
-    """The named layers that attend; layers with recurrences are told on their own."""
+    """The named layers that attend, without those with recurrences."""
     if layers is EVERY:
         return layers
     others = [layer for layer in numbers_of(layers, 0) if layer not in recurrences]
@@ -685,7 +685,7 @@ class _RunLinks:
         self._leave_out = ()
 
     def members(self) -> dict[str, Any]:
-        """The members of the document that tell of links."""
+        """The members of the document about links."""
         beside = self._of_query
         return {
             "overview": self.strongest.overview(),
@@ -774,7 +774,7 @@ class _LayerParts:
         return part
 
     def members(self, query: int) -> dict[str, Any]:
-        """The members of the document that tell of layers.
+        """The members of the document about layers.
 
         query: the token whose shares of regions are told.
         """

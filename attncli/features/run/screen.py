@@ -237,7 +237,7 @@ def _has_tables(document: RunDocument, view: View) -> bool:
 
 
 def _has_regions(document: RunDocument, view: View) -> bool:
-    """Whether the document tells of regions."""
+    """Whether the document has numbers of regions."""
     return document.region_shares is not UNSET
 
 

@@ -243,8 +243,8 @@ def _shape_rows(shapes: Sequence[Shape], formulas: dict[str, str] | UnsetType) -
 
 
 def _head_numbers(run: SavedHead, layer: int, count: int, where: str) -> list[int]:
-    """The numbers of a layer's heads, in the order of its arrays; those of a file that does not
-    tell them are 0, 1, 2 …
+    """The numbers of a layer's heads, in the order of its arrays; 0, 1, 2 … for a file that does
+    not hold them.
 
     count: heads that the arrays hold.
 
