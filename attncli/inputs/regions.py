@@ -59,10 +59,12 @@ class Region(Struct, frozen=True):
     """A named set of tokens of a text.
 
     tokens: their indices, ascending, at least one.
+    is_message: whether it is a message of a chat, and not one that a rule defines.
     """
 
     name: str
     tokens: tuple[int, ...]
+    is_message: bool = False
 
 
 class RegionRule(Struct, frozen=True):
@@ -141,7 +143,10 @@ def find_regions(
         spans = {}
     else:
         spans = {part.name: [(part.start, part.end)] for part in text.chat.parts}
-    regions = [Region(name, _tokens_in_spans(places, tokens)) for name, places in spans.items()]
+    regions = [
+        Region(name, _tokens_in_spans(places, tokens), is_message=True)
+        for name, places in spans.items()
+    ]
     matches = _find_patterns(rules, text.text)
     for rule, places in zip(rules, matches, strict=True):
         regions.append(Region(rule.name, _tokens_of_rule(rule, text.text, tokens, places)))
@@ -195,11 +200,13 @@ class LeafRegion(Struct, frozen=True):
     name: the whole region's.
     tokens: the indices that are in none of those inside, ascending, at least one.
     without: the names of those inside.
+    is_message: whether the whole region is a message of a chat.
     """
 
     name: str
     tokens: tuple[int, ...]
     without: tuple[str, ...] = ()
+    is_message: bool = False
 
 
 def leaf_regions(regions: Sequence[Region]) -> list[LeafRegion]:
@@ -227,7 +234,7 @@ def leaf_regions(regions: Sequence[Region]) -> list[LeafRegion]:
         left = tuple(token for token in region.tokens if token not in covered)
         if left:
             names = tuple(regions[number].name for number in inside)
-            leaves.append(LeafRegion(region.name, left, names))
+            leaves.append(LeafRegion(region.name, left, names, region.is_message))
     return leaves
 
 
@@ -286,7 +293,7 @@ def word_regions(regions: Sequence[Region], starts: Sequence[int]) -> list[Regio
             *(members for name, members in words.items() if name != REST)
         )
     return [
-        Region(region.name, tuple(sorted(words[region.name])))
+        replace(region, tokens=tuple(sorted(words[region.name])))
         for region in regions
         if words[region.name]
     ]

@@ -110,7 +110,6 @@ def answer(
     from attncli.cli.progress import progress
     from attncli.features.answer.compute import answer as compute_answer
     from attncli.inputs.hub import own_cache_folder
-    from attncli.inputs.regions import REST, leaf_regions
 
     hint = message("a shorter text, or fewer regions")
     # that a message of a chat holds a document is what this command is for
@@ -119,13 +118,6 @@ def answer(
     with request.errors_located_in(source):
         tokens = request.tokens_of(loaded_model, source)
         text_regions = request.regions_of(quiet, regions, source, tokens)
-        if source.chat is not None:
-            of_chat = {part.name for part in source.chat.parts}
-        else:
-            of_chat = set()
-        others = {*of_chat, REST}
-        # a region that others fill has no tokens of its own
-        own = [leaf.name for leaf in leaf_regions(text_regions) if leaf.name not in others]
         with (
             keeping_runs(output, environment, view) as kept_runs,
             progress(environment, "cutting regions off") as on_progress,
@@ -141,7 +133,6 @@ def answer(
                 each_head=each_head,
                 weigh=weigh,
                 weigh_in=weigh_in,
-                sources=own or None,
                 seed=seed,
                 tokens=tokens,
                 kept=own_cache_folder(environment.variables) / "answers",

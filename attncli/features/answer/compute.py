@@ -156,7 +156,8 @@ def answer(
             region that the answer loses most without.
         weigh_in: The heads in which that is done, with their layers: "L5H11" or (5, 11), several
             as "L5H11,L3H1" or in a list; None for all.
-        sources: The names of the regions that are compared; None for all but `rest`.
+        sources: The names of the regions that are compared; None for all that are neither messages
+            of a chat nor `rest`, and where there are none for the messages.
         seed: Of the random spans and subsets.
         tokens: Those of the prompt; None to let the model's tokenizer find them.
         kept: A folder where results are kept until all are known, so that the same call goes on
@@ -947,7 +948,9 @@ def _source_names(leaves: Sequence[LeafRegion], sources: Sequence[str] | None) -
     """The names of the regions that are compared. Raises InputError for one that is not there."""
     names = [leaf.name for leaf in leaves]
     if sources is None:
-        return [name for name in names if name != REST]
+        # a region that others fill has no tokens of its own
+        own = [leaf.name for leaf in leaves if leaf.name != REST and not leaf.is_message]
+        return own or [name for name in names if name != REST]
     for name in sources:
         if name not in names:
             raise InputError(

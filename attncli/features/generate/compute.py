@@ -401,7 +401,7 @@ def _with_rest(regions: Sequence[Region], rest: Bools) -> list[Region]:
     if not regions:
         return []
     bare_regions = [
-        Region(region.name, tuple(key for key in region.tokens if not rest[key]))
+        replace(region, tokens=tuple(key for key in region.tokens if not rest[key]))
         for region in regions
     ]
     return [*regions, *bare_regions, Region(REST, tuple(np.flatnonzero(rest).tolist()))]

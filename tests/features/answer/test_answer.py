@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -228,6 +229,39 @@ def test_text_left_out_is_the_text_without_it(gpt2: str) -> None:
         assert row["logprob"] == pytest.approx(logs, abs=1e-5)
     else:
         assert np.isfinite(logs)
+
+
+def test_python_compares_the_same_regions_as_the_command(tmp_path: Path) -> None:
+    """Neither messages nor the rest, unless nothing else has tokens of its own; the order in which
+    regions are named is of no account."""
+    gpt2 = small_gpt2(tmp_path / "gpt2", longest=96)
+    template = "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}"
+    (tmp_path / "template.jinja").write_text(template)
+    messages = [{"role": "system", "content": "the cat"}, {"role": "user", "content": TEXT}]
+    (tmp_path / "chat.json").write_text(json.dumps(messages))
+    spec = {"cat": "/the cat sat/", "dog": "/the dog sat/"}
+    model = attncli.load(gpt2)
+    for regions in (spec, {}):
+        options = [f"--region={name}={places}" for name, places in regions.items()]
+        told = ask(
+            *("answer", "--model", str(gpt2), "--chat", str(tmp_path / "chat.json")),
+            *("--chat-template", str(tmp_path / "template.jinja"), *options),
+            *("--target", "the cat", "--json"),
+        )
+        assert told.code == 0, told.err
+        prompt = model.chat(messages, regions=regions, template=tmp_path / "template.jinja")
+        whole = (model, prompt.text, prompt.regions)
+        given: dict[str, Any] = {"tokens": prompt.tokens, "target": "the cat"}
+        document = attncli.answer(*whole, **given)
+        judged = [(row.region, row.is_source, row.matters) for row in document.effects]
+        of_command = [
+            (row["region"], row["is_source"], row["matters"]) for row in told.json["effects"]
+        ]
+        assert judged == of_command
+        compared = [document.regions[row.region].name for row in document.effects if row.is_source]
+        assert set(compared) == set(regions or ("system", "user"))
+        again = attncli.answer(*whole, **given, sources=compared[::-1])
+        assert [(row.region, row.is_source, row.matters) for row in again.effects] == judged
 
 
 @pytest.mark.parametrize(
