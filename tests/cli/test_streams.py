@@ -99,7 +99,6 @@ SLOW: dict[str, tuple[str, ...]] = {
     "models verify": ("models", "verify", "{t}/gpt2"),
     "scan": ("scan", "{t}/gpt2", "{t}/corpus.txt", "-o", "{t}/scan"),
     "scan verify": ("scan", "verify", "{t}/scan"),
-    "scan export": ("scan", "export", "{t}/scan", "{t}/heads.csv"),
 }
 """These load torch, and transformers."""
 LOADED = (

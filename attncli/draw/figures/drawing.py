@@ -404,7 +404,8 @@ class Drawing(Struct, frozen=True):
 def width(text: str, size: float) -> float:
     """About how wide a text of this type size is, in points, in the widest of the families."""
     total = 0.0
-    for letter in SEVERAL.sub("\U0001f9e9", safe(text)):  # an emoji of several is as wide as one
+    # a typeface without an emoji of several draws its parts beside each other, up to two wide
+    for letter in SEVERAL.sub("\U0001f9e9" * 2, safe(text)):
         if letter.isascii():
             total += _ascii_width(letter)
         elif unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
