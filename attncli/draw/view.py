@@ -108,7 +108,8 @@ class View(Struct, frozen=True):
     colors: how many colours it has, "truecolor", "256" or "16".
     claims: whether sentences mark the texts that lead to what they name (see `token_names.claim`).
     code: the library that steps are also written in, "numpy" or "torch"; "" for none.
-    brief: the answer alone.
+    brief: the answer alone, with what the model wrote where it is about that.
+    alone: of a brief view, whether even that is left out, as on a page that has it elsewhere.
     run_options: the options of the command that ran a document's text, for commands that go on
         from it; None where they are not known, as of a saved document.
     few: nobody asked for so many, so a ranking below a grid may show fewer than `top`.
@@ -128,6 +129,7 @@ class View(Struct, frozen=True):
     colors: str = "truecolor"
     claims: bool = False
     brief: bool = False
+    alone: bool = False
     few: bool = False
     code: str = ""
     run_options: GivenOptions | None = None
@@ -175,11 +177,13 @@ class ScreenPart(Struct, Generic[Shown], frozen=True):
     """A part of a screen, by name, and the function that draws it, which may draw nothing.
 
     shown: whether it is there when `--show` names no parts.
+    in_brief: whether a brief view has it beside the answer.
     """
 
     name: str
     draw: Callable[[Shown, View], Lines]
     shown: Callable[[Shown, View], bool] = always
+    in_brief: bool = False
 
 
 Parts: TypeAlias = tuple[ScreenPart[Shown], ...]
@@ -188,10 +192,12 @@ Parts: TypeAlias = tuple[ScreenPart[Shown], ...]
 def parts_shown(
     parts: Iterable[ScreenPart[Shown]], document: Shown, view: View
 ) -> list[ScreenPart[Shown]]:
-    """The parts that are shown, in order: the answer alone of a brief view, else those named, else
-    those shown unasked."""
+    """The parts that are shown, in order: the answer of a brief view, with what belongs to it unless
+    that is to be left out; else those named, else those shown unasked."""
     if view.brief:
-        return [part for part in parts if part.name == "answer"]
+        return [
+            part for part in parts if part.name == "answer" or (part.in_brief and not view.alone)
+        ]
     if view.show is not None:
         return [part for part in parts if part.name in view.show]
     return [part for part in parts if part.shown(document, view)]

@@ -124,7 +124,9 @@ def screen_part(document: Document, view: View) -> str:
     that.
     """
     screen = screen_of(document.schema).screen
-    rows = _without_answer(screen(document, view), screen(document, replace(view, brief=True)))
+    rows = _without_answer(
+        screen(document, view), screen(document, replace(view, brief=True, alone=True))
+    )
     return SCREEN.format(
         label=safe_html(say(view, "what the terminal shows")),
         text=_preformatted_text(even_bars(rows)),
@@ -209,7 +211,7 @@ def answer_part(document: Document, view: View) -> str:
 def _answer_lines(document: Document, view: View) -> list[Lines]:
     """The answer of a document's screen, unbroken: a row for each sentence."""
     screen = screen_of(document.schema).screen
-    answer = screen(document, replace(view, width=WIDTH * 40, brief=True, color=True))
+    answer = screen(document, replace(view, width=WIDTH * 40, brief=True, alone=True, color=True))
     return [Lines((row,)) for row in answer.rows if any(text.strip() for text, _ in row)]
 
 

@@ -8,6 +8,7 @@ from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import View
 from attncli.features.answer.document import AnswerDocument, AnswerEffect
 from attncli.features.effects.targets import probability_text
+from attncli.inputs.regions import REST
 from attncli.language import say
 
 
@@ -22,7 +23,9 @@ def leaf_name(document: AnswerDocument, effect: AnswerEffect, view: View) -> str
 
 
 def quoted_leaf(document: AnswerDocument, effect: AnswerEffect, view: View) -> str:
-    """The name of a leaf region in quotes."""
+    """The name of a leaf region in quotes; what is in no region stands with its name in documents."""
+    if document.regions[effect.region].name == REST:
+        return say(view, '"elsewhere" ({name} in the data)', name=REST)
     return quote_text(leaf_name(document, effect, view), view)
 
 

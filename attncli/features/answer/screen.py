@@ -11,7 +11,7 @@ from attncli.draw.columns import Column, column_table
 from attncli.draw.command_lines import shell_text
 from attncli.draw.lines import Lines, sentences
 from attncli.draw.numbers import format_fixed, format_signed, percent
-from attncli.draw.safe import spell
+from attncli.draw.safe import safe, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import table
@@ -68,9 +68,15 @@ def answer_rows(document: AnswerDocument) -> Iterator[Sequence[object]]:
 
 
 def _answer_part(document: AnswerDocument, view: View) -> Lines:
-    """The answer as it was written, and how likely it is."""
+    """The answer as it was written, and how likely it is; whole in a brief or a full view, its
+    lines each on lines of their own."""
     answer = document.answer
-    words = quote_text(short(answer.text.strip(), 400, view), view)
+    text = answer.text.strip()
+    if view.brief or view.full:
+        whole = "\n".join(safe(row, ascii=view.ascii) for row in text.splitlines())
+        words = say(view, '"{text}"', text=whole)
+    else:
+        words = quote_text(short(text, 400, view), view)
     if not answer.generated:
         template = plural(
             "The answer {answer} ({count} token) was given.",
@@ -92,7 +98,7 @@ def _answer_part(document: AnswerDocument, view: View) -> Lines:
             count=len(answer.tokens),
             answer=words,
         )
-    return sentences([say(view, template)], view)
+    return sentences(say(view, template).split("\n"), view)
 
 
 def _effect_table(document: AnswerDocument, view: View) -> Lines:
@@ -341,7 +347,9 @@ def _used_sentences(
         )
     yield say(view, template)
     random = first.random or []
-    if random:
+    if len(used) > 1:
+        yield from _compared_sentences(document, used, view)
+    elif random:
         yield say(
             view,
             plural(
@@ -360,6 +368,22 @@ def _used_sentences(
             region=quoted_leaf(document, first, view),
             rest=rest,
         )
+
+
+def _compared_sentences(
+    document: AnswerDocument, used: Sequence[AnswerEffect], view: View
+) -> Iterator[str]:
+    """Yield for each of several regions what its own random spans change beside it."""
+    for effect in used:
+        if effect.random:
+            yield say(
+                view,
+                "Without {region} its mean log probability falls by {loss} nats a token; without"
+                " random spans of as many tokens it changes by at most {most}.",
+                region=quoted_leaf(document, effect, view),
+                loss=format_fixed(-effect.change, 2),
+                most=format_fixed(max(map(abs, effect.random)), 2),
+            )
 
 
 def _open_sentences(
@@ -435,7 +459,9 @@ def _frame_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
     if region.name == REST and rest and is_learned(document.model.source):
         yield say(
             view,
-            "Heads rest on some of its tokens ({rest}): part of that may come of cutting these off.",
+            "Heads rest on some tokens of {region} ({rest}): part of its loss may come of cutting"
+            " these off.",
+            region=quote_text(leaf_name(document, effect, view), view),
             rest=rest,
         )
 
@@ -455,7 +481,7 @@ def answer_page(document: AnswerDocument, lang: str) -> bytes:
 ANSWER_PARTS: Parts[AnswerDocument] = (
     ScreenPart("header", header),
     ScreenPart("tokens", shown_tokens, never),
-    ScreenPart("text", _answer_part),
+    ScreenPart("text", _answer_part, in_brief=True),
     ScreenPart("regions", _effect_table),
     ScreenPart("sentences", _sentence_table, _has_sentences),
     ScreenPart("subsets", _subset_table, _has_subsets),

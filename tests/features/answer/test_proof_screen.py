@@ -8,6 +8,7 @@ import pytest
 from draw import documents
 
 from attncli.documents.reading import document_of
+from attncli.draw.screen_header import screen_of
 from attncli.draw.view import View
 from attncli.features.answer.document import AnswerDocument
 from attncli.features.answer.proof_screen import (
@@ -184,3 +185,48 @@ def test_a_region_that_holds_tokens_where_heads_rest_says_so(lang: str, words: s
     elsewhere = said(answer_sentences(answered(model=learned, effects=effects), wide))
     assert "doc2" in elsewhere
     assert words[:16] not in elsewhere
+
+
+@pytest.mark.parametrize(
+    ("lang", "first", "second"),
+    [
+        ("en", 'Without "doc1" its mean log', 'Without "doc2" its mean log'),
+        ("zh", "没有“doc1”，其平均对数概率", "没有“doc2”，其平均对数概率"),
+    ],
+)
+def test_each_region_stands_beside_its_own_random_spans(lang: str, first: str, second: str) -> None:
+    document = documents.answer()
+    for effect, change, most in zip(
+        document["effects"], (-0.52, -0.16), (0.17, 0.07), strict=False
+    ):
+        effect |= {"change": change, "logprob": OWN + change, "random": [most], "matters": True}
+    rows = list(answer_sentences(answered(**document), View(lang=lang, width=400)))
+    (one,) = (row for row in rows if row.startswith(first))
+    (other,) = (row for row in rows if row.startswith(second))
+    assert [number in one for number in ("0.52", "0.17")] == [True, True]
+    assert [number in other for number in ("0.16", "0.07")] == [True, True]
+    assert "0.17" not in said(row for row in rows if row != one)
+
+
+def test_a_brief_screen_has_the_whole_answer() -> None:
+    document = documents.answer()
+    lines = ["First a list:", *(f"- item {number} of many" for number in range(60))]
+    document["answer"]["text"] = "\n".join(lines)
+    screen = screen_of("attn.answer/1").screen
+    brief = screen(answered(**document), View(lang="en", width=80, brief=True)).plain
+    for row in lines[1:-1]:
+        assert f"\n{row}\n" in brief
+    assert "item 59" in brief
+    assert "The answer rests on" in brief
+    assert "item 59" not in screen(answered(**document), View(lang="en", width=80)).plain
+    alone = screen(answered(**document), View(lang="en", width=80, brief=True, alone=True)).plain
+    assert brief.endswith(alone)
+    assert "item 0" not in alone
+
+
+def test_what_is_in_no_region_has_its_name_of_documents_beside_it() -> None:
+    document = documents.answer()
+    document["effects"] = document["effects"][:1]
+    document["effects"][0] |= {"region": 2, "is_source": False}
+    told = said(answer_sentences(answered(**document), WIDE))
+    assert 'without "elsewhere" (rest in the data) it falls' in told
