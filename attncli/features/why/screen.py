@@ -53,6 +53,7 @@ from attncli.features.why.pair_reason_screen import (
 )
 from attncli.language import contextual, message, plural, say
 from attncli.measure.rest import resting_keys
+from attncli.mechanism.spec import head_name
 
 if TYPE_CHECKING:
     from attncli.features.why.document import WhyDocument, WhyPart
@@ -537,7 +538,7 @@ def _next_command(document: WhyDocument, view: View) -> list[str]:
     link = document.link
     sides = ((document.tokens, link.query), (document.keys, link.key))
     ends = [token_reference(tokens, index, view) for tokens, index in sides]
-    options = ["--from", ends[0], "--to", ends[1]]
+    options = ["--from", ends[0], "--to", ends[1], "--head", head_name(link.layer, link.head)]
     if link.attention == "cross":
         options.append("--cross")
     return command_about(document, "ablate", options, view)
