@@ -306,7 +306,7 @@ def check_request(variables: Mapping[str, str], name: str) -> None:
         raise refused_value(name, variables[name], expected, hint=hint)
     if (action, shell) != ("complete", "bash"):
         return
-    from attncli.cli.whole_number import parse_whole_number
+    from attncli.cli.option import parse_whole_number
 
     if "COMP_WORDS" not in variables:
         raise UsageError(

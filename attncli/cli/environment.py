@@ -157,7 +157,7 @@ class Environment:
     @property
     def columns(self) -> int:
         """The width to print in: `COLUMNS`, the terminal's, or 80."""
-        from attncli.cli.whole_number import parse_whole_number
+        from attncli.cli.option import parse_whole_number
 
         width = parse_whole_number(self.variables.get("COLUMNS", "")) or self.width or DEFAULT_WIDTH
         return min(max(width, NARROWEST), WIDEST)

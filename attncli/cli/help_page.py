@@ -16,8 +16,7 @@ import typer
 
 from attncli.cli.completion import parts
 from attncli.cli.environment import Environment
-from attncli.cli.option import EVERYWHERE, KEPT, OLD_SPELLINGS, PANELS
-from attncli.cli.whole_number import LARGEST
+from attncli.cli.option import EVERYWHERE, KEPT, LARGEST, OLD_SPELLINGS, PANELS
 from attncli.errors import UsageError
 from attncli.language import contextual, listing, message, term, translate
 

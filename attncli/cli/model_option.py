@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, RunSetup
 from attncli.cli.environment import Environment
-from attncli.cli.option import LARGEST_SEED, About, parse_size
-from attncli.cli.whole_number import LARGEST, parse_whole_number
+from attncli.cli.option import LARGEST, LARGEST_SEED, About, parse_size, parse_whole_number
 from attncli.errors import LimitError, UnsupportedError, UsageError, refused_value
 from attncli.language import listing, message
 

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from typer.models import OptionInfo
 
 from attncli.cli.completion import Complete, offer, words
-from attncli.cli.whole_number import LARGEST, parse_whole_number
 from attncli.errors import UsageError, refused_value
 from attncli.language import contextual, listing, message
 
@@ -31,6 +30,8 @@ PANELS = (SUBJECT, TEXT, MODEL, WITHOUT_MODEL, ATTENTION, ANALYSIS, OUTPUT, COMP
 """The groups of a help page, in the order of use."""
 EVERYWHERE = message("Options of most commands")
 """The group of what nearly every command takes: `attn --help` lists it once, for all of them."""
+LARGEST = 1_000_000_000
+"""The most of anything that can be asked for; memory refuses long before."""
 KEPT = "kept"
 """The group of options that are said in another way now: they work, and no page lists them."""
 
@@ -340,6 +341,16 @@ def redeclare(
         )
         own.callback = within.check
     return own
+
+
+def parse_whole_number(text: str, most: int = LARGEST) -> int | None:
+    """The whole number from 0 to `most` that a text writes; None for any other text, however long."""
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(most)):
+        return None
+    if (value := int(digits)) <= most:
+        return value
+    return None
 
 
 def parse_size(text: str, option: str) -> int:

@@ -29,8 +29,7 @@ from attncli.cli.model_option import memory_limit as memory_limit
 from attncli.cli.model_option import refuse_memory as refuse_memory
 from attncli.cli.model_option import seed_of as seed_of
 from attncli.cli.model_option import whole_numbers as whole_numbers
-from attncli.cli.option import About
-from attncli.cli.whole_number import parse_whole_number
+from attncli.cli.option import About, parse_whole_number
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
 from attncli.language import Message, choice, listing, message
 

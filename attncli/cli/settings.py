@@ -164,7 +164,7 @@ def _line_of_key(text: str, key: str) -> int:
 
 def _whole_or_text(text: str) -> int | str:
     """The whole number that a text writes, else the text."""
-    from attncli.cli.whole_number import parse_whole_number
+    from attncli.cli.option import parse_whole_number
 
     number = parse_whole_number(text)
     return text if number is None else number

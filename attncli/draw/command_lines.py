@@ -32,6 +32,8 @@ CHAT = ("chat", "chat_template", "chat_var", "generation_prompt")
 """The options of a chat."""
 OF_TEXT = ("file", "pair", "ids", *CHAT)
 """The options that give a text."""
+LIMITS = ("max_memory",)
+"""The options that may refuse a run and change no number."""
 LONGEST_TEXT = 400
 """Characters of a text that a command holds; a longer one is a file of the reader's."""
 CONTINUED = " \\"
@@ -75,7 +77,7 @@ def command_about(document: Any, name: str, options: Sequence[str], view: View) 
         return []
     if run_options.get("seed", ())[-1:] == ("random",) and document.model.seed is None:
         return []
-    left_out = {*OF_TEXT}
+    left_out = {*OF_TEXT, *LIMITS}
     if name in LINKS_ALONE:
         left_out.update(AFTER_HEADS)
     if document.model.source in ("seeded", "random"):

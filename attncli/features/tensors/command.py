@@ -14,6 +14,7 @@ from attncli.cli.declarations import ComputeOptions, OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import (
+    LARGEST,
     SCREEN,
     About,
     argument,
@@ -31,7 +32,6 @@ from attncli.cli.output import (
     write_run_page,
     write_with_figure,
 )
-from attncli.cli.whole_number import LARGEST
 from attncli.errors import UsageError
 from attncli.language import message, term
 
