@@ -307,7 +307,8 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
 
         Args:
             path: .svg, .png or .pdf.
-            style: Words as `--figure-style` takes them: "dark,85mm,300dpi,notitle".
+            style: Words as `--figure-style` takes them: "dark,85mm,300dpi,notitle"; of chosen heads
+                "heads=L13H8+L4H8", of chosen queries "rows=it+cat".
             lang: The language of titles: "en" or "zh".
             parts: The parts that are drawn, as `--figure-parts` takes them: "matrix,links"; "" for
                 those that the figure has by itself.

@@ -196,9 +196,17 @@ def _absent_part(part: str, view: View) -> Lines:
     """What to say of a part that was asked for by name and that the document does not have."""
     ways = {
         "grid": message("more than one layer has a grid"),
-        "moved": message("attn heads --moved adds it"),
+        "layers": message("attn heads {option} adds it", option="--metric massive"),
+        "rules": message("attn heads {option} adds it", option="--rules"),
+        "moved": message("attn heads {option} adds it", option="--moved"),
+        "regions": message("attn heads {option} adds it", option="--regions FILE"),
+        "region-links": message("attn heads {option} adds it", option="--regions FILE"),
+        "directions": message("attn heads {option} adds it", option="--directions L0H0"),
+        "roles": message("attn heads {option} adds it", option="--roles"),
     }
-    ways |= {name: message("attn heads --across {part} adds it", part=name) for name in ACROSS}
+    ways |= {
+        name: message("attn heads {option} adds it", option=f"--across {name}") for name in ACROSS
+    }
     way = ways.get(part, message("attn heads without --show adds it"))
     return stack(
         heading(part, "", view), remark(message("not in this document: {way}", way=way), view)
@@ -607,18 +615,22 @@ def _link_text(link: TopLink | None, tokens: Sequence[TokenRow], view: View) -> 
 
 
 def heads_rows(document: HeadsDocument) -> Iterator[Sequence[object]]:
-    """One row per head as a table for `--plain`, its first row the names of the columns."""
+    """One row per head as a table for `--plain`, its first row the names of the columns. Labels
+    and rules have columns where they were asked for."""
     names = list(dict.fromkeys(name for head in document.heads for name in head.metrics))
     has_rules = any(head.rules for head in document.heads)
     rule_names = ("rule_overlap", "rules", "rule_weights") if has_rules else ()
-    yield ("layer", "head", *names, "top_query", "top_key", "top_weight", "labels", *rule_names)
+    has_labels = any(head.labels is not UNSET for head in document.heads)
+    label_names = ("labels",) if has_labels else ()
+    links = ("top_query", "top_key", "top_weight")
+    yield ("layer", "head", *names, *links, *label_names, *rule_names)
     for head in document.heads:
         link = head.top_link
         metrics = (metric_value(head.metrics.get(name)) for name in names)
         link_cells = (None, None, None) if link is None else (link.query, link.key, link.weight)
-        labels = ",".join(head.labels or ())
+        labels = (",".join(head.labels or ()),) if has_labels else ()
         rule_cells = _rule_cells(head) if has_rules else ()
-        yield (head.layer, head.head, *metrics, *link_cells, labels, *rule_cells)
+        yield (head.layer, head.head, *metrics, *link_cells, *labels, *rule_cells)
 
 
 def _rule_cells(head: HeadMetrics) -> tuple[float | None, str, str]:

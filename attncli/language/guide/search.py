@@ -37,7 +37,8 @@ def sections_with(word: str, lang: str) -> list[Section]:
     """The sections of the guide that have a word, or words in this order.
 
     Capitals, accents and the spellings -ise and -ize count alike. A word of Latin letters is found
-    whole, or in the plural; one of other letters within others.
+    whole, or in the plural; where no section has it so, at the beginning of longer words, and then
+    within them. One of other letters is found within others.
 
     Args:
         word: What is looked for.
@@ -47,10 +48,11 @@ def sections_with(word: str, lang: str) -> list[Section]:
         Sections whose heading has it, then those that have it most often; of equals those of the
         page that is offered first. What commands print counts where nothing else has the word.
     """
-    pattern = _pattern(word)
-    if pattern is None:
-        return []
-    return _matches(pattern, lang, outputs=False) or _matches(pattern, lang, outputs=True)
+    for pattern in _patterns(word):
+        for outputs in (False, True):
+            if sections := _matches(pattern, lang, outputs=outputs):
+                return sections
+    return []
 
 
 def _matches(pattern: re.Pattern[str], lang: str, *, outputs: bool) -> list[Section]:
@@ -83,17 +85,20 @@ def fold(text: str) -> str:
     return letters.replace("iza", "isa").replace("ize", "ise").replace("izi", "isi")
 
 
-def _pattern(word: str) -> re.Pattern[str] | None:
-    """What finds a word in a folded text; None for a word of blanks alone."""
+def _patterns(word: str) -> list[re.Pattern[str]]:
+    """What finds a word in a folded text, the nearest first: the word whole, the beginning of a word,
+    any place; none for a word of blanks alone."""
     words = fold(word).split()
     if not words:
-        return None
-    wording = r"\s+".join(map(re.escape, words))
+        return []
+    within = r"\s+".join(map(re.escape, words))
+    beginning = within
     if words[0][0].isascii() and words[0][0].isalnum():
-        wording = rf"(?<![a-z0-9]){wording}"
+        beginning = rf"(?<![a-z0-9]){within}"
+    whole = beginning
     if words[-1][-1].isascii() and words[-1][-1].isalnum():
-        wording = rf"{wording}(?:s|es)?(?![a-z0-9])"
-    return re.compile(wording)
+        whole = rf"{beginning}(?:s|es)?(?![a-z0-9])"
+    return [re.compile(wording) for wording in dict.fromkeys((whole, beginning, within))]
 
 
 def _sections(text: str, *, outputs: bool) -> Iterator[tuple[str, list[str]]]:

@@ -61,3 +61,18 @@ def test_entries_of_words_keep_their_names_and_their_headings(lang: str) -> None
     assert len(headings) > 20
     for heading in headings:
         assert heading.replace("\\<", "<").replace("`", "") in lines
+
+
+@pytest.mark.parametrize(
+    ("word", "longer"),
+    [("quant", "quantis"), ("induct", "induction"), ("uantis", "quantis")],
+)
+def test_a_word_that_no_page_has_whole_is_found_within_longer_ones(word: str, longer: str) -> None:
+    (section, *_) = sections_with(word, "en")
+    assert longer in (section.heading + section.line).casefold()
+
+
+def test_a_whole_word_is_preferred_to_longer_ones() -> None:
+    sections = sections_with("mask", "en")
+    pattern = re.compile(r"\bmasks?\b", re.IGNORECASE)
+    assert all(pattern.search(section.heading + section.line) for section in sections)

@@ -91,3 +91,26 @@ def test_long_texts_run_by_rows_and_are_still_refused_over_the_limit() -> None:
     assert ask(*asked).code == 0
     found = ask(*asked, "--max-memory", "1kB")
     assert (found.code, found.out) == (5, "")
+
+
+@pytest.mark.parametrize(
+    ("part", "option"),
+    [
+        ("roles", "--roles"),
+        ("rules", "--rules"),
+        ("moved", "--moved"),
+        ("rollout", "--across rollout"),
+        ("directions", "--directions L0H0"),
+        ("regions", "--regions FILE"),
+        ("layers", "--metric massive"),
+    ],
+)
+def test_a_part_that_is_not_there_names_the_option_that_adds_it(part: str, option: str) -> None:
+    told = ask("heads", "the cat", "--show", part).out
+    assert f"attn heads {option} adds it" in " ".join(told.split())
+
+
+def test_labels_have_a_column_where_they_were_asked_for() -> None:
+    said = ("heads", "the cat", "--plain")
+    assert "labels" not in ask(*said).out.splitlines()[0].split("\t")
+    assert "labels" in ask(*said, "--labels").out.splitlines()[0].split("\t")
