@@ -27,6 +27,10 @@ that runs.
 Complete = Callable[[typer.Context, str], Iterable[str]]
 
 
+LONGEST_LINE = 1_000_000_000
+"""The most words that a command line can have here."""
+
+
 def words(*candidates: str) -> Complete:
     """A completion function that always offers these words."""
     return lambda ctx, incomplete: candidates
@@ -306,13 +310,12 @@ def check_request(variables: Mapping[str, str], name: str) -> None:
         raise refused_value(name, variables[name], expected, hint=hint)
     if (action, shell) != ("complete", "bash"):
         return
-    from attncli.cli.option import parse_whole_number
-
     if "COMP_WORDS" not in variables:
         raise UsageError(
             "COMP_WORDS is not set", expected="the words of the command line", hint=hint
         )
-    if parse_whole_number(place := variables.get("COMP_CWORD", "")) is None:
+    place = variables.get("COMP_CWORD", "")
+    if not (place.isascii() and place.isdigit()) or len(place) > len(str(LONGEST_LINE)):
         raise refused_value("COMP_CWORD", place, "which of the words is completed", hint=hint)
 
 
