@@ -239,7 +239,7 @@ def test_what_is_no_file(tmp_path, kind, make):
 @pytest.mark.parametrize("name", ["a.bin", "a", "a.json", ".npz.txt"])
 def test_unknown_endings(tmp_path, name):
     (tmp_path / name).write_bytes(b"x")
-    with pytest.raises(InputError, match="not a known kind|the name has no ending"):
+    with pytest.raises(InputError, match=r"not a known kind|the name has no ending"):
         read_tensors(tmp_path / name)
     with pytest.raises(UsageError, match="cannot be saved"):
         write_tensors(tmp_path / name, TENSORS, {})
