@@ -349,7 +349,7 @@ def test_the_answer_stands_last_and_says_where_the_reason_is_spread() -> None:
     )
     assert "On the side that answers the reason is spread: 5 parts make half of the 1.12" in answer
     assert "85 parts add up to the score 4.1412" in answer
-    assert shown.splitlines()[-1] == "--to animal"
+    assert shown.splitlines()[-1] == "--to animal --head L5H11"
     spread = " ".join(ask("why", TEXT, *L5H11, "--than", "street", "--brief").out.split())
     assert spread.count("the reason is spread") == 2
     assert "above all" not in spread
