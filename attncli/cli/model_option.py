@@ -447,6 +447,8 @@ def _is_mask_file(spec: str) -> bool:
     from attncli.inputs.tensors import FORMATS, MATRIX_FORMATS
     from attncli.mechanism.mask import KINDS
 
+    if not spec:
+        return False
     if spec.partition(":")[0].partition("|")[0].strip() in KINDS:
         return spec.lower().endswith(MATRIX_FORMATS)
     return spec.lower().endswith((*MATRIX_FORMATS, *FORMATS, ".gguf")) or is_there(Path(spec))
@@ -470,9 +472,17 @@ def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
 
 
 def _mask_parts(specs: Sequence[str] | None) -> list[str]:
-    """The masks that `--mask` names, one by one: documents and screens write an intersection with
-    " & "."""
-    return [part for argument in specs or () for part in argument.split(" & ")]
+    """The masks that `--mask` names, one by one: `A&B` is the intersection of A and B, which
+    documents and screens write with blanks; a file may have such a name, too."""
+    from attncli.inputs.files import is_there
+
+    parts: list[str] = []
+    for argument in specs or ():
+        if is_there(Path(argument)):
+            parts.append(argument)
+        else:
+            parts.extend(part.strip() for part in argument.split("&"))
+    return parts
 
 
 def takes_own_mask_away(specs: Sequence[str] | None) -> bool:

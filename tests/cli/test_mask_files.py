@@ -71,3 +71,16 @@ def test_a_mask_is_read_from_safetensors_and_kinds_go_before_files(
         ask("mask", name, "--json").json["masks"][0] for name in ("seen.safetensors", "seen.json")
     ]
     assert rows[0]["map"] == rows[1]["map"]
+
+
+def test_masks_joined_by_an_ampersand_are_their_intersection(tmp_path: Path) -> None:
+    of_two = ("--mask", "causal", "--mask", "window:2,0")
+    apart = ask("run", "a b c d", *of_two, "--json").json
+    for spec in ("causal&window:2,0", "causal & window:2,0"):
+        assert ask("run", "a b c d", "--mask", spec, "--json").json == apart
+    assert apart != ask("run", "a b c d", "--mask", "causal", "--json").json
+    assert ask("explain", "mask", "a b c d", "--mask", "causal&window:2,0").code == 0
+    named = tmp_path / "causal&all.csv"
+    named.write_text("1,0\n1,1\n")
+    assert ask("run", "a b", "--mask", str(named)).code == 0
+    assert "unknown mask ''" in ask("run", "a b", "--mask", "causal&").err

@@ -186,7 +186,7 @@ def sides(
                 "--with-adapter compares one model with itself changed",
                 expected="one text, one --model, and nothing given twice",
             )
-        plain_setup = RunSetup(model.side(0), _intersect_masks(attention.side(0)), compute.side(0))
+        plain_setup = RunSetup(model.side(0), attention.side(0), compute.side(0))
         both = replace(
             plain_setup.model, adapter=[*(plain_setup.model.adapter or []), with_adapter]
         )
@@ -227,19 +227,11 @@ def sides(
             text = texts[side_index]
         else:
             text = texts[0]
-        masked = _intersect_masks(attention.side(side_index))
+        masked = attention.side(side_index)
         compared_sides.append(
             Side(text, label, RunSetup(model.side(side_index), masked, compute.side(side_index)))
         )
     return compared_sides
-
-
-def _intersect_masks(options: AttentionOptions) -> AttentionOptions:
-    """The options with a mask `A&B` split into A and B, which both hold: a repeated `--mask` is
-    another side here, not one mask more."""
-    if options.mask:
-        return replace(options, mask=[part.strip() for part in options.mask[0].split("&")])
-    return options
 
 
 def compare(
