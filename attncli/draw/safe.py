@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import PurePath, PureWindowsPath
 
 ZWJ, VS16, KEYCAP = "\u200d", "\ufe0f", "\u20e3"
@@ -263,16 +264,27 @@ _PIECE = (
 def wrap(text: str, width: int, *, ascii: bool = False) -> list[str]:
     """The text in lines of at most `width` cells; what cannot be broken is cut. `text` must be
     safe. No lines for ""."""
-    lines: list[str] = []
-    row = ""
+    places = [0, *line_breaks(text, width), len(text)]
+    rows = [text[start:stop].strip(" ") for start, stop in pairwise(places)]
+    return [cut(row, max(width, 1), ascii=ascii) for row in rows if row]
+
+
+def line_breaks(text: str, width: int) -> list[int]:
+    """The places before which a text is broken into lines of at most `width` cells, in rising
+    order; a part that cannot be broken stays whole, however wide."""
+    places: list[int] = []
+    stop = 0
+    filled = 0
     for piece in _unbroken_pieces(text):
-        if row and cells(row) + cells(piece.rstrip(" ")) > width:
-            lines.append(row.rstrip(" "))
-            row = ""
-        row += piece if row else piece.lstrip(" ")
-    if row.strip(" "):
-        lines.append(row.rstrip(" "))
-    return [cut(line, max(width, 1), ascii=ascii) for line in lines]
+        if filled and filled + cells(piece.rstrip(" ")) > width:
+            places.append(stop)
+            filled = 0
+        if filled:
+            filled += cells(piece)
+        else:
+            filled = cells(piece.lstrip(" "))  # blanks at a line's begin are dropped
+        stop += len(piece)
+    return places
 
 
 def fold(text: str, width: int) -> list[str]:
