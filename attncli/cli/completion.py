@@ -24,11 +24,10 @@ SET_UPS = ("--show-completion", "--install-completion")
 that runs.
 """
 
+MOST_DIGITS = 10
+"""Digits of a word's number that a shell may hand over; longer numbers are no command line's."""
+
 Complete = Callable[[typer.Context, str], Iterable[str]]
-
-
-LONGEST_LINE = 1_000_000_000
-"""The most words that a command line can have here."""
 
 
 def words(*candidates: str) -> Complete:
@@ -314,9 +313,10 @@ def check_request(variables: Mapping[str, str], name: str) -> None:
         raise UsageError(
             "COMP_WORDS is not set", expected="the words of the command line", hint=hint
         )
-    place = variables.get("COMP_CWORD", "")
-    if not (place.isascii() and place.isdigit()) or len(place) > len(str(LONGEST_LINE)):
-        raise refused_value("COMP_CWORD", place, "which of the words is completed", hint=hint)
+    word_number = variables.get("COMP_CWORD", "")
+    is_number = word_number.isascii() and word_number.isdigit()
+    if not is_number or len(word_number) > MOST_DIGITS:
+        raise refused_value("COMP_CWORD", word_number, "which of the words is completed", hint=hint)
 
 
 # What each shell runs. All ask as fish does, for one value a line with what it means behind a tab,

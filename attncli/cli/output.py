@@ -81,24 +81,7 @@ def validate_options(
         check_page_suffix(options.page)
     if options.svg is not None and options.svg.suffix.lower() not in FIGURES:
         raise refused_value("--figure", str(options.svg), "a file ending in .svg, .png or .pdf")
-    if options.figure_style:
-        from attncli.draw.figures.drawing import style_of
-
-        if options.svg is None:
-            raise UsageError(
-                "--figure-style is about a figure, and none is asked for",
-                expected="--figure FILE as well",
-            )
-        style_of(options.figure_style)
-    if options.figure_parts:
-        from attncli.draw.figures.figure_choice import figure_parts
-
-        if options.svg is None:
-            raise UsageError(
-                "--figure-parts is about a figure, and none is asked for",
-                expected="--figure FILE as well",
-            )
-        figure_parts(options.figure_parts)
+    _check_figure_options(options)
     if files.get("--html") is None and "html_budget" in environment.explicit_options:
         raise UsageError(
             "--html-budget is about a page, and none is asked for",
@@ -141,6 +124,32 @@ def validate_options(
         colors=environment.colors,
         run_options=_run_options(environment),
     )
+
+
+def _check_figure_options(options: OutputOptions) -> None:
+    """Check the values of `--figure-style` and `--figure-parts`. Raises UsageError where one of
+    them is given without `--figure`.
+    """
+    if options.svg is None:
+        for name, value in (
+            ("--figure-style", options.figure_style),
+            ("--figure-parts", options.figure_parts),
+        ):
+            if value:
+                raise UsageError(
+                    "{option} is about a figure, and none is asked for",
+                    expected="--figure FILE as well",
+                    option=name,
+                )
+        return
+    if options.figure_style:
+        from attncli.draw.figures.drawing import style_of
+
+        style_of(options.figure_style)
+    if options.figure_parts:
+        from attncli.draw.figures.figure_choice import figure_parts
+
+        figure_parts(options.figure_parts)
 
 
 def _run_options(environment: Environment) -> GivenOptions | None:

@@ -443,7 +443,7 @@ class LayerRecords:
         rows = self.rows(0)
         links = self._links.sorted_links()
         for place, head in enumerate(self.head_numbers):
-            recipe, terms, error = self._recipe(place, arithmetic)
+            recipe, terms, error = self._stored_weights(place, arithmetic)
             values = {name: float(results[name].value[place]) for name in METRICS}
             yield HeadRecord(
                 self.layer,
@@ -479,14 +479,16 @@ class LayerRecords:
             self._value_matrices[group] = to_fixed_point(v[:, :dimensions], steps)
         return self._value_matrices[group], group, width
 
-    def _recipe(
+    def _stored_weights(
         self, place: int, arithmetic: Arithmetic | None
     ) -> tuple[Recipe, QueryKeyRecipe | None, float]:
-        """(how the head's weights are kept; its queries and keys, None where q·kᵀ does not give the
-        scores; the largest error of weights made again over the sampled rows).
+        """Choose how the record stores a head's weights: as the queries and keys that they are
+        computed from, where those give them closely enough, else as the weights themselves.
 
-        16-bit queries and keys; float32 ones where those are not close enough; the weights where
-        they take less, or where q·k does not give them.
+        place: of the head among the chosen ones.
+
+        Returns: the recipe; the queries and keys, None where q·kᵀ does not give the scores; the
+        largest error of weights computed from the recipe over the sampled rows.
         """
         rows = self.rows(0)
         if rows.weights is None:
@@ -494,31 +496,42 @@ class LayerRecords:
         else:
             weights = rows.weights[place]
         if arithmetic is not None and rows.straight:
-            short = weights is not None and max(weights.shape) <= arithmetic.q.shape[-1]
-            # fewer steps deflate better; what heads share is kept once, and a short text takes
-            # little anyway
-            coarse = () if short or len(arithmetic.k) < len(arithmetic.q) else COARSE
-            for steps in (None,) if self._exact else (*coarse, STEPS, None):
-                products = self._products(place, arithmetic, steps)
-                if products is None:
-                    error = np.inf
-                else:
-                    error = self._error(place, products)
-                if products is not None and error <= (GOOD if steps in coarse else WORST):
-                    if weights is not None and short:
-                        return Exact(weights), products, 0.0
-                    return products, products, error
+            # of a short text, weights take no more than queries and keys
+            is_short = weights is not None and max(weights.shape) <= arithmetic.q.shape[-1]
+            products, error = self._smallest_products(place, arithmetic, is_short=is_short)
+            if products is not None:
+                if weights is not None and is_short:
+                    return Exact(weights), products, 0.0
+                return products, products, error
         if weights is None:
             return Absent(), None, 0.0
         if weights.size <= SMALL:
             return Exact(weights), None, 0.0
         root_recipe = roots(weights)
         decoded = (root_recipe.codes[rows.sampled] / np.float32(65535)) ** 2
-        return (
-            root_recipe,
-            None,
-            float(np.abs(decoded - np.nan_to_num(rows.sample[place])).max(initial=0.0)),
-        )
+        error = float(np.abs(decoded - np.nan_to_num(rows.sample[place])).max(initial=0.0))
+        return root_recipe, None, error
+
+    def _smallest_products(
+        self, place: int, arithmetic: Arithmetic, *, is_short: bool
+    ) -> tuple[QueryKeyRecipe | None, float]:
+        """A head's queries and keys in the fewest steps that give its weights closely enough, and
+        the largest error of those weights; None where not even floats do.
+        """
+        # fewer steps deflate better, but keys that heads share are stored once, and a short text
+        # takes little anyway
+        if is_short or len(arithmetic.k) < len(arithmetic.q):
+            coarse: tuple[int, ...] = ()
+        else:
+            coarse = COARSE
+        for steps in (None,) if self._exact else (*coarse, STEPS, None):
+            products = self._products(place, arithmetic, steps)
+            if products is None:
+                continue
+            error = self._error(place, products)
+            if error <= (GOOD if steps in coarse else WORST):
+                return products, error
+        return None, np.inf
 
     def _products(
         self, place: int, arithmetic: Arithmetic, steps: int | None

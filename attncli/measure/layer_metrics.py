@@ -35,9 +35,9 @@ LARGE, TIMES = 100.0, 1000.0
 """
 
 
-def _of_texts(rows: AttentionRows) -> PerRow:
-    """Raises UsageError: the formula of metrics that only whole texts have, so that rows of weights
-    give no value.
+def _refuse_rows(rows: AttentionRows) -> PerRow:
+    """Stands in for the formula of a metric that rows of attention weights alone cannot give,
+    because it is measured on whole texts or on texts of its own. Always raises UsageError.
     """
     raise UsageError("only attn heads and attn scan measure this")
 
@@ -48,29 +48,22 @@ CORPUS_METRICS = {
         Metric(
             SINK_RATE, "share of texts with mean A_{i,0} > 0.3, i > 0", 0, 1, "",
             "in most texts attention rests on the first token", "texts with rows i > 0",
-            "Gu et al. 2024, When attention sink emerges in language models", _of_texts,
+            "Gu et al. 2024, When attention sink emerges in language models", _refuse_rows,
         ),
         Metric(
             MOVED, "mean_i ‖Σ_j A v_j W_O‖ / its mean over the layer's heads", 0, None, "",
             "the head writes more than those beside it; near 0 it is inactive", ALL_ROWS,
-            "Sandoval-Segura et al. 2025, Identifying and evaluating inactive heads in pretrained LLMs", _of_texts,
+            "Sandoval-Segura et al. 2025, Identifying and evaluating inactive heads in pretrained LLMs", _refuse_rows,
             "of ‖Σ_j A v_j‖ where there is no W_O; biases of W_O are no head's",
         ),
         Metric(
             MASSIVE, "|x| > 100 and > 1,000 median |x| among the numbers x that leave the layer", 0, None,
             "numbers", "few numbers of the layer's vectors are far larger than all others", "tokens × width of a text",
-            "Sun et al. 2024, Massive activations in large language models", _of_texts,
+            "Sun et al. 2024, Massive activations in large language models", _refuse_rows,
         ),
     )
 }  # fmt: skip
 """By name, what is not of the weights alone; `massive` is a layer's."""
-
-
-def _of_models(rows: AttentionRows) -> PerRow:
-    """Raises UsageError: the formula of scores that belong to a model and are measured on texts of
-    their own, so that rows of weights give no value.
-    """
-    raise UsageError("only attn heads and attn scan measure this")
 
 
 REPEATED = message("random words, twice over")
@@ -80,31 +73,31 @@ ROLE_METRICS = {
         Metric(
             "induction", "mean A_{i,i−r+1}, words repeated after r", 0, 1, "",
             "the head looks at what followed the same word before", REPEATED,
-            "Olsson et al. 2022, In-context learning and induction heads", _of_models,
+            "Olsson et al. 2022, In-context learning and induction heads", _refuse_rows,
             "belongs to the model, whatever the text",
         ),
         Metric(
             "duplicate", "mean A_{i,i−r}, words repeated after r", 0, 1, "",
             "the head looks at the same word before", REPEATED,
-            "Wang et al. 2022, Interpretability in the wild", _of_models,
+            "Wang et al. 2022, Interpretability in the wild", _refuse_rows,
             "belongs to the model, whatever the text",
         ),
         Metric(
             "retrieval", "share of an answer's tokens with max_j A on that token in the needle", 0, 1, "",
             "the head looks at the fact that comes next, wherever it stands", "tokens of needles in haystacks",
-            "Wu et al. 2024, Retrieval head mechanistically explains long-context factuality", _of_models,
+            "Wu et al. 2024, Retrieval head mechanistically explains long-context factuality", _refuse_rows,
             "belongs to the model; nothing for a model that does not do the task",
         ),
         Metric(
             "copying", "share of tokens t that x_t W_V W_O writes towards most, of 128 drawn", 0, 1, "",
             "what the head looks at becomes likelier", "drawn tokens",
             "Wang et al. 2022, Interpretability in the wild, with the first of 128 in place of the first five of all",
-            _of_models, "x_t is what leaves layer 0 of the token alone; norms as it enters them",
+            _refuse_rows, "x_t is what leaves layer 0 of the token alone; norms as it enters them",
         ),
         Metric(
             "successor", "share of tokens t for which x_t W_V W_O writes most towards the next of its sequence", 0, 1,
             "", "what follows the word looked at becomes likelier: Monday, Tuesday",
-            "numbers, days, months and letters of one token", "Gould et al. 2023, Successor heads", _of_models,
+            "numbers, days, months and letters of one token", "Gould et al. 2023, Successor heads", _refuse_rows,
             "x_t is what leaves layer 0 of the token alone; norms as it enters them",
         ),
     )

@@ -23,6 +23,7 @@ from attncli.draw.figures.drawing import (
 )
 from attncli.draw.figures.map_edges import (
     Band,
+    MapArea,
     bands_width,
     draw_bands,
     ticks_width,
@@ -687,19 +688,18 @@ def draw_map(
     caption_width = _draw_caption(drawing, figure_map, left, top, wide + edge, small=small)
     x = left + edge
     y = top + 14 + room
+    area = MapArea(x, y, wide, rows * cell)
     draw_cells(drawing, figure_map, x, y, cell, scale, high, small=small)
     slant = 0.0
     if words is not None:
         _write_left_words(drawing, figure_map, x, y, cell)
         slant = _write_upper_words(drawing, figure_map, x, y, cell, words)
     elif small is None:
-        ends = (x, y), (wide, rows * cell)
-        write_ticks(drawing, figure_map.rows, figure_map.columns, *ends)
+        write_ticks(drawing, figure_map.rows, figure_map.columns, area)
     bottom = y + rows * cell
     if small is None:
         counts = len(figure_map.rows) or rows, len(figure_map.columns) or columns
-        bands = figure_map.row_bands, figure_map.column_bands
-        bottom = draw_bands(drawing, *bands, counts, (x, y), (wide, rows * cell))
+        bottom = draw_bands(drawing, figure_map.row_bands, figure_map.column_bands, counts, area)
         slant = max(slant, bands_width(figure_map.row_bands))
     drawing.corner[0] = max(drawing.corner[0], x + wide + slant)
     return x + max(wide + slant, caption_width * 1.08 - edge), bottom

@@ -26,6 +26,16 @@ LINE = 9.0
 LONGEST_NAME = 80.0
 
 
+class MapArea(Struct, frozen=True):
+    """Where the cells of a map lie on the paper, in points: the upper left corner, and how wide and
+    tall they are together."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+
 class Band(Struct, frozen=True):
     """A region along an axis of a map: its name, its colour by number, and its tokens in runs.
 
@@ -91,27 +101,19 @@ def ticks_width(words: Sequence[str], long: float) -> float:
 
 
 def write_ticks(
-    drawing: Drawing,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    corner: tuple[float, float],
-    size: tuple[float, float],
+    drawing: Drawing, rows: Sequence[str], columns: Sequence[str], area: MapArea
 ) -> None:
-    """Write every n-th word at the left and above a map.
-
-    corner: its upper left one.
-    size: points from left to right, and from top to bottom.
-    """
-    x, y = corner
-    wide, tall = size
-    for place, name in tick_names(rows, tall):
-        middle = y + (place + 0.5) * tall / len(rows)
-        drawing.path([(x - 3, middle), (x - 1, middle)], drawing.theme.quiet, thick=0.4)
-        drawing.text(x - 5, middle + 2.4, name, size=TICK, anchor="end", quiet=True)
-    for place, name in tick_names(columns, wide):
-        middle = x + (place + 0.5) * wide / len(columns)
-        drawing.path([(middle, y - 3), (middle, y - 1)], drawing.theme.quiet, thick=0.4)
-        drawing.text(middle + 2.4, y - 5, name, size=TICK, quiet=True, rotation=90)
+    """Write every n-th word at the left and above a map."""
+    left = area.left
+    top = area.top
+    for place, name in tick_names(rows, area.height):
+        middle = top + (place + 0.5) * area.height / len(rows)
+        drawing.path([(left - 3, middle), (left - 1, middle)], drawing.theme.quiet, thick=0.4)
+        drawing.text(left - 5, middle + 2.4, name, size=TICK, anchor="end", quiet=True)
+    for place, name in tick_names(columns, area.width):
+        middle = left + (place + 0.5) * area.width / len(columns)
+        drawing.path([(middle, top - 3), (middle, top - 1)], drawing.theme.quiet, thick=0.4)
+        drawing.text(middle + 2.4, top - 5, name, size=TICK, quiet=True, rotation=90)
 
 
 def bands_width(bands: Sequence[Band]) -> float:
@@ -127,41 +129,38 @@ def draw_bands(
     row_bands: Sequence[Band],
     column_bands: Sequence[Band],
     counts: tuple[int, int],
-    corner: tuple[float, float],
-    size: tuple[float, float],
+    area: MapArea,
 ) -> float:
     """Draw the bands of the rows at the right of a map with their names, apart from each other, and
     those of the columns below it. Returns where they end.
 
     counts: words along the rows and along the columns.
-    corner: the upper left corner of the map.
-    size: points from left to right, and from top to bottom.
     """
+    bottom = area.top + area.height
     if not column_bands:
-        return corner[1] + size[1]
-    (x, y), (wide, tall) = corner, size
+        return bottom
+    row_count, column_count = counts
     inks = drawing.theme.series
     for band in column_bands:
         for start, stop in band.runs:
-            left = x + start * wide / counts[1]
-            long = (stop - start) * wide / counts[1]
-            drawing.rectangle(
-                left, y + tall + STRIP_GAP, long, STRIP, inks[band.colour % len(inks)]
-            )
-    strip = x + wide + STRIP_GAP
+            left = area.left + start * area.width / column_count
+            long = (stop - start) * area.width / column_count
+            ink = inks[band.colour % len(inks)]
+            drawing.rectangle(left, bottom + STRIP_GAP, long, STRIP, ink)
+    strip = area.left + area.width + STRIP_GAP
     middles: list[tuple[float, Band]] = []
     for band in row_bands:
         ink = inks[band.colour % len(inks)]
         for start, stop in band.runs:
-            upper = y + start * tall / counts[0]
-            drawing.rectangle(strip, upper, STRIP, (stop - start) * tall / counts[0], ink)
+            upper = area.top + start * area.height / row_count
+            drawing.rectangle(strip, upper, STRIP, (stop - start) * area.height / row_count, ink)
         spans = [(start + stop) / 2 for start, stop in band.runs]
-        middle = min(spans) if spans else counts[0]
-        middles.append((y + middle * tall / counts[0], band))
-    below = y - LINE
+        middle = min(spans) if spans else row_count
+        middles.append((area.top + middle * area.height / row_count, band))
+    baseline = area.top - LINE
     for middle, band in sorted(middles, key=lambda entry: entry[0]):
-        below = max(middle + 2.4, below + LINE)
+        baseline = max(middle + 2.4, baseline + LINE)
         name = shorten_to_fit(band.name, TICK, LONGEST_NAME)
         ink = inks[band.colour % len(inks)]
-        drawing.text(strip + STRIP + 4, below, name, size=TICK, ink=ink)
-    return max(y + tall + STRIP_GAP + STRIP, below + 2)
+        drawing.text(strip + STRIP + 4, baseline, name, size=TICK, ink=ink)
+    return max(bottom + STRIP_GAP + STRIP, baseline + 2)

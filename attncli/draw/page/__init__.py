@@ -65,6 +65,10 @@ from attncli.measure.rest import is_separator, resting_keys
 from attncli.measure.row_facts import AlignedExclusion
 from attncli.measure.run_record import RunRecord
 
+PageWord = int | list[str | int]
+"""A word of a text in a comparison: its position in the run, or its entry of `words` where the run
+leaves it out."""
+
 # Blocks of data in a page: deflated, in base64, each in an element of its own that runs nothing.
 
 
@@ -402,7 +406,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         "out": page.left_out and page.left_out.page_lists(),
         "answer": page.answer,
         "bands": _band_entries(page.bands),
-        "columns": word_columns(page),
+        "columns": comparison_columns(page),
         "tour": [step.name for step in TOUR],
     }
     first = page.runs[0]
@@ -518,40 +522,44 @@ def words(tokens: Sequence[Token], text: str = "") -> list[list[str | int]]:
     return rows
 
 
-def word_columns(page: Page) -> list[list[int | list[str | int] | None]]:
-    """The words of both texts of a comparison, aligned in columns: for A and B each the position in
-    the run, or the word itself (as of `words`) where the run does not hold it, or None. Words that
-    took each other's place share a column. Empty for a page of one run.
+def comparison_columns(page: Page) -> list[list[PageWord | None]]:
+    """The words of texts A and B of a comparison side by side, as columns [word of A, word of B].
+
+    The words that are the same in both texts share a column. Between them, the n-th other word of A
+    stands beside the n-th of B, and None where one text has no more. Empty for a page of one run.
     """
     if page.pairs is None:
         return []
     texts = page.texts or [(run.sides.queries, range(len(run.sides.queries))) for run in page.runs]
-    rows = []
-    for tokens, places in texts:
-        row: list[int | list[str | int]] = list(words(tokens, spelled_text(tokens)))
-        for place, index in enumerate(places):
-            row[index] = place
-        rows.append(row)
-    (_, places_a), (_, places_b) = texts
-    pairs = [(places_a[a], places_b[b]) for a, b in zip(*page.pairs, strict=True)]
-    if pairs != sorted(
-        pairs, key=lambda pair: pair[1]
-    ):  # the same words in another order: each text as it is
-        pairs = []
-    columns: list[list[int | list[str | int] | None]] = []
-    first = (0, 0)
-    for pair in [*pairs, (len(rows[0]), len(rows[1]))]:
-        columns += map(
-            list,
-            zip_longest(
-                *(row[begin:end] for row, begin, end in zip(rows, first, pair, strict=True))
-            ),
-        )
-        columns.append(
-            [row[place] for row, place in zip(rows, pair, strict=True) if place < len(row)]
-        )
-        first = (pair[0] + 1, pair[1] + 1)
-    return columns[:-1]
+    (tokens_a, places_a), (tokens_b, places_b) = texts
+    words_a = _words_or_positions(tokens_a, places_a)
+    words_b = _words_or_positions(tokens_b, places_b)
+    same_words = [(places_a[a], places_b[b]) for a, b in zip(*page.pairs, strict=True)]
+    order_in_b = [b for _, b in same_words]
+    if order_in_b != sorted(order_in_b):
+        # B has the same words in another order, so that no columns can follow both texts
+        same_words = []
+    columns: list[list[PageWord | None]] = []
+    start_a = 0
+    start_b = 0
+    for a, b in same_words:
+        columns += map(list, zip_longest(words_a[start_a:a], words_b[start_b:b]))
+        columns.append([words_a[a], words_b[b]])
+        start_a = a + 1
+        start_b = b + 1
+    columns += map(list, zip_longest(words_a[start_a:], words_b[start_b:]))
+    return columns
+
+
+def _words_or_positions(tokens: Sequence[Token], places: Sequence[int]) -> list[PageWord]:
+    """All tokens of a text for a comparison, those that the run leaves out included.
+
+    places: the index in `tokens` of each token of the run.
+    """
+    entries: list[PageWord] = list(words(tokens, spelled_text(tokens)))
+    for position, index in enumerate(places):
+        entries[index] = position
+    return entries
 
 
 def _run_line(run: RunRecord, view: View) -> str:

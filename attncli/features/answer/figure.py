@@ -84,7 +84,8 @@ def _draw_effects(
             count=len(document.effects),
         )
         top = _write_lines(drawing, left_out, top) + 6
-    top = _draw_panels(drawing, document, effects, top, view)
+    names = [leaf_name(document, effect, view) for effect in effects]
+    top = _draw_panels(drawing, names, effects, top, view)
     marks = say(view, "lines: even attention; attention besides where heads rest")
     if any(effect.random for effect in effects):
         marks = say(
@@ -104,15 +105,10 @@ def _write_lines(drawing: Drawing, text: str, top: float) -> float:
 
 
 def _draw_panels(
-    drawing: Drawing,
-    document: AnswerDocument,
-    effects: Sequence[AnswerEffect],
-    top: float,
-    view: View,
+    drawing: Drawing, names: Sequence[str], effects: Sequence[AnswerEffect], top: float, view: View
 ) -> float:
-    """Draw the names of the regions, and two panels of bars: beside each other, or one below the
-    other on narrow paper. Returns where they end."""
-    names = [leaf_name(document, effect, view) for effect in effects]
+    """Draw two panels of bars, what the answer loses and the attention, each with the names of the
+    regions: beside each other, or one below the other on narrow paper. Returns where they end."""
     edge = min(max(width(name, 9) for name in names), 170.0, 0.4 * drawing.room) + 8
     room = drawing.room - edge
     beside = room >= 1.4 * BARS + APART

@@ -98,42 +98,45 @@ def _shares(part: MaskPart) -> np.ndarray[Any, Any]:
 
 
 def _fact_texts(part: MaskPart, view: View) -> Iterator[str]:
-    """What a mask shows: pairs and their share, keys per query, queries that see nothing, keys that
-    nobody sees.
+    """Yield what a mask shows, a phrase each: how many pairs are visible, keys per query, queries
+    that see nothing, and keys that no query sees.
     """
-    keys = part.keys_per_query
-    share = percent(part.share, 1)
     pairs = plural(
         "{count:,} pair visible, {share}",
         "{count:,} pairs visible, {share}",
         count=part.pairs,
-        share=share,
+        share=percent(part.share, 1),
     )
     yield say(view, pairs)
-    mean = f"{keys.mean:.{view.precision}f}"
-    per_query = message("keys per query: least {least}, mean {mean}, most {most}")
-    yield say(view, per_query, least=keys.least, mean=mean, most=keys.most)
+    keys = part.keys_per_query
+    yield say(
+        view,
+        "keys per query: least {least}, mean {mean}, most {most}",
+        least=keys.least,
+        mean=f"{keys.mean:.{view.precision}f}",
+        most=keys.most,
+    )
     if part.empty_rows:
-        blind = plural(
+        empty_rows = plural(
             "{count} query sees nothing: {queries}",
             "{count} queries see nothing: {queries}",
             count=len(part.empty_rows),
             queries=_positions_text(part.empty_rows),
         )
-        yield say(view, blind)
+        yield say(view, empty_rows)
     if part.unseen_keys:
-        unseen = plural(
+        unseen_keys = plural(
             "{count} key is seen by no query: {keys}",
             "{count} keys are seen by no query: {keys}",
             count=len(part.unseen_keys),
             keys=_positions_text(part.unseen_keys),
         )
-        yield say(view, unseen)
+        yield say(view, unseen_keys)
 
 
 def _drawn_example(part: MaskPart, view: View) -> str:
-    """Which mask of a kind is drawn as its example, such as `window:3: `, before its sentence; ""
-    where the kind has only one."""
+    """The mask that is drawn as the example of its kind, such as `window:3: `, to stand before the
+    kind's sentence; "" where the kind has only one mask."""
     if part.form in (None, "", part.spec):
         return ""
     return part.spec + say(view, ": ")

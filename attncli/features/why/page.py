@@ -78,7 +78,8 @@ def _earlier_heads(document: WhyDocument) -> list[tuple[int, EarlierHead]]:
 
 
 def why_page_focus(document: WhyDocument) -> PageFocus:
-    """The page begins with the link, and with its parts where it was taken apart."""
+    """Where the page of an explained link begins: at the link in its head's matrix, or at the parts
+    of the link where the document has them."""
     link = document.link
     place = {
         "head": f"{link.layer}.{link.head}",
@@ -91,21 +92,25 @@ def why_page_focus(document: WhyDocument) -> PageFocus:
 
 
 def why_entry(document: WhyDocument) -> dict[str, Any]:
-    """An explanation of a link's weight (as of `attn why`) for the page's script: its score, and
-    the largest parts of the query and of the key."""
+    """An explanation of a link's weight (as of `attn why`) for the page's script (`why.js`), which
+    knows it by short keys.
+
+    Returns: the link: its layer, head, query, key, weight and score (`l h q k w s`); the sum of all
+    parts, the key that the score is relative to, and how far the sum is from the score (`t than
+    d`); how many parts there are, in all and on either side (`count counts`), and whether none of
+    them makes half of what speaks for the link (`spread`); the largest parts of the query and of
+    the key (`asks answers`); and what each earlier head adds (`heads`).
+    """
     link = document.link
-    sides = [ranked_parts(document, side) for side in ("query", "key")]
-    added: dict[tuple[int, int], float] = {}
-    for part in document.parts:
-        if (
-            part.kind == "head"
-            and part.attention == "self"
-            and part.layer is not None
-            and part.head is not None
-        ):
-            place = (part.layer, part.head)
-            added[place] = added.get(place, 0.0) + (part.query_side or 0.0) + (part.key_side or 0.0)
-    shares = [support(value for _, value in side).share for side in sides]
+    query_parts = ranked_parts(document, "query")
+    key_parts = ranked_parts(document, "key")
+    largest_share = max(
+        support(value for _, value in parts).share for parts in (query_parts, key_parts)
+    )
+    if link.attention == "self":
+        heads = [[*place, value] for place, value in _head_sums(document).items()]
+    else:
+        heads = []
     shown_document = name_tokens(document)
     return {
         "l": link.layer,
@@ -118,19 +123,33 @@ def why_entry(document: WhyDocument) -> dict[str, Any]:
         "than": None if isinstance(document.centred, str) else document.centred.key,
         "d": f"{abs(document.difference):.0e}" if document.difference else "0",
         "count": len(document.parts),
-        "counts": list(map(len, sides)),
-        "spread": document.total > 0 and max(shares) < HALF,
+        "counts": [len(query_parts), len(key_parts)],
+        "spread": document.total > 0 and largest_share < HALF,
         "asks": [
             _part_entry(part, value, "query", shown_document)
-            for part, value in sides[0][:MOST_PARTS]
+            for part, value in query_parts[:MOST_PARTS]
         ],
         "answers": [
-            _part_entry(part, value, "key", shown_document) for part, value in sides[1][:MOST_PARTS]
+            _part_entry(part, value, "key", shown_document)
+            for part, value in key_parts[:MOST_PARTS]
         ],
-        "heads": (
-            [[*place, value] for place, value in added.items()] if link.attention == "self" else []
-        ),
+        "heads": heads,
     }
+
+
+def _head_sums(document: WhyDocument) -> dict[tuple[int, int], float]:
+    """What each earlier head adds to the score, by (layer, head): through the query and through the
+    key."""
+    sums: dict[tuple[int, int], float] = {}
+    for part in document.parts:
+        if part.kind != "head" or part.attention != "self":
+            continue
+        if part.layer is None or part.head is None:
+            continue
+        place = (part.layer, part.head)
+        both_sides = (part.query_side or 0.0) + (part.key_side or 0.0)
+        sums[place] = sums.get(place, 0.0) + both_sides
+    return sums
 
 
 def why_entries(documents: Sequence[WhyDocument]) -> list[dict[str, Any]]:

@@ -43,28 +43,36 @@ NAMES = replace(
 
 FIXED = {"embedding_size": FixedValue(None, "the token table would have a width of its own")}
 
-WAYS = ("c2p", "p2c")
+POSITION_SCORES = ("c2p", "p2c")
+"""What may be added to the scores of content with content: those of content with position, and of
+position with content."""
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a DeBERTa 2 or 3."""
+    """The Spec of a DeBERTa 2 or 3: BERT's, with relative positions in the scores of each layer
+    and, in the largest models of version 2, a convolution beside the first.
+    """
     base = bert.spec(config, eps=1e-7, types=0)
-    config.get("legacy", "pos_ebd_type", "pad_id")  # of the head, and repeats
-    ways = _scores_with_positions(config)
-    position = _relative_position(config, base, ways)
-    scale = (base.blocks[0].attention.head_dim * (1 + len(ways))) ** -0.5
+    # these say nothing of the layers: settings of the masked-word head, or repeats of others
+    config.get("legacy", "pos_ebd_type", "pad_id")
     if not config.flag("position_biased_input", default=True):
         base = replace(base, embedding=replace(base.embedding, positions=None), max_positions=None)
-    dim = base.blocks[0].attention.head_dim
-    if config.integer("attention_head_size", default=dim) != dim:
+    head_dim = base.blocks[0].attention.head_dim
+    if config.integer("attention_head_size", default=head_dim) != head_dim:
         raise config.refuse(
-            "attention_head_size", message("{dim}: heads would have a width of their own", dim=dim)
+            "attention_head_size",
+            message("{dim}: heads would have a width of their own", dim=head_dim),
         )
+    position_scores = _position_scores(config)
+    position = _relative_position(config, base, position_scores)
+    # 1/√(head_dim · terms): content with content, and each of the position scores
+    scale = (head_dim * (1 + len(position_scores))) ** -0.5
     first, *others = (
         replace(block, attention=replace(block.attention, position=position, scale=scale))
         for block in base.blocks
     )
-    return replace(base, blocks=(replace(first, convolution=_convolution(config, base)), *others))
+    first = replace(first, convolution=_convolution(config, base))
+    return replace(base, blocks=(first, *others))
 
 
 def _convolution(config: Config, base: Spec) -> Convolution | None:
@@ -88,23 +96,25 @@ def _convolution(config: Config, base: Spec) -> Convolution | None:
     )
 
 
-def _scores_with_positions(config: Config) -> list[str]:
-    """The scores added to those of content with content: "c2p", content with position, and "p2c",
-    position with content."""
+def _position_scores(config: Config) -> list[str]:
+    """Which of `POSITION_SCORES` the model adds, from `pos_att_type`: a list, or a text such as
+    "c2p|p2c".
+    """
     value = config.get("pos_att_type") or []
     if isinstance(value, str):
-        ways = [way.strip() for way in value.lower().split("|")]
+        scores = [score.strip() for score in value.lower().split("|")]
     else:
-        ways = value
-    if not isinstance(ways, list) or any(way not in WAYS for way in ways):
+        scores = value
+    if not isinstance(scores, list) or any(score not in POSITION_SCORES for score in scores):
         what = message("config.json sets pos_att_type to {value}", value=repr(value))
-        raise InputError(what, where=config.where, expected=listing(WAYS, " and "))
-    return ways
+        raise InputError(what, where=config.where, expected=listing(POSITION_SCORES, " and "))
+    return scores
 
 
-def _relative_position(config: Config, base: Spec, ways: list[str]) -> Position:
-    """The relative position encoding with these scores, "c2p" or "p2c"; None for a model without
-    relative attention.
+def _relative_position(config: Config, base: Spec, position_scores: list[str]) -> Position:
+    """The relative position encoding of every layer; None for a model without relative attention.
+
+    position_scores: those of `POSITION_SCORES` that the model adds.
     """
     buckets = config.integer("position_buckets", default=-1, least=-1)
     furthest = _furthest_distance(config)
@@ -130,8 +140,8 @@ def _relative_position(config: Config, base: Spec, ways: list[str]) -> Position:
     return Disentangled(
         width,
         furthest if buckets > 0 else None,
-        asks="c2p" in ways,
-        answers="p2c" in ways,
+        asks="c2p" in position_scores,
+        answers="p2c" in position_scores,
         own=not shares_keys,
         norm=(
             Norm("layer", config.number("layer_norm_eps", default=1e-7))
