@@ -230,6 +230,7 @@ def write_documents(
     *,
     several: bool = False,
     screen: Callable[[Any, View], Lines] | None = None,
+    rows: Callable[[Any], Iterator[Sequence[object]]] | None = None,
 ) -> None:
     """Write the documents as JSON, as a table or as screens, as the options say, to standard output
     or `--output`; each as soon as it is there.
@@ -241,6 +242,7 @@ def write_documents(
     several: whether each document is one of many texts (`--lines`); a plain row then begins with
         its text's number.
     screen: what draws them in place of their own.
+    rows: what makes their table, the names of its columns first, in place of their own.
     """
     with ExitStack() as files:
         write: Callable[[bytes], object] = environment.write
@@ -249,12 +251,12 @@ def write_documents(
 
             if options.table is not None:
                 table = files.enter_context(atomic_writer(options.table))
-                documents = _write_table(documents, table, several)
+                documents = _write_table(documents, table, several, rows)
             if options.file is not None:
                 write = files.enter_context(atomic_writer(options.file)).write
         closed_pipe: BrokenPipeError | None = None
         try:
-            for piece in _encoded_pieces(documents, options, environment, view, several, screen):
+            for piece in _encoded_pieces(documents, options, view, several, screen, rows):
                 write(piece)
         except BrokenPipeError as error:
             closed_pipe = error
@@ -267,10 +269,10 @@ def write_documents(
 def _encoded_pieces(
     documents: Iterable[Document],
     options: OutputOptions,
-    environment: Environment,
     view: View,
     several: bool,
     screen: Callable[[Any, View], Lines] | None,
+    rows: Callable[[Any], Iterator[Sequence[object]]] | None,
 ) -> Iterable[bytes]:
     """What is written of the documents, piece by piece: JSON, lines, a table or screens, as the
     options say.
@@ -290,11 +292,11 @@ def _encoded_pieces(
         elif options.plain:
             from attncli.draw.encoding import plain
 
-            yield from _table_pieces(document, place, several, plain)
+            yield from _table_pieces(document, place, several, plain, rows)
         elif options.is_table:
             from attncli.draw.encoding import comma_separated
 
-            yield from _table_pieces(document, place, several, comma_separated)
+            yield from _table_pieces(document, place, several, comma_separated, rows)
         else:
             from attncli.draw.lines import as_text
             from attncli.draw.screen_header import numbered_title, screen_of
@@ -345,13 +347,16 @@ def _lines_of(value: Any) -> int:
 
 
 def _write_table(
-    documents: Iterable[Document], table: BinaryIO, several: bool
+    documents: Iterable[Document],
+    table: BinaryIO,
+    several: bool,
+    rows: Callable[[Any], Iterator[Sequence[object]]] | None,
 ) -> Iterator[Document]:
     """Yield the documents, each after its table was written to the file of `--csv`."""
     from attncli.draw.encoding import comma_separated
 
     for place, document in enumerate(documents):
-        for piece in _table_pieces(document, place, several, comma_separated):
+        for piece in _table_pieces(document, place, several, comma_separated, rows):
             table.write(piece)
         yield document
 
@@ -361,16 +366,18 @@ def _table_pieces(
     place: int,
     several: bool,
     encode_rows: Callable[[Iterable[Sequence[object]]], str],
+    make_rows: Callable[[Any], Iterator[Sequence[object]]] | None,
 ) -> Iterator[bytes]:
     """A document's table in pieces; the first line names the columns, once for all documents.
 
     place: which document it is, from 0.
     several: whether a first column tells documents apart.
     encode_rows: writes rows as lines.
+    make_rows: makes the table in place of the document's own.
     """
     from attncli.draw.screen_header import screen_of
 
-    rows = iter(screen_of(document.schema).rows(document))
+    rows = iter((make_rows or screen_of(document.schema).rows)(document))
     names = next(rows)
     if several:
         names = ("text", *names)

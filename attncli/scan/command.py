@@ -23,6 +23,7 @@ from attncli.cli.option import (
     DRAWING,
     RUN,
     SUBJECT,
+    About,
     argument,
     delivery_option,
     number,
@@ -39,13 +40,16 @@ from attncli.language import Message, listing, message, plural
 from attncli.mechanism.spec import head_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from attncli.draw.lines import Lines
+    from attncli.draw.view import View
     from attncli.models.model import Model
     from attncli.scan.corpus_page import PageScan
     from attncli.scan.document import AlikeHeads, ScanCompareDocument, ScanDocument
     from attncli.scan.engines import Engine
     from attncli.scan.export_tables import Table
+    from attncli.scan.head_screen import ScanShown
     from attncli.scan.plan import ScanPlan, ScanRequest
     from attncli.scan.sampled_texts import Shading
     from attncli.scan.shard_files import ShardOutcome
@@ -242,8 +246,21 @@ START = "start"
 """The command that `attn scan MODEL CORPUS` stands for; what is no reserved word is its first
 argument.
 """
+SHOW_TABLE = redeclare(
+    declarations.SHOW,
+    help="Parts of the screen to show, with commas between; --csv writes the one that is a table.",
+    about=About.SCREEN | About.PLAIN,
+)
+
+
+class TablesOutput(OutputOptions, frozen=True):
+    """The output options, of which `--show` also chooses the table for programs."""
+
+    show: Annotated[str | None, SHOW_TABLE] = None
+
+
 ScanOutput = Annotated[
-    OutputOptions,
+    TablesOutput,
     only(
         "json",
         "plain",
@@ -631,7 +648,7 @@ def show(
     """
     environment: Environment = ctx.obj
     from attncli.scan.report import head_document
-    from attncli.scan.screen import scan_screen
+    from attncli.scan.screen import scan_shown, shown_screen
     from attncli.scan.shard_files import parse_heads
 
     files = {"--html": html}
@@ -689,16 +706,36 @@ def show(
             shades = _shade_metric_texts(environment, scans[0], head_place, metric)
         if any((output.json, output.plain, output.csv)):
             document = head_document(document, head_place, alike_heads)
-    closely = partial(
-        scan_screen,
-        metric=metric,
-        head=head_place,
-        deciles=deciles,
-        alike=alike_heads,
-        comparison=_comparison_of(out),
-        shades=shades,
-    )
-    write_documents([document], output, environment, view, screen=closely)
+    comparison = _comparison_of(out)
+
+    def shown(document: ScanDocument) -> ScanShown:
+        """What the options choose."""
+        return scan_shown(
+            document,
+            metric=metric,
+            head=head_place,
+            deciles=deciles,
+            alike=alike_heads,
+            comparison=comparison,
+            shades=shades,
+        )
+
+    def screen(document: ScanDocument, view: View) -> Lines:
+        """Its screen."""
+        return shown_screen(shown(document), view)
+
+    def rows(document: ScanDocument) -> Iterator[Sequence[object]]:
+        """Its table for programs."""
+        from attncli.scan.shown_tables import table_rows
+
+        option_name = "--csv"
+        if output.plain:
+            option_name = "--plain"
+        parts = view.show or ()
+        beside_screen = output.table is not None
+        return table_rows(shown(document), parts, option_name, beside_screen=beside_screen)
+
+    write_documents([document], output, environment, view, screen=screen, rows=rows)
 
 
 def _check_page_name(html: Path | None) -> None:

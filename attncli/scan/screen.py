@@ -86,9 +86,18 @@ EFFECT_NOTES = {
 """What the effect of a head is, by what it passes on instead."""
 
 
-def scan_screen(
+def scan_screen(document: ScanDocument, view: View) -> Lines:
+    """The screen of a scan: of all heads, with its first metric."""
+    return shown_screen(scan_shown(document), view)
+
+
+def shown_screen(shown: ScanShown, view: View) -> Lines:
+    """The screen of what is shown of a scan."""
+    return draw_parts(SCAN_PARTS, shown, view)
+
+
+def scan_shown(
     document: ScanDocument,
-    view: View,
     *,
     metric: str | None = None,
     head: tuple[int, int] | None = None,
@@ -96,8 +105,8 @@ def scan_screen(
     alike: AlikeHeads | None = None,
     comparison: ScanCompareDocument | None = None,
     shades: Shading | None = None,
-) -> Lines:
-    """The screen of a scan.
+) -> ScanShown:
+    """What a screen of a scan shows.
 
     metric: of the grid and the examples, None for the first.
     head: (layer, head) of one to show in detail, None for all.
@@ -114,8 +123,7 @@ def scan_screen(
         (scan_head for scan_head in document.heads if (scan_head.layer, scan_head.head) == head),
         None,
     )
-    shown = ScanShown(document, metric_shown, chosen_head, deciles, alike, comparison, shades)
-    return draw_parts(SCAN_PARTS, shown, view)
+    return ScanShown(document, metric_shown, chosen_head, deciles, alike, comparison, shades)
 
 
 def _shows_all_heads(shown: ScanShown, view: View) -> bool:
@@ -147,38 +155,47 @@ def scan_page(document: ScanDocument, lang: str) -> bytes:
     return corpus_page.scan_page([corpus_page.PageScan(document, {}, {})], lang=lang)
 
 
+METRIC_COLUMNS = (
+    "layer",
+    "head",
+    "metric",
+    "texts",
+    "rows",
+    "mean_texts",
+    "mean_rows",
+    "sd",
+    "low",
+    "high",
+    "baseline",
+)
+"""The columns of a scan's own table, whose rows are metrics of heads."""
+
+
 def scan_rows(document: ScanDocument) -> Iterator[Sequence[object]]:
     """Yield every metric of every head as a row, column names first, for `--plain`."""
-    yield (
-        "layer",
-        "head",
-        "metric",
-        "texts",
-        "rows",
-        "mean_texts",
-        "mean_rows",
-        "sd",
-        "low",
-        "high",
-        "baseline",
-    )
+    yield METRIC_COLUMNS
     for head in document.heads:
-        for name, metric in head.metrics.items():
-            low, high = metric.ci95 or (None, None)
-            yield (
-                head.layer,
-                head.head,
-                name,
-                metric.texts,
-                metric.rows,
-                metric.mean_texts,
-                metric.mean_rows,
-                metric.sd,
-                low,
-                high,
-                metric.baseline,
-            )
+        yield from metric_rows(head)
     yield from _rule_rows(document)
+
+
+def metric_rows(head: ScanHead) -> Iterator[Sequence[object]]:
+    """Yield every metric of a head as a row of `METRIC_COLUMNS`."""
+    for name, metric in head.metrics.items():
+        low, high = metric.ci95 or (None, None)
+        yield (
+            head.layer,
+            head.head,
+            name,
+            metric.texts,
+            metric.rows,
+            metric.mean_texts,
+            metric.mean_rows,
+            metric.sd,
+            low,
+            high,
+            metric.baseline,
+        )
 
 
 def _rule_rows(document: ScanDocument) -> Iterator[Sequence[object]]:
@@ -267,7 +284,7 @@ def _labels(shown: ScanShown, view: View) -> Lines:
         (head, scan_label)
         for head in shown.heads
         for scan_label in head.labels
-        if scan_label.earned or _is_borderline(scan_label)
+        if is_told(scan_label)
     ]
     if not shown.heads or not shown.document.plan.labels or (shown.head is not None and not labels):
         return Lines()
@@ -439,7 +456,7 @@ def _rules(shown: ScanShown, view: View) -> Lines:
     if not rules or not rules.heads:
         return Lines()
     if shown.head is not None:
-        heads = [head for head in rules.heads if _is_place(head, shown.head)]
+        heads = [head for head in rules.heads if is_place(head, shown.head)]
         return ruled_heads_table(heads, view)
     texts = message(
         "fitted to {fitted} texts, chosen by {choosing}, measured on {rows:,} rows of {measured}",
@@ -545,7 +562,7 @@ def _condition_sentences(conditions: Sequence[ScanCondition]) -> list[str]:
     return said
 
 
-def _is_place(head: PlacedHead, second: PlacedHead) -> bool:
+def is_place(head: PlacedHead, second: PlacedHead) -> bool:
     """Whether two entries are of one head."""
     return (head.layer, head.head) == (second.layer, second.head)
 
@@ -659,6 +676,11 @@ def _rest_sentences(heads: Sequence[ScanHead]) -> list[str]:
     ]
 
 
+def is_told(scan_label: ScanLabel) -> bool:
+    """Whether a label stands in the table of labels: it is earned, or may be by its interval."""
+    return scan_label.earned or _is_borderline(scan_label)
+
+
 def _is_borderline(scan_label: ScanLabel) -> bool:
     """Whether a label is borderline and has an interval, which then contains its threshold."""
     return scan_label.borderline and scan_label.ci95 is not None
@@ -769,7 +791,7 @@ def _rule_sentences(head: ScanHead, document: ScanDocument, view: View) -> list[
     return [
         sentence
         for rule in rules.heads
-        if _is_place(rule, head)
+        if is_place(rule, head)
         for sentence in (
             head_sentence(rule, view),
             baseline_sentence(rule, view),

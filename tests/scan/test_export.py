@@ -105,3 +105,51 @@ def test_show_writes_its_table_with_commas(scan, tmp_path):
     one = ask("scan", "show", str(scan), "--head", "L0H1", "--csv", "-").out
     lines = list(csv.DictReader(one.splitlines()))
     assert {(row["layer"], row["head"]) for row in lines} == {("0", "1")}
+
+
+def shown(scan: Path, *words: str) -> list[dict[str, str]]:
+    """The table that `attn scan show --csv -` writes."""
+    answer = ask("scan", "show", str(scan), *words, "--csv", "-")
+    assert answer.code == 0, answer.err
+    return list(csv.DictReader(answer.out.splitlines()))
+
+
+def test_show_chooses_the_table_with_commas(scan, tmp_path):
+    """Each row is a record of the document; a file holds the same as standard output."""
+    document = attncli.open_scan(scan).document
+    found = shown(scan, "--show", "find")
+    heads = document.find[0].heads
+    assert [(int(row["layer"]), int(row["head"]), float(row["share"])) for row in found] == [
+        (head.layer, head.head, pytest.approx(head.share)) for head in heads
+    ]
+    assert all(row["condition"] == document.find[0].condition for row in found)
+    links = shown(scan, "--show", "links", "--head", "L0H1")
+    (head,) = (head for head in document.heads if (head.layer, head.head) == (0, 1))
+    pairs = [(link.query.text, link.key.text, str(link.links)) for link in head.links]
+    assert [(row["query_text"], row["key_text"], row["links"]) for row in links] == pairs
+    assert [float(row["share"]) for row in links] == [link.texts / 8 for link in head.links]
+    examples = shown(scan, "--show", "examples")
+    assert len(examples) == sum(
+        example.metric == "entropy" for head in document.heads for example in head.top
+    )
+    assert {row["metric"] for row in shown(scan, "--show", "grid")} == {"entropy"}
+    file = tmp_path / "found.csv"
+    assert ask("scan", "show", str(scan), "--show", "find,answer", "--csv", str(file)).code == 0
+    assert list(csv.DictReader(file.open())) == found
+    file = tmp_path / "metrics.csv"
+    assert ask("scan", "show", str(scan), "--show", "all", "--csv", str(file)).code == 0
+    assert list(csv.DictReader(file.open())) == shown(scan)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--show", "find,links"), "find or links"),
+        (("--show", "answer"), "examples"),
+        (("--show", "labels"), "grid"),
+    ],
+)
+def test_what_is_no_one_table_is_not_written(scan, words, expected):
+    answer = ask("scan", "show", str(scan), *words, "--csv", "-")
+    assert (answer.code, answer.out) == (2, "")
+    assert expected in answer.err.splitlines()[1]
