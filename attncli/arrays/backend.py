@@ -248,8 +248,7 @@ ArrayKind = tuple[str, str, str]
 
 
 def array_kind(backend: Backend) -> ArrayKind:
-    """What the arrays of a backend are, as a key for those that are kept: two backends may share
-    arrays where it is the same."""
+    """A key for caches of arrays: two backends with the same key may share arrays."""
     return backend.name, backend.device, backend.dtype
 
 

@@ -160,8 +160,9 @@ def _identity(g: NDArray) -> NDArray:
 
 
 def _variable_of(value: Any, *operands: tuple[Any, Pull]) -> Variable:
-    """A variable with this value that remembers which operands are variables, each with the
-    function that turns the result's gradient into the operand's (in the operand's shape)."""
+    """A variable with this value, which remembers the variables that it was computed from. Each
+    comes with the function that turns the gradient of the result into the gradient of that operand,
+    in the operand's shape."""
     parents = (
         _summed_pull(operand, pull) for operand, pull in operands if isinstance(operand, Variable)
     )

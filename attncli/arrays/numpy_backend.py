@@ -153,8 +153,8 @@ def in_parts(count: int, work: Callable[[slice], None]) -> None:
 
 
 def at_once(works: Sequence[Callable[[], None]]) -> None:
-    """Call these functions at the same time, the first in this thread and each other in its own.
-    Raises what one of them raises.
+    """Call these functions at the same time, the first in this thread and each of the others in a
+    thread of its own. Raises the first exception that one of them raised.
 
     A thread is started in a twentieth of a millisecond; a pool of them would first have to be
     imported.
@@ -187,11 +187,11 @@ def at_once(works: Sequence[Callable[[], None]]) -> None:
 
 
 def share_work(works: Iterator[Callable[[], Result]], threads: int) -> list[Result]:
-    """Call these functions in so many threads at the same time; returns what they give, in their
-    order. Raises what one of them raises, and then starts no more.
+    """Call the functions in `threads` threads and return their results in order. If one raises an
+    exception, no more are started, and the exception is raised here.
 
-    works: each is taken when a thread is free, by one thread at a time. Products in them are not
-    cut for threads of their own.
+    works: taken one by one, each when a thread is free. Their own products are not divided among
+    threads again.
     """
     results: dict[int, Result] = {}
     numbered = enumerate(works)
@@ -226,12 +226,12 @@ def in_order(
     take: Callable[[Result], None],
     places: Sequence[Place],
 ) -> None:
-    """Call these functions in threads at the same time, and `take` in this thread with each result,
-    in the functions' order. Raises what one of them raises.
+    """Call these functions in threads at the same time, and call `take` in this thread with each
+    result, in the order of the functions. Raises the exception of the first that fails.
 
-    places: what works write in; one is a work's own from its start until what it gave has been
-    taken. There is one thread fewer than places, so that one can be taken from while every thread
-    works; a single place makes one thread.
+    places: memory that functions write in. A function has one to itself from its start until `take`
+        has returned. There is one thread fewer than places, so that all threads can work while
+        `take` reads one.
     """
     line = _Line(works, places)
     helpers = [

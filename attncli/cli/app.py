@@ -118,9 +118,7 @@ class LazyGroup(PlainParameters, TyperGroup):
         return super().resolve_command(ctx, args)
 
     def help_entry(self, ctx: Any, name: str) -> tuple[str, str]:
-        """A command's line in the help: the group it is listed in, and what it does; nothing is
-        imported for it.
-        """
+        """A command's line in the help: its group, and what it does, without importing the command."""
         del ctx
         return group_of(name), COMMANDS[name]
 

@@ -323,9 +323,8 @@ COUNT = re.compile(r"(?:n\s*=\s*)?[0-9]{1,3}(?:[,_]?[0-9]{3})*|(?:n\s*=\s*)?[0-9
 
 
 def too_many(context: Any, extra: list[str]) -> UsageError:
-    """The UsageError for arguments that are left over: mostly a text without its quotes, a number
-    without its option, one more text, or an option that the command lacks behind a dash that is no
-    hyphen."""
+    """The UsageError for arguments that are left over. Most often that is a text without quotes, a
+    number without its option, one text too many, or an option behind a dash that is no hyphen."""
     import shlex
 
     path = context.command_path.rstrip()

@@ -121,10 +121,11 @@ class Environment:
         return settings(self.variables)
 
     def options_without(self, forms: About, *, besides: About | None = None) -> list[str]:
-        """The options on the command line that change nothing in these forms of the answer (such as
-        `About.JSON`), spelled as there, in the order in which the command declares them.
+        """The options given on the command line that have no effect in these forms of the answer
+        (such as `About.JSON`), as the user spelled them, in the order in which the command declares
+        them.
 
-        besides: if given, only those that change something in these.
+        besides: if given, only options that have an effect in these forms.
         """
         from attncli.cli.option import DELIVERY
 
@@ -233,7 +234,8 @@ class Environment:
         return True
 
     def writes_to(self, path: Path) -> bool:
-        """Whether standard output is this file: what is written to one of them would be lost."""
+        """Whether standard output is redirected to this file. Writing to both would overwrite one
+        of them."""
         try:
             stdout_stat = os.fstat(self.stdout.fileno())
             path_stat = path.stat()

@@ -69,10 +69,9 @@ class GroupedCommand(PlainParameters, TyperCommand):
         return extra
 
     def _refuse_values(self, ctx: Any, args: list[str]) -> None:
-        """Raise UsageError for an option given without a value (`--seed=`): it would mean something
-        else each time; for one whose value is an option of the command (`--csv --json`): a file of
-        that name is not what is meant; and for one that takes one value and is given two: one of
-        them would be dropped."""
+        """Raise UsageError for three slips in an option's value: none at all (`--seed=`); another
+        option of the command as value (`--csv --json`), which would become a file of that name; and
+        two values for an option that takes one, of which one would be dropped."""
         parser = self.make_parser(ctx)
         for spelled in {*parser._short_opt.values(), *parser._long_opt.values()}:
             spelled.action = {"store": "append", "store_const": "append_const"}.get(

@@ -401,9 +401,8 @@ class _Page:
             self._lines.append(f"{'' if index == 0 else '    '}{self._paint(line, HEADING)}")
 
     def paragraph(self, text: str) -> None:
-        """Write a paragraph below an empty line; one that is a command to type stays as it is, and
-        looks like it.
-        """
+        """Write a paragraph below an empty line. A command to type is not wrapped, and is painted
+        as a command."""
         is_example = text.startswith("attn ")
         first, *others = self.wrap_text(self.say(text), 6 if is_example else 2) or [""]
         style, margin = (TYPED, "      ") if is_example else (PLAIN, "  ")
@@ -414,9 +413,10 @@ class _Page:
         ]
 
     def section(self, title: str, rows: Sequence[Row], left: int | None = None) -> None:
-        """Write a group: its title, and what is typed beside what it does.
+        """Write a group of options or arguments: its title, then a row for each, with what to type
+        on the left and what it does on the right.
 
-        left: characters of the column of what is typed, None for as many as these rows need.
+        left: characters of the left column; None for as many as these rows need.
         """
         heading = self.say(contextual("heading", "{title}:", title=term(title)))
         self._lines += ["", self._paint(heading, HEADING)]

@@ -142,8 +142,8 @@ KEPT_SHARE = 2
 
 
 def _with_weights_kept(environment: Environment, model: Model, compute: ComputeOptions) -> Model:
-    """The model with its weights kept in memory once they are read, where that takes at most half of
-    what is free; else the model itself. `--verbose` says which."""
+    """The model, set to keep its weights in memory after the first read if they take at most half
+    of the free memory; else the model unchanged. `--verbose` says which."""
     from attncli.arrays.numpy_backend import keep_freed_memory
     from attncli.draw.numbers import size_words
     from attncli.models.load import held_bytes, hold_weights

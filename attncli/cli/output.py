@@ -153,8 +153,8 @@ def _check_figure_options(options: OutputOptions) -> None:
 
 
 def _run_options(environment: Environment) -> GivenOptions | None:
-    """The options on the command line that say which text runs through what, by name, with their
-    words; None for a command that runs no text, and so has none of them."""
+    """The options on the command line that change what the text computes (`CARRIED`): pairs of a
+    name and its words. None for a command that runs no text."""
     if "mask" not in environment.subjects:
         return None
     return tuple(
@@ -391,9 +391,8 @@ def _table_pieces(
 def write_figure(
     documents: Sequence[Document], options: OutputOptions, environment: Environment, view: View
 ) -> None:
-    """Draw documents to the file that `--figure` names: one document's own picture where its kind
-    has one, else what the screen shows.
-    """
+    """Draw documents to the file that `--figure` names: as the figure of the document's kind where
+    it has one, else as a picture of the screen."""
     assert options.svg is not None
     from attncli.draw.figures import figure, refuse_choice
     from attncli.draw.figures.drawing import LIGHT, draw_screen, style_of
@@ -432,10 +431,9 @@ def _write_drawing(
     lang: str,
     environment: Environment,
 ) -> None:
-    """Write a drawing to a file, or its pages to as many (a .pdf holds them all), with a title and a
-    description of the document for those who do not see it. Notes tell which files hold the pages,
-    and what no installed font has.
-    """
+    """Write a drawing to a file: .pdf holds all of its pages, any other kind has one file a page.
+    The title and the description of the document are written for readers who cannot see it. Notes
+    say which files hold the pages, and which letters no installed font has."""
     from attncli.draw.figures import figure_files, title_and_description
     from attncli.draw.figures.missing_letters import missing_letters_note
 
@@ -628,9 +626,9 @@ def page_reasons(
     heads: Sequence[str] | None,
     compute: ComputeOptions,
 ) -> list[WhyDocument]:
-    """For each of these heads, such as L5H11, the explanations of why it looks where it does (as of
-    `attn why`), one of the strongest link of each token; a note tells how many bytes they take.
-    Empty without heads. Raises as `attn why`, and for heads that are not there."""
+    """Explain, for each head such as L5H11, why it looks where it does (as `attn why` does), for
+    the strongest link of each token. A note tells how many bytes the explanations take in the page.
+    Raises the errors of `attn why`, and those of heads that do not exist."""
     if not heads:
         return []
     from attncli.cli.progress import progress

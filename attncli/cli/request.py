@@ -595,9 +595,8 @@ def named_heads(spec: Spec, options: ModelOptions) -> list[tuple[int, int]]:
 
 
 def layers_and_heads(model: Model, options: ModelOptions) -> tuple[Selection, Selection]:
-    """Which layers, and which heads of each of them. Raises as `head_selection`, and for heads that
-    differ by layer.
-    """
+    """Which layers are chosen, and which heads, the same in each. Raises as `head_selection`, and
+    for heads that differ by layer."""
     return head_selection(model.spec, options, most=False).layers_and_heads("--head")
 
 

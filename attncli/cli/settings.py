@@ -171,8 +171,8 @@ def _whole_or_text(text: str) -> int | str:
 
 
 def _declaration(name: str) -> Any:
-    """The Typer option of this name, which checks a setting's value. All are declared in one file
-    that takes 6 ms to load, which is why this imports it."""
+    """The declared Typer option of this name, to check a setting's value with. Imported here
+    because all options are declared in one file that takes 6 ms to load."""
     from attncli.cli import declarations
     from attncli.cli.option import RUN, option
 

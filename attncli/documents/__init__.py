@@ -216,9 +216,8 @@ class Part(Struct, frozen=True, eq=False, forbid_unknown_fields=True, kw_only=Tr
         return f"{type(self).__name__}({', '.join(pieces)})"
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """What contradicts itself here, besides sizes: a place, such as `layers[0].heads`, and what
-        is wrong there.
-        """
+        """The contradictions in this document besides sizes: pairs of a place, such as
+        `layers[0].heads`, and what is wrong there."""
         return iter(())
 
 

@@ -365,7 +365,10 @@ def mask_meaning(attention: AttentionPart) -> str:
 
 
 def _mask_sentences(texts: Mapping[str, str]) -> str:
-    """What masks say, each behind its layers. texts: by their layers, such as "0, 2-5"."""
+    """Sentences on what masks show, each behind its layers.
+
+    texts: the sentence of each mask, by its layers, such as "0, 2-5".
+    """
     parts = [
         message(
             "layer {layers}: {text}" if layers.isdecimal() else "layers {layers}: {text}",

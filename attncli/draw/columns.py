@@ -84,8 +84,8 @@ def bar_column(values: Sequence[float], longest: int = LONGEST) -> Column[int]:
 def columns_that_fit(
     columns: Sequence[Column[Row]], rows: Sequence[Row], view: View
 ) -> list[Column[Row]]:
-    """The columns that a screen shows: all that it can have, without those that may be left out as
-    long as the others do not fit. A full view leaves none out.
+    """The columns that a screen shows: as long as they do not fit, those that may be left out are
+    dropped one after the other. A full view drops none.
 
     Args:
         columns: In their order; those without `write` and `share` are never shown.

@@ -140,9 +140,9 @@ def _dumps(value: Any) -> bytes:
 
 
 def _plain_value(value: Any) -> Any:
-    """A value that orjson cannot write, as one that it can: a part of a document as a dictionary;
-    an array that is strided, big-endian, bfloat16, of one number or wider than float64 as a plain
-    one. Raises TypeError for any other."""
+    """Convert a value that orjson cannot write: a part of a document to a dictionary; an array that
+    is strided, big-endian, bfloat16, scalar or wider than float64 to a plain one. Raises TypeError
+    for any other value."""
     import numpy as np
 
     if isinstance(value, Part):

@@ -154,9 +154,8 @@ FAINT = "bright_black"
 
 
 def localize(text: str, view: View) -> str:
-    """One of the program's own texts for this view: in its language, in ASCII where it must be.
-    Always safe.
-    """
+    """One of the program's own texts in the view's language, in ASCII where the view needs that.
+    Always safe."""
     return spell(text if view.ascii else translate(text, view.lang), ascii=view.ascii)
 
 
@@ -212,8 +211,8 @@ BEGINNINGS = {
 
 
 def error_lines(fields: Sequence[tuple[str, str]], view: View) -> Lines:
-    """An error's lines: `error`, `where`, `expected`, `try`, each with what it says; those that say
-    nothing are left out."""
+    """The lines of an error: `error`, `where`, `expected` and `try`, each with its text; empty ones
+    are left out."""
     rows = []
     for name, value in fields:
         if value:
@@ -230,10 +229,10 @@ def draw_parts(
     *,
     title: Callable[[Shown, View], Lines] | None = None,
 ) -> Lines:
-    """The parts that are shown, one below the other, cut to the width of the view. A part that was
-    named and has nothing to draw says so, unless all are named.
+    """Draw the parts of a screen that are shown, one below the other, cut to the width of the view.
+    A part that was asked for by name and is empty says so, unless all parts were asked for.
 
-    title: what stands above them, but for a brief view.
+    title: the title above the parts, left out in a brief view.
     """
     parts = tuple(parts)
     chosen = not view.brief and view.show is not None and len(view.show) < len(parts)
@@ -343,9 +342,8 @@ MARGIN = 2
 
 
 def markdown(text: str, view: View) -> Lines:
-    """A page in the view's width. Blocks of code stay as they are, so that what is copied from them
-    runs.
-    """
+    """Draw a page of Markdown in the view's width. Blocks of code are never wrapped, so that
+    commands copied from them run."""
     from attncli.draw.markdown_tables import GuidePage
 
     narrow = replace(view, width=min(view.width, WIDEST))

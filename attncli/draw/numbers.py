@@ -75,9 +75,8 @@ def format_fixed(value: float | None, digits: int) -> str:
 
 
 def format_signed(value: float, digits: int) -> str:
-    """One number with its sign and so many digits after the point; `0.00` where nothing else is
-    left of it.
-    """
+    """A number with its sign and `digits` digits after the point; `0.00`, without a sign, if it
+    rounds to 0."""
     text = f"{value:+.{digits}f}"
     if text.strip("+-0."):
         return text
@@ -155,9 +154,8 @@ def percent_below(value: float, bound: float) -> str:
 
 
 def missed_by_intervals(count: int) -> Message:
-    """The sentence that intervals over so many pairs know nothing of rare kinds of pairs. Its share
-    is rounded down, so that the sentence stays true.
-    """
+    """The sentence that an interval over `count` pairs says nothing about kinds of pairs that are
+    too rare to be drawn. The share it names is rounded down, so that the sentence stays true."""
     from attncli.measure.mean_intervals import rarest_seen
 
     share = rarest_seen(count)
@@ -217,10 +215,9 @@ def adding_digits(sums: Iterable[tuple[Sequence[float], float]], precision: int)
 def adding_column(
     terms: Sequence[float | None], total: float | None, precision: int
 ) -> tuple[list[str], str]:
-    """The terms of a sum and its total as texts of one column, points in line: the total with
-    `precision` digits, the terms with as many more as they need to add up to it as printed. What is
-    None is too large for a float: `inf`.
-    """
+    """A sum as one column of texts, with the points in line: its terms, and its total with
+    `precision` digits. The terms have as many more digits as they need to add up to the total as
+    printed. None, a number too large for a float, is written `inf`."""
     numbers = [term for term in terms if term is not None]
     digits = precision
     if total is not None and len(numbers) == len(terms):

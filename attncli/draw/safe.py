@@ -299,8 +299,9 @@ def fold(text: str, width: int) -> list[str]:
 
 
 def _unbroken_pieces(text: str) -> list[str]:
-    """Parts between which a line may be broken; a closing sign stays with what it follows, an
-    opening one with what it precedes. A straight quote opens and closes in turn."""
+    """Cut a text into pieces between which a line may be broken. A closing sign stays with the
+    piece before it, an opening one with the piece behind it; a straight quote opens and closes in
+    turn."""
     out: list[str] = []
     is_quoted = False
     # compiling the ranges takes 2 ms, a fortieth of a start: only where there is such a sign
@@ -319,9 +320,8 @@ def _unbroken_pieces(text: str) -> list[str]:
 
 
 def path_of(text: str) -> PurePath:
-    """The path that a text names: one of Windows where it has a drive or a share, else one of this
-    system.
-    """
+    """The path that a text spells: a Windows path if it has a drive or a share, else a path of this
+    system."""
     windows = PureWindowsPath(text)
     if windows.is_absolute():
         return windows

@@ -134,9 +134,8 @@ def _mask_meaning(attention: AttentionPart, view: View) -> str:
 
 
 def facts(parts: Iterable[str], view: View, *, style: str = "") -> Lines:
-    """Short texts one after the other, made safe, broken between them, and within one that is too
-    long; "" is none.
-    """
+    """Short texts one after the other on as few lines as they need, made safe. Lines break between
+    texts, or inside one that is too long; empty texts are skipped."""
     rows = [wrap(localize(part, view), view.width, ascii=view.ascii) for part in parts]
     pieces = [(row, style) for rows_of_part in rows for row in rows_of_part]
     return flow(pieces, width=view.width, gap="; " if view.ascii else " · ", ascii=view.ascii)

@@ -380,8 +380,8 @@ def _note_of_text(text: str, note: str, view: View) -> str:
 
 
 def _texts_with_unknown_words(document: Any) -> Iterator[tuple[str, Sequence[TokenRow]]]:
-    """The texts of a document and of its parts that hold unknown words, each with its tokens, or
-    with the pieces that its words were made of."""
+    """The texts of a document and of its parts that contain unknown words, each with its tokens,
+    or, where tokens were merged to words, with the pieces of these."""
     for name, value in _members(document):
         if (
             isinstance(value, list)
@@ -592,9 +592,7 @@ def has_pieces(tokens: Sequence[TokenRow]) -> bool:
 
 
 def _spoken_name(token: TokenRow) -> tuple[str, str]:
-    """How a sentence tells one token from others: by its text, and by the word that it is a piece
-    of.
-    """
+    """How a sentence names a token: by its text, and, for a piece of a word, by that word too."""
     if not isinstance(token, PieceRow):
         return bare_text(token), ""
     if token.is_bytes:

@@ -192,8 +192,8 @@ Parts: TypeAlias = tuple[ScreenPart[Shown], ...]
 def parts_shown(
     parts: Iterable[ScreenPart[Shown]], document: Shown, view: View
 ) -> list[ScreenPart[Shown]]:
-    """The parts that are shown, in order: the answer of a brief view, with what belongs to it unless
-    that is to be left out; else those named, else those shown unasked."""
+    """The parts of a screen to show, in order. A brief view shows the answer, and what belongs to
+    it unless that is left out; any other view the parts named, else those shown by default."""
     if view.brief:
         return [
             part for part in parts if part.name == "answer" or (part.in_brief and not view.alone)

@@ -145,9 +145,8 @@ def sentence(scene: Scene) -> Pane:
 
 
 def _word_pieces(word: Word, view: View, width: int, *, is_pair_end: bool) -> list[Piece]:
-    """One word: tinted by its share, in brackets where it is chosen, underlined at the other end of
-    the pair.
-    """
+    """The pieces of one word: tinted by its share, in brackets if it is chosen, underlined if it is
+    the other end of the pair."""
     text = cut(safe(word.text, ascii=view.ascii), max(width - 4, 1), ascii=view.ascii)
     word_style = FAINT if word.quiet else ""
     if word.share is not None and word.share >= LEAST:
@@ -162,8 +161,8 @@ def _word_pieces(word: Word, view: View, width: int, *, is_pair_end: bool) -> li
 
 
 def answer(scene: Scene) -> Pane:
-    """What the chosen word looks at in the chosen head, or who looks at it; the chosen weight;
-    whether it is learned: as many of these sentences as there is room for."""
+    """Sentences on the chosen word in the chosen head: what it looks at, or who looks at it; the
+    chosen weight; and whether the weights are learned. As many of them as there is room for."""
     loaded_run = scene.loaded_run
     view = scene.view
     sentences = _look_sentences(scene)
@@ -636,7 +635,8 @@ def _heads_pane(frame: Frame, scene: Scene) -> Pane:
 
 
 def _words_pane(frame: Frame, scene: Scene) -> Pane:
-    """The matrix of words, or what is looked at in its place, under its title and its legend."""
+    """The main pane, the matrix of words or the view shown in its place, under its title and its
+    legend."""
     view = scene.view
     name = frame.title or say(view, "weights · who looks (rows) at whom (columns)")
     title = _title(name, view, is_focused=scene.state.focus == "words")

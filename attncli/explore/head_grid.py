@@ -293,7 +293,7 @@ def _metric_lines(head: HeadRecord, room: int, scene: Scene) -> Iterator[Line]:
 
 
 def _link_line(query: int, key: int, weight: float, scene: Scene) -> Line:
-    """A link in one line: its words, from one to the other, and its weight."""
+    """A line for one link: the query's word, an arrow, the key's word, and the weight."""
     view = scene.view
     side = max((scene.width - 8) // 2, 3)
     query_name = scene.loaded_run.names("queries", ascii=view.ascii)[query]

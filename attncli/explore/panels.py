@@ -355,9 +355,7 @@ class RankingRow(Struct, frozen=True):
 
 
 def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
-    """Heads below each other by a number, with its bar: the rows in this room, those around the
-    chosen one.
-    """
+    """Rows of heads, each with a number and its bar: as many as fit, around the chosen head."""
     view = scene.view
     room = max(scene.height, 1)
     chosen_row = min(scene.state.row, len(rows) - 1)
@@ -471,7 +469,8 @@ def effects(scene: Scene, head_effects: HeadEffects | None) -> Pane:
 
 
 def _effect_sentences(scene: Scene, head_effects: HeadEffects) -> Iterator[str]:
-    """What was taken away, what that changed in the word's last vector, and what may be asked next."""
+    """Sentences on a removal: what was taken away, how much that changed the word's last vector,
+    and what may be asked next."""
     view = scene.view
     link = link_name(scene.state, scene.loaded_run, scene.view)
     word = link.partition(arrow(view))[0]
@@ -541,7 +540,7 @@ def search(scene: Scene) -> Pane:
 
 
 def link_name(state: State, loaded_run: LoadedRun, view: View) -> str:
-    """The chosen link as it is written, such as `it → animal`."""
+    """The chosen link as `query → key`, such as `it → animal`."""
     queries, keys = (loaded_run.names(side, ascii=view.ascii) for side in ("queries", "keys"))
     texts = [cut(name, 16, ascii=view.ascii) for name in (queries[state.query], keys[state.key])]
     return arrow(view).join(texts)

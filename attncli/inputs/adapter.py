@@ -516,9 +516,8 @@ def _check_tables(merge: _Merge, requests: Sequence[AdapterRequest]) -> None:
 def _replace_rows(
     merge: _Merge, module: str, rows: Array, config: Mapping[str, Any], request: AdapterRequest
 ) -> None:
-    """Take the rows of a table that an adapter trained one by one. Raises InputError where its
-    config does not name these rows.
-    """
+    """Replace the rows of a table that an adapter trained one by one. Raises InputError if the
+    adapter's config does not name these rows."""
     base = merge.base
     target = _base_tensor(base, f"{module}.weight", str(request.folder))
     shape = base.info(target).shape

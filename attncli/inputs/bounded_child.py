@@ -57,8 +57,8 @@ def _write(value: object) -> None:
 
 
 def _set_limits(seconds: float, memory: int) -> None:
-    """End this process once its time is up, whatever it does, with the line that it is at on
-    standard error; bound its memory, and let it write no file, where the system can."""
+    """Limit this process: it ends once its time is up, with its current line on standard error; its
+    memory is bounded, and it may write no file, where the system supports that."""
     faulthandler.dump_traceback_later(seconds, exit=True)
     with suppress(ImportError):  # Windows has none
         import resource

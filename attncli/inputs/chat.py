@@ -246,9 +246,7 @@ def with_variables(template: ChatTemplate, variables: Mapping[str, Any]) -> Chat
 
 
 def unread_variables(template: ChatTemplate, variables: Iterable[str]) -> list[str]:
-    """The names of those variables that occur nowhere in the template, so that they cannot change
-    it.
-    """
+    """The variables that occur nowhere in the template, so that setting them has no effect."""
     return [name for name in variables if not re.search(rf"\b{name}\b", template.source)]
 
 
@@ -381,11 +379,12 @@ def _gguf_settings(path: Path) -> dict[str, Any]:
 def _template_of(
     settings: Mapping[str, Any], tools: bool, file: Path | None, folder: Path | None, where: str
 ) -> ChatTemplate:
-    """The template that is meant, of those that a checkpoint has.
+    """Choose one of the chat templates that a checkpoint has.
 
-    settings: with `chat_template`.
+    settings: the tokenizer's settings, with `chat_template`.
     folder: where a chat_template.jinja may stand.
-    where: what the settings were read from. Other arguments, and errors, as of `read_template`.
+    where: the file that the settings were read from. Other arguments, and errors, as of
+        `read_template`.
     """
     special = _special_tokens(settings)
     templates = _named_templates(settings, folder)
@@ -534,9 +533,9 @@ def render(
 
 
 def _spelled_in(part: ChatPart, text: str, control: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """The characters [start, end) of a message that spell a control token, the longest at each
-    place. A vocabulary may have thousands of them, so they are not searched one by one.
-    """
+    """Yield the characters [start, end) of a message that spell a control token, the longest at
+    each place. A vocabulary may have thousands of control tokens, so the text is searched for their
+    first letters only once."""
     spellings = {*control} - {""}
     lengths = sorted({len(spelling) for spelling in spellings}, reverse=True)
     first = "".join({re.escape(spelling[0]) for spelling in spellings})
@@ -641,10 +640,11 @@ def _spellings(content: str, text: str, place: int) -> tuple[str, ...]:
 def _end_of_content(
     text: str, place: int, spellings: Sequence[str], following: Sequence[str], is_last: bool
 ) -> int | None:
-    """Where the content that begins at this character ends; None where it does not stand there.
+    """The position behind a content that begins at this character; None if the content is not
+    there.
 
-    spellings: how it may be written, none for a content that the template changes.
-    following: what comes behind it, one of these.
+    spellings: how it may be written; empty for a content that the template changes.
+    following: texts of which one comes behind the content.
     is_last: whether the text ends with that.
     """
     if spellings:
@@ -665,10 +665,9 @@ def _end_of_content(
 
 
 def _find_in_order(text: str, contents: Sequence[str]) -> list[list[tuple[int, int]] | None]:
-    """For each content a list with its one character span in the text, each searched after the one
-    before; None for a content that is not found. This is for templates that change what they are
-    given, so that marks around the contents cannot be found again.
-    """
+    """Find each content in the text, behind the one found before it: a list with its one character
+    span [start, end), or None where it is not found. Used for templates that change their input, in
+    which markers around the contents do not survive."""
     place = 0
     spans: list[list[tuple[int, int]] | None] = []
     for content in contents:

@@ -396,8 +396,11 @@ def _whole_model(folder: Path) -> str:
 
 
 def _as_safetensors(folder: Path, names: Sequence[str]) -> tuple[str, str]:
-    """What is expected in place of weights of another format, and a command that makes it of them;
-    "" where none is known to. names: the files, in order."""
+    """What an error expects in place of weights in another format, and the command that converts
+    them to safetensors; "" where no such command is known.
+
+    names: the files, in order.
+    """
     first, ending = names[0], PurePath(names[0]).suffix
     if ending in OLDER:
         option = f"'FOLDER', {OLDER[ending]}=True"

@@ -615,7 +615,8 @@ def open_stream(path: Path, *, what: str) -> BinaryIO:
 
 
 def system_text(path: Path) -> str:
-    """What a file of the system's own says, such as one in /proc; "" where it cannot be read."""
+    """The text of a file that the operating system provides, such as one in /proc; "" where it
+    cannot be read."""
     try:
         stream, _ = open_regular(path, what=message("a file"), may_be_empty=True)
         with stream:

@@ -280,8 +280,8 @@ class _Header:
         return count
 
     def texts(self, count: int) -> StringTable:
-        """Read `count` texts one after the other, each with its length in 8 bytes before it. Raises
-        InputError for one that ends beyond the file."""
+        """Read `count` texts that lie one after the other, each behind its length in 8 bytes.
+        Raises InputError for a text that ends beyond the file."""
         first = self.at
         begins: list[Array] = []
         left = count

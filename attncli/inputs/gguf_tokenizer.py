@@ -439,9 +439,8 @@ class _MergedPieces(PairScheme):
 
     @staticmethod
     def _line_breaks(ids: Mapping[str, int], merges: Sequence[Merge]) -> list[Merge]:
-        """The merges that join line breaks to every run of them that is a piece, without those
-        given.
-        """
+        """The merges that build each run of line breaks in the vocabulary, without merges that the
+        file already states."""
         breaks = {piece for piece in ids if piece and not piece.strip("\n")}
         pairs = dict.fromkeys(sorted(splits(breaks), key=lambda pair: len("".join(pair))))
         if pairs:

@@ -238,8 +238,11 @@ def _draw_values(
 
 
 def _fill(template: _Template, member: str, values: Mapping[str, str]) -> str:
-    """One text of a pair: its template with the drawn values, and with those that other places
-    repeat in it."""
+    """Fill the template of one text of a pair with the drawn values. A place that repeats another
+    place gets the value of that one.
+
+    member: which text of the pair.
+    """
     repeated = template.alike.get(member, {})
     everything = {**values, **{name: values[source] for name, source in repeated.items()}}
     return template.texts[member].format_map(everything)

@@ -76,9 +76,8 @@ def _span_of_piece(
 
 
 def _extend_to_marks(text: str, spans: Sequence[PieceSpan]) -> list[PieceSpan]:
-    """The spans, each extended to the end of its last character as a reader sees it: over following
-    marks that no other piece covers.
-    """
+    """Extend each span to the end of its last character as a reader sees it: over the combining
+    marks that follow and that no other piece covers."""
     extended = list(spans)
     following = len(text)
     for number in reversed(range(len(spans))):

@@ -68,8 +68,8 @@ class StringTable(Sequence[str]):
         return self.raw[self.starts[place] : self.ends[place]]
 
     def find(self, texts: Iterable[bytes]) -> list[tuple[bytes, int]]:
-        """Those of these texts that the table holds, each with its number, by number; one that it
-        holds twice comes twice."""
+        """Find these texts in the table: pairs (text, its number in the table), ordered by number.
+        Texts that the table lacks are left out; a text that it holds twice has two pairs."""
         sought = set(texts)
         if not sought:
             return []
@@ -107,7 +107,8 @@ def _key(text: bytes) -> int:
 
 
 def text_starts(raw: bytes, at: int, count: int) -> tuple[Array, int]:
-    """Where texts that lie one after the other begin, each behind its length in eight bytes.
+    """Find where each of a series of texts begins that lie one after the other, each behind its
+    length in eight bytes.
 
     One length gives the place of the next, which is a loop; here the places that look like a length
     are computed at once, and the loop only goes from one unbroken run of them to the next.

@@ -218,9 +218,9 @@ class Archive:
 
 @contextmanager
 def open_archive(stream: BinaryIO, where: str, limit: int) -> Iterator[Archive]:
-    """A context manager that gives the .npz archive in a stream. Raises InputError for what is no
-    zip of arrays (repeated names, encryption, unknown compression, sizes that cannot be),
-    LimitError for one that holds more than `limit` bytes uncompressed."""
+    """Open the .npz archive in a stream; a context manager. Raises InputError for a file that is
+    not a zip of arrays (repeated names, encryption, unknown compression, impossible sizes),
+    LimitError for one with more than `limit` bytes uncompressed."""
     with _archive_errors(where), zipfile.ZipFile(_BoundedStream(stream, where)) as zip_file:
         yield Archive(zip_file, where, limit)
 
@@ -574,9 +574,9 @@ def _unknown_ending(kind: str, what: str) -> Message:
 
 
 def _other_kind_error(path: Path, fault: str, expected: str) -> InputError:
-    """The error, returned and not raised, of a path whose ending is none of those that are read: it
-    is not there, a folder, a GGUF, weights, or else what `fault` says; with the option that takes
-    it."""
+    """The InputError (returned, not raised) for a path whose ending is not read here. It says what
+    the path is: missing, a folder, a GGUF file, weights, or else what `fault` says; and which
+    option takes it."""
     where = str(path)
     if not is_there(path):
         return InputError("there is no such file", where=where, expected=expected)

@@ -363,8 +363,8 @@ SHOWN = 30
 
 
 def bytes_name(text: str) -> str:
-    """What is shown of bytes whose character is not known, such as a predicted piece: `0xE8 0xB6`;
-    any other text as it is."""
+    """The name of bytes that are no whole character, such as a predicted piece: `0xE8 0xB6`; any
+    other text unchanged."""
     if not BYTES.fullmatch(text):
         return text
     return text.replace("><", " ").strip("<>")
@@ -572,8 +572,11 @@ def note_first(span: Span, reference: str, note: Callable[[str], None]) -> None:
 
 
 def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
-    """Raise InputError where a reference names tokens that the vocabulary does not know: to a model
-    all of these are one, so that what it does with this one says nothing about the word."""
+    """Raise InputError if any token of the span is unknown to the vocabulary. A model reads all
+    unknown words as one and the same token, so what it does there says nothing about the word.
+
+    reference: how the user named the span, for the error.
+    """
     if not any(token.unknown for token in tokens[span.first : span.stop]):
         return
     known = dict.fromkeys(
@@ -753,8 +756,8 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
 
 
 def readable_names(tokens: Sequence[Token]) -> list[str]:
-    """The texts of tokens as a user may write them; those that are bytes as the characters that they
-    make up, a mark without its letter on a circle."""
+    """The texts of tokens as a user may write them. Tokens of bytes are named by the characters
+    that they make up, a combining mark on its own by a circle that carries it."""
     names: list[str] = []
     for is_bytes, run in groupby(tokens, lambda token: BYTES.fullmatch(token.text) is not None):
         if not is_bytes:

@@ -115,7 +115,8 @@ class CharTokenizer(BuiltinTokenizer):
     name = "char"
 
     def pieces(self, text: str) -> Iterable[PlacedPiece]:
-        """Characters as a reader sees them; the code point as the id of those that have one."""
+        """One piece for each character as a reader sees it. Its id is the code point, where it has
+        a single one."""
         from attncli.inputs.graphemes import clusters
 
         for start, end in clusters(text):

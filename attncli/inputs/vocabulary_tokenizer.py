@@ -69,9 +69,9 @@ def bytes_text(raw: bytes) -> str:
 
 
 def _offsets_of_bytes(text: str, pieces: Sequence[tuple[int, int, str]]) -> list[tuple[int, int]]:
-    """The characters [start, end) of the text that each piece stands for. Characters that the
-    vocabulary lacks are spelled in pieces of one byte each, such as `<0xE2>`: the library gives each
-    of them all characters of their run, and here each gets the one character that its byte is of.
+    """The characters [start, end) of the text that each piece stands for. A character that the
+    vocabulary lacks becomes one piece per byte, such as `<0xE2>`. The library gives each byte of a
+    run of such characters the whole run; here it gets the one character it belongs to.
 
     pieces: start, end and spelling of each piece, in order.
     """
@@ -355,8 +355,8 @@ class PieceTokenizer:
 
     @cached_property
     def unknown_id(self) -> int | None:
-        """The id of the token for text that the vocabulary has no piece for, such as that of [UNK];
-        None where it has none."""
+        """The id of the token, such as [UNK], that stands for text without a piece in the
+        vocabulary; None if there is none."""
         # a code point that stands for no character; the library has no name for this id in all its
         # models
         try:

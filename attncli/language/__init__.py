@@ -95,7 +95,7 @@ class Message(str):
         return type(self), (self.template, self.values, self.plurals, self.context)
 
     def translation(self, lang: str) -> str:
-        """The sentence in this language; English where its catalogue does not have it."""
+        """The sentence in this language; in English if the catalogue lacks it."""
         catalogue = catalogue_of(lang)
         if not self.template:  # where gettext keeps what a catalogue says of itself
             return ""
@@ -139,7 +139,7 @@ class MessageList(Message):
         return type(self), (self.texts, self.separator, self.last)
 
     def translation(self, lang: str) -> str:
-        """The texts, and what stands between them, in this language."""
+        """The texts and the separators between them, translated into this language."""
         catalogue = catalogue_of(lang)
         between = (catalogue.pgettext("between", sign) for sign in (self.separator, self.last))
         texts = [_translate_value(text, lang) for text in self.texts]
@@ -303,15 +303,17 @@ def translate(text: str, lang: str) -> str:
 
 
 def _translate_value(value: object, lang: str) -> object:
-    """What stands in a place of a sentence: a message in this language, all else as it is."""
+    """Translate a value that is put in a sentence: a message into this language; anything else is
+    unchanged."""
     if isinstance(value, Message):
         return value.translation(lang)
     return value
 
 
 def _in_quotes_of(value: object, catalogue: NullTranslations) -> object:
-    """A value that `repr` put in quotes, such as a token of the user's, in those of a language; a
-    place such as '#3' is typed with the straight ones, and anything else stays as it is."""
+    """Give a value that `repr` quoted, such as a token, the quotation marks of the language. A
+    reference such as '#3' keeps straight quotes, because it is typed with them; anything else is
+    unchanged."""
     if type(value) is not str or len(value) < 3 or value[0] not in "'\"" or value[-1] != value[0]:
         return value
     inside = value[1:-1]

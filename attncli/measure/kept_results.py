@@ -183,9 +183,8 @@ WEIGHT_ENDINGS = (".safetensors", ".gguf", ".h5", ".msgpack", ".onnx", ".pt", ".
 
 
 def description_digest(place: Path) -> str:
-    """sha256 of what a checkpoint holds beside the tensors that are read: the headers of the files
-    that these lie in, and every other file of its folder, such as the config, the tokenizer and
-    pickled weights.
+    """sha256 of all that a checkpoint holds besides tensor data: the headers of its tensor files,
+    and every other file of its folder, such as the config, the tokenizer and pickled weights.
 
     place: a folder, or a GGUF file. Raises InputError for a file that cannot be read.
     """

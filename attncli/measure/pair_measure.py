@@ -169,8 +169,8 @@ def _spellings(answer: str) -> list[str]:
 
 
 def _entry(tokenizer: Tokenizer, text: str, spelling: str) -> int | None:
-    """The vocabulary id of an answer spelled so, behind a text or alone; None where it is not one
-    token that the model knows."""
+    """The vocabulary id of an answer in this spelling, behind a text or alone; None if it is not a
+    single token that the model knows."""
     for pieces in (_continuation(tokenizer, text, spelling), _pieces(tokenizer, spelling)):
         if len(pieces) == 1 and not pieces[0].unknown:
             return pieces[0].id

@@ -21,8 +21,8 @@ EXPECTED = message("a function of rows, as in a file of --metric-file")
 
 
 def load_plugin_metric(name: str) -> None:
-    """Register the metric that a plugin adds under this name, so that it can be named like any
-    other; does nothing where no package adds one.
+    """Register the metric that a plugin package adds under this name, so that it can be named like
+    any other. Does nothing if no package adds one.
 
     Raises:
         UsageError: Where several packages do.

@@ -210,8 +210,8 @@ class FrontWord(NamedTuple):
 
 
 def word_in_front(tokenizer: Tokenizer, text: str, tokens: Sequence[Token]) -> FrontWord:
-    """Put an ordinary word before a text, in its script, so that all other tokens stay what they
-    are.
+    """Put an ordinary word of the text's script before the text, so that all other tokens stay the
+    same.
 
     Args:
         tokenizer: The model's.

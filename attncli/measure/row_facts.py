@@ -500,8 +500,13 @@ class AttentionRows(Protocol):
 
 
 def entropy_of_part(entropy: Floats, left_out: Floats, weight: Floats) -> Floats:
-    """−Σ A ln(A / s) over all keys but one, from the entropy over all of them in nats, the weight on
-    the key that is left out, and that on the others, s; 0 where rounding would make it less."""
+    """The entropy in nats of the weights on all keys but one, −Σ A ln(A / s), with s their sum.
+    Rounding never makes it negative.
+
+    entropy: −Σ A ln A over all keys.
+    left_out: the weight on the key that is left out.
+    weight: s, the weight on all others.
+    """
     part: Floats = entropy + _times_log(left_out) + _times_log(weight)
     return np.maximum(part, 0.0)
 

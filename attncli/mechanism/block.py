@@ -161,9 +161,8 @@ def run_block(
 
     @np.errstate(over="ignore", invalid="ignore")
     def compute_output() -> Array:
-        """What leaves the block: with the convolution, where it has one, and in the backend's data
-        type.
-        """
+        """The output of the block, with its convolution where it has one, in the backend's data
+        type."""
         output = run_mlp()
         if block.convolution is not None:
             part = LayerPart(backend, weights, "conv")

@@ -349,8 +349,8 @@ class TableWeights(ABC):
 
     @abstractmethod
     def tiles(self, role: str) -> Iterator[Array] | None:
-        """The rows of a table in order, some at a time, [row, width], each read when it is asked
-        for; None for a table that is small or in memory, and one that is not there."""
+        """Yield the rows of a table in order, a tile at a time, [row, width], each read only when
+        asked for. None for a table that is small, in memory already, or missing."""
 
     @abstractmethod
     def rows(self, role: str, numbers: Sequence[int]) -> Array:

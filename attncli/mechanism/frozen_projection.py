@@ -192,7 +192,8 @@ def _latent_matrix(
 def freeze(
     projection: HeadProjection, x: Array, context: Context, *, memory: bool = False
 ) -> FrozenHead:
-    """The steps and the constant that turn one head's raw queries or keys into those of this run.
+    """The linear steps and the constant that turn one head's raw queries or keys into those of this
+    run, with norms and rotations held fixed.
 
     x: what enters the attention, or what keys are made from, [token, width].
     memory: whether that is an encoder's output.

@@ -129,8 +129,9 @@ def choose_numbers(selection: Any, count: int, what: str) -> list[int]:
 
 
 def layer_and_heads(layer: int | None, heads: Any) -> tuple[int | None, Any]:
-    """The layer that heads name, such as "L5H11", and their numbers in it; both as they are where
-    they name none. Raises UsageError for heads of other layers than this one."""
+    """Split a choice of heads that names its layer, such as "L5H11", into the layer and the head
+    numbers; a choice without a layer is returned unchanged, with `layer`. Raises UsageError for
+    heads of several layers, or of another than `layer`."""
     if heads is EVERY:
         return layer, heads
     places = list(_head_places(heads))

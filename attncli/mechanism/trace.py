@@ -150,7 +150,7 @@ class Views(Protocol):
     """What draws results (figures, pages, notebooks): the interface of `attncli.notebook`."""
 
     def bundle(self, value: Any, /) -> dict[str, str]:
-        """What a notebook shows of a result, by type: its text, and its page or its screen."""
+        """What a notebook shows of this result, by MIME type: its text, and its page or its screen."""
 
     def rows(self, document: Any, /) -> list[dict[str, Any]]:
         """A document's table, a dictionary for each row."""
@@ -181,9 +181,8 @@ def views() -> Views:
 
 
 def notebook_formats(result: object) -> dict[str, str]:
-    """What a notebook shows of a result, by type: its text, and its page or screen where something
-    draws one.
-    """
+    """What a notebook shows of a result, by MIME type: its text, and its page or screen where
+    something draws one."""
     if VIEWS:
         return VIEWS[-1]().bundle(result)
     return {"text/plain": repr(result)}

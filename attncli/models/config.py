@@ -767,7 +767,7 @@ def with_stated_positions(config: Config, spec: Spec) -> Spec:
 
 
 def seen_both_ways(config: Config, spec: Spec) -> Spec:
-    """The model unchanged, or, where its config says that it is not causal, with masks that let
+    """The model unchanged; or, where its config says that it is not causal, with masks that let
     queries see later tokens too.
 
     A layer with a window of W keys, the query's own counted, sees W tokens on either side, as

@@ -114,9 +114,8 @@ class CostEstimate(Struct, frozen=True):
 
 
 def with_runs(cost: CostEstimate, runs: float) -> CostEstimate:
-    """The cost of so many runs one after the other, from the cost of one; the process starts only
-    once.
-    """
+    """The cost of `runs` runs one after the other, from the cost of one; the process starts only
+    once."""
     return replace(cost, seconds=STARTS + runs * (cost.seconds - STARTS))
 
 
@@ -270,9 +269,9 @@ def with_predictions(
     *,
     rows_at_once: int | None = None,
 ) -> CostEstimate:
-    """The estimate of a run that also predicts what follows `rows` of its tokens: it adds the work
-    behind the last layer's attention and the product with the output head's matrix, of which a
-    large one is never in memory as a whole.
+    """The estimate of a run extended by what predicting the next token after `rows` tokens costs:
+    the rest of the last layer, and the product with the output head's matrix, which is read in
+    pieces if it is large.
 
     sizes: the checkpoint's sizes, None for weights already in memory.
     dtype: of the logits.

@@ -394,9 +394,8 @@ def _outer_weights(spec: Spec) -> Iterator[Role]:
 
 
 def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
-    """Each of these weights' roles, followed by that of its bias where the Spec says that it has
-    one.
-    """
+    """Yield the roles of these weights, each followed by the role of its bias where the Spec says
+    that the module has one."""
     for role in roles:
         yield role
         multiplies = role.suffix == ".weight" and role.module not in TABLES

@@ -711,8 +711,8 @@ def _refuse_without_model(header: GgufHeader, where: str) -> None:
 
 
 def vocabulary_of(path: Path) -> Tokenizer:
-    """The tokenizer of the vocabulary in a GGUF file, whatever architecture its tensors are of; one
-    that takes ids alone where it holds none. Of several parts the first has it.
+    """The tokenizer in a GGUF file, whatever its architecture; where the file has none, a tokenizer
+    that accepts ids only. Of a file in several parts, the first part has it.
 
     Raises as `read_gguf` and `gguf_tokenizer`.
     """

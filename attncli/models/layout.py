@@ -182,11 +182,11 @@ class MaskBuffers(Struct, frozen=True):
 
 
 def mask_buffers(arrays: Mapping[str, Array], prefix: str = "") -> MaskBuffers:
-    """Which of a file's tensors are masks, by name and shape: square over the last two axes, and of
-    size 1 over those before. `bias` is one where it has four axes, `masked_bias` where it is one
-    number.
+    """The names of tensors in a file that are masks rather than weights, judged by name and shape:
+    square in the last two axes, with leading axes of size 1. A tensor called `bias` is a mask if it
+    has four axes; `masked_bias` if it is a single number.
 
-    prefix: look only at tensors whose name begins so.
+    prefix: look only at tensors whose name begins with it.
     """
     beneath = [name for name in arrays if name.startswith(prefix)]
     names = [name for name in beneath if is_mask(name, arrays[name])]

@@ -790,10 +790,9 @@ def _with_usual_names(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _wrapper_of(names: Collection[str]) -> str:
-    """What a wrapper module puts before the name of every tensor, such as "module."; "" for none.
-    Training modules that hold a whole model as `model`, such as Lightning's, are recognised by
-    names that begin with it twice.
-    """
+    """The prefix that a wrapper module puts before the name of every tensor, such as "module."; ""
+    for none. A training module that holds the whole model as `model`, as Lightning's do, is
+    recognised by names that begin with "model." twice."""
     if names and all(name.startswith(WRAPPER) for name in names):
         return WRAPPER
     is_inside = all(name.startswith(INNER_MODEL) for name in names)
@@ -896,7 +895,7 @@ def _family_refusal(kind: str, where: str) -> UnsupportedError:
 
 
 def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer:
-    """The tokenizer that a checkpoint brings; one that takes ids alone where it brings none."""
+    """The tokenizer of a checkpoint; if it has none, a tokenizer that accepts token ids only."""
     if checkpoint.format == "gguf":
         from attncli.models.gguf import GgufCheckpoint
 

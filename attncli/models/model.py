@@ -144,7 +144,8 @@ class Model(Struct, frozen=True, eq=False):
 
     @property
     def weights_in_memory(self) -> int:
-        """Bytes that its weights take as long as it is there; 0 where they are read when needed."""
+        """Bytes of weights that stay in memory as long as the model exists; 0 for weights that are
+        read when needed."""
         return self.kept_bytes
 
     def __repr__(self) -> str:

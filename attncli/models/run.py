@@ -147,9 +147,8 @@ def check_length(spec: Spec, count: int) -> None:
 
 
 def keeps_past(spec: Spec, before: int, after: int) -> bool:
-    """Whether keys and values of the first `before` tokens of a text are those that they have once
-    it has `after`: rotations that depend on the length of the text may change all of them.
-    """
+    """Whether the keys and values of the first `before` tokens stay the same when the text grows to
+    `after` tokens. Rotations that depend on the length of the text may change all of them."""
     return all(keeps_angles(block.attention.position, before, after) for block in spec.blocks)
 
 
@@ -280,9 +279,9 @@ the two of a difference of logits."""
 
 
 def _unembedding_tiles(role: str, weights: Weights, entries: slice) -> Iterator[Array]:
-    """The matrix of a role for these entries of the vocabulary, [entry, width]: some rows at a time
-    where it is large and all are asked for, else those alone, so that it is never in memory as a
-    whole.
+    """Yield the rows of an output matrix for these vocabulary entries, [entry, width]: in tiles
+    where the matrix is large and all of it is asked for, so that it is never in memory as a whole;
+    else all at once.
 
     entries: all, or from a start to a stop within the vocabulary.
     """

@@ -598,8 +598,8 @@ class ForeignModel(Model, frozen=True, eq=False):
 
     @staticmethod
     def _complete_trace(passage: Passage, trace: LayerTrace, nth: int) -> LayerTrace:
-        """A trace completed with what is known only after its layer has run: its output projection
-        and the vectors that enter and leave.
+        """Add to a trace what is known only after its layer has run: the output projection, and the
+        vectors that enter and leave the layer.
 
         nth: the layer's attention, from 0.
         """

@@ -94,10 +94,10 @@ def _filled_model(
     settings: Mapping[str, Any],
     tensors: dict[str, Array],
 ) -> tuple[Any, list[str]]:
-    """A model of a class of transformers' filled with these tensors, and the names of parameters
-    that none of them fills.
+    """Build a transformers model of this class from these tensors, and name the parameters that no
+    tensor fills.
 
-    settings: what else the class is given.
+    settings: further arguments of the class.
     """
     with _bounded_model(torch, checkpoint):
         model, notes = kind.from_pretrained(

@@ -321,9 +321,8 @@ def _scan_entry(document: ScanDocument, name: str) -> dict[str, Any]:
 
 
 def tails(paths: Sequence[str]) -> list[str]:
-    """The files' paths below the folder that holds them all, so that a page does not tell where
-    that lies.
-    """
+    """The paths of the files below their common folder, so that a page does not tell where that
+    folder lies."""
     parsed = [path_of(path) for path in paths]
     if len({(path.is_absolute(), type(path), path.anchor) for path in parsed}) != 1:
         return [last_part(path) for path in paths]
@@ -380,10 +379,9 @@ class _SharedTexts:
 
 
 def page_number(value: float | None) -> float | None:
-    """A number rounded to one digit more than the page shows, and moved by one in that digit where
-    the page, which rounds it again, would otherwise show another number than rounding once gives.
-    None stays None.
-    """
+    """A number rounded to one digit more than the page shows. Where the page, which rounds it
+    again, would then show another number than rounding once, the last digit is moved by one. None
+    stays None."""
     if value is None:
         return None
     digits = 4 if abs(value) >= 0.01 else 5

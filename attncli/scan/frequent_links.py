@@ -296,9 +296,9 @@ def choosing_rows(mask: Mask, count: int, rest: bytes) -> Bools:
 
 @lru_cache(256)
 def even_weight(mask: Mask, count: int, rest: bytes) -> Ints:
-    """The weight that each of `count` keys receives, summed over the rows that have a choice, if
-    every such row spreads its weight evenly over the keys but those where heads rest: [key], in
-    multiples of 2⁻²⁴; the mean over heads where they see different keys.
+    """The weight that each key would receive if attention were even: every row that has a choice
+    spreads its weight over the keys it sees, except those where heads rest; summed over rows,
+    [key], in multiples of 2⁻²⁴. The mean over heads where these see different keys.
 
     rest: as of `choosing_rows`.
     """

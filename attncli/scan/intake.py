@@ -855,8 +855,8 @@ def find_repeated(records: Iterable[Record]) -> list[tuple[int, int]]:
 def sample_threshold(
     records: Iterable[Record], sample: int, seed: int, left_out: set[tuple[int, int]]
 ) -> int:
-    """The hash up to which texts are drawn so that `sample` of them are: the `sample`-th smallest,
-    whatever their order; 0 without texts.
+    """The largest hash that a text may have to be drawn, so that `sample` texts are: the
+    `sample`-th smallest of all hashes, whatever the order of texts; 0 without texts.
 
     left_out: (file, line) of texts not to draw.
     """

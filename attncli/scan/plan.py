@@ -795,8 +795,9 @@ def planned_rules(files: Sequence[RuleFile]) -> list[FileRule]:
 
 
 def rule_version(rule: HeadRule) -> str:
-    """The first 12 digits of a sha256 of what a rule of attn looks at, so that another formula is
-    another version; "" for one of a file, which is known by its bytes."""
+    """The version of a built-in rule: the first 12 digits of a sha256 of what it looks at, so that
+    another formula is another version. "" for a rule from a file, which is identified by the file's
+    bytes."""
     if isinstance(rule, FileRule):
         return ""
     values = {**structs.asdict(rule), "label": "", "sentence": ""}

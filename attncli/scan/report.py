@@ -167,9 +167,7 @@ def _rules(totals: Totals) -> ScanRules | UnsetType:
 
 
 def _conditions(totals: Totals) -> list[ScanCondition] | UnsetType:
-    """What each `--find` condition found; unset where none was asked, before a shard is done, and
-    where a shard of an earlier version did not count it.
-    """
+    """What each `--find` condition found; unset if none was asked for, or before a shard is done."""
     measures = totals.plan.measures
     if not measures.find or not totals.done_shards or totals.uncounted:
         return UNSET
@@ -811,10 +809,9 @@ def _is_undecided(
     share_ci95: Sequence[float] | None,
     least: float,
 ) -> bool:
-    """Whether other texts might decide a label the other way: its threshold lies within the
-    interval of its score; without an interval, whether the share of texts that earn it is not
-    surely on one side of a half.
-    """
+    """Whether more texts might change a label: its threshold lies within the interval of its score;
+    or, without an interval, it is not certain on which side of a half the share of texts that earn
+    it lies."""
     if between is not None:
         return bool(between[0] < least <= between[1])
     if share_ci95 is None:

@@ -211,7 +211,8 @@ def _rule_rows(document: ScanDocument) -> Iterator[Sequence[object]]:
 
 
 def _header(shown: ScanShown, view: View) -> Lines:
-    """What was scanned with which model, how far it has come, and what was left out."""
+    """The header of a scan's screen: the corpus and the model, how far the scan has come, and what
+    was left out."""
     document = shown.document
     progress = shown.document.done
     skip_notes = [
@@ -692,8 +693,8 @@ def _has_intervals(document: ScanDocument) -> bool:
 
 
 def _missing_interval_sentences(heads: Sequence[ScanHead], document: ScanDocument) -> list[str]:
-    """A sentence that the texts, or those of them that differ, are too few for intervals, or how
-    many means of these heads have none although there are enough; an empty list where all have
+    """Sentences on means without an interval: that there are too few texts, or too few that differ,
+    or how many means of these heads lack one although there are enough texts. Empty where all have
     one."""
     if not _has_intervals(document):
         if document.done.texts >= LEAST_TEXTS:
@@ -748,9 +749,8 @@ def _state_sentences(head: ScanHead) -> list[str]:
 
 
 def _head_sentences(head: ScanHead, document: ScanDocument, view: View) -> list[str]:
-    """The labels of one head, why it looks where it looks, its furthest link, and which intervals
-    are missing.
-    """
+    """Sentences on one head: its labels, why it looks where it looks, its longest link, and which
+    intervals are missing."""
     earned_labels = [
         _label_phrase(scan_label, view)
         for scan_label in head.labels

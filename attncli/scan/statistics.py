@@ -337,11 +337,11 @@ def deviate(t: float, free: float) -> float:
 
 
 def design_effect(means: Floats, alone: float) -> float:
-    """The variance of a mean under sampling of clusters, from its bootstrap replicates, divided by
-    what it would be if texts were drawn one by one.
+    """The design effect of sampling texts in clusters (Kish): the variance of a mean under that
+    sampling, divided by the variance if single texts were drawn. 1 where all texts are equal.
 
-    means: of the replicates.
-    alone: the variance that the mean of single texts has. 1 where all texts are the same.
+    means: of the bootstrap replicates.
+    alone: the variance of the mean of single texts.
 
     Source: Kish, Survey Sampling, 1965, 8.2.
     """

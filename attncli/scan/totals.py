@@ -520,10 +520,9 @@ OF_ANY_SIZE = ("link_tokens", "rule_table_0", "rule_table_1")
 
 
 def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
-    """Read a finished shard's state and check that it is one of this plan: its arrays have the
-    sizes that the plan gives, its facts their types, and each example a text. Raises InputError,
-    naming what does not fit.
-    """
+    """Read the state of a finished shard and check it against the plan: the sizes of its arrays,
+    the types of its facts, and that each example has a text. Raises InputError naming what does not
+    fit."""
     state = load(folder, shard)
     where = str(path_of(folder, shard, "state.npz"))
     try:

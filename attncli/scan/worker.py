@@ -1013,7 +1013,7 @@ def _lines_of(texts: Sequence[CountedText]) -> list[tuple[int, int]]:
 
 
 def _places_of(texts: Sequence[CountedText]) -> dict[str, Ints]:
-    """What identifies each text: its hash, its file and its line there."""
+    """The arrays that identify each text, by name: its hash, its file, and its line in the file."""
     return {
         "hash": np.array([text.own & (2**63 - 1) for text in texts], np.int64),
         "file": np.array([text.record.file for text in texts], np.int64),

@@ -57,8 +57,8 @@ def refuse_choice(choice: FigureChoice) -> None:
 def figure_files(
     drawing: Drawing, style: Style, file: Path, *, title: str = "", description: str = ""
 ) -> dict[Path, bytes]:
-    """The files of a figure, each with what it holds: one, or one for each page of an .svg or .png,
-    as `figure-1.svg`.
+    """The files of a figure with their bytes: one file, or, for an .svg or .png of several pages,
+    one a page, as `figure-1.svg`.
 
     title, description: what it is called, and what it says, for those who do not see it.
     """
@@ -111,9 +111,8 @@ TITLES = (
 
 
 def title_and_description(document: Document, lang: str) -> tuple[str, str]:
-    """A title (what a document is about) and a description (what it says), for those who do not see
-    its figure.
-    """
+    """The title of a document's figure (what it is about), and its description (what it says), for
+    readers who cannot see it."""
     from attncli.draw.screen_header import screen_of
 
     def member(path: str) -> str:

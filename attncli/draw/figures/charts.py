@@ -259,10 +259,11 @@ def draw_sentence(
     chosen_index: int,
     top: float,
 ) -> float:
-    """Words one after another, each tinted by its share from 0 to 1, the chosen one underlined.
+    """Draw words one after another, each tinted by its share from 0 to 1, the chosen one
+    underlined.
 
-    follows_directly: which follow the one before without a space. What is written from right to
-        left stands so.
+    follows_directly: which words follow the word before without a space. Text that is written from
+        right to left is drawn so.
 
     Returns where they end.
     """

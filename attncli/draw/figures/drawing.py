@@ -667,8 +667,9 @@ def draw_screen(block: Lines, theme: Theme = LIGHT) -> Drawing:
 
 
 def _draw_line(drawing: Drawing, row: Line, top: float) -> None:
-    """One line: a rectangle behind each coloured piece, then its runs of text, each where its cells
-    begin; a bar is one rectangle, without the seams of its characters."""
+    """Draw one line of a screen: a rectangle behind each coloured piece, then runs of text, each at
+    the position of its first cell. A bar is one rectangle, so that no seams show between its
+    characters."""
     cell_index = 0
     for text, style in row:
         size = cells(text)

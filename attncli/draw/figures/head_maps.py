@@ -116,8 +116,8 @@ def check_maps(weights: Sequence[HeadWeights], measured: int = 0) -> None:
 
 
 def chosen_heads(drawing: Drawing, weights: Sequence[HeadWeights]) -> list[HeadWeights]:
-    """The heads that the style of a figure names (`heads=L5H11`), in that order; all where it names
-    none. Raises UsageError for one that the figure does not have."""
+    """The heads that `--figure-style heads=…` names, in that order; all heads where it names none.
+    Raises UsageError for a head that the figure does not have."""
     drawing.offered.add("heads")
     if not drawing.choice.heads:
         return list(weights)
@@ -138,8 +138,8 @@ def chosen_heads(drawing: Drawing, weights: Sequence[HeadWeights]) -> list[HeadW
 
 
 def _chosen_rows(drawing: Drawing, rows: Sequence[str]) -> list[int]:
-    """The rows that the style of a figure names (`rows=it`), in that order; all where it names none.
-    Raises InputError for one that is not there."""
+    """The rows of a map that `--figure-style rows=…` names, in that order; all rows where it names
+    none. Raises InputError for a row that does not exist."""
     drawing.offered.add("rows")
     tokens = [Token(place, word.strip("␣"), None, None, None) for place, word in enumerate(rows)]
     names = drawing.choice.rows

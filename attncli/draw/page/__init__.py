@@ -493,10 +493,11 @@ def _covers_blank(token: Token, text: str) -> bool:
 
 
 def words(tokens: Sequence[Token], text: str = "") -> list[list[str | int]]:
-    """A row of each token for the page's script: its text, 1 if it follows the one before without a
-    space else 0, 1 if it is a special token else 0, and of a piece the word that it is a piece of.
+    """One list per token for the page's script: [its text, 1 if it continues the token before it
+    without a space, 1 if it is a special token], and, for a piece of a word, that word as a fourth
+    entry.
 
-    text: what the tokens are of; "" names no words.
+    text: the text of the tokens; without it, no words are named.
     """
     rows: list[list[str | int]] = []
     end: tuple[int | None, int] | None = None
@@ -700,9 +701,8 @@ def bands_of(document: Document) -> Bands:
 
 
 def bands_of_regions(regions: Sequence[RegionRow | Region]) -> Bands:
-    """Regions, each run of tokens by itself: its name by language, its first token, and the one
-    behind its last.
-    """
+    """A band for each run of tokens of a region: the region's name by language, the first token,
+    and the one behind the last."""
     bands: list[tuple[Mapping[str, str], int, int]] = []
     for region in regions:
         name = {lang: safe(region_name(region.name, View(lang=lang))) for lang in languages()}

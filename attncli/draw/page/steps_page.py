@@ -88,9 +88,8 @@ class StepsPage(Struct, frozen=True, eq=False):
 
 
 def page_words(heads: int) -> dict[str, Message]:
-    """What the page says, by the names that its script has for it; numbers in braces are its
-    script's places.
-    """
+    """The sentences of the page by the names that its script uses; numbers in braces are filled in
+    by the script."""
     return {
         "heads": plural("{count} head", "{count} heads", count=heads),
         "play": message("play"),

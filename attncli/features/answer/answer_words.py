@@ -13,9 +13,8 @@ from attncli.language import say
 
 
 def leaf_name(document: AnswerDocument, effect: AnswerEffect, view: View) -> str:
-    """The name of a leaf region; where regions inside it are listed by themselves, the name says
-    that it is what is left.
-    """
+    """The name of a leaf region. Where regions inside it are listed by themselves, the name says
+    that it is the rest of the region."""
     name = region_name(document.regions[effect.region].name, view)
     if effect.without:
         return say(view, "{region} (other)", region=name)

@@ -266,7 +266,7 @@ class _Progress:
         self._on_result(len(self.results.logprobs), self._runs)
 
     def interruption_note(self) -> str:
-        """A warning that work was interrupted after so many of its runs."""
+        """The warning that work was interrupted after some of its runs."""
         return message(
             "interrupted: {count} of {runs} runs are told of",
             count=len(self.results.logprobs),
@@ -296,9 +296,10 @@ class _OwnRun:
         return count
 
     def run(self, on_tokens: Callable[[int], None]) -> tuple[OwnKeys, CutRun | None]:
-        """The kept result, and what it leaves for later runs where it has to run now.
+        """The result of the uncut run, and what it leaves for later runs to continue from: None if
+        the result was known already.
 
-        on_tokens: told how many tokens more are done.
+        on_tokens: called with how many more tokens are done.
         """
         if self._keys is not None:
             return self._keys, None
@@ -330,7 +331,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return resting_keys(self.runs.tokens, self.runs.model.identity.source)
 
     def measure(self, cuts: Sequence[Cut], done: _Progress) -> None:
-        """Run with each of these cuts that has no result yet, and keep what comes of it."""
+        """Run those of these cuts that have no result yet, and store their results."""
         known = done.results.logprobs
         missing = [cut for cut in cuts if cut.key not in known]
         if not missing:
@@ -401,9 +402,9 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def _spans(self, count: int, closed: Collection[int], name: str) -> list[tuple[int, ...]]:
-        """Random spans of so many tokens, none of those that are closed.
+        """Random spans of `count` tokens of the prompt, without tokens in `closed`.
 
-        name: of the draw.
+        name: of the random draw.
         """
         compared = {
             token
@@ -464,9 +465,11 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return places
 
     def hidden_group(self, results: AnswerResults) -> tuple[list[int], list[Cut]]:
-        """Those regions that may hide each other which each add to the loss without all of them:
-        the one that adds least is dropped until every one adds `LITTLE`. Returns them, and the cuts
-        that still have to run to decide; while there are some, there is no group yet.
+        """The regions that hide each other: cutting one of them alone changes little, because the
+        others say the same, but cutting all does. The region that adds least is dropped until each
+        adds at least `LITTLE` to the loss.
+
+        Returns: the regions, and no cuts; or no regions yet, and the cuts that still have to run to decide.
         """
         group = self.hidden_places(results)
         while len(group) > 1:
@@ -968,7 +971,11 @@ def _results_file(
     leaves: Sequence[LeafRegion],
     request: object,
 ) -> KeptResults[AnswerResults]:
-    """The file of what is known of this work; one that keeps nothing without a folder."""
+    """Where results of this work are stored between runs, so that an interrupted run can go on.
+    Without a folder, nothing is stored.
+
+    kept: the folder.
+    """
     path = None
     if kept is not None:
         places = [(leaf.name, leaf.tokens) for leaf in leaves]

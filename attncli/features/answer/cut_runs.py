@@ -126,16 +126,17 @@ class CutRuns(Struct, frozen=True):
 
     @property
     def can_resume(self) -> bool:
-        """Whether runs can begin behind the first token, from what is kept of those before it: keys
-        and values that a longer text leaves as they are, and no recurrent states."""
+        """Whether runs can continue behind the first token, from stored keys and values. These must
+        not change when the text grows, and there must be no recurrent state."""
         spec = self.model.spec
         has_state = any(block.mixer is not None for block in spec.blocks)
         return not has_state and keeps_past(spec, 1, len(self.tokens))
 
     def stretches(self, cuts: Sequence[Cut], *, after_own: bool = False) -> Iterator[TokenStretch]:
-        """The stretches of tokens that these runs take, each after the one that it goes on from.
+        """Divide the runs of these cuts into stretches of tokens to compute, each after the stretch
+        that it continues. Runs share the stretch up to their first difference.
 
-        after_own: whether runs begin where they part from the own run.
+        after_own: whether each run continues the uncut run from the token where the two first differ.
         """
         numbers: dict[object, int] = {}
         for cut in cuts:
@@ -153,7 +154,8 @@ class CutRuns(Struct, frozen=True):
             yield from self._branches([(paths, 0, 0)])
 
     def planned_tokens(self, cuts: Sequence[Cut], *, after_own: bool = False) -> int:
-        """How many tokens these runs compute, those that they share counted once.
+        """How many tokens the runs of these cuts compute; tokens that several runs share count
+        once.
 
         after_own: as of `stretches`.
         """
@@ -433,9 +435,8 @@ def _past_of_first_tokens(past: Past, count: int) -> Past:
 
 
 def _links_cut(links: HeadLinks, queries: range, first_query: int) -> Interventions:
-    """An intervention that cuts these links of these queries; a query that is itself one of the
-    keys keeps its links.
-    """
+    """An intervention that cuts the links from these queries to these keys. A query that is itself
+    one of the keys keeps its links."""
     asking = tuple(query for query in queries if query >= first_query and query not in links.keys)
     known = tuple(key for key in links.keys if key < queries.stop)
     if not asking or not known:

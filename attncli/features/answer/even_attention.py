@@ -18,8 +18,9 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 def even_shares(
     spec: Spec, regions: Sequence[Sequence[int]], queries: range, rest: Bools
 ) -> Floats:
-    """Of the keys that queries see and where heads do not rest, the share that lies in each region,
-    [region]: the mean over the queries and the layers that attend, each with its own mask.
+    """The share of even attention that each region would get, [region]: of the keys that a query
+    sees and where heads do not rest, the part that lies in the region; the mean over queries and
+    over layers, each with its own mask.
 
     queries: their positions; the keys are all tokens up to the last of them.
     rest: the keys where heads rest, booleans [key].

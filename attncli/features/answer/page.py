@@ -74,8 +74,8 @@ SCRIPTS, SHEETS = ("numbers", "dom", "files", "table", "answer"), ("document", "
 
 
 def page_words(document: AnswerDocument) -> dict[str, Message]:
-    """What the page says, by the names that its script has for it; numbers in braces are its
-    script's places."""
+    """The sentences of the page by the names that its script uses; numbers in braces are filled in
+    by the script."""
     if document.cut == "links":
         regions = message("what the answer loses without the links to a region")
     else:

@@ -154,8 +154,8 @@ def _together_sentence(
 
 
 def _single_head_sentences(carriers: CarryingHeads, view: View) -> Iterator[str]:
-    """Yield what the answer loses without the links in the first head alone, or that it loses little
-    without those in any of them."""
+    """Yield what the answer loses when the links of a single head are cut: the loss of the first
+    head, or that it is small in every head."""
     first = carriers.heads[0]
     if first.change > -LITTLE:
         yield say(

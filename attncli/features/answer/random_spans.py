@@ -22,9 +22,10 @@ def random_spans(
     rest: Bools,
     stream: tuple[int, str],
 ) -> list[tuple[int, ...]]:
-    """Spans of so many neighbouring tokens of a prompt: within one of the regions that are compared
-    where these have enough, else also of what stands between them; across what stands between them
-    where that is not enough; and last, across the whole prompt. Keys where heads rest are passed over.
+    """Draw random spans of `count` neighbouring tokens of a prompt, as controls for the regions
+    compared. Spans lie inside one region where enough fit there; else also in the text between
+    regions; else they may reach over that text into the next region; and last, they lie anywhere in
+    the prompt. Tokens where heads rest are skipped.
 
     Args:
         count: Tokens of a span.
@@ -62,8 +63,8 @@ def _rooms(
 
 
 def _starts(room: Sequence[int], count: int, rest: Bools, *, joined: bool) -> list[int]:
-    """The places in `room` where spans of so many tokens begin: where no other token but those where
-    heads rest lies between them, unless `joined`."""
+    """The positions in `room` where a span of `count` tokens may begin. Its tokens must be
+    neighbours, apart from tokens where heads rest, unless `joined`."""
     numbers = np.cumsum(~rest)
     starts = range(len(room) - count + 1)
     if joined:

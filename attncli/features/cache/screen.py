@@ -42,7 +42,7 @@ def cache_rows(document: CacheDocument) -> Iterator[Sequence[object]]:
 
 
 def _columns(document: CacheDocument) -> list[Column[CachePolicy]]:
-    """The columns that describe each policy: what it keeps, what it changes and what it saves."""
+    """The columns of the table of policies: what each keeps, what it changes and what it saves."""
 
     def least_share(policy: CachePolicy) -> float | None:
         """The share that the head which keeps least keeps; None where the document has no heads."""
@@ -52,7 +52,7 @@ def _columns(document: CacheDocument) -> list[Column[CachePolicy]]:
         return _kept_share(head)
 
     def least_text(policy: CachePolicy) -> str:
-        """The head that keeps least, and what it keeps."""
+        """The head that keeps the smallest share of its weight, and that share."""
         head = _least_kept_head(policy)
         if head is None:
             return "-"

@@ -19,7 +19,8 @@ DIGITS = 2
 
 
 def kept_text(size: CircuitSize) -> str:
-    """What a circuit keeps, with its interval where there is one, such as `78% [70%, 86%]`."""
+    """The share of the effect that a circuit keeps, with its interval where there is one, such as
+    `78% [70%, 86%]`."""
     if size.low is None or size.high is None:
         return share_text(size.faithfulness)
     low, high = share_text(size.low), share_text(size.high)

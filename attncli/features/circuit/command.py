@@ -97,7 +97,7 @@ def circuit(
     from attncli.models.estimate import duration_words
 
     def on_cost(expected: CostEstimate, tokens: int) -> None:
-        """Refuse what memory does not hold, and note what it will take."""
+        """Refuse a run that does not fit in memory, and note what it will take."""
         smaller = message("--steps with a smaller number, or pairs of shorter texts")
         request.refuse_memory(expected.peak, setup.compute, smaller)
         if expected.seconds < LONG_WORK:

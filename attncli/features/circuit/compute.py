@@ -469,7 +469,8 @@ class _Work:
     def _rows(
         self, mean: Floats, tested: CircuitMeasures, counts: Sequence[int], whole: int
     ) -> list[CircuitSize]:
-        """A row for each size: what it keeps, with its interval, and what random edges keep."""
+        """A row for each size of circuit: the share of the effect that it keeps, with its interval,
+        and the share that as many random edges keep."""
         kept = tested.difference_kept()
         sizes = kept[:, len(SHARES) - 1]
         intervals = ratio_intervals(kept, sizes)
@@ -550,7 +551,7 @@ def _edges(
 
 
 def circuit_graph(graph: EdgeGraph, scores: Floats, counts: Sequence[int]) -> CircuitGraph:
-    """What a picture of the circuits draws: the edges and parts, each with the smallest size that
+    """The edges and nodes that a picture of the circuits draws, each with the smallest circuit that
     contains it.
 
     Args:
@@ -627,8 +628,8 @@ def _places_of_change(pair: TokenPair) -> list[int]:
 def _nodes(
     graph: EdgeGraph, mask: Mask, scores: Floats, roles: Mapping[Place, HeadRole]
 ) -> list[CircuitNode]:
-    """The nodes of a circuit in the order in which they run, each with the sum of the scores of the
-    edges that it writes, and the other ends of its strongest edges.
+    """The nodes of a circuit in the order in which they run, each with its strength (the sum of
+    |score| over the edges that leave it) and the nodes at the other ends of its strongest edges.
 
     mask, scores: of edges, [reader, writer]; the logits are the last reader.
     roles: of heads.

@@ -366,7 +366,7 @@ def normalise_at(backend: Backend, block: Block, weights: Weights, place: Any, x
 
 
 def run_mlp(backend: Backend, block: Block, weights: Weights, x: Array) -> Array:
-    """What the feed-forward part adds to the stream, from what it reads, [..., token, width]."""
+    """The output of the feed-forward part for what it reads, [..., token, width]."""
     assert block.mlp is not None
     if block.parallel and "mlp.in" not in block.norms:
         place = "attn.in"

@@ -87,7 +87,7 @@ def smallest_size(shares: Sequence[float], kept: Sequence[float]) -> int:
 
 
 def without_each(graph: EdgeGraph, edges: Floats) -> list[Mask]:
-    """All edges but one, for each of these, and all of them last.
+    """Masks of edges: for each of these edges, all edges but that one; and at the end, all edges.
 
     edges: (reader, writer) rows.
     """

@@ -187,7 +187,8 @@ class CurveFrame(Struct, frozen=True):
 
 
 def _size_words(document: CircuitDocument) -> dict[str, str]:
-    """What is said of the chosen size: its share and what it keeps."""
+    """The values of the sentences on the chosen circuit: its share of all edges, and the share of
+    the effect that it keeps."""
     return {"share": percent(document.chosen.share), "kept": kept_text(document.chosen)}
 
 

@@ -83,8 +83,8 @@ SCRIPTS, SHEETS = ("numbers", "dom", "files", "table", "circuit"), ("document", 
 
 
 def page_words(document: CircuitDocument) -> dict[str, Message]:
-    """What the page says, by the names that its script has for it; numbers in braces are its
-    script's places."""
+    """The sentences of the page by the names that its script uses; numbers in braces are filled in
+    by the script."""
     return {
         "size": message("size of the circuit"),
         "curve": message(
@@ -228,8 +228,9 @@ def _size_entry(size: CircuitSize, graph: CircuitGraph) -> dict[str, Any]:
 
 
 def _node_entry(node: SizedNode, heads: int) -> dict[str, Any]:
-    """A part: its place, what its box says, and its name in every language. column: the middle of
-    its column. up: whether it stands above the heads of its layer, or above all layers."""
+    """The entry of a circuit's node for the page's script: `least`, the smallest size it belongs
+    to; `layer`, and `column`, the middle of its column; `up`, whether it stands above the heads of
+    its layer, or above all layers; `text`, the label of its box; and its name by language."""
     layer, letter, number = node.id.removeprefix("L").partition("H")
     entry: dict[str, Any] = {"least": node.least, "layer": None, "column": (heads + 1) / 2}
     if letter:
@@ -283,7 +284,7 @@ def _ends(document: CircuitDocument, edge: SizedEdge) -> set[str]:
 
 
 def _role(node: CircuitNode) -> dict[str, list[str]]:
-    """What a head looks like and what its values are worth, in every language."""
+    """A head's labels and what its values are worth, in every language."""
     return {lang: _facts(node, View(lang=lang)) for lang in languages()}
 
 

@@ -218,7 +218,8 @@ def _is_short_word(tokens: Sequence[Token], places: range, text: str) -> bool:
 
 
 def _covered_text(tokens: Sequence[Token], places: range, text: str) -> str:
-    """What these tokens cover of the text, without blanks around it; of special ones their texts."""
+    """The part of the text that these tokens cover, without blanks around it; for special tokens,
+    their own texts."""
     start, end = tokens[places[0]].start, tokens[places[-1]].end
     if start is None or end is None:
         return "".join(tokens[place].text for place in places)

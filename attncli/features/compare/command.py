@@ -387,7 +387,8 @@ class Bound(Struct, frozen=True):
 
     @property
     def beyond(self) -> float:
-        """The divergence above which a head counts as moved: what is asked for, where that is one."""
+        """The divergence above which a head counts as moved: the one that the user asked for, else
+        `BEYOND`."""
         from attncli.features.compare_models.compute import BEYOND
 
         if self.measure == "weight" or self.most is None:
@@ -515,9 +516,12 @@ def _saved_effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]]
 
 
 def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
-    """Raise UsageError for options about weights and texts beside saved documents, which hold what
-    ran. page: refused too if it has a file, for documents that no page shows; None where it is
-    allowed."""
+    """Raise UsageError for options about weights and texts when saved documents are compared, which
+    say themselves what ran.
+
+    page: the file of the page, refused too, for documents that no page shows; None where it is
+        allowed.
+    """
     groups = (ModelOptions, AttentionOptions, ComputeOptions, ChatOptions)
     about = {name for group in groups for name in option_defaults(group)}
     about |= {"tokenizer", "file", "lines"}
@@ -599,8 +603,8 @@ def _plan(
     tokenizer: str | None,
     with_adapter: str | None,
 ) -> Plan:
-    """The sides that the arguments and options make. Raises UsageError where they make none, and
-    InputError for two models of which no head of one stands for a head of the other."""
+    """Decide which two sides the arguments and options compare. Raises UsageError where they name
+    no two sides, and InputError for two models whose heads do not correspond."""
     models, others = named_models(
         arguments or (),
         has_text=sources.lines or sources.file is not None,
@@ -766,8 +770,8 @@ def _compare_over_lines(
     page: PageOptions,
     bound: Bound,
 ) -> None:
-    """Write what the other form of a model changes over many texts, its figure and its page. Raises
-    VerdictError where that is more than `--fail-above` lets it be."""
+    """Write how two models differ over many texts, with the figure and the page. Raises
+    VerdictError if they differ by more than `--fail-above` allows."""
     if plan.is_one_model:
         raise UsageError(
             "--lines compares two models, and both are the same",

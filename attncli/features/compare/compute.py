@@ -503,7 +503,7 @@ def _matrix(values: Any) -> Floats:
 
 
 def _rows_that_see(head: RunHead, queries: Sequence[int]) -> Floats:
-    """The weights [row, key] of those of these queries that see any key."""
+    """The weights [row, key] of these queries, without the queries that see no key."""
     weights = np.nan_to_num(_matrix(head.weights)[queries])
     return weights[weights.sum(-1) > 0]
 

@@ -93,8 +93,8 @@ def hub_names_read_as_texts(arguments: Sequence[str]) -> list[str]:
 
 
 def have_other_weights(first: str, second: str) -> bool:
-    """Whether two models are known to hold other weights: tensors of the same names in other files,
-    with other bytes. Nothing is fetched; False where one of them is not on this machine."""
+    """Whether two models have tensors of the same names with different bytes, in different files.
+    Nothing is downloaded; False if either model is not on this machine."""
     from attncli.models.aliases import local_folder
     from attncli.models.load import open_checkpoint
 

@@ -192,9 +192,8 @@ def _cost_remark(heads: Sequence[ComparedHead], view: View) -> Lines:
 
 
 def _signed_number(value: float, view: View) -> str:
-    """A difference with its sign, none where it is 0; one too small for the digits that are shown
-    as a power of ten, such as `-6e-08`.
-    """
+    """A difference with its sign, or without one for 0. One that is too small for the digits shown
+    is written as a power of ten, such as `-6e-08`."""
     text = f"{value:+.{view.precision}f}"
     if value == 0:
         return text[1:]
@@ -388,9 +387,8 @@ MOST_NAMES = 8
 
 
 def compared_sides(document: CompareDocument, view: View) -> Lines:
-    """The two sides, their words that differ tinted; what ran, once where it is the same; in what
-    they differ.
-    """
+    """Draw what is compared: both texts, with their different words tinted; what ran them, written
+    once where it is the same; and in what the sides differ."""
     blocks = []
     same = _run_facts(document.a, view) == _run_facts(document.b, view)
     texts = "text" in document.differs
@@ -527,8 +525,8 @@ SAME = 1e-6
 
 
 def by_change(document: CompareDocument) -> list[ComparedHead]:
-    """The pairs of heads, those whose link changed most first; of those without a link that counts
-    the one whose weights changed most."""
+    """The pairs of heads, ordered by how much their link changed; pairs without a link that counts
+    follow, ordered by how much their weights changed."""
 
     def size(head: ComparedHead) -> tuple[float, float]:
         """How much a pair of heads changed: its link, and all its weights on average."""

@@ -264,11 +264,11 @@ def _chosen_span(
     is_query: bool,
     note: Callable[[str], None],
 ) -> tuple[int, int]:
-    """The tokens that a name means on its side. Raises InputError, which says so where they are on
-    the other side.
+    """The tokens of its own side that a name means. Raises InputError for a name of none, and says
+    so where the tokens exist on the other side.
 
     others: the tokens of the other side.
-    is_query: whether it is the side that looks.
+    is_query: whether the name is of the side that looks.
     """
     try:
         return choose_span(tokens, name, note)

@@ -261,7 +261,7 @@ def remove(
 
 
 def _readings_of(readings: Mapping[str, Floats], branch: int) -> dict[str, float]:
-    """What each measure reads of one branch of a sweep that has one variant.
+    """The reading of each measure in one branch of a sweep with a single variant.
 
     readings: each [branch, variant].
     """

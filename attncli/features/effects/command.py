@@ -429,7 +429,7 @@ def _ablate_regions(
 
 
 def _refuse_contradictions(removal: RemovalOptions) -> None:
-    """Raise UsageError for options about what is taken away that contradict each other."""
+    """Raise UsageError for options that contradict each other on what is taken away."""
     if (removal.start is None) != (removal.end is None):
         raise UsageError(
             "a link has two ends", expected="--from TOK and --to TOK", hint="--from it --to animal"

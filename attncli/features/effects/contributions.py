@@ -579,10 +579,9 @@ def _refuse_infinite_scores(row: RowScores, query_sums: Floats, key_sums: Floats
 def _room_for_keys(
     reading: Reading, shape: tuple[int, int, int], link: Link, learned: Floats
 ) -> Floats:
-    """Zeros of this shape, [part, key, dim], for what each part adds to the keys. Where it is large
-    enough they take the room of the parts' values, which give way to the keys one by one: they are
-    most of what there is in memory.
-    """
+    """Zeros, [part, key, dim], for what each part adds to the keys. Where the parts' values fill an
+    array that is large enough, the keys reuse its memory and overwrite the values one by one, since
+    these arrays are most of what the run holds."""
     room = reading.room
     count = shape[0]
     if link.kind != "self" or len(learned) or room is None or len(room) < count:

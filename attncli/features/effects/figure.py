@@ -64,8 +64,8 @@ def _words_of(group: str, name: str, view: View) -> str:
 
 
 def measure_of_target(name: str, document: AblateDocument | PatchDocument, view: View) -> str:
-    """The words for a measure, with the words of the vocabulary that it is about, where it is about
-    some: the target, or the target and what is taken away from it."""
+    """The name of a measure in words, with the vocabulary entries that it is about: the target, or
+    the target and the entry subtracted from it."""
     target = document.target
     if document.pairs is not UNSET or target is None:
         return _words_of("measure", name, view)

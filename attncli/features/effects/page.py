@@ -164,9 +164,9 @@ def _looked_at(document: AblateDocument, row: EffectRow) -> list[tuple[int, int,
 
 
 def _shown_link(document: EffectDocument, head: tuple[int, int] | None) -> tuple[int, int]:
-    """The (query, key) link of a head (layer, head) that a page shows first: one that the document
-    names, else that of a token to itself: the one measured at, or the first in which two texts
-    differ."""
+    """The link (query, key) of a head that the page shows first: the first that the document names
+    for this head; else that of a token to itself, namely the token measured at, or the first in
+    which two texts differ."""
     word = next((place for place, token in enumerate(document.tokens) if not token.special), 0)
     match document:
         case AblateDocument(place=place):

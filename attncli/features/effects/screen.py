@@ -736,7 +736,9 @@ def _word_table(document: LogitsDocument, view: View) -> Lines:
 
 
 def _word_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
-    """Yield the word that adds most, what is held, and how the order stands the test."""
+    """Yield sentences on what each word adds to the target's logit: the word that adds most, words
+    not counted because heads rest there, which parts of the run are held fixed, and how well the
+    ranking does when words are deleted."""
     part = document.words
     if part is UNSET or not part.words:
         return
@@ -1043,8 +1045,8 @@ def _patch_pair_sentences(document: PatchDocument, view: View) -> Iterator[str]:
 
 
 def _recovered_places(row: PatchRow, view: View) -> dict[str, str]:
-    """What a sentence over pairs says of a head that was put in: its name, the share that it brings
-    back with its interval, and the share of the pairs with that sign."""
+    """The values for a sentence over pairs on a patched head: its name, the share that it recovers
+    and the interval of that, and the share of pairs with the same sign."""
     return {
         "head": head_phrase(row, view),
         "share": percent(row.recovered),

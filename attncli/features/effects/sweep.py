@@ -527,7 +527,7 @@ def _place_readings(ran: Bools, parts: Sequence[Readings], baseline: Readings) -
 
 
 def _at_row(backend: Backend, result: BranchResult, row: int) -> BranchResult:
-    """What leaves the last layer at one token, copied, so that the rest can be let go."""
+    """The last layer's output at one token, copied, so that the memory of the rest can be freed."""
     at = backend.array(np.array([row]))
     joint = result.joint
     if joint is not None:
@@ -666,8 +666,8 @@ def cut_link(
 def cut_link_together(
     text: SweepText, link: CutLink, selection: HeadSelection, trace: LayerTrace
 ) -> Interventions:
-    """The interventions that cut the link in all selected heads of a layer in one run; empty where
-    it has no such attention."""
+    """The interventions that cut the link in all selected heads of a layer in one run; empty for a
+    layer without such attention."""
     attention = dict(attentions(text.model.spec.blocks[trace.layer])).get(link.kind)
     heads = (
         ()

@@ -252,8 +252,8 @@ def _entry_by_id(model: Model, name: str, note: Callable[[str], None]) -> int:
 
 
 def _spellings(model: Model, name: str) -> list[Ids]:
-    """The ways in which a vocabulary spells a word after a text, each once: with a blank before it,
-    then without; one that begins with a blank only so.
+    """The ways in which a vocabulary spells a word behind a text, without repeats: with a blank
+    before it, then without. A word that begins with a blank has the first only.
 
     Raises InputError where it has no entry for a part of the word.
     """
@@ -351,7 +351,8 @@ def _rest_logprob(model: Model, tokens: Sequence[Token], ids: Ids) -> float:
 
 
 def _choice_note(model: Model, choice: Ids, logprobs: Mapping[Ids, float], *, whole: bool) -> str:
-    """The sentence which spelling was taken, with its probability and those of the others.
+    """The note on which spelling of the target was chosen, with its probability and those of the
+    others.
 
     logprobs: of each spelling.
     whole: whether those of several entries are of all of them, else of the first.
@@ -492,8 +493,8 @@ def answer_text(model: Model, ids: Sequence[int]) -> str:
 
 
 def _tells_blanks(tokenizer: Tokenizer) -> bool:
-    """Whether a vocabulary has entries that begin with a blank beside those that do not; where it
-    cuts texts at blanks first, as WordPiece does, no entry says whether one stood before it."""
+    """Whether a vocabulary has entries that begin with a blank beside those that do not. A
+    tokenizer that first cuts at blanks, as WordPiece does, keeps no trace of them."""
     apart = _last_id(tokenizer, " a")
     # "(a" may be one entry, as "\na" hardly ever is
     joined = [_last_id(tokenizer, text) for text in ("(a", "\na", "1a")]

@@ -94,8 +94,8 @@ RuleOutput = Annotated[
 
 
 def chosen_layer(model: Model, options: ModelOptions) -> int:
-    """The layer that `--layer` names; without it, the first layer that has attention. Raises
-    UsageError where it names several or is malformed, InputError for one that is not there."""
+    """The layer that `--layer` names; without `--layer`, the first layer that has attention. Raises
+    UsageError for several layers or a malformed one, InputError for one that the model lacks."""
     selection = request.numbers(options.layer, "layer", len(model.spec.blocks))
     if selection is EVERY:
         return model.spec.attending()[0]

@@ -763,8 +763,8 @@ def multihead_document(
 def _roles_of_heads(
     model: Model, text: str, tokens: Sequence[Token], weights: Floats
 ) -> list[HeadLink] | UnsetType:
-    """The strongest link between words in a layer, and the strongest other one of another head, each
-    where it is more than half of its query's weight.
+    """The strongest link between two words in a layer, and the strongest link between other words
+    in another head; each only if it holds more than half of its query's weight.
 
     weights: [head, query, key]. A link joins two words, by letters or figures, that are not side by
     side; resting keys count as no words. UNSET where weights are not learned, for one head, and for

@@ -92,8 +92,8 @@ def projection_formulas(document: AttentionTopic) -> str:
 
 
 def scale_leads(document: AttentionTopic, view: View) -> list[str]:
-    """What becomes of the sums of products before the mask, one sentence for each thing that this
-    model does to them."""
+    """One sentence for each thing that this model does to the products q·k before the mask:
+    scaling, soft-cap, biases."""
     scores = document.step(Scores)
     if scores.scale == 1:
         leads = [say(view, UNSCALED)]
@@ -461,8 +461,8 @@ class Derivation(Struct, frozen=True, dict=True):
         return dims, digits
 
     def further(self) -> Lines:
-        """Hints at what lies beyond the derivation, each with its command: the same link in other
-        heads, and the run without this head."""
+        """Hints at what to look at next, each with its command: the same link in other heads, and
+        the run without this head."""
         document = self.document
         view = self.view
         model = self.document.model
@@ -608,8 +608,8 @@ class Derivation(Struct, frozen=True, dict=True):
         return stack(tinted_sentence, sentences(said, view))
 
     def _looks_sentences(self, weights: Sequence[float]) -> Iterator[str]:
-        """What the query looks at most; of trained weights, where most of it rests and what it
-        looks at beside.
+        """Sentences on what the query looks at most; with trained weights, also where heads rest,
+        and what the query looks at besides.
 
         weights: of the query, [key].
         """

@@ -327,7 +327,7 @@ def derivation_page(
 
 
 def _in_languages(lang: str, precision: int, content: Callable[[View], str]) -> str:
-    """What the page says in every language, of which one is shown."""
+    """The page's content drawn in every language; `lang` is the one shown first."""
     return "\n".join(
         language_section(spoken, lang, content(View(lang=spoken, width=WIDTH, precision=precision)))
         for spoken in languages()

@@ -251,9 +251,8 @@ def _drawing_rule(name: str, array: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 
 def _block_facts(block: Block, arrays: list[dict[str, Any]], layer: int) -> dict[str, Any]:
-    """What the script has to know about a layer. Raises _TooMuchError for one that does more than
-    it can.
-    """
+    """What the page's script needs to know to recompute a layer. Raises _TooMuchError for a layer
+    that the script cannot compute."""
     attention = block.attention
     mlp = block.mlp
     others = (block.cross, block.convolution, block.mixer)
@@ -279,9 +278,8 @@ def _block_facts(block: Block, arrays: list[dict[str, Any]], layer: int) -> dict
 
 
 def _attention_facts(attention: Attention) -> dict[str, Any]:
-    """What the script has to know about a layer's attention. Raises _TooMuchError for what it does
-    not do.
-    """
+    """What the page's script needs to know to recompute a layer's attention. Raises _TooMuchError
+    for a layer that the script cannot compute."""
     unknown = (
         attention.qk_norm,
         attention.hashing,

@@ -350,8 +350,8 @@ def _answered_alike(document: QkvTopic, keys: Sequence[int], weight: float, view
 
 
 def _one_key_sentence(document: QkvTopic, rest: Bools, view: View) -> str:
-    """The sentence that the query's search has a single result whatever it asks, where it sees one
-    key, or one beside those where heads rest; "" where it sees several.
+    """A sentence for a query that has no choice, because it sees a single key, or a single one
+    besides those where heads rest; "" for a query that has a choice.
 
     rest: the keys where heads rest.
     """

@@ -65,8 +65,8 @@ def rule_rows_table(document: RuleTopic) -> Iterable[list[object]]:
 
 
 def rules_screen(rules: Sequence[HeadRule], view: View) -> Lines:
-    """The list of these rules, each with what screens call it and where it looks; in a brief view
-    their names alone."""
+    """Draw a list of rules, each with its name and where it looks; a brief view shows the names
+    alone."""
     if view.brief:
         names = say(view, contextual("between", ", ")).join(rule.name for rule in rules)
         return sentences(

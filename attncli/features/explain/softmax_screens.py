@@ -71,9 +71,8 @@ def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
 
 
 def lead(title: str, text: str, view: View, *, note: str = "") -> Lines:
-    """The heading of a topic: its title with a note beside it, and one or two sentences on what it
-    is about.
-    """
+    """The heading of a topic: its title with a note beside it, and one or two introductory
+    sentences."""
     return stack(heading(title, note, view), remark(text, view, style=""))
 
 

@@ -182,7 +182,8 @@ class _QueryRows:
         self.visibility: dict[int, np.ndarray[Any, Any]] = {}
 
     def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
-        """Keep what a block of the layer's self-attention holds of the queries."""
+        """Store the weights and the visibility of the chosen queries from one block of rows of a
+        layer's self-attention."""
         if kind != "self":
             return
         backend = self._model.backend
@@ -691,8 +692,10 @@ def _with_effects(
     heads: Sequence[FoundHead],
     cutting: CutOptions,
 ) -> tuple[list[FoundHead], dict[str, Any]]:
-    """The heads with what cutting the link in each alone changes, and the members of the document
-    that tell what cutting it in all of them does.
+    """Cut the link in each head alone, and in all heads at once. Returns the heads with what
+    cutting changes, and the members of the document on cutting all.
+
+    ends: the queries and the keys of the link.
     """
     selection = HeadSelection(request.layers, request.heads)
     link = CutLink(tuple(ends[0]), tuple(ends[1]))

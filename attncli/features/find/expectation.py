@@ -77,7 +77,8 @@ class Expectation(Struct, frozen=True):
 
 
 def parse_expectation(text: str | None) -> Expectation | None:
-    """What `--expect` says; None where it is not given. Raises UsageError for what is no check."""
+    """Parse the check that `--expect` states; None where it is not given. Raises UsageError for a
+    malformed check."""
     if text is None:
         return None
     match = CHECK.fullmatch(text)

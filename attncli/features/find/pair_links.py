@@ -150,8 +150,9 @@ def find_pairs(
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> FindDocument:
-    """Find the heads that send one token to another in the clean texts of pairs, and return what
-    they give it on average, beside what they give the same places in the corrupt texts.
+    """Find the heads that send one token to another in the clean texts of pairs. Each head is
+    returned with the mean weight of the link in the clean texts, and in the corrupt texts at the
+    same positions.
 
     Args:
         model: A decoder with an output head, as `attncli.load` returns it.

@@ -301,7 +301,8 @@ def _random_head(head: HeadMatrices, seed: int, stream: str) -> HeadMatrices:
 def compositions(
     heads: Sequence[HeadMatrices],
 ) -> list[tuple[HeadMatrices, HeadMatrices, dict[str, float]]]:
-    """The composition of every pair of heads of which one is in an earlier layer, that one first."""
+    """The composition of every pair of heads in different layers, the head of the earlier layer
+    first."""
     pairs = ((before, after) for before in heads for after in heads if before.layer < after.layer)
     return [(before, after, composition(before, after)) for before, after in pairs]
 
@@ -379,8 +380,8 @@ def kernel_chance(width: int, rank: int) -> KernelChance:
 
 
 def bases_of(head: HeadMatrices) -> dict[Subspace, Floats]:
-    """Orthonormal bases, [width, rank], of what a head reads through its queries, keys and values
-    ("q", "k", "v") and of what it writes ("o")."""
+    """Orthonormal bases, [width, rank], of the subspaces that a head reads through queries, keys
+    and values ("q", "k", "v"), and that it writes to ("o")."""
     return {
         "q": basis(head.w_q),
         "k": basis(head.w_k),

@@ -294,9 +294,8 @@ def _layers_phrase(document: HeadsDocument) -> Message:
 
 
 def across_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
-    """What rollout, flow, similarity and circuits say in one sentence each, of those that the
-    document has.
-    """
+    """Yield one sentence each on rollout, flow, similarity and circuits, as far as the document has
+    them."""
 
     if document.rollout:
         yield _rollout_sentence(document, document.rollout, view)

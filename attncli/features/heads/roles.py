@@ -111,8 +111,9 @@ def role_scores(
 
 
 def role_passes(model: Model, names: Sequence[str]) -> list[PassCount]:
-    """The runs of made texts that the scores of these names take: random repeats, and haystacks at
-    their longest. None for a model that runs whole, and few for what its own matrices tell."""
+    """The forward passes on generated texts that these scores take: random repeats, and haystacks
+    at their longest. None for a model that is only run as a whole, and few for scores computed from
+    its matrices."""
     if not model.own_layers:
         return []
     passes = []
@@ -266,8 +267,8 @@ class _WrittenTest(Struct, frozen=True, eq=False):
 
 
 def _followed_tokens(model: Model) -> Iterator[tuple[Token, int | None]]:
-    """Yield the tokens of `SEQUENCES` that are one entry each, with the place of the one that
-    follows it among all that are yielded; None for the last of a sequence."""
+    """Yield the tokens of `SEQUENCES` that are a single vocabulary entry, each with the index of
+    its successor among those yielded; None for the last of a sequence."""
     place = 0
     lines = read_regular(SEQUENCES, what=message("a text file"), limit=TEXT_LIMIT)
     for line in lines.decode("utf-8").splitlines():
@@ -342,8 +343,11 @@ def _attention_input(model: Model, layer: int, weights: Weights, vectors: Array)
 
 
 def _output_of(model: Model, head: HeadMatrices, weights: Weights, entering: Floats) -> Floats:
-    """What a head writes that looks at one token alone, [token, width], up to the size that a norm
-    behind it gives."""
+    """What a head writes when it looks at one token alone, [token, width]: values times W_O, and
+    the scale of the norm behind it, but not that norm's division.
+
+    entering: the vectors that enter the attention, [token, width].
+    """
     backend = model.backend
     block = model.spec.blocks[head.layer]
     values = entering @ head.w_v

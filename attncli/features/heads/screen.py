@@ -446,8 +446,8 @@ def _labels_note(heads: Sequence[HeadMetrics]) -> Message | str:
 
 
 def _label_names(head: HeadMetrics, view: View) -> list[str]:
-    """The labels of a head, each with the share of the weight that it is measured on, where that is
-    not all of it."""
+    """The labels of a head, each followed by the share of the weight that it is measured on, where
+    that is not all of it."""
     names = [label_name(head_label, view.lang) for head_label in head.labels or ()]
     if not head.label_scores or not names:
         return names
@@ -1085,7 +1085,7 @@ def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
 
 
 def _others_sentence(others: Sequence[tuple[float, int, int]], view: View) -> str:
-    """That these heads do as the one named before, the first of them by name.
+    """A sentence that these heads do the same as the head named before; the first few by name.
 
     others: the value, the layer and the head of each, the largest value first.
     """

@@ -210,9 +210,8 @@ def refuse_unsaved(model: SmallModel) -> None:
 
 
 def without_feed_forward(block: Block) -> Block:
-    """The block without its feed-forward part and that part's norms, the one after its residual
-    included: a part that adds nothing would only apply the norm before it a second time.
-    """
+    """The block without its feed-forward part and without the norms of that part. The norm after
+    its residual goes too: with nothing added, it would only normalise twice."""
     norms = {place: norm for place, norm in block.norms.items() if not place.startswith("mlp.")}
     return replace(block, mlp=None, norms=norms)
 
@@ -230,9 +229,8 @@ def looks_ahead(mask: Mask) -> bool:
 
 
 def _window_size(mask: Mask) -> int | None:
-    """How many keys a query sees under a mask that is a window over itself and what is before it;
-    None for others.
-    """
+    """How many keys a query sees under a sliding window that ends at the query itself; None for any
+    other mask."""
     if isinstance(mask, Window) and mask.right == 0 and mask.left is not None:
         return mask.left + 1
     return None

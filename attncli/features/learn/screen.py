@@ -172,7 +172,7 @@ def _maps_before_and_after(document: LearnDocument, view: View) -> Lines:
 
 
 def _reached_scores(document: LearnDocument, layer: int, head: int, view: View) -> tuple[str, ...]:
-    """What a head does, below its map: each score that has reached its threshold."""
+    """The text below a head's map: each score that has reached its threshold."""
     row = next(row for row in document.heads if (row.layer, row.head) == (layer, head))
     return tuple(
         f"{safe(localize(score_name(name), view))} {score.last:.2f}"
@@ -256,16 +256,14 @@ def _seed_table(document: LearnDocument, view: View) -> Lines:
 
 
 def learn_answer(document: LearnDocument, view: View) -> Lines:
-    """The answer: whether it was learned, which heads do it since when, what one of them is worth,
-    what to do next.
-    """
+    """Draw the answer: whether the task was learned, which heads do it and since when, what
+    removing one of them costs, and what to do next."""
     return sentences([say(view, sentence) for sentence in answer_sentences(document, view)], view)
 
 
 def answer_sentences(document: LearnDocument, view: View) -> list[str]:
-    """The answer in words: whether it was learned, which heads do it, what one of them is worth,
-    what to do next.
-    """
+    """Sentences with the answer: whether the task was learned, which heads do it, what removing one
+    of them costs, and what to do next."""
     loss = _loss_text(document.loss)
     chance = _loss_text(document.chance)
     steps = plural("{count} step", "{count} steps", count=document.steps)
@@ -343,8 +341,8 @@ MOST_OTHERS = 6
 
 
 def _others_sentences(row: BestHead, document: LearnDocument) -> list[Message]:
-    """A sentence that names the other heads that reached the score of the first; none where it is
-    the only one."""
+    """One sentence that names the other heads that reached the threshold of the best head's score;
+    empty if there are none."""
     others = [
         (head, score)
         for head in document.heads
@@ -391,7 +389,8 @@ def _seeds_sentence(document: LearnDocument) -> Message:
 
 
 def _next_steps(document: LearnDocument, view: View) -> list[Message]:
-    """What to do with the model, or to have one that learned it."""
+    """Sentences on what to do next: commands for the trained model, or settings with which it may
+    learn the task."""
     stopped = message("It was stopped before its {planned:,} steps.", planned=document.planned)
     if document.steps < document.planned:
         texts = [stopped]

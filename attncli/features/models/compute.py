@@ -849,8 +849,8 @@ def groups(blocks: Iterable[Block]) -> list[tuple[list[int], Block]]:
 
 
 def _without_share(block: Block) -> Block:
-    """The block with the decay of its lightning attention set to 1, so that layers that differ by
-    their decay alone compare equal; any other block as it is."""
+    """The block with the decay of its lightning attention set to 1; any other block unchanged.
+    Layers that differ in their decay alone then compare equal."""
     mixer = block.mixer
     if isinstance(mixer, LinearAttention):
         return replace(block, mixer=replace(mixer, share=1.0))

@@ -128,8 +128,8 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
 
 
 def _packaged_aliases(document: ModelsDocument, view: View) -> Lines:
-    """The aliases that packages hold: what each is, whether it is here, the command that installs
-    it."""
+    """Draw the aliases of models that come as packages: what each is, whether it is installed, and
+    the command that installs it."""
     aliases = [alias for alias in document.aliases if alias.install is not None]
     rows = [[alias.name, _alias_kind(alias, view), _is_here(alias, view)] for alias in aliases]
     title = plural(
@@ -590,9 +590,8 @@ def _output_head(head: OutputHeadPart) -> list[str]:
 
 
 def _group(group: LayerGroup, view: View) -> Lines:
-    """What layers that are alike do: attention, what mixes tokens beside it, the feed-forward part,
-    norms.
-    """
+    """Draw what a group of equal layers does: attention, another mixer beside it, the feed-forward
+    part, norms."""
     title = message(
         "layer {layer}" if len(group.layers) == 1 else "layers {layer}", layer=ranges(group.layers)
     )

@@ -131,9 +131,9 @@ def doses(
 def random_keys(
     model: Model, tokens: Sequence[Token], weighing: Weighing, position: int
 ) -> Iterator[tuple[int, ...]]:
-    """Yield sets of as many other tokens as are weighed, of those up to `position`; none where
-    there are not as many. Tokens where heads rest whatever the text says are not drawn unless they
-    are among those weighed, as taking them away changes everything."""
+    """Yield random sets of tokens up to `position`, each of as many tokens as are weighed, as
+    controls; none where there are too few. Tokens where heads rest whatever the text says are drawn
+    only if they are among the weighed ones, because weakening them changes everything."""
     rest = resting_keys(tokens, model.identity.source)
     may_rest = any(rest[key] for key in weighing.keys)
     others = [

@@ -290,7 +290,7 @@ def _held_logprob(
 
 
 def interruption_note(count: int, runs: int) -> str:
-    """A warning that work was interrupted after so many of its runs."""
+    """The warning that work was interrupted after `count` of its `runs`."""
     return message("interrupted: {count} of {runs} runs are told of", count=count, runs=runs)
 
 

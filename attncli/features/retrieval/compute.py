@@ -292,7 +292,11 @@ def _cut_sizes(heads: int) -> list[int]:
 
 
 def _fetch_cost(model: Model, longest: int, passes: Sequence[PassCount]) -> CostEstimate:
-    """What these runs take, the longest of so many tokens."""
+    """The cost of the runs that find heads that fetch.
+
+    longest: tokens of the longest text.
+    passes: how often which texts are run.
+    """
     dtype = model.compute_backend(longest).dtype
     running = estimate(model.spec, longest, dtype=dtype)
     if model.spec.vocabulary:
@@ -557,9 +561,11 @@ def _measure_heads(
 def _writes_of_heads(
     model: Model, probe: Probe, right: Sequence[bool]
 ) -> Iterator[tuple[HeadName, Floats]]:
-    """Yield, for each head and each predicted token of the answer, how much more a key of the
-    needle, and of as many others, adds to its logit than other keys do, [needle or others], as a
-    part of the mean over these tokens.
+    """Yield each head's direct effect on the answer's logits, one token of the answer at a time:
+    [needle, other span], how much more a key there adds to the token's logit than the keys
+    elsewhere, divided by the number of tokens, so that the sum over them is the mean.
+
+    right: of each token of the answer, whether the model predicts it; others are left out.
     """
     text = SweepText(model, probe.tokens, model.compute_backend(len(probe.tokens)))
     points = [

@@ -46,8 +46,8 @@ class HeadRule(Struct, frozen=True):
 
     @abstractmethod
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
-        """What these queries prefer, 0 or more, [query, key]; keys that they do not see count
-        nothing."""
+        """How much each query prefers each key by this rule, 0 or more, [query, key]; keys that a
+        query does not see do not count."""
 
 
 class EvenSpread(HeadRule, frozen=True):

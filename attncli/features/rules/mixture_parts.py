@@ -22,7 +22,8 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def rule_meanings(rules: Sequence[HeadRule], found_shares: Floats) -> list[RuleMeaning]:
-    """What each rule means, and in what share of the rows it finds a key of its own, [rule]."""
+    """What each rule means in words, and the share of rows in which it finds a key, [rule];
+    elsewhere a rule says the first token."""
     return [
         RuleMeaning(
             name=rule.name,

@@ -248,8 +248,8 @@ class ChoiceRows(Struct, frozen=True, eq=False):
 def choose_rules(
     sums: PairSums, samples: Sequence[ChoiceRows], usable: Bools
 ) -> tuple[Bools, Floats]:
-    """Which rules each head keeps, [head, rule], and the overlap that they have on the rows that
-    they are chosen by, [head].
+    """Choose the rules of each head greedily. Returns which it keeps, [head, rule], and the overlap
+    they reach on the rows they were chosen by, [head].
 
     sums: of the texts that are fitted to.
     samples: of each head, rows of other texts.

@@ -64,7 +64,7 @@ def rules_rows(document: RulesDocument) -> Iterator[Sequence[object]]:
 
 
 def rule_label(name: str) -> str:
-    """What screens call a rule; its name where it is none of attn's own."""
+    """A rule as screens name it; the plain name for a rule that is not built in."""
     return next((rule.label for rule in BUILT_IN if rule.name == name), name)
 
 

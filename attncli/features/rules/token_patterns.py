@@ -220,8 +220,8 @@ class TokenPatterns:
 
     @cached_property
     def bracket(self) -> Ints:
-        """For a closing bracket, the place of the one that it closes; for every other token, that
-        of the innermost bracket that is open; `NONE` without one."""
+        """For each closing bracket, the position of the bracket that it closes; for every other
+        token, that of the innermost open bracket. `NONE` where no bracket is open."""
         open_brackets: list[tuple[int, str]] = []
         places = np.full(self.count, NONE)
         for place, text in enumerate(self.texts):
@@ -270,7 +270,7 @@ class TokenPatterns:
 
 
 def _spelled_text(token: Token) -> str:
-    """What a token spells, its blank before it included where it has one."""
+    """The characters of a token in its text, with the blank before it where the token includes one."""
     if BYTES.fullmatch(token.text):
         return ""
     return token.text

@@ -36,8 +36,8 @@ def _run_weights(document: RunDocument, view: View) -> Iterator[HeadWeights]:
 
 
 def run_figure(document: RunDocument, drawing: Drawing, view: View, scale: str) -> None:
-    """Draw a map of the weights of every head, with one query its shaded sentence, with one head of
-    a short text its links; of a run with regions what goes to each.
+    """Draw the weights of a run: a map for every head; with one query, its shaded sentence; with
+    one head of a short text, its links; with regions, what goes to each.
 
     Raises:
         InputError: The document was shortened, and holds no weights.

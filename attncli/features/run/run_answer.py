@@ -157,10 +157,9 @@ def strongest(document: RunDocument) -> list[LayerHeadLink]:
 def _link_of_choice(
     document: RunDocument, head_links: Sequence[LayerHeadLink]
 ) -> LayerHeadLink | None:
-    """The strongest link of a query that sees several keys, not to a key where heads rest (a query
-    that sees a single key gives it all its weight). Where there is none, the strongest of all; None
-    without links.
-    """
+    """The strongest link that a query chose: the query sees several keys (a single key gets all the
+    weight anyhow), and the key is not one where heads rest. If there is none, the strongest link of
+    all; None without links."""
     head_links = _beyond_rest(head_links, _resting_tokens(document))
     scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
     if scores is None or not head_links:
@@ -224,10 +223,9 @@ def _shares_from_query(
 def _received_shares(
     document: RunDocument, head_links: Sequence[LayerHeadLink]
 ) -> list[float | None]:
-    """How much attention each key receives beyond an even share: its part of the weight that is not
-    on keys where heads rest, in the head where that is largest, scaled so that the largest is 1.
-    Rows that see a single key do not count where there are others.
-    """
+    """How much attention each key receives beyond an even share, scaled so that the largest is 1.
+    Of each key, the head counts in which it receives most; weight on keys where heads rest is left
+    out, and so are rows that see a single key, unless there are only such rows."""
     count = len(document.tokens)
     heads = [np.nan_to_num(as_matrix(head.weights))[:, :count] for head in _heads(document)]
     rest = _resting_tokens(document)
@@ -260,7 +258,8 @@ def _largest_shares(head_links: Sequence[LayerHeadLink], count: int) -> list[flo
 def _query_sentences(
     document: RunDocument, query: int, head_links: Sequence[LayerHeadLink], view: View
 ) -> list[str]:
-    """What the query looks at most, what that leaves out, and how much of its weight rests."""
+    """Sentences on the query: what it looks at most, what that ranking leaves out, and how much of
+    its weight rests."""
     rest = _resting_tokens(document)
     query_links = _links_beyond_rest(query, head_links, rest)
     query_text = quoted_token(document.tokens, query, view)

@@ -199,7 +199,7 @@ LEARNED = {
 
 
 def run_sentences(document: RunDocument, view: View) -> list[str]:
-    """What a run found, in words: about its regions where it has some, else about its words."""
+    """Sentences with the answer of a run: on its regions where it has some, else on its words."""
     if not _has_regions(document, view):
         return word_sentences(document, view)
     from attncli.draw.region_tables import region_sentences

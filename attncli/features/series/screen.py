@@ -188,8 +188,8 @@ def series_answer(document: SeriesDocument, view: View) -> Lines:
 def _others_sentence(
     document: SeriesDocument, metric: str, rising: Mapping[int, Sequence[float]]
 ) -> list[Message]:
-    """A sentence on the other heads in which a score rises, those that end highest by name; none
-    where there is none.
+    """A sentence on the other heads in which a score rises, naming those that end highest; empty if
+    there are none.
 
     rising: the score at each checkpoint, by the head's place.
     """
@@ -286,8 +286,8 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
 
 
 def _head_values(document: SeriesDocument, place: int, metric: str) -> list[float]:
-    """A head's score at each checkpoint; where it has none, that of the checkpoint before, or of
-    the first that has one.
+    """A head's score at each checkpoint. A checkpoint without it gets the score of the one before,
+    or of the first checkpoint that has one.
 
     place: the head's among all.
     """

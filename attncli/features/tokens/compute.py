@@ -78,9 +78,8 @@ def tokens(
 
 
 def _token_row(token: Token, text: str) -> TokenBytes:
-    """A token with its own bytes: those of the characters that it covers and of a blank that it
-    begins with; for a piece of a character, only its part of that character's bytes.
-    """
+    """A token with its bytes: the UTF-8 of the characters it covers, with a blank that it begins
+    with; for a piece of a character, only its part of that character's bytes."""
     utf8 = token.utf8
     if utf8 is None and token.start is not None:
         utf8 = text[token.start : token.end].encode("utf-8", "surrogatepass")

@@ -233,8 +233,8 @@ def _check_shapes(
 
 
 def _shape_rows(shapes: Sequence[Shape], formulas: dict[str, str] | UnsetType) -> list[ShapeRow]:
-    """The shape trace of a saved run, with the formulas that its file tells; UNSET where it tells
-    none."""
+    """The shape trace of a saved run, with the formulas that the file stores, or, in files without
+    formulas, those that hold for every run (`UNTOLD`)."""
     if formulas is UNSET:
         return [shape_row(row, UNTOLD.get(row.step)) for row in shapes]
     # whether W_O stands between the heads and the output is known, where some heads are kept alone

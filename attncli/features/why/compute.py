@@ -283,11 +283,11 @@ def _pieces(
     unknown: bool,
     rest: Bools | None = None,
 ) -> tuple[int, ...]:
-    """The token positions that `reference` is or names, without those where heads rest if it names
-    others. For several positions, a note says that the link with the largest weight among them is
-    explained.
+    """The token positions that `reference` means; of a word of several tokens, those where no head
+    rests, if there are any. If several are left, a note says that the link with the largest weight
+    among them is explained.
 
-    rest: the keys where heads rest; None for the tokens that look.
+    rest: the keys where heads rest; None for the query's side.
     """
     if not isinstance(reference, str):
         return tuple(reference)

@@ -410,7 +410,7 @@ def _norm_name(part: NamedPart) -> Message:
 
 def side_value(part: WhyPart, side: Literal["query", "key"]) -> float | None:
     """What a part adds to the advantage (the link's score above its row's mean, or above another
-    key's) through the query or through the key; None where it is no part of that side."""
+    key's) through the query or through the key; None for a part of the other side alone."""
     if side == "query":
         return part.query_side
     return part.key_side

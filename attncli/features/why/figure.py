@@ -34,9 +34,10 @@ END_CELLS = 40
 
 
 def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) -> None:
-    """Draw why a head's query looks at a key: the parts of either vector as bars by what they add
-    to the score, each with the weight that would be left without it; and the earlier heads by what
-    they add. Of a score taken apart by entries of q and k, those alone."""
+    """Draw why a head's query looks at a key: bars for the parts of the query and of the key, by
+    what they add to the score, with the weight that the link would have without each; and the
+    earlier heads by what they add. A score that was taken apart by entries of q and k shows only
+    those."""
     link = document.link
     query = placed_token(document.tokens, link.query, END_CELLS, view)
     key = placed_token(document.keys, link.key, END_CELLS, view)

@@ -500,8 +500,8 @@ def _resting_sentence(document: WhyDocument, view: View) -> str:
 
 
 def _writes_sentences(document: WhyDocument, view: View) -> list[str]:
-    """From which token most of what the head writes comes, and what it adds to the target's logit;
-    empty where that was not asked for."""
+    """Sentences on what the head writes: from which token most of it comes, and what that adds to
+    the target's logit. Empty if this was not asked for."""
     if document.writes is UNSET or not document.writes.sources:
         return []
     writes = document.writes
@@ -625,8 +625,8 @@ def _reasons(document: WhyDocument, view: View) -> list[str]:
 def _side_reasons(
     document: WhyDocument, side: Literal["query", "key"], word: str, view: View
 ) -> Iterator[str]:
-    """The sentences on one side of a link: its reason, or how spread that is, and what speaks most
-    against it.
+    """Sentences on one side of a link: the main reason for it, or that there are many, and what
+    speaks most against it.
 
     word: the link's word on that side, quoted.
     """

@@ -70,7 +70,8 @@ LARGEST = 10**9
 
 
 def _spellings(base: type[Mask] = Mask) -> Iterator[tuple[str, tuple[Spelling, type[Mask]]]]:
-    """The kinds below this class that people can write, each with its name and its spelling."""
+    """Yield the mask kinds below this class that users can type: (name, (how it is spelled, its
+    class))."""
     for kind in base.__subclasses__():
         if kind.spelling is not None:
             yield kind.spelling.name, (kind.spelling, kind)

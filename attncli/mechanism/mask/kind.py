@@ -273,7 +273,8 @@ class Window(Mask, frozen=True):
         return Window(numbers[0], numbers[1])
 
     def spec(self) -> str:
-        """The window as people write it; `none` or `causal` where it is that."""
+        """The window as users write it, such as `window:3`; `none` or `causal` where it is the same
+        as that."""
         match self.left, self.right:
             case None, None:
                 return Everywhere().spec()
@@ -512,9 +513,9 @@ class AnyOf(Combination, frozen=True):
 
 
 def intersection(*masks: Mask) -> Mask:
-    """The mask that shows what all these masks show: one of them alone is returned as it is,
-    `Everywhere` masks are left out, equal ones count once, and for none the result is
-    Everywhere."""
+    """The mask that shows the pairs that all these masks show. `Everywhere` masks are left out and
+    equal masks count once, so that a single one left is returned itself, and Everywhere for none.
+    """
     parts: list[Mask] = []
     for mask in masks:
         if not isinstance(mask, Everywhere) and mask not in parts:

@@ -106,9 +106,8 @@ def spec(config: Config) -> Spec:
 
 
 def _masked_head(config: Config, width: int, norm: Norm) -> MaskedHead | None:
-    """The head that predicts masked words; None where its activation, which need not be that of the
-    layers, is not implemented.
-    """
+    """The head that predicts masked words; None if its activation is not implemented (it may differ
+    from that of the layers)."""
     name = config.get("classifier_activation") or "gelu"
     activation = None
     if isinstance(name, str):
