@@ -34,7 +34,9 @@ class ProseText(Text):
 
     def copy(self) -> ProseText:
         """The same text once more, as a table's head and a heading take it."""
-        return ProseText(style=self.style, justify=self.justify, end=self.end).append_text(self)
+        copied = ProseText(style=self.style, justify=self.justify, end=self.end)
+        copied.append_text(self)
+        return copied
 
     def wrap(
         self,
