@@ -13,10 +13,11 @@ from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from attncli.arrays.backend import ITEM, Array, ArrayKind, Backend, array_kind, choose
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
@@ -46,6 +47,10 @@ from attncli.models.families import ALSO_CALLED, MODEL_TYPES, family
 from attncli.models.family import Binding, Family, TensorBinding, bind, layer_roles
 from attncli.models.model import Identity, Model
 from attncli.models.run import EmbeddingVectors, Store, parts_through_norm, with_positions
+
+if TYPE_CHECKING:
+    from attncli.mechanism.mask import Mask
+    from attncli.models.one_layer import Settings
 
 
 class CheckpointStore:
@@ -578,6 +583,12 @@ def load(
     seed: int | None = None,
     d_model: int | None = None,
     heads: int | None = None,
+    d_k: int | None = None,
+    d_v: int | None = None,
+    mask: str | Array | None = None,
+    scale: str | float | None = None,
+    position: str = "none",
+    embeddings: Array | None = None,
     tokenizer: str = "word",
     backend: str = "auto",
     device: str | None = None,
@@ -601,6 +612,17 @@ def load(
             for the file's own.
         d_model: The width of seeded weights, and of a weight file's vectors.
         heads: How many heads seeded weights, or a weight file's matrices, have.
+        d_k: The width of a head's queries and keys; None for d_model / heads, or the file's.
+        d_v: The width of a head's values; None for d_model / heads, or the file's.
+        mask: Of seeded weights and weight files, as `--mask` has it: "causal", "window:2", several
+            joined by "&"; or a matrix [query, key] or [head, query, key], 0 or False where a key is
+            hidden. None for no mask; a causal buffer in a file is told and not applied.
+        scale: What q·k is multiplied by: "sqrt-dk" for 1/√d_k, "sqrt-dmodel", "none" or a number;
+            None for 1/√d_k, or what the file's class uses.
+        position: How seeded weights and weight files see order: "none", "sinusoidal", "learned",
+            "alibi", "rope" or "rope:THETA".
+        embeddings: The X of exactly the text that will run, [token, d_model], in place of vectors
+            from the seed or the file.
         tokenizer: Of seeded weights and weight files: "word", "whitespace", "char", "byte", or a
             tokenizer.json.
         backend: "auto", "numpy" or "torch".
@@ -621,7 +643,9 @@ def load(
             None for what is free.
 
     Returns:
-        The model, whose `trace(text)` yields its layers.
+        The model, whose `trace(text)` yields its layers. What the command tells as notes (how a
+        weight file was read, what was assumed) stands in its `warnings`, and in the `warnings` of
+        every document made with it.
 
     Raises:
         InputError: For files that are damaged or do not fit together.
@@ -636,10 +660,19 @@ def load(
             expected="a checkpoint's name as well",
         )
     if name_or_dir is None:
-        return _seeded_model(weights, seed, d_model, heads, tokenizer, backend, device, dtype)
-    if (weights, seed, d_model, heads) != (None,) * 4:
+        return _one_layer_model(
+            weights,
+            seed,
+            OwnSizes(d_model, heads, d_k, d_v),
+            _attention_settings(mask, scale, position, seed or 0),
+            _own_embeddings(embeddings),
+            tokenizer_named(tokenizer),
+            choose(backend, device=device, dtype=dtype),
+        )
+    own = (weights, seed, d_model, heads, d_k, d_v, mask, scale, embeddings)
+    if any(value is not None for value in own) or position != "none":
         raise UsageError(
-            "a checkpoint brings its own weights and sizes",
+            "a checkpoint brings its own weights, sizes, mask, scale and positions",
             expected="a checkpoint's name alone, or weights=, seed=, d_model=",
         )
     fetch = Fetch(note, lambda folder: refuse_unknown(folder, ignore), watch=watch)
@@ -911,31 +944,97 @@ def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer:
     return read_vocabulary(checkpoint.folder) or IdsOnly(str(checkpoint.folder))
 
 
-def _seeded_model(
+class OwnSizes(Struct, frozen=True):
+    """The sizes that `load` is given for seeded weights or a weight file, None where it is given
+    none.
+    """
+
+    d_model: int | None
+    heads: int | None
+    d_k: int | None
+    d_v: int | None
+
+
+def _one_layer_model(
     weights: str | Path | None,
     seed: int | None,
-    d_model: int | None,
-    heads: int | None,
-    tokenizer: str,
-    backend: str,
-    device: str | None,
-    dtype: str,
+    sizes: OwnSizes,
+    around: Settings,
+    embedding: np.ndarray[Any, Any] | None,
+    tokenizer: Tokenizer,
+    backend: Backend,
 ) -> Model:
-    """The one-layer model, with weights from `weights`, a file, or seeded; arguments as of `load`."""
-    operations = choose(backend, device=device, dtype=dtype)
-    cutter = tokenizer_named(tokenizer)
+    """The one-layer model with the weights of a file, or seeded ones.
+
+    around: mask, scale and positions. embedding: see `OneLayerStore`. Other arguments as of `load`.
+    """
+    stated = {name: size for name, size in asdict(sizes).items() if size is not None}
+    settings = replace(around, **stated)
     if weights is not None:
         from attncli.models.layout import LayoutRequest
         from attncli.models.weight_file import model_of, read_weight_file
 
-        weight_file = read_weight_file(Path(weights), LayoutRequest(d_model=d_model, heads=heads))
-        return model_of(weight_file, Path(weights).name, cutter, operations, seed=seed)
-    from attncli.models.one_layer import Settings, seeded_model
+        request = LayoutRequest(**stated)
+        if embedding is not None:
+            request = replace(request, input_width=embedding.shape[-1])
+        weight_file = read_weight_file(Path(weights), request)
+        return model_of(
+            weight_file,
+            Path(weights).name,
+            tokenizer,
+            backend,
+            settings,
+            seed=seed,
+            embedding=embedding,
+        )
+    from attncli.models.one_layer import seeded_model
 
-    settings = Settings(
-        d_model=64 if d_model is None else d_model, heads=1 if heads is None else heads
-    )
-    return seeded_model(settings, seed or 0, "seeded", cutter, operations)
+    return seeded_model(settings, seed or 0, "seeded", tokenizer, backend, embedding=embedding)
+
+
+def _attention_settings(
+    mask: str | Array | None, scale: str | float | None, position: str, seed: int
+) -> Settings:
+    """The settings of the one-layer model that do not depend on its sizes; arguments as of
+    `load`."""
+    from attncli.models.one_layer import Settings
+
+    settings = Settings(position=position, mask=_mask_of(mask, seed))
+    if scale is None:
+        return settings
+    return replace(settings, scale=str(scale))
+
+
+def _mask_of(mask: str | Array | None, seed: int) -> Mask:
+    """The mask that `load` is asked for. seed: of its random parts. Raises UsageError."""
+    from attncli.mechanism.mask import Everywhere, MatrixMask, intersection, parse_mask
+
+    if mask is None:
+        return Everywhere()
+    if isinstance(mask, str):
+        return intersection(*(parse_mask(part.strip(), seed=seed) for part in mask.split("&")))
+    values = np.asarray(mask)
+    if not 1 <= values.ndim <= 3 or values.size == 0:
+        raise InputError(
+            "mask has shape {shape}",
+            expected="[query, key], [key] or [head, query, key]",
+            shape=list(values.shape),
+        )
+    return MatrixMask(values != 0)
+
+
+def _own_embeddings(embeddings: Array | None) -> np.ndarray[Any, Any] | None:
+    """The matrix of vectors that `load` is given. Raises InputError for what is no such matrix."""
+    if embeddings is None:
+        return None
+    vectors = np.asarray(embeddings)
+    if vectors.ndim != 2 or vectors.size == 0:
+        raise InputError(
+            "embeddings have shape {shape}", expected="[token, d_model]", shape=list(vectors.shape)
+        )
+    if not np.isfinite(vectors).all():
+        raise InputError("embeddings hold NaN or an infinite number", expected="finite numbers")
+    return vectors
 
 
 # Models of text and images, of which the text model is what reads text: its config and its tensors

@@ -158,9 +158,12 @@ class Model(Struct, frozen=True, eq=False):
             **places,
         )
         name = self.identity.name or f"{self.identity.source}, seed {self.identity.seed}"
+        notes = ""
+        if self.warnings:
+            notes = message("; read .warnings ({count})", count=len(self.warnings))
         return (
             f"<{type(self).__name__} {name}: {self.spec.family}, {sizes}; {self.backend.name}"
-            f" {self.backend.dtype}>"
+            f" {self.backend.dtype}{notes}>"
         )
 
     def encode(self, text: str | Sequence[Token]) -> list[Token]:

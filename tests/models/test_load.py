@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from asking import ask
 from processes import finish
 from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.arrays.backend import numpy_backend
+from attncli.draw.encoding import json_pieces
 from attncli.errors import UnsupportedError, UsageError
 from attncli.extras import install_command
 from attncli.inputs.checkpoint import Checkpoint
@@ -64,6 +68,107 @@ def test_a_checkpoint_with_its_own_tokenizer() -> None:
 def test_a_contradictory_call() -> None:
     with pytest.raises(UsageError, match="brings its own weights"):
         attncli.load("minilm", seed=3)
+
+
+@pytest.mark.parametrize(
+    "own", [{"scale": 1}, {"mask": "causal"}, {"d_k": 3}, {"position": "rope"}, {"heads": 2}]
+)
+def test_a_checkpoint_takes_nothing_of_a_weight_file(own: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="brings its own weights, sizes, mask, scale"):
+        attncli.load("minilm", **own)
+
+
+def by_hand(
+    x: np.ndarray[Any, Any],
+    weights: dict[str, np.ndarray[Any, Any]],
+    scale: float,
+    hidden: np.ndarray[Any, Any],
+) -> np.ndarray[Any, Any]:
+    """The output of one head, with its output projection, by NumPy alone."""
+    q, k, v = (x @ weights[f"{name}.weight"].T for name in "qkv")
+    scores = np.where(hidden, -np.inf, q @ k.T * scale)
+    parts = np.exp(scores - scores.max(-1, keepdims=True))
+    return parts / parts.sum(-1, keepdims=True) @ v @ weights["o.weight"].T
+
+
+LATER = np.triu(np.ones((3, 3), bool), 1)
+APART = np.abs(np.subtract.outer(np.arange(3), np.arange(3))) > 1
+
+
+@pytest.mark.parametrize(
+    ("options", "scale", "hidden"),
+    [
+        ({}, 6**-0.5, LATER & False),
+        ({"scale": 0.25}, 0.25, LATER & False),
+        ({"scale": "none", "mask": "causal"}, 1.0, LATER),
+        ({"mask": "causal & window:2"}, 6**-0.5, LATER | APART),
+        ({"mask": (~LATER).astype(int)}, 6**-0.5, LATER),
+        ({"mask": torch.tensor(~LATER), "scale": 2}, 2.0, LATER),
+    ],
+)
+def test_a_weight_file_takes_scale_mask_and_x_as_the_command_does(
+    options: dict[str, Any], scale: float, hidden: np.ndarray[Any, Any], tmp_path: Path
+) -> None:
+    random = np.random.default_rng(2)
+    weights = {f"{name}.weight": random.normal(size=(6, 6)) for name in "qkvo"}
+    write_tensors(tmp_path / "w.safetensors", weights, {})
+    x = random.normal(size=(3, 6))
+    (trace,) = attncli.load(
+        weights=tmp_path / "w.safetensors", embeddings=x, dtype="float64", **options
+    ).trace("a b c")
+    np.testing.assert_allclose(trace.stages["out"], by_hand(x, weights, scale, hidden), atol=1e-12)
+
+
+def test_the_command_and_the_call_give_one_document(tmp_path: Path) -> None:
+    file = tmp_path / "w.safetensors"
+    write_tensors(file, {f"{name}.weight": np.eye(4) for name in "qkvo"}, {})
+    model = attncli.load(weights=file, heads=2, scale="sqrt-dmodel", mask="causal")
+    called = attncli.run(model, "a b c")
+    options = ("--num-heads", "2", "--scale", "sqrt-dmodel", "--mask", "causal", "--json")
+    told = ask("run", "a b c", "--weights", str(file), *options)
+    document = json.loads(told.out)
+    assert document["layers"] == json.loads(b"".join(json_pieces(called)))["layers"]
+    assert document["warnings"] == called.warnings
+
+
+def test_seeded_weights_take_sizes_mask_scale_and_positions() -> None:
+    model = attncli.load(seed=0, d_model=8, d_k=4, d_v=6, mask="causal", position="rope")
+    (trace,) = model.trace("a b c")
+    assert trace.stages["q"].shape == (1, 3, 4)
+    assert trace.stages["v"].shape == (1, 3, 6)
+    assert trace.stages["weights"][0, 0].tolist() == [1, 0, 0]
+
+
+def test_how_a_file_was_read_is_told_by_the_model(tmp_path: Path) -> None:
+    file = tmp_path / "w.safetensors"
+    write_tensors(file, {f"{name}.weight": np.eye(4) for name in "qkvo"}, {})
+    model = attncli.load(weights=file)
+    assert "read as 1 (--num-heads N)" in model.warnings[0]
+    assert repr(model).endswith("; read .warnings (1)>")
+    assert attncli.run(model, "a b").warnings[0] == model.warnings[0]
+    assert ".warnings" not in repr(attncli.load(weights=file, heads=2))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"mask": np.ones((2, 2, 2, 2))}, "mask has shape \\[2, 2, 2, 2\\]"),
+        ({"mask": "sideways"}, "sideways"),
+        ({"scale": "wide"}, "scale is 'wide'"),
+        ({"scale": True}, "scale is True"),
+        ({"embeddings": [1.0, 2.0]}, "embeddings have shape \\[2\\]"),
+        ({"embeddings": [[1.0, float("nan")]]}, "NaN"),
+        ({"position": "north"}, "unknown position"),
+    ],
+)
+def test_wrong_options_of_a_one_layer_model(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(attncli.AttnError, match=says):
+        attncli.load(seed=0, d_model=2, **options)
+
+
+def test_a_mask_of_another_size_is_an_error() -> None:
+    with pytest.raises(attncli.AttnError, match="2"):
+        list(attncli.load(seed=0, mask=np.ones((2, 2))).trace("a b c"))
 
 
 def test_a_spec_is_read_without_weights(tmp_path: Path) -> None:
