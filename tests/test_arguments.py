@@ -6,6 +6,7 @@ import inspect
 import math
 import pickle
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from attncli.metrics import measure, measure_texts
 TEXT = "the cat sat"
 WRONG: tuple[object, ...] = (
     None, True, 5, -1, 1.5, math.nan, "nonesuch", "", b"x", [], {}, [None], [5], ["nonesuch"],
-    (1, 2, 3), object(), np.zeros((2, 2)),
+    (1, 2, 3), object(), np.zeros((2, 2)), {5: None}, {"nonesuch": 1.5}, {(0, 9): {}},
 )  # fmt: skip
 Call = tuple[Callable[..., Any], dict[str, Any]]
 
@@ -144,8 +145,9 @@ def test_a_wrong_argument_is_an_error_of_ours(name: str, calls: dict[str, Call])
     codes = []
     for parameter in inspect.signature(function).parameters:
         for value in WRONG:
+            wrong = copy(value)  # a dictionary that a call keeps things in stays empty for others
             try:
-                function(**{**arguments, parameter: value})
+                function(**{**arguments, parameter: wrong})
             except attncli.AttnError as error:
                 codes.append(error.exit_code)
             except Exception as error:

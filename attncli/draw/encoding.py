@@ -12,7 +12,8 @@ from typing import Any
 
 from attncli.documents import Part, members
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a character, which no encoding writes; U+FFFD stands in its place."""
 _ACTIVE = re.compile(
     rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]"
 )
@@ -174,7 +175,7 @@ def _json_value(value: Any) -> Any:
                 return float(value)
             return None
         case str():
-            return _SURROGATE.sub("\ufffd", value)
+            return SURROGATE.sub("\ufffd", value)
         case Part():
             return {key: _json_value(member) for key, member in members(value)}
         case dict():

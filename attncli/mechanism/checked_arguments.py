@@ -291,7 +291,7 @@ def _fits(value: Any, kind: Any) -> bool:
     if origin is tuple and parts and parts[-1] is not Ellipsis:
         return _fits_each(value, parts)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return isinstance(value, Mapping)
+        return _fits_mapping(value, parts)
     if getattr(kind, "_is_protocol", False):
         return all(hasattr(value, name) for name in dir(kind) if not name.startswith("_"))
     if isinstance(kind, type) and kind is not Any:
@@ -340,6 +340,17 @@ def _fits_several(value: Any, origin: Any, part: Any) -> bool:
     if isinstance(value, Mapping) or (origin is Sequence and not hasattr(value, "__getitem__")):
         return False
     return not isinstance(value, Collection) or all(_fits(item, part) for item in value)
+
+
+def _fits_mapping(value: Any, kinds: Sequence[Any]) -> bool:
+    """Whether a value is a mapping whose keys and values are of these two kinds; of any without
+    them."""
+    if not isinstance(value, Mapping):
+        return False
+    if not kinds:
+        return True
+    key_kind, value_kind = kinds
+    return all(_fits(key, key_kind) and _fits(item, value_kind) for key, item in value.items())
 
 
 def _kind_in_words(kind: Any) -> str:

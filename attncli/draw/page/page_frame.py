@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from attncli.draw.encoding import SURROGATE
 from attncli.draw.safe import safe_html
 from attncli.inputs.files import read_regular
 from attncli.language import message
@@ -66,9 +67,8 @@ def read_asset(name: str) -> str:
 
 def as_json(meta: Mapping[str, Any]) -> str:
     """A value for a page's script as JSON in which no end of an HTML element can stand."""
-    return json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace(
-        "<", "\\u003c"
-    )
+    text = json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return SURROGATE.sub("\ufffd", text.replace("<", "\\u003c"))
 
 
 def csp_hash(text: str) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from attncli.errors import UsageError, VerdictError, refused_value
-from attncli.language import message
-from attncli.mechanism.spec import plain_link
+from attncli.language import listing, message
+from attncli.mechanism.spec import ARROW
 
 if TYPE_CHECKING:
     from attncli.features.find.document import FindDocument
@@ -51,7 +51,7 @@ class Expectation(Struct, frozen=True):
             raise UsageError(
                 "--expect is about {link}, and --from and --to name another link",
                 expected="one link, or --expect alone",
-                link=plain_link(repr(self.start), repr(self.end)),
+                link=_quoted_link(self.start, self.end),
             )
         return start, end
 
@@ -60,10 +60,10 @@ class Expectation(Struct, frozen=True):
         strongest = max(document.heads, key=lambda head: head.weight)
         if COMPARISONS[self.sign](strongest.weight, self.bound):
             return None
-        query, key = (repr(document.tokens[place].text) for place in (document.query, document.key))
+        query, key = (document.tokens[place].text for place in (document.query, document.key))
         reason = message(
             "the largest weight of {link} is {weight:.4g}, in layer {layer} head {head}",
-            link=plain_link(query, key),
+            link=_quoted_link(query, key),
             weight=strongest.weight,
             layer=strongest.layer,
             head=strongest.head,
@@ -74,6 +74,11 @@ class Expectation(Struct, frozen=True):
             sign=self.sign,
             bound=self.bound,
         )
+
+
+def _quoted_link(query: str | None, key: str | None) -> str:
+    """The name of a link in an error, its ends in the quotation marks of the reader's language."""
+    return listing([repr(query), repr(key)], f" {ARROW} ")
 
 
 def parse_expectation(text: str | None) -> Expectation | None:

@@ -28,7 +28,7 @@ from attncli.documents import (
 )
 from attncli.documents.header import header, notes, token_rows
 from attncli.documents.parts import NextToken, Weighed
-from attncli.errors import LimitError, UnsupportedError
+from attncli.errors import LimitError, UnsupportedError, UsageError
 from attncli.features.effects.targets import likeliest_tokens
 from attncli.features.effects.weighing import Weighing, find_weighing, weighing_notes
 from attncli.inputs.regions import REST, Region
@@ -239,9 +239,12 @@ def generate(
         on the prompt.
 
     Raises:
+        UsageError: For a past that is filled already.
         UnsupportedError: For a model that is no decoder.
         LimitError: For more tokens than it has positions.
     """
+    if past:
+        raise UsageError("past holds something already", expected="past={}, which is filled")
     if tokens is None:
         tokens = model.encode(text)
     weighing = None

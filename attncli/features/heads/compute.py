@@ -364,6 +364,7 @@ def heads(
         expected = with_flow(expected, len(tokens), len(model.spec.attending(request.layers)))
     on_cost(expected, len(tokens))
     before = model.store.bytes_read()
+    _check_repeats(repeats, model, request)
     if request.labels and repeats is None:
         from attncli.measure.labels import repeat_scores  # only labels need them
 
@@ -421,6 +422,22 @@ def _first_heads(document: HeadsDocument, count: int) -> list[HeadMetrics]:
         document.heads, key=lambda head: -(head.top_link.weight if head.top_link else 0.0)
     )
     return ranked[:count]
+
+
+def _check_repeats(repeats: RepeatScores | None, model: Model, request: HeadsRequest) -> None:
+    """Raise UsageError where the scores of random repeats that a caller gives lack a head that is
+    asked for."""
+    if repeats is None:
+        return
+    for layer in model.spec.attending(request.layers):
+        for head in _select_heads(model, request, layer):
+            if (layer, head) not in repeats:
+                raise UsageError(
+                    "repeats lacks layer {layer} head {head}",
+                    expected="scores of every head asked for, by layer and head",
+                    layer=layer,
+                    head=head,
+                )
 
 
 def _measured_heads(

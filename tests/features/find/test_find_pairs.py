@@ -66,7 +66,8 @@ def test_what_a_cut_link_costs_is_what_ablate_says(folder: Path) -> None:
 
 def test_the_answer_of_pairs_is_looked_for_in_their_texts(folder: Path, tmp_path: Path) -> None:
     line = ["find", "--model", str(folder), "--pairs", str(SAMPLES)]
-    failed = ask(*line, code=3)
+    failed = ask(*line)
+    assert failed.code == 3
     assert "does not stand in" in failed.err
     assert "--to TOK" in failed.err
     (path := tmp_path / "many.jsonl").write_text("\n".join(SAMPLES.read_text().splitlines() * 7))
