@@ -243,6 +243,26 @@ class LinearFused(nn.Module):
         return self.proj(mixed.transpose(1, 2).reshape(batch, length, width))
 
 
+class FusedByHead(nn.Module):
+    """qkv_proj and o_proj, cut as [head, 3·dim]: q, k and v of one head after another."""
+
+    def __init__(self, d_model: int, heads: int) -> None:
+        super().__init__()
+        self.count = heads
+        self.qkv_proj = nn.Linear(d_model, 3 * d_model)
+        self.o_proj = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
+        batch, length, width = x.shape
+        by_head = self.qkv_proj(x).reshape(batch, length, self.count, 3 * width // self.count)
+        q, k, v = by_head.permute(0, 2, 1, 3).chunk(3, dim=-1)
+        scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+        if visible is not None:
+            scores = scores.masked_fill(~visible, float("-inf"))
+        mixed = torch.softmax(scores, -1) @ v
+        return self.o_proj(mixed.permute(0, 2, 1, 3).reshape(batch, length, width))
+
+
 class Torch(nn.Module):
     """torch.nn.MultiheadAttention, called with itself as query, key and value."""
 
@@ -290,6 +310,8 @@ class Projections(nn.Module):
     """Four linear maps under any names, q, k, v and perhaps an output; buffers as given.
 
     names: of the modules, in this order; dots lead into modules, as in "linears.0".
+    width: of the projections; None for d_model.
+    leaving: the width of the output; None for d_model.
     """
 
     def __init__(
@@ -300,13 +322,14 @@ class Projections(nn.Module):
         *,
         bias: bool = True,
         width: int | None = None,
+        leaving: int | None = None,
         buffers: dict[str, Tensor] | None = None,
     ) -> None:
         super().__init__()
         self.count = heads
         self.names = names
         inner = width or d_model
-        sizes = [(d_model, inner)] * 3 + [(inner, d_model)]
+        sizes = [(d_model, inner)] * 3 + [(inner, leaving or d_model)]
         for name, (size, size_2) in zip(names, sizes, strict=False):
             path = name.split(".")
             place: nn.Module = self

@@ -301,6 +301,8 @@ def shapes_of(stages: Mapping[str, Array], *, leading: tuple[str, ...] = ()) -> 
         if name == "out" and "concat" not in stages:  # no W_O: the heads' outputs are the output
             stage = STAGES["concat"]
         axes = leading + stage.axes
+        if name == "out" and axes[-1] == "width" and shape[-1] != sizes.get("width", shape[-1]):
+            axes = (*axes[:-1], "out_width")  # W_O of a class may lead to another width than X's
         if len(axes) != len(shape):
             raise ValueError(f"stage {name} has {len(shape)} axes {shape}, declared {axes}")
         for axis, size in zip(axes, shape, strict=True):

@@ -382,7 +382,7 @@ def sizes_of(
         )
     v_dim = v.shape[0] // kv_heads
     _check_option("--d-v", request.d_v, v_dim, where)
-    _check_output_and_widths(weights, label, count * v_dim, width)
+    _check_output_and_widths(weights, label, count * v_dim)
     _check_learned(weights, label, where, {"bias_k": kv_heads * dim, "bias_v": kv_heads * v_dim})
     projects = "o.weight" in weights
     normed = "norm.weight" in weights
@@ -488,22 +488,15 @@ def _head_count(
     return 1, (message("the file does not say how many heads it has; read as 1 (--num-heads N)"),)
 
 
-def _check_output_and_widths(
-    weights: Mapping[str, Array], label: _Labels, mixed: int, d_model: int
-) -> None:
-    """Raise InputError where biases, output projection or norm do not fit the widths they meet.
+def _check_output_and_widths(weights: Mapping[str, Array], label: _Labels, mixed: int) -> None:
+    """Raise InputError where biases, output projection or norm do not fit the widths they meet. The
+    output may have another width than what enters.
 
     mixed: heads · d_v.
     """
     output = weights.get("o.weight")
     if output is not None and output.shape[1] != mixed:
         raise label.wrong("o.weight", f"{mixed} inputs, heads × d_v")
-    if output is not None and output.shape[0] != d_model:
-        queries = label.of("q.weight")
-        raise label.wrong(
-            "o.weight",
-            message("{d_model} outputs, as wide as what {of} takes", d_model=d_model, of=queries),
-        )
     widths = {
         f"{role}.bias": weights[f"{role}.weight"].shape[0]
         for role in "qkvo"
@@ -757,6 +750,10 @@ FUSED = (
     ("Wqkv", "out_proj"), ("Wqkv", "Wo"), ("in_proj", "out_proj"), ("to_qkv", "to_out.0"), ("to_qkv", "to_out"),
 )  # fmt: skip
 """What a fused projection and the output projection beside it are called."""
+BY_ROLE = message(
+    "qkv_proj is read as all queries, then all keys, then all values; some classes have q, k and v"
+    " of one head after another, which the file does not say: attn guide weights reorders them"
+)
 
 
 def fused_layouts() -> list[Layout]:
@@ -829,6 +826,8 @@ def _read_fused(
         weights["o.weight"] = np.ascontiguousarray(square.T if stored_in_out else square)
         if f"{output}.bias" in tensors:
             weights["o.bias"] = tensors.read(f"{output}.bias", d_model)
+    if name == "qkv_proj" and request.heads != 1:
+        return LayoutWeights(weights, notes=(BY_ROLE,))
     if name != "c_attn":
         return LayoutWeights(weights)
     looks_back = message(

@@ -48,6 +48,7 @@ from attncli.models.one_layer import (
     OneLayerStore,
     Settings,
     Vocabulary,
+    check_width,
     digest,
     seeded_weights,
     spec_of,
@@ -325,6 +326,8 @@ def layout_tensors(
     layout: a key of `LAYOUTS`. Raises UsageError for an unknown one, and where the sizes do not fit
     it.
     """
+    if layout in ("torch", "fused") and "o.weight" in weights:
+        _check_output_width(weights["o.weight"], facts, layout)
     beside = {name: array for name, array in weights.items() if name in COMMON}
     projections = {name: array for name, array in weights.items() if name not in COMMON}
     match layout:
@@ -412,6 +415,19 @@ def _check_sizes(
             expected="one",
             hint="--output-projection",
             layout=layout,
+        )
+
+
+def _check_output_width(output: Array, facts: LayoutSizes, layout: str) -> None:
+    """Raise UsageError where an output projection, [out, in], leads to another width than d_model,
+    for a layout that cannot hold it."""
+    if len(output) != facts.d_model:
+        raise UsageError(
+            "layout {layout} has an output as wide as d_model ({d_model}), this one is {width} wide",
+            expected="--layout canonical",
+            layout=layout,
+            d_model=facts.d_model,
+            width=len(output),
         )
 
 
@@ -522,6 +538,8 @@ def model_of(
     scale = settings.scale or (weight_file.scale.spelling if weight_file.scale else None)
     around = {"layer_norm": settings.layer_norm or facts.layer_norm, "scale": scale}
     file_settings = replace(settings, **asdict(facts) | around)
+    if "o.weight" in weight_file.weights:
+        check_width(file_settings, len(weight_file.weights["o.weight"]), "")
     spec = spec_of(file_settings)
     notes = weight_file.notes
     if weight_file.scale and settings.scale is None:

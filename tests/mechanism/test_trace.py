@@ -56,6 +56,13 @@ def test_one_axis_has_one_size():
             shapes_of(stages(**changed))
 
 
+def test_an_output_of_another_width_than_the_input_has_an_axis_of_its_own():
+    wider = stages(out=(7, 13))
+    del wider["sum"], wider["norm"]
+    *_, row = shapes_of(wider)
+    assert (row.step, row.axes) == ("out", ("query", "out_width"))
+
+
 def test_without_an_output_projection_the_output_is_the_heads_side_by_side():
     found = stages(out=(7, 12))
     del found["concat"]

@@ -122,7 +122,6 @@ def test_names(tensors: dict[str, Any], what: str, expected: str, hint: str | No
         ),
         (CANONICAL | shapes(k__weight=(7, 6)), "k.weight has shape [7, 6]", "kv heads of width 6"),
         (CANONICAL | shapes(o__weight=(6, 5)), "o.weight has shape [6, 5]", "6 inputs"),
-        (CANONICAL | shapes(o__weight=(5, 6)), "o.weight has shape [5, 6]", "6 outputs"),
         (CANONICAL | shapes(q__bias=(5,)), "q.bias has shape [5]", "[6]"),
         (CANONICAL | shapes(norm__weight=(5,)), "norm.weight has shape [5]", "[6]"),
         (CANONICAL | shapes(norm__bias=(6,)), "norm.bias", "norm.weight beside it"),

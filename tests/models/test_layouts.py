@@ -2,6 +2,7 @@
 computes.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,15 @@ import torch
 import torch_classes as classes
 from torch import nn
 
+import attncli.language
 from attncli.arrays.backend import choose
+from attncli.errors import UsageError
 from attncli.inputs.tensors import write_tensors
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal, Everywhere, MatrixMask
 from attncli.models.layout import LayoutRequest, mask_buffers
 from attncli.models.one_layer import Settings
-from attncli.models.weight_file import model_of, read_weight_file
+from attncli.models.weight_file import layout_tensors, model_of, read_weight_file
 
 WORDS = "a b c d e f g"
 TOKENS = len(WORDS.split())
@@ -93,6 +96,15 @@ TYPED_IN = {
         15,
         heads=3,
     ),
+    "book of two widths": Case(
+        projections(
+            "W_query W_key W_value out_proj", width=12, leaving=12, buffers={"mask": LATER}
+        ),
+        "W_query W_key W_value",
+        15,
+        heads=3,
+    ),
+    "wider output": Case(projections("q k v o", width=6, leaving=20), "canonical", 15, heads=3),
     "annotated": Case(
         projections("linears.0 linears.1 linears.2 linears.3"), "linears.0 linears.1", 15, heads=3
     ),
@@ -279,6 +291,52 @@ def test_a_typed_in_class_is_saved_as_pt_and_read(name: str, mask: str, tmp_path
     x = inputs(case.d_model, batch=1).astype(np.float32)
     found = float32_outputs(path, x[0], case.heads, rule)
     assert np.abs(found - expected(module, x, visible)[0]).max() <= 1e-6
+
+
+def lines_of_the_page(lang: str, first: str) -> str:
+    """The block of Python on the page about weight files that holds a text."""
+    page = (Path(attncli.language.__path__[0]) / "guide" / lang / "weights.md").read_text("utf-8")
+    [block] = [part for part in re.findall("```python\n(.*?)```", page, re.S) if first in part]
+    return block
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_a_fused_class_by_head_is_told_of_and_reordered_as_the_page_says(
+    lang: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = classes.filled(classes.FusedByHead(16, 4), seed=8)
+    monkeypatch.chdir(tmp_path)
+    torch.save(module.state_dict(), "plain.pt")
+    x = inputs(16)
+    reference = expected(module, x, None)
+    told = read_weight_file(Path("plain.pt"), LayoutRequest(heads=4)).notes
+    assert any("all queries, then all keys" in note for note in told)
+    assert read_weight_file(Path("plain.pt"), LayoutRequest(heads=1)).notes == ()
+    wrong = outputs(Path("plain.pt"), x, LayoutRequest(heads=4), Everywhere())
+    assert np.abs(wrong - reference).max() > 1e-2
+    exec(lines_of_the_page(lang, "qkv_proj"), {"module": module, "torch": torch})
+    found = outputs(Path("mine.pt"), x, LayoutRequest(heads=4), Everywhere())
+    assert np.abs(found - reference).max() < 1e-10
+
+
+def test_an_output_of_another_width_has_no_residual_and_no_fused_layout(tmp_path: Path) -> None:
+    module = classes.filled(TYPED_IN["book of two widths"].make(), seed=8)
+    path = tmp_path / "class.npz"
+    write_tensors(path, state(module), {})
+    read = read_weight_file(path, LayoutRequest(heads=3))
+    chosen = choose("numpy", device=None, dtype="float64")
+    for around in ({"residual": True}, {"layer_norm": True}):
+        with pytest.raises(UsageError, match="an output of width 12"):
+            model_of(read, "w", tokenizer("word"), chosen, Settings(**around))
+    for layout in ("torch", "fused"):
+        with pytest.raises(UsageError, match="layout"):
+            layout_tensors(read.weights, read.facts, layout)
+    module = classes.filled(classes.Projections(12, 3, ("q", "k", "v", "o"), leaving=5), seed=8)
+    write_tensors(path, state(module), {})
+    read = read_weight_file(path, LayoutRequest(heads=3))
+    for layout in ("torch", "fused"):
+        with pytest.raises(UsageError, match="this one is 5 wide"):
+            layout_tensors(read.weights, read.facts, layout)
 
 
 @pytest.mark.parametrize("name", TYPED_IN)
