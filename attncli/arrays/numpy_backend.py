@@ -221,7 +221,7 @@ def share_work(works: Iterator[Callable[[], Result]], threads: int) -> list[Resu
     return [results[number] for number in range(len(results))]
 
 
-def in_order(
+def take_in_order(
     works: Sequence[Callable[[Place], Result]],
     take: Callable[[Result], None],
     places: Sequence[Place],

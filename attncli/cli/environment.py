@@ -421,9 +421,9 @@ def standard_output() -> BinaryIO:
 
 
 def write_all(stream: BinaryIO, data: bytes, unfinished: int = 0) -> None:
-    """Write all of the bytes, however many pieces it takes: a raw stream writes what it can. Raises
-    OSError; a file is then cut to where it was, without the last `unfinished` bytes before, too.
-    """
+    """Write all of the bytes, in as many pieces as the stream takes. Raises OSError if that fails;
+    of a file, what this call wrote is then taken back, and the last `unfinished` bytes written
+    before it."""
     remaining = memoryview(data)
     try:
         while remaining:

@@ -294,10 +294,10 @@ def attention_part(model: Model, computing: Backend) -> AttentionPart:
     return AttentionPart(
         scale=first.scale,
         softcap=first.softcap,
-        mask=_by_layer([layer.mask.spec() for layer in layers], numbers),
+        mask=_texts_by_layer([layer.mask.spec() for layer in layers], numbers),
         mask_says=_masks_in_words([layer.mask for layer in layers], numbers),
         position=input_positions
-        or _by_layer([position_name(layer.position) for layer in layers], numbers),
+        or _texts_by_layer([position_name(layer.position) for layer in layers], numbers),
         backend=model.backend.name,
         dtype=model.backend.dtype,
         compute_dtype=UNSET if computing.dtype == model.backend.dtype else computing.dtype,
@@ -305,7 +305,7 @@ def attention_part(model: Model, computing: Backend) -> AttentionPart:
     )
 
 
-def _by_layer(texts: Sequence[str], numbers: Sequence[int]) -> str:
+def _texts_by_layer(texts: Sequence[str], numbers: Sequence[int]) -> str:
     """One text if all layers have the same, else each different text with the layers that have it:
     "causal (1, 3-5), window:4 (0, 2)".
 

@@ -131,8 +131,8 @@ def part_beyond_rest(part: RegionPart) -> RegionPart:
         part,
         share=share / left if left > 0 else share * np.nan,
         even=even / even_left if even_left > 0 else even * np.nan,
-        by_layer=_of_other_weight(part.by_layer, part.by_layer_beyond_rest, part.rest_by_layer),
-        between=_of_other_weight(part.between, part.between_beyond_rest, part.rest_between),
+        by_layer=_shares_beyond_rest(part.by_layer, part.by_layer_beyond_rest, part.rest_by_layer),
+        between=_shares_beyond_rest(part.between, part.between_beyond_rest, part.rest_between),
         heads=[
             replace(head, share=head.share_beyond_rest, even=head.even_beyond_rest)
             for head in part.heads
@@ -141,14 +141,15 @@ def part_beyond_rest(part: RegionPart) -> RegionPart:
     )
 
 
-def _of_other_weight(
+def _shares_beyond_rest(
     whole: Numbers, beyond: Numbers | UnsetType, rest: Numbers | UnsetType
 ) -> Numbers:
-    """Shares as parts of the weight that does not rest, [row, region]; NaN for rows where all of it
-    does.
+    """Shares of each region among the weight that does not rest, [row, region]; NaN for rows where
+    all weight rests.
 
-    whole: what they are of a document that does not tell it.
-    rest: [row].
+    whole: shares of all weight, returned for a document that has no others.
+    beyond: the weight on each region without keys where heads rest.
+    rest: the weight on keys where heads rest, [row].
     """
     if beyond is UNSET or rest is UNSET:
         return whole

@@ -210,8 +210,8 @@ def spelled_text(tokens: Sequence[Token]) -> str:
     return letters
 
 
-def named_bytes(tokens: Sequence[Token]) -> list[Token]:
-    """Tokens of a text with those that are bytes named by the character that they are parts of."""
+def with_named_bytes(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens of a text, with each token of bytes named by the character that it is a part of."""
     if not any(token.text.startswith("<0x") for token in tokens):
         return list(tokens)
     parts = _parts_of_characters(tokens, "")
@@ -290,7 +290,7 @@ def _with_bytes_in_rows(entries: list[Any], rows: Sequence[TokenRow]) -> list[An
     tokens = tokens_of(rows)
     return [
         entry if token.text == row.text else replace(entry, text=token.text)
-        for entry, row, token in zip(entries, rows, named_bytes(tokens), strict=True)
+        for entry, row, token in zip(entries, rows, with_named_bytes(tokens), strict=True)
     ]
 
 
@@ -592,7 +592,8 @@ def has_pieces(tokens: Sequence[TokenRow]) -> bool:
 
 
 def _spoken_name(token: TokenRow) -> tuple[str, str]:
-    """How a sentence names a token: by its text, and, for a piece of a word, by that word too."""
+    """What a sentence names a token by: (its text, the word that it is a piece of). The word is ""
+    for a whole word, the text "" for a piece of bytes."""
     if not isinstance(token, PieceRow):
         return bare_text(token), ""
     if token.is_bytes:

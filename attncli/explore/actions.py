@@ -35,9 +35,9 @@ from attncli.explore.walk import (
     Question,
     Walk,
     Work,
-    at_stop,
     begin_tour,
     error_text,
+    state_at_stop,
     stop_in_sight,
 )
 from attncli.features.run.document import RunDocument
@@ -243,7 +243,7 @@ def show_effects(walk: Walk) -> None:
             walk.effects = HeadEffects(place, state.query, state.key, head, cut_document, every)
             walk.follow()
 
-        return walk.when_done(take)
+        return walk.finish_with(take)
 
     walk.begin("effects", compute)
 
@@ -320,7 +320,7 @@ def add_token(walk: Walk) -> None:
     def generate(work: Work) -> Callable[[], None]:
         """Make the text longer by one token. Gives what runs the longer text."""
         new_source = source.longer(work.report)
-        return lambda: _run_and_go(walk, new_source, _at_last_query)
+        return lambda: _run_and_go(walk, new_source, _choose_last_query)
 
     walk.begin("next", generate)
 
@@ -329,13 +329,13 @@ def remove_token(walk: Walk) -> None:
     """Take the last generated token away."""
     source = live_source(walk.source, NO_MORE_TEXT)
     if len(source.tokens) > source.typed_count:
-        _run_and_go(walk, source.shorter, _at_last_query)
+        _run_and_go(walk, source.shorter, _choose_last_query)
     else:
         walk.notice = Notice(say(walk.view, "nothing was generated; n adds a token"))
 
 
-def _at_last_query(state: State, loaded_run: LoadedRun) -> State:
-    """The last word of the text with the chosen key."""
+def _choose_last_query(state: State, loaded_run: LoadedRun) -> State:
+    """The state with the text's last word chosen as query, beside the same key."""
     return at_pair(state, loaded_run.extent, len(loaded_run.queries) - 1, state.key)
 
 
@@ -458,7 +458,7 @@ def next_tour_stop(walk: Walk) -> None:
 
         def begin() -> None:
             """Begin the tour at its first stop."""
-            walk.tour, walk.state = 0, at_stop(begin_tour(walk.state, walk.known_run), 0)
+            walk.tour, walk.state = 0, state_at_stop(begin_tour(walk.state, walk.known_run), 0)
 
         walk.has_merged_words = source.words
         if source.words:  # the steps are told of tokens
@@ -471,7 +471,7 @@ def next_tour_stop(walk: Walk) -> None:
         walk.state = walk.state.sees("matrix")
         return
     walk.tour += 1
-    walk.state = at_stop(walk.state, walk.tour)
+    walk.state = state_at_stop(walk.state, walk.tour)
     if STOPS[walk.tour].sight == "effects":
         show_effects(walk)
     else:
@@ -516,7 +516,7 @@ def _save_in_background(walk: Walk, path: Path) -> None:
     def save_file(work: Work) -> Callable[[], None]:
         """Write the file; returns the function that then says so on the screen."""
         save(path, source, state, effects, lang=walk.view.lang)
-        return walk.when_done(
+        return walk.finish_with(
             lambda: walk.show_message(say(walk.view, "saved: {file}", file=path.name))
         )
 

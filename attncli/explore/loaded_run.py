@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import EVERY, Selection
 from attncli.documents import Document
 from attncli.draw.safe import cells, label
-from attncli.draw.token_names import PieceName, named_bytes, piece_names, word_name
+from attncli.draw.token_names import PieceName, piece_names, with_named_bytes, word_name
 from attncli.errors import InputError, UnsupportedError
 from attncli.explore.state import Extent, State
 from attncli.features.effects.document import AblateDocument
@@ -354,7 +354,7 @@ class LoadedRun:
     def names(self, side: str, *, ascii: bool) -> list[str]:
         """The tokens of one side, "queries" or "keys", as they may be shown."""
         if (side, ascii) not in self._names:
-            tokens = named_bytes(self.queries if side == "queries" else self.keys)
+            tokens = with_named_bytes(self.queries if side == "queries" else self.keys)
             self._names[side, ascii] = [label(word_name(token), ascii=ascii) for token in tokens]
         return self._names[side, ascii]
 

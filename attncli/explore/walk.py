@@ -244,7 +244,7 @@ class Walk:
 
         self.work = self.stage.begin(say(self.view, WORK[name]), job, on_error)
 
-    def when_done(self, act: Callable[[], None]) -> Callable[[], None]:
+    def finish_with(self, act: Callable[[], None]) -> Callable[[], None]:
         """Wraps `act` as the function that a job returns: it marks the work as over, calls `act`,
         and draws the screen."""
 
@@ -342,7 +342,7 @@ class Walk:
         def compute_one(work: Work) -> Callable[[], None]:
             """Compute the value in the background. Gives what keeps it for this place."""
             value = compute(work)
-            return self.when_done(lambda: known.update({place: value}))
+            return self.finish_with(lambda: known.update({place: value}))
 
         self.begin(name, compute_one)
 
@@ -473,8 +473,8 @@ def error_text(error: AttnError, view: View) -> str:
     )
 
 
-def at_stop(state: State, number: int) -> State:
-    """The state at the tour's stop of this number."""
+def state_at_stop(state: State, number: int) -> State:
+    """The state that the tour's stop of this number shows."""
     stop = STOPS[number]
     return replace(
         state.sees(stop.sight), focus=stop.focus, step=stop.step, top=0, row=0, subtracted_head=None

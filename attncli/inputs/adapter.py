@@ -613,8 +613,8 @@ def _read_adapter(merge: _Merge, request: AdapterRequest) -> None:
             modules.setdefault(module, {})[part] = array.astype(np.float64)
     names = list(modules)
     _check_targets(config, names, where)
-    alphas = _by_pattern(config, "alpha_pattern", "lora_alpha", names, where)
-    ranks = _by_pattern(config, "rank_pattern", "r", names, where)
+    alphas = _values_by_pattern(config, "alpha_pattern", "lora_alpha", names, where)
+    ranks = _values_by_pattern(config, "rank_pattern", "r", names, where)
     for module, parts in modules.items():
         target = _base_tensor(base, f"{module}.weight", str(folder))
         first, second = ("table_a", "table_b") if "table_a" in parts else ("a", "b")
@@ -727,7 +727,7 @@ def _config_setting(key: str, value: object) -> Message:
     return message("{file} sets {key} to {value}", file=CONFIG, key=key, value=repr(value)[:80])
 
 
-def _by_pattern(
+def _values_by_pattern(
     config: Mapping[str, Any], key: str, usual: str, modules: Sequence[str], where: str
 ) -> dict[str, _Setting]:
     """What a config sets for each module: the value of the first entry of config[key] that matches

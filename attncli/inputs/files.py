@@ -102,9 +102,9 @@ def make_folder(folder: Path) -> list[Path]:
     return new
 
 
-def written_at(path: Path) -> Path:
-    """Where the content of an output file is now: its temporary file while it waits for others of
-    `together`, else the path itself."""
+def present_path(path: Path) -> Path:
+    """Where the content of an output file is now: in its temporary file while it waits for the
+    other files of `together`, else at the path itself."""
     try:
         target = path.resolve()
     except NAME_ERRORS:  # whoever opens it says so
@@ -762,9 +762,8 @@ class PositionedFile:
             raise self._change_error(message("this file was changed while it was read"))
 
     def at_hand(self, place: int) -> bool:
-        """Whether the byte at this place can be read without waiting for a disk; true where the
-        system cannot tell.
-        """
+        """Whether the byte at this position is cached, so that reading it does not wait for a disk;
+        True where the system cannot tell."""
         if not hasattr(os, "RWF_NOWAIT"):
             return True
         try:

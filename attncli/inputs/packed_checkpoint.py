@@ -737,17 +737,16 @@ class AwqMatrix:
 
     def rows(self, start: int, stop: int) -> Array:
         """The whole matrix, float [out, in]; start and stop are not used."""
-        numbers, zeros = (self._in_order(self._raw.read(name)) for name in self._names[:2])
+        numbers, zeros = (self._unpack_in_order(self._raw.read(name)) for name in self._names[:2])
         scales = self._raw.read(self._names[2], "float32")
         group_of = np.arange(numbers.shape[0]) // self._group
         matrix: Array = ((numbers - zeros[group_of]) * scales[group_of]).T
         return matrix
 
     @staticmethod
-    def _in_order(words: Array) -> Array:
-        """The 4-bit numbers of packed words [row, word] as floats [row, column], put into the order
-        of the columns.
-        """
+    def _unpack_in_order(words: Array) -> Array:
+        """Unpack 4-bit numbers from words [row, word] to floats [row, column], undoing the order in
+        which AWQ packs columns."""
         packed = word_numbers(words, 4).reshape(*words.shape, 8)
         numbers = np.empty(packed.shape, np.float32)
         numbers[..., AWQ_ORDER] = packed

@@ -229,15 +229,15 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         the first row has such a number each weight is looked at.
         """
         if backend.name != "numpy":
-            return self._by_library(pieces, x, backend, bias)
-        product, finite = (self._by_turned_tiles if self.in_out else self._by_tiles)(
-            pieces, np.asarray(x)
-        )
+            return self._multiply_by_library(pieces, x, backend, bias)
+        product, finite = (
+            self._multiply_by_turned_tiles if self.in_out else self._multiply_by_tiles
+        )(pieces, np.asarray(x))
         if bias is not None:
             product += np.asarray(bias)
         return product, finite
 
-    def _by_library(
+    def _multiply_by_library(
         self, pieces: PieceSource, x: AnyArray, backend: Backend, bias: AnyArray | None
     ) -> tuple[AnyArray, bool]:
         """`multiply_pieces` by the backend's own product, which converts each piece and adds the
@@ -262,7 +262,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
             numpy_backend.at_once([take] * count)
         return result, all(finite)
 
-    def _by_tiles(self, pieces: PieceSource, x: Array) -> tuple[Array, bool]:
+    def _multiply_by_tiles(self, pieces: PieceSource, x: Array) -> tuple[Array, bool]:
         """x·Wᵀ, [row, out], without a bias, computed tile by tile in NumPy; and whether every
         number of W is finite.
         """
@@ -304,8 +304,8 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         numpy_backend.at_once([take] * min(numpy_backend.cores(), 2, pieces.count))
         return result, all(finite)
 
-    def _by_turned_tiles(self, pieces: PieceSource, x: Array) -> tuple[Array, bool]:
-        """As `_by_tiles` for a matrix stored as [in, out]: the products of the pieces are added in
+    def _multiply_by_turned_tiles(self, pieces: PieceSource, x: Array) -> tuple[Array, bool]:
+        """As `_multiply_by_tiles` for a matrix stored as [in, out]: the products of the pieces are added in
         the order of the file, whichever thread made them, so that sums are reproducible."""
         width, columns = self.shape
         many = max(STEP // columns, 1)

@@ -65,8 +65,8 @@ class Words(Struct, frozen=True, eq=False):
 
     def merge_visible(self, visible: Bools) -> Bools:
         """Visibility [..., token, token] as [..., word, word]: whether any piece sees any piece."""
-        to = np.logical_or.reduceat(visible[..., : self.count], self.starts, axis=-1)
-        return np.logical_or.reduceat(to, self.starts, axis=-2)
+        by_key_word = np.logical_or.reduceat(visible[..., : self.count], self.starts, axis=-1)
+        return np.logical_or.reduceat(by_key_word, self.starts, axis=-2)
 
 
 class WordsOfTwo(Struct, frozen=True, eq=False):

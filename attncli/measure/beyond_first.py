@@ -36,7 +36,8 @@ def _share(
     value: Callable[[AttentionRows], Floats],
     used_rows: Callable[[AttentionRows], Bools] = _several_beyond,
 ) -> Callable[[AttentionRows], PerRow]:
-    """The formula of a score: Σ `value` over the weight on keys other than the first."""
+    """Make the formula of a score that is a share: Σ `value` divided by Σ of the weight on keys
+    other than the first, over the rows used."""
     return lambda rows: PerRow(value(rows), used_rows(rows), _weight_beyond(rows))
 
 

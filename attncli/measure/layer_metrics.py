@@ -123,7 +123,7 @@ def _same_word(rows: AttentionRows) -> Floats:
     return rows.at_pairs(queries[keys > 0], keys[keys > 0])
 
 
-def _at_steps(least: int, most: int) -> Callable[[AttentionRows], Floats]:
+def _weight_at(least: int, most: int) -> Callable[[AttentionRows], Floats]:
     """A function that gives each row's weight on keys from `least` to `most` tokens away, before
     and after the query together, the first token left out: heads rest there, however far it is."""
     offsets = sorted({side * steps for steps in range(least, most + 1) for side in (-1, 1)})
@@ -159,10 +159,10 @@ KIND_METRICS = {
                 ALL_ROWS, CLARK, row_mean(value), "the first token is left out",
             )
             for name, span, steps, value in (
-                ("distance_1", "|i−j|=1", "1", _at_steps(1, 1)),
-                ("distance_2_4", "2≤|i−j|≤4", "2–4", _at_steps(2, 4)),
-                ("distance_5_16", f"5≤|i−j|≤{MIDDLE}", f"5–{MIDDLE}", _at_steps(5, MIDDLE)),
-                ("distance_17", f"|i−j|>{MIDDLE}", f"> {MIDDLE}", lambda rows: rows.rest - _at_steps(1, MIDDLE)(rows)),
+                ("distance_1", "|i−j|=1", "1", _weight_at(1, 1)),
+                ("distance_2_4", "2≤|i−j|≤4", "2–4", _weight_at(2, 4)),
+                ("distance_5_16", f"5≤|i−j|≤{MIDDLE}", f"5–{MIDDLE}", _weight_at(5, MIDDLE)),
+                ("distance_17", f"|i−j|>{MIDDLE}", f"> {MIDDLE}", lambda rows: rows.rest - _weight_at(1, MIDDLE)(rows)),
             )
         ),
     )
@@ -290,9 +290,9 @@ def sink_rates(sums: Floats, rows: Floats) -> tuple[Floats, Bools]:
         return np.where(known & (sums / rows > RESTS), 1.0, 0.0), known
 
 
-def in_order(names: Sequence[str]) -> tuple[str, ...]:
-    """A scan's metrics in the order to compute them: those of weights first, then those computed
-    from others; `sink` is added where `sink_rate` needs it."""
+def order_metrics(names: Sequence[str]) -> tuple[str, ...]:
+    """Order a scan's metrics for computing: those of weights first, then those computed from
+    others; `sink` is added if `sink_rate` needs it."""
     needed = [*names, *(("sink",) if SINK_RATE in names else ())]
     later = {*CORPUS_METRICS, *ROLE_METRICS}
     return tuple(dict.fromkeys(sorted(needed, key=lambda name: name in later)))

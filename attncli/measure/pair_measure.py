@@ -227,7 +227,7 @@ def measured_differences(
     measured = np.zeros(len(texts))
     last = len(model.spec.blocks) - 1
     if model.spec.blocks[last].instead:  # batches yield layers that attend alone
-        return _measured_alone(model, texts, progress)
+        return _measure_one_by_one(model, texts, progress)
     backend = model.backend
     weights = model.store.outer(backend)
     done = 0
@@ -247,7 +247,7 @@ def measured_differences(
     return measured
 
 
-def _measured_alone(
+def _measure_one_by_one(
     model: Model,
     texts: Sequence[tuple[Sequence[Token], int, int]],
     progress: Callable[[float], None],

@@ -586,7 +586,10 @@ class BlockCollector:
             self._progress((layer + share(block, every, self._count)) / self._runs)
 
     def _keep_row(self, block: RowBlock, row: int) -> None:
-        """Keep the chosen query's scores and weights from a block, in which it is row `row`."""
+        """Copy the chosen query's scores and weights from a block of rows, for the heads in it.
+
+        row: the query's row in the block.
+        """
         heads = self.select_heads(self._layer)
         for name, hidden in (("masked", -np.inf), ("weights", 0.0)):
             stage_row = self._model.backend.numpy(block.stages[name][:, row, :])

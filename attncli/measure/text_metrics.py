@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from attncli.arrays.backend import EVERY, Array, Selection, backend_of, numbers_of
-from attncli.arrays.numpy_backend import in_order
+from attncli.arrays.numpy_backend import take_in_order
 from attncli.errors import UnsupportedError
 from attncli.inputs.token import Token
 from attncli.measure.batch_measure import LengthTally, TextBatch, sight_of
@@ -108,7 +108,7 @@ def measure_texts(
             place_count = threads
             if threads > 1:
                 place_count += 1
-            in_order(works, results.update, range(place_count))
+            take_in_order(works, results.update, range(place_count))
         for place in range(len(results)):
             yield results.pop(place)
 

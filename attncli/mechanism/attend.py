@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend, numpy_backend
-from attncli.arrays.numpy_backend import in_order
+from attncli.arrays.numpy_backend import take_in_order
 from attncli.mechanism.mask import Everywhere, Mask, shows_all, visible
 from attncli.mechanism.trace import SQUARE
 
@@ -785,7 +785,7 @@ def stream(
 
     with backend.shared_out(THREADS) as threads:
         size = prod(lead) * group_size * area
-        in_order(
+        take_in_order(
             works,
             write_block,
             [ScoreBuffer(backend, dtype, size) for _ in range(threads + 1 if threads > 1 else 1)],

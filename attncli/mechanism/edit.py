@@ -91,7 +91,7 @@ Edits: TypeAlias = Mapping[tuple[int, str], Sequence[Edit]]
 
 
 def edits_by_place(edits: Sequence[Edit], blocks: Sequence[Block], last: int) -> Edits:
-    """Edits by layer and site.
+    """Sort edits by layer and site, after checking each.
 
     Args:
         edits: Of any layers.

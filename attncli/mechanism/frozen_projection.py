@@ -141,7 +141,7 @@ def head_projection(
 
     def read(role: str) -> Floats:
         """A role's weights as floats of NumPy."""
-        return _known_floats(attention.backend, attention.read(role))
+        return _numpy_floats(attention.backend, attention.read(role))
 
     if spec.latent is not None:
         matrix = _latent_matrix(spec, spec.latent, read, side, rows, head)
@@ -203,7 +203,7 @@ def freeze(
     rows = projection.rows
     backend = attention.backend
     spec = attention.spec
-    vectors = _known_floats(backend, x)
+    vectors = _numpy_floats(backend, x)
     steps: list[Step] = []
     constant = np.zeros((len(vectors), len(projection.matrix)), vectors.dtype)
     total = vectors @ projection.matrix.T
@@ -213,7 +213,7 @@ def freeze(
         array = attention.find(role)
         if array is None:
             return None
-        return _known_floats(backend, array)
+        return _numpy_floats(backend, array)
 
     def add_step(step: Step) -> None:
         """Append a linear step, and apply it to the constant and to the sum so far."""
@@ -244,7 +244,7 @@ def freeze(
 
     def norm_by_width(norm: QkNorm) -> None:
         """Add the steps of a norm over the entries of all heads: divide, multiply."""
-        wide = vectors @ _known_floats(backend, attention.read(f"{projection.name}.weight")).T
+        wide = vectors @ _numpy_floats(backend, attention.read(f"{projection.name}.weight")).T
         bias = array_of(f"{projection.name}.bias")
         if bias is not None:
             wide = wide + bias
@@ -357,7 +357,7 @@ def _add_norm_weight(norm: Norm, weight: Floats | None, add_step: Callable[[Step
         add_step(Factor((weight + 1.0 if norm.unit_offset else weight)[None, :]))
 
 
-def _known_floats(backend: Backend, array: Array) -> Floats:
+def _numpy_floats(backend: Backend, array: Array) -> Floats:
     """The array in NumPy, in float64 where the run is in it, else in float32."""
     return np.asarray(
         backend.numpy(array), np.float64 if backend.dtype == "float64" else np.float32

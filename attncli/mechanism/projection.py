@@ -329,7 +329,7 @@ def project(
         x = context.queries_of(x)
     q, k, v, vectors = _project_inputs(attention, x, source, context)
     q, k, v = _split_and_normalise(attention, q, k, v)
-    q, k = _place(attention, q, k, memory, context)
+    q, k = _rotate_and_norm(attention, q, k, memory, context)
     if spec.temperature is not None:
         q = q * attention.backend.array(temperatures(spec.temperature, positions)[:, None])
     if context.past is not None and memory is None:
@@ -408,11 +408,11 @@ def _split_and_normalise(
     return q, k, v
 
 
-def _place(
+def _rotate_and_norm(
     attention: LayerAttention, q: Array, k: Array, memory: Array | None, context: Context
 ) -> tuple[Array, Array]:
-    """Queries and keys [..., head, token, dim], rotated by their positions where the model rotates,
-    and normed after that where it does so."""
+    """Queries and keys [..., head, token, dim], rotated by their positions in a model with RoPE,
+    then normed in a model that norms after rotating."""
     backend = attention.backend
     position = attention.spec.position
     if isinstance(position, Rope):

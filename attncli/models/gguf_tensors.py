@@ -367,21 +367,21 @@ def conversion_of(name: str, spec: Spec, model_family: Family) -> Undone:
     if not model_family.tiled or not isinstance(mixer, DeltaRule) or mixer.heads == mixer.key_heads:
         return Undone(decay=decay)
     if part[1] == "ssm_out":
-        return Undone(columns=_by_group(mixer, mixer.v_dim, 0))
+        return Undone(columns=_rows_by_group(mixer, mixer.v_dim, 0))
     if part[1] in TILED:
         if part[1] in ("attn_qkv", "ssm_conv1d"):
             before = 2 * mixer.key_heads * mixer.key_dim
         else:
             before = 0
         return Undone(
-            rows=_by_group(mixer, mixer.v_dim if TILED[part[1]] else 1, before), decay=decay
+            rows=_rows_by_group(mixer, mixer.v_dim if TILED[part[1]] else 1, before), decay=decay
         )
     return Undone()
 
 
-def _by_group(mixer: DeltaRule, dim: int, before: int) -> Array:
-    """The place in the file of each row, so that value heads that share a key head come side by
-    side; files hold the first value head of each group, then the second of each.
+def _rows_by_group(mixer: DeltaRule, dim: int, before: int) -> Array:
+    """The row of the file for each row of the model. In the model, value heads that share a key
+    head come side by side; files hold the first value head of each group, then the second of each.
 
     dim: rows of a head.
     before: rows before the heads, which stay.

@@ -776,9 +776,9 @@ def _read_torch(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
         parts = np.split(tensors.read("in_proj_weight", 3 * width, width), 3)
     else:
         parts = [tensors.read(name, width, width) for name in TORCH_SEPARATE]
-    weights = _by_role(parts, "weight") | {"o.weight": output}
+    weights = _arrays_by_role(parts, "weight") | {"o.weight": output}
     if "in_proj_bias" in tensors:
-        weights |= _by_role(np.split(tensors.read("in_proj_bias", 3 * width), 3), "bias")
+        weights |= _arrays_by_role(np.split(tensors.read("in_proj_bias", 3 * width), 3), "bias")
     if "out_proj.bias" in tensors:
         weights["o.bias"] = tensors.read("out_proj.bias", width)
     return LayoutWeights(weights, notes=(ZERO,))
@@ -818,9 +818,9 @@ def _read_fused(
         )
         raise InputError(what, where=tensors.where, expected=expected)
     stored_in_out = whole.shape[0] == d_model
-    weights = _by_role(np.split(whole.T if stored_in_out else whole, 3), "weight")
+    weights = _arrays_by_role(np.split(whole.T if stored_in_out else whole, 3), "weight")
     if f"{name}.bias" in tensors:
-        weights |= _by_role(np.split(tensors.read(f"{name}.bias", 3 * d_model), 3), "bias")
+        weights |= _arrays_by_role(np.split(tensors.read(f"{name}.bias", 3 * d_model), 3), "bias")
     if f"{output}.weight" in tensors:
         square = tensors.read(f"{output}.weight", d_model, d_model)
         weights["o.weight"] = np.ascontiguousarray(square.T if stored_in_out else square)
@@ -836,9 +836,8 @@ def _read_fused(
     return LayoutWeights(weights, looks_back=looks_back)
 
 
-def _by_role(parts: list[Array], kind: str) -> dict[str, Array]:
-    """Three arrays, of queries, keys and values in this order, by canonical name such as
-    "q.weight".
+def _arrays_by_role(parts: list[Array], kind: str) -> dict[str, Array]:
+    """Name the arrays of queries, keys and values: "q.weight", "k.weight", "v.weight".
 
     kind: "weight" or "bias".
     """

@@ -427,7 +427,7 @@ def _enter(
         return tap.close(x)
     weight = weights(f"{place}.weight")
     bias = weights(f"{place}.bias")
-    tap.divide(deviation(norm, known_numbers(backend, x)))
+    tap.divide(deviation(norm, numpy_floats(backend, x)))
     if norm.affine:
         shift = numbers(backend, bias)
     else:
@@ -441,7 +441,7 @@ def _enter(
     return tap.close(normalise(backend, norm, x, weight, bias))
 
 
-def known_numbers(backend: Backend, array: Array) -> Floats:
+def numpy_floats(backend: Backend, array: Array) -> Floats:
     """An array in NumPy, float64 where the backend computes in it, else float32."""
     values = numbers(backend, array)
     assert values is not None
@@ -471,13 +471,13 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         """Keep what the terms of this layer need from an activation (of a norm only its divisor),
         and pass it to the follower."""
         if what in ("mlp", "conv", "mixer"):
-            self.branch_outputs[what] = known_numbers(self.backend, array)
+            self.branch_outputs[what] = numpy_floats(self.backend, array)
         elif not what.endswith(".in") or self._passes(
             what
         ):  # on the way of the stream or of a branch
             norm = self._norm(what)
             assert norm is not None
-            self.deviations[what] = deviation(norm, known_numbers(self.backend, array))
+            self.deviations[what] = deviation(norm, numpy_floats(self.backend, array))
         if self.follower is not None:
             self.follower.on_activation(layer, what, array)
 
@@ -500,7 +500,7 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         prefix = "attn" if kind == "self" else "cross"
         attention = block.attention if kind == "self" else block.cross
         assert attention is not None
-        mixed = known_numbers(backend, head_outputs(trace.stages))
+        mixed = numpy_floats(backend, head_outputs(trace.stages))
         matrix, bias = (
             numbers(backend, weights(f"{prefix}.o.{name}")) for name in ("weight", "bias")
         )

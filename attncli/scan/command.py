@@ -709,7 +709,7 @@ def show(
     comparison = _comparison_of(out)
 
     def shown(document: ScanDocument) -> ScanShown:
-        """What the options choose."""
+        """The parts of a scan that the options choose."""
         return scan_shown(
             document,
             metric=metric,

@@ -143,7 +143,7 @@ def why_parts(head: ScanHead, view: View) -> Lines:
         advantage=number_text(head.why.advantage, view),
     )
     titles = ["", "", *say_each(view, "share", "95% interval")]
-    return known_table(
+    return table_without_unknowns(
         titles, rows, view, align=["left", "left", "right", "left"], title=title, note=note
     )
 
@@ -236,7 +236,7 @@ def interval_text(
     return f"{space}{spell('–', ascii=view.ascii)}{space}".join(write(end, view) for end in between)
 
 
-def known_table(
+def table_without_unknowns(
     titles: Sequence[str],
     rows: Sequence[Sequence[str]],
     view: View,
@@ -245,8 +245,8 @@ def known_table(
     title: str,
     note: str,
 ) -> Lines:
-    """A table without the columns in which every cell is a dash: few texts have no intervals, for
-    example.
+    """Draw a table without the columns in which every cell is a dash, such as intervals where texts
+    are few.
 
     titles: of the columns, in the view's language. Other arguments: as of `table`.
     """
@@ -286,7 +286,7 @@ def kinds_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         for name, title in KINDS.items()
         if (metric := head.metrics.get(name)) is not None
     ]
-    return known_table(
+    return table_without_unknowns(
         ["", *say_each(view, contextual("scan", "share"), "95% interval", message("by chance"))],
         rows,
         view,
@@ -315,7 +315,7 @@ def metrics_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         if metric.mean_texts is not None
         and (view.full or not (name.startswith("offset") or name in KIND_METRICS))
     ]
-    return known_table(
+    return table_without_unknowns(
         say_each(
             view,
             "metric",
@@ -610,7 +610,7 @@ def heads_like(head: ScanHead, shown: ScanShown, view: View) -> Lines:
             "distance: √(Jensen–Shannon / ln 2) over {texts} texts drawn by a hash, 0 the same",
             texts=alike.texts,
         )
-    return known_table(
+    return table_without_unknowns(
         say_each(
             view,
             "by what it does",

@@ -44,7 +44,7 @@ from attncli.inputs.hub import digest
 from attncli.inputs.token import ignore
 from attncli.language import Message, listing, message
 from attncli.measure.labels import repeat_scores
-from attncli.measure.layer_metrics import column_metric, in_order
+from attncli.measure.layer_metrics import column_metric, order_metrics
 from attncli.measure.metric import FILE_METRICS, OFFSETS
 from attncli.measure.metric_file import MetricFile, declare, load_metric_file
 from attncli.measure.row_facts import parse_exclusion
@@ -315,9 +315,8 @@ class ScanPlan(Struct, frozen=True):
 
 
 def _comparable(plan: ScanPlan) -> dict[str, Any]:
-    """The fields in which two plans of one scan agree: all but those that may differ, such as the
-    corpus's paths and the machine.
-    """
+    """The fields of a plan that must be equal in two plans of one scan: all but those that may
+    differ, such as the corpus's paths and the machine."""
     values = _plan_fields(plan)
     values.setdefault("torch", "")
     for name in ("isa", "repeats", "repeat_shares"):
@@ -539,10 +538,10 @@ def _first_difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
         for index, (old_entry, new_entry) in enumerate(zip(old, new, strict=True)):
             if old_entry != new_entry:
                 return _first_difference(old_entry, new_entry, f"{name}[{index}]")
-    return name, _in_few_words(old, new), _in_few_words(new, old)
+    return name, _shorten_value(old, new), _shorten_value(new, old)
 
 
-def _in_few_words(value: Any, second: Any) -> str:
+def _shorten_value(value: Any, second: Any) -> str:
     """A value shortened for an error message; of a list its length, and the names of entries that
     the list `second` lacks."""
     if not isinstance(value, list | tuple | dict):
@@ -689,7 +688,7 @@ def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
     not exist.
     """
     metric_files = tuple(load_metric_file(path) for path in request.metric_files)
-    metrics = in_order((*request.metrics, *(LABEL_METRICS if request.labels else ())))
+    metrics = order_metrics((*request.metrics, *(LABEL_METRICS if request.labels else ())))
     versions = tuple((metric, metric_version(metric)) for metric in metrics)
     for pattern in request.find:
         _check_heads(shard_files.parse_condition(pattern).heads, model)

@@ -41,8 +41,10 @@ def scan_rules(totals: Totals, plan: RulePlan) -> ScanRules:
     choosing = totals.rules.table(0, height)
     measured = totals.rules.table(1, height)
     counts = totals.count_total("rule_texts").tolist()
-    choosing_rows = _of_kinds(choosing, places, len(names), choosing.lines[CHOOSES] > 0)
-    measured_rows = _of_kinds(measured, places, len(names), measured.lines[CHOOSES] >= 0)
+    choosing_rows = _rows_under_each_mask(choosing, places, len(names), choosing.lines[CHOOSES] > 0)
+    measured_rows = _rows_under_each_mask(
+        measured, places, len(names), measured.lines[CHOOSES] >= 0
+    )
     first = _sums(totals, places, len(names), 0)
     described = ScanRules(
         texts=ScanRuleTexts(
@@ -60,7 +62,7 @@ def scan_rules(totals: Totals, plan: RulePlan) -> ScanRules:
         return described
     mixtures, _ = first.choose(_samples(choosing_rows, places))
     overlaps = _overlaps(mixtures, first.profile(), measured_rows, places, names)
-    second_rows = _of_kinds(measured, places, len(names), measured.lines[CHOOSES] > 0)
+    second_rows = _rows_under_each_mask(measured, places, len(names), measured.lines[CHOOSES] > 0)
     stability: RuleStability | UnsetType = UNSET
     if all(rows.count for rows in second_rows):
         second = _sums(totals, places, len(names), 1)
@@ -121,7 +123,9 @@ def _sums(totals: Totals, places: HeadKinds, rules: int, half: int) -> RuleSums:
     return sums
 
 
-def _of_kinds(table: KeptTable, places: HeadKinds, rules: int, which: Bools) -> list[RulePairs]:
+def _rows_under_each_mask(
+    table: KeptTable, places: HeadKinds, rules: int, which: Bools
+) -> list[RulePairs]:
     """The rows of a table under each mask."""
     return [rows_under(table, places, rules, kind, which) for kind in range(places.kind_count)]
 

@@ -62,13 +62,13 @@ from attncli.scan.head_screen import (
     heads_like,
     interval_text,
     kinds_of_head,
-    known_table,
     label_text,
     metrics_of_head,
     number_text,
     of_one_head,
     share_text,
     strongest_examples,
+    table_without_unknowns,
     texts_of_deciles,
     why_parts,
     why_sentences,
@@ -415,7 +415,7 @@ def _effects(shown: ScanShown, view: View) -> Lines:
         ]
         for head, effect in sorted(effects, key=lambda pair: -(pair[1].mean or 0.0))
     ]
-    return known_table(
+    return table_without_unknowns(
         say_each(view, "head", "mean", "95% interval", "sd", "median"),
         rows,
         view,
@@ -438,7 +438,7 @@ def _layers(shown: ScanShown, view: View) -> Lines:
         ]
         for layer in shown.document.layers
     ]
-    return known_table(
+    return table_without_unknowns(
         say_each(view, "layer", "mean", "95% interval", "texts"),
         rows,
         view,

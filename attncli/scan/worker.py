@@ -444,8 +444,8 @@ class AblationEffects:
         self.places = places(model.spec, HeadSelection(pairs=pairs))
 
     def of_text(self, tokens: Sequence[Token]) -> Floats:
-        """The effect (1 − cosine) of removing each head in a text, [head] in the order of `places`;
-        NaN where a vector has no direction."""
+        """The effect (1 − cosine) of removing each head from a text, [head] in the order of
+        `places`; NaN where a vector is 0 and has no direction."""
         text = SweepText(self._model, tokens, self._model.backend)
         spec = self._model.spec
         count = len(tokens)

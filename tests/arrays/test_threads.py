@@ -87,7 +87,7 @@ def test_what_works_give_is_taken_here_in_their_order_from_places_of_their_own(p
         held.remove(found[1])
 
     before = threading.active_count()
-    numpy_backend.in_order(
+    numpy_backend.take_in_order(
         [partial(work, number) for number in range(count)], take, list(range(places))
     )
     assert taken == list(range(count))
@@ -113,7 +113,7 @@ def test_what_a_work_or_taking_raises_is_raised_after_what_came_before(places, b
 
     before = threading.active_count()
     with pytest.raises(KeyboardInterrupt):
-        numpy_backend.in_order(
+        numpy_backend.take_in_order(
             [partial(work, number) for number in range(10)], take, list(range(places))
         )
     assert taken == list(range(len(taken)))

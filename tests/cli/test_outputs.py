@@ -13,7 +13,7 @@ from asking import ask
 from processes import BUFFERINGS, attn, finish, start
 
 from attncli.errors import AttnError, VerdictError
-from attncli.inputs.files import atomic_writer, discard_all, together, written_at
+from attncli.inputs.files import atomic_writer, discard_all, present_path, together
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 ONE_FAILS = [
@@ -124,7 +124,7 @@ def test_files_written_together_come_or_go_together(tmp_path: Path) -> None:
             for name in names:
                 with atomic_writer(tmp_path / name) as stream:
                     stream.write(b"new")
-                assert written_at(tmp_path / name).read_bytes() == b"new"
+                assert present_path(tmp_path / name).read_bytes() == b"new"
                 assert (tmp_path / "old").read_text() == "before"
             if end is not None:
                 raise end

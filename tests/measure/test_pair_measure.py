@@ -12,7 +12,7 @@ from attncli.errors import InputError
 from attncli.inputs.pairs import Pair, PairFile
 from attncli.inputs.token import Token
 from attncli.measure.pair_measure import (
-    _measured_alone,
+    _measure_one_by_one,
     answer_id,
     answer_ids,
     fit_pair,
@@ -43,7 +43,7 @@ def test_m_is_the_difference_of_two_logits(model: Model) -> None:
     m = measured_differences(model, texts)
     assert m[0] == pytest.approx(logits[pair.answer] - logits[pair.versus], abs=1e-5)
     assert m[2] == pytest.approx(-m[0])
-    np.testing.assert_allclose(_measured_alone(model, texts, lambda share: None), m, atol=1e-5)
+    np.testing.assert_allclose(_measure_one_by_one(model, texts, lambda share: None), m, atol=1e-5)
 
 
 def test_an_answer_without_a_blank_is_tried_with_one_first(model: Model) -> None:

@@ -403,10 +403,10 @@ def bar_of(
     return Bar(name, value, f"{text}  {more}".rstrip(), mark)
 
 
-def shown_note(
+def write_shown_count(
     drawing: Drawing, counts: tuple[int, int], top: float, view: View, *, heads: bool = True
 ) -> float:
-    """Write how many of all heads, or parts, a ranking shows, where it leaves some out.
+    """Write how many of all heads, or parts, a ranking shows, if it leaves some out.
 
     counts: how many it shows, and how many there are.
 

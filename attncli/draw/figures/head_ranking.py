@@ -13,7 +13,7 @@ from attncli.draw.figures.charts import (
     bar_of,
     draw_bars,
     draw_maps,
-    shown_note,
+    write_shown_count,
 )
 from attncli.draw.figures.drawing import Drawing
 from attncli.draw.shaded_matrix import head_grid
@@ -39,7 +39,7 @@ def draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view:
         bar_of(say(view, spoken_head(layer, head)), value or 0.0, mark=random)
         for layer, head, value, random in ranking
     ]
-    top = shown_note(drawing, (len(ranking), len(known)), top, view)
+    top = write_shown_count(drawing, (len(ranking), len(known)), top, view)
     marked = sum(bar.mark is not None for bar in bars)
     if marked:
         note = say(view, "line: a random change of the same size")

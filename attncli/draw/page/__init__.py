@@ -38,12 +38,12 @@ from attncli.draw.screen_header import screen_of
 from attncli.draw.token_names import (
     marked_text,
     name_tokens,
-    named_bytes,
     piece_names,
     region_name,
     spelled_text,
     split_claims,
     unknown_word_sentences,
+    with_named_bytes,
 )
 from attncli.draw.tour import TOUR
 from attncli.draw.view import View
@@ -505,7 +505,7 @@ def words(tokens: Sequence[Token], text: str = "") -> list[list[str | int]]:
         pieces = piece_names(tokens, text)
     else:
         pieces = {}
-    for place, token in enumerate(named_bytes(tokens)):
+    for place, token in enumerate(with_named_bytes(tokens)):
         follows_directly = token.start is not None and (token.start, token.part) == end
         if follows_directly and token.part == 0 and _covers_blank(token, text):
             # what a model has written covers its blank, unlike the tokens of a prompt

@@ -564,10 +564,9 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             or UNSET,
         )
 
-    def rested_on(self, results: AnswerResults) -> int | None:
-        """The place of the region that the answer rests on most; where it rests on none, the first
-        region with a loss that was not compared with random spans; else None.
-        """
+    def most_used_region(self, results: AnswerResults) -> int | None:
+        """The place of the region that the answer depends on most; if it depends on none, the first
+        region whose loss was not compared with random spans; else None."""
         ranked = [place for place in self.rank_regions(results) if place in self.source_places()]
         for place in ranked:
             if self.matters(results, place):
@@ -578,7 +577,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         """Estimate how much of the effect of the most important region each head carries; then cut
         the links to it in the first of these heads, one by one and together, and in all heads.
         """
-        place = self.rested_on(done.results)
+        place = self.most_used_region(done.results)
         if not self.each_head or place is None:
             return
         keys = self.leaves[place].tokens
@@ -596,7 +595,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
 
     def carriers_part(self, results: AnswerResults) -> CarryingHeads | UnsetType:
         """Which heads carry the region; UNSET before all are known."""
-        place = self.rested_on(results)
+        place = self.most_used_region(results)
         if place is None or not {TOGETHER, EVERY} <= results.logprobs.keys():
             return UNSET
         heads = [
@@ -692,7 +691,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         attending = len(spec.attending())
         warnings: list[str] = []
         all_known = len(self.rank_regions(results)) == len(self.leaves)
-        if self.each_head and all_known and self.rested_on(results) is None:
+        if self.each_head and all_known and self.most_used_region(results) is None:
             warnings.append(
                 message("the answer rests on no region: --each-head has none whose heads to tell")
             )

@@ -37,34 +37,68 @@ MOST_NAMED = 4
 """Regions that the answer names."""
 
 
+PLAIN_COLUMNS = (
+    "region",
+    "sentence",
+    "tokens",
+    "attention",
+    "even",
+    "logprob",
+    "change",
+    "matters",
+    "layer",
+    "head",
+    "estimate",
+    "factor",
+)
+
+
 def answer_rows(document: AnswerDocument) -> Iterator[Sequence[object]]:
-    """A line for each region, then one for each sentence of the answer and region, then for each head
-    that was cut and for each dose, as a table for `--plain`, its first row the names of the columns.
+    """Yield the table for `--plain`: the names of its columns, then a row for each region, for each
+    sentence of the answer and region, for each head that was cut, and for each dose.
     """
-    yield (
-        *("region", "sentence", "tokens", "attention", "even", "logprob", "change", "matters"),
-        *("layer", "head", "estimate", "factor"),
-    )
+    yield PLAIN_COLUMNS
+    for cells in _plain_cells(document):
+        yield [cells.get(column) for column in PLAIN_COLUMNS]
+
+
+def _plain_cells(document: AnswerDocument) -> Iterator[dict[str, object]]:
+    """Yield the cells of each row of `--plain` by the name of their column."""
     for effect in document.effects:
         region = document.regions[effect.region]
-        yield (
-            *(region.name, None, len(region.tokens), effect.attention, effect.even),
-            *(effect.logprob, effect.change, effect.matters, *(None,) * 4),
-        )
+        yield {
+            "region": region.name,
+            "tokens": len(region.tokens),
+            "attention": effect.attention,
+            "even": effect.even,
+            "logprob": effect.logprob,
+            "change": effect.change,
+            "matters": effect.matters,
+        }
     for effect in document.effects:
-        region = document.regions[effect.region]
+        name = document.regions[effect.region].name
         for number, change in enumerate(effect.by_sentence):
-            yield (region.name, number, *(None,) * 4, float(change), *(None,) * 5)
+            yield {"region": name, "sentence": number, "change": float(change)}
     if document.carriers is not UNSET:
         name = document.regions[document.carriers.region].name
         for row in document.carriers.heads:
-            places = (row.layer, row.head, row.estimate, None)
-            yield (name, None, None, row.attention, None, None, row.change, None, *places)
+            yield {
+                "region": name,
+                "attention": row.attention,
+                "change": row.change,
+                "layer": row.layer,
+                "head": row.head,
+                "estimate": row.estimate,
+            }
     if document.doses is not UNSET:
         name = document.doses.weighed.name
         for dose in document.doses.doses:
-            numbers = (dose.logprob, dose.change, None)
-            yield (name, *(None,) * 4, *numbers, *(None,) * 3, dose.factor)
+            yield {
+                "region": name,
+                "logprob": dose.logprob,
+                "change": dose.change,
+                "factor": dose.factor,
+            }
 
 
 def _answer_part(document: AnswerDocument, view: View) -> Lines:

@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import ITEM
-from attncli.arrays.numpy_backend import cores, in_order, integers
+from attncli.arrays.numpy_backend import cores, integers, take_in_order
 from attncli.documents.header import model_part
 from attncli.errors import InputError, UnsupportedError, UsageError, refused_value
 from attncli.features.circuit.circuit_roles import ROLE_PAIRS, HeadRole, Place, head_roles
@@ -332,7 +332,7 @@ class _Work:
             self.advance()
 
         places = range(self._workers + 1)  # one is taken from while the others are written in
-        in_order([partial(pair_result, number) for number in range(len(works))], take, places)
+        take_in_order([partial(pair_result, number) for number in range(len(works))], take, places)
         return rows
 
     def document(

@@ -61,25 +61,68 @@ def circuit_screen(document: CircuitDocument, view: View) -> Lines:
     return fit_to_view(stack_spaced(top, *body, answer), view)
 
 
+PLAIN_COLUMNS = (
+    "what",
+    "from",
+    "to",
+    "reads",
+    "value",
+    "low",
+    "high",
+    "random",
+    "exact",
+    "edges",
+    "held",
+    "moved",
+    "labels",
+)
+
+
 def circuit_rows(document: CircuitDocument) -> Iterator[Sequence[object]]:
-    """The rows of `--plain`: sizes, edges of the circuit, edges cut alone."""
-    names = ("what", "from", "to", "reads", "value", "low", "high", "random", "exact", "edges")
-    yield (*names, "held", "moved", "labels")
-    none = (None,) * 3
+    """Yield the table for `--plain`: the names of its columns, then a row for each size of circuit,
+    for the chosen one, for its heads and edges, and for each edge that was cut alone.
+    """
+    yield PLAIN_COLUMNS
+    for cells in _plain_cells(document):
+        yield [cells.get(column) for column in PLAIN_COLUMNS]
+
+
+def _plain_cells(document: CircuitDocument) -> Iterator[dict[str, object]]:
+    """Yield the cells of each row of `--plain` by the name of their column."""
     for size in document.curve:
-        yield ("size", *none, *_size_cells(size), None, size.edges, *none)
+        yield {"what": "size", **_size_cells(size), "edges": size.edges}
     chosen = document.chosen
-    yield ("chosen", *none, *_size_cells(chosen), None, chosen.edges, *none)
+    yield {"what": "chosen", **_size_cells(chosen), "edges": chosen.edges}
     for node in document.nodes:
-        if (change := node.difference) is not UNSET:
-            split = (_number_or_none(change.writes), _number_or_none(change.moved))
-            own = (*split, ",".join(node.labels or ()))
-            yield ("head", node.id, node.writes, None, change.all, *none, None, None, *own)
+        change = node.difference
+        if change is UNSET:
+            continue
+        yield {
+            "what": "head",
+            "from": node.id,
+            "to": node.writes,
+            "value": change.all,
+            "held": _number_or_none(change.writes),
+            "moved": _number_or_none(change.moved),
+            "labels": ",".join(node.labels or ()),
+        }
     for edge in document.edges:
-        yield ("edge", edge.writer, edge.to, edge.reads, edge.score, *(None,) * 8)
+        yield {
+            "what": "edge",
+            "from": edge.writer,
+            "to": edge.to,
+            "reads": edge.reads,
+            "value": edge.score,
+        }
     for cut in document.cuts.edges:
-        exact = (*none, cut.exact, None, *none)
-        yield ("cut", cut.writer, cut.to, cut.reads, cut.score, *exact)
+        yield {
+            "what": "cut",
+            "from": cut.writer,
+            "to": cut.to,
+            "reads": cut.reads,
+            "value": cut.score,
+            "exact": cut.exact,
+        }
 
 
 def _number_or_none(value: float | UnsetType | None) -> float | None:
@@ -89,9 +132,14 @@ def _number_or_none(value: float | UnsetType | None) -> float | None:
     return value
 
 
-def _size_cells(size: CircuitSize) -> tuple[object, ...]:
-    """What a size keeps, its interval, and what random edges keep."""
-    return size.faithfulness, size.low, size.high, size.random
+def _size_cells(size: CircuitSize) -> dict[str, object]:
+    """The share that a circuit of this size keeps, its interval, and the share of random edges."""
+    return {
+        "value": size.faithfulness,
+        "low": size.low,
+        "high": size.high,
+        "random": size.random,
+    }
 
 
 def _curve_table(document: CircuitDocument, view: View) -> Lines:

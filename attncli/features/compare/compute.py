@@ -165,7 +165,7 @@ def compared_regions(
     queries = _looking_tokens(a, b, document)
     members = [{region.name: list(region.tokens) for region in side} for side in regions]
     rows = _rows_compared(a, b, queries)
-    resting = _resting_tokens(a, b)
+    resting = _tokens_at_rest(a, b)
     left = [1 - _mean(share) for share in _shares(rows, resting)]
     compared = []
     for name in members[0].keys() & members[1].keys():
@@ -200,7 +200,7 @@ def compared_rest(
     a: RunDocument, b: RunDocument, document: CompareDocument
 ) -> ComparedShare | UnsetType:
     """The share of weight that goes to the tokens where heads rest; UNSET without any."""
-    resting = _resting_tokens(a, b)
+    resting = _tokens_at_rest(a, b)
     if not any(resting):
         return UNSET
     rows = _rows_compared(a, b, _looking_tokens(a, b, document))
@@ -227,7 +227,7 @@ def _rows_compared(
     ]
 
 
-def _resting_tokens(a: RunDocument, b: RunDocument) -> list[list[int]]:
+def _tokens_at_rest(a: RunDocument, b: RunDocument) -> list[list[int]]:
     """The positions of the tokens where heads rest, of either side."""
     return [
         np.flatnonzero(resting_keys(side.tokens, side.model.source)).tolist() for side in (a, b)

@@ -13,7 +13,7 @@ from attncli.draw.figures.charts import (
     draw_title,
     model_note,
     names_of,
-    shown_note,
+    write_shown_count,
 )
 from attncli.draw.figures.drawing import Drawing
 from attncli.draw.shaded_matrix import as_matrix
@@ -82,5 +82,5 @@ def compare_figure(document: CompareDocument, drawing: Drawing, view: View, scal
             bar_of(name, change.value if change else 0.0, signed=True)
             for name, change in changes_of
         ]
-        top = shown_note(drawing, (len(heads), len(document.heads)), top, view)
+        top = write_shown_count(drawing, (len(heads), len(document.heads)), top, view)
         draw_bars(drawing, bars, top + 16)

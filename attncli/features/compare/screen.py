@@ -96,7 +96,7 @@ def _heads_table(document: CompareDocument, view: View) -> Lines:
     """
     if _is_before_difference(document) or (_is_equal(document) and view.show is None):
         return Lines()
-    heads = by_change(document)
+    heads = ranked_by_change(document)
     if not view.full:
         heads = heads[: view.top]
     more_digits = view.precision + 1
@@ -248,7 +248,7 @@ def _heads_to_draw(document: CompareDocument, view: View) -> list[ComparedHead]:
     """
     if view.full:
         return list(document.heads)
-    return by_change(document)[:1]
+    return ranked_by_change(document)[:1]
 
 
 def _maps(document: CompareDocument, view: View) -> Lines:
@@ -524,7 +524,7 @@ SAME = 1e-6
 """Differences up to this are called none: float32 rounds weights by less."""
 
 
-def by_change(document: CompareDocument) -> list[ComparedHead]:
+def ranked_by_change(document: CompareDocument) -> list[ComparedHead]:
     """The pairs of heads, ordered by how much their link changed; pairs without a link that counts
     follow, ordered by how much their weights changed."""
 

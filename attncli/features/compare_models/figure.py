@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from attncli.draw.figures.charts import RANKED, Bar, draw_bars, draw_maps, draw_title, shown_note
+from attncli.draw.figures.charts import (
+    RANKED,
+    Bar,
+    draw_bars,
+    draw_maps,
+    draw_title,
+    write_shown_count,
+)
 from attncli.draw.figures.drawing import Drawing
 from attncli.draw.figures.head_ranking import grid_map
 from attncli.draw.safe import label, last_part
@@ -48,7 +55,7 @@ def compare_models_figure(
         )
         for head in heads
     ]
-    top = shown_note(drawing, (len(heads), len(change.heads)), top, view)
+    top = write_shown_count(drawing, (len(heads), len(change.heads)), top, view)
     note = say(
         view, "line: {beyond}, above which a head counts as moved", beyond=f"{change.beyond:g}"
     )

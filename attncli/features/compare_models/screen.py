@@ -203,7 +203,7 @@ def change_sentences(
     texts: over how many the numbers are means.
     is_part: whether only some rows were compared.
     """
-    yield _moved_sentence(change, texts, view, is_part=is_part)
+    yield _most_moved_sentence(change, texts, view, is_part=is_part)
     if change.logprob is not None:
         yield _likelihood_sentence(change.logprob, texts, view)
     if change.agreement is not None:
@@ -217,8 +217,8 @@ def change_sentences(
         yield say(view, "Below 20 texts there is no interval.")
 
 
-def _moved_sentence(change: ModelChange, texts: int, view: View, *, is_part: bool) -> str:
-    """How many heads moved, and the one that moved most.
+def _most_moved_sentence(change: ModelChange, texts: int, view: View, *, is_part: bool) -> str:
+    """A sentence on how many heads moved, and which one moved most.
 
     is_part: as of `change_sentences`.
     """

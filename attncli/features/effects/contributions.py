@@ -37,8 +37,8 @@ from attncli.models.residual_stream import (
     Reading,
     Receiver,
     StreamPart,
-    known_numbers,
     mix_again,
+    numpy_floats,
     read_stream,
 )
 from attncli.models.run import cache_weights
@@ -407,7 +407,7 @@ def _source_reading(
     """What each part of the source text's stream adds to the head's keys in cross-attention;
     captured encoder states count as one part."""
     if model.encoder is None:
-        values = known_numbers(backend, source) @ receiver.matrix.T
+        values = numpy_floats(backend, source) @ receiver.matrix.T
         return Reading((StreamPart("states"),), values[None], source, np.ones((1, len(values))))
     if passing is None:
         on_heads = None
@@ -456,7 +456,7 @@ def _row_scores(
             link.head, 0
         ]
     group = link.head // (attention.heads // attention.kv_heads)
-    learned = known_numbers(backend, parts.k)[group, real:]
+    learned = numpy_floats(backend, parts.k)[group, real:]
     sinks = parts.rule.sinks
     apart = parts.rule.apart
     if apart is None or link.query not in apart.rows:
@@ -471,7 +471,7 @@ def _row_scores(
         visible[columns],
         attention.softcap,
         None if sinks is None else float(sinks[link.head]),
-        np.asarray(known_numbers(backend, values)[group][columns], np.float64),
+        np.asarray(numpy_floats(backend, values)[group][columns], np.float64),
         _gate(part, x[link.query], link.head),
     )
     if not (row.visible & (row.keys == link.key)).any():
@@ -492,7 +492,7 @@ def _gate(part: LayerAttention, x: Array, head: int) -> Floats | None:
     attention = part.spec
     if not attention.gated:
         return None
-    logits = known_numbers(part.backend, part.linear("gate", x[None]))[0]
+    logits = numpy_floats(part.backend, part.linear("gate", x[None]))[0]
     own: Floats = logits[head * attention.v_dim : (head + 1) * attention.v_dim].astype(np.float64)
     return (np.tanh(own * 0.5) + 1.0) * 0.5
 
@@ -762,14 +762,14 @@ class _SourceSplit:
         kind = heads[0].kind
         entering = heads[0].entering
         stages = mix_again(model, tokens, self._backend, layer, kind, entering)
-        weights = known_numbers(self._backend, stages["weights"])
-        values = known_numbers(self._backend, stages["v"])
+        weights = numpy_floats(self._backend, stages["weights"])
+        values = numpy_floats(self._backend, stages["v"])
         if "global_v" in stages:
-            apart = known_numbers(self._backend, stages["global_v"])
+            apart = numpy_floats(self._backend, stages["global_v"])
         else:
             apart = None
         if "gate" in stages:
-            gates = known_numbers(self._backend, stages["gate"])
+            gates = numpy_floats(self._backend, stages["gate"])
         else:
             gates = None
         for head in range(len(weights)):

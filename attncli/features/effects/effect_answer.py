@@ -393,15 +393,14 @@ def _alike_sentences(
             key=quoted_token(keys, first.looks.key, view),
             weight=f"{weight:.2f}",
             strongest=f"{first.looks.weight:.2f}",
-            effect=_aside(effect_size(effect, document) or 0.0, document, view),
+            effect=_effect_in_brackets(effect_size(effect, document) or 0.0, document, view),
         )
     ]
 
 
-def _aside(value: float, document: AblateDocument, view: View) -> str:
-    """An effect for a bracket, with its unit where that is nats and the sentence before speaks of
-    probabilities.
-    """
+def _effect_in_brackets(value: float, document: AblateDocument, view: View) -> str:
+    """An effect as a number for a bracket. A size in nats has its unit, because the sentence before
+    it speaks of probabilities."""
     measure = document.measures[0]
     if measure == "vector":
         return effect_text(value)
@@ -417,7 +416,9 @@ def _random_sentences(document: AblateDocument, first: EffectRow, view: View) ->
     size = abs(effect_size(first, document) or 0.0)
     if random_size is None or size > ABOVE * abs(random_size):
         return []
-    if _aside(size, document, view) == _aside(abs(random_size), document, view):
+    if _effect_in_brackets(size, document, view) == _effect_in_brackets(
+        abs(random_size), document, view
+    ):
         template = message("A random change of the same size makes as much ({size}).")
     elif size < abs(random_size):
         template = message("That is less than a random change of the same size makes ({size}).")
@@ -425,7 +426,7 @@ def _random_sentences(document: AblateDocument, first: EffectRow, view: View) ->
         template = message(
             "That is at most twice what a random change of the same size makes ({size})."
         )
-    return [say(view, template, size=_aside(random_size, document, view))]
+    return [say(view, template, size=_effect_in_brackets(random_size, document, view))]
 
 
 def ablate_answer(document: AblateDocument, view: View) -> Lines:

@@ -11,7 +11,7 @@ from attncli.draw.figures.charts import (
     bar_of,
     draw_bars,
     draw_title,
-    shown_note,
+    write_shown_count,
 )
 from attncli.draw.figures.drawing import Drawing
 from attncli.draw.figures.head_ranking import draw_grid, draw_ranking
@@ -127,7 +127,7 @@ def logits_figure(document: LogitsDocument, drawing: Drawing, view: View, scale:
         return
     parts = sorted(document.parts, key=lambda part: -abs(part.value))[:RANKED]
     counts = len(parts), len(document.parts)
-    top = shown_note(drawing, counts, top, view, heads=False)
+    top = write_shown_count(drawing, counts, top, view, heads=False)
     bars = [bar_of(say(view, logit_part_name(part)), part.value, signed=True) for part in parts]
     top = draw_bars(drawing, bars, top + 16)
     if document.lens is not UNSET:

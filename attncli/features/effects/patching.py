@@ -336,7 +336,7 @@ class _Paths(Struct, frozen=True, eq=False):
             text,
             patching.into,
             [place for place in places if place.layer < last_receiver],
-            told_values(text, patching.into, clean, patching.positions),
+            patched_projections(text, patching.into, clean, patching.positions),
             mixed_of(text)[1],
         )
 
@@ -489,14 +489,14 @@ def check_receivers(
             raise UnsupportedError(what, expected="a model without global tokens")
 
 
-def told_values(
+def patched_projections(
     text: SweepText,
     receivers: Sequence[PathReceiver],
     clean: Mixed,
     positions: Sequence[int],
 ) -> dict[HeadAddress, dict[PathReceiver, Floats]]:
-    """How patching each sender (an earlier head) with its output in the clean text changes each
-    receiver's queries, keys or values at these positions: [token, dim] by sender and receiver.
+    """How each receiver's queries, keys or values at these positions change if a sender (an earlier
+    head) has its output in the clean text: [token, dim] by sender and receiver.
 
     text: the corrupt one.
     clean: the heads' outputs in the clean one.

@@ -150,10 +150,9 @@ def _effects_heads(document: EffectsDocument, view: View) -> Lines:
         return Lines()
     intervals = [effect.measures.mean(_first_reading(document)) for effect in shown]
     means, lows, highs = effect_columns(
-        *(
-            [None if mean is None else getattr(mean, name) for mean in intervals]
-            for name in ("mean", "low", "high")
-        )
+        [None if interval is None else interval.mean for interval in intervals],
+        [None if interval is None else interval.low for interval in intervals],
+        [None if interval is None else interval.high for interval in intervals],
     )
     first = MEASURE_COLUMNS[document.measures[0]]
     ends = message("95% interval")
@@ -797,9 +796,8 @@ def _deletion_sentence(deletion: Sequence[DeletionStep], view: View) -> Iterator
 
 
 def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
-    """The token from which a head adds most to the logit, and how much; "" where the document has
-    no split by token.
-    """
+    """The token through which a head adds most to the logit, and how much; "" for a document
+    without a split by token."""
     if part.sources is UNSET or not part.sources:
         return ""
     first = part.sources[0]

@@ -420,7 +420,7 @@ def sweep(
             if branched.joint is not None:
                 together = reader.read(branched.joint[None])
         if keep_at is not None:
-            kept.append(_at_row(text.backend, branched, keep_at - rows.start))
+            kept.append(_output_at_token(text.backend, branched, keep_at - rows.start))
         ran += leaver.ran
         parts += [reader.read(part) for part in branched.branches]
     assert reader is not None
@@ -526,7 +526,7 @@ def _place_readings(ran: Bools, parts: Sequence[Readings], baseline: Readings) -
     return readings
 
 
-def _at_row(backend: Backend, result: BranchResult, row: int) -> BranchResult:
+def _output_at_token(backend: Backend, result: BranchResult, row: int) -> BranchResult:
     """The last layer's output at one token, copied, so that the memory of the rest can be freed."""
     at = backend.array(np.array([row]))
     joint = result.joint

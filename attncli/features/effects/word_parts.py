@@ -234,7 +234,7 @@ def deletion_curve(
     steps = []
     for number, count in enumerate(counts):
         values = [
-            _without(model, tokens, row[:count], position, target, versus)
+            _measure_without(model, tokens, row[:count], position, target, versus)
             for row in ([order, *shuffled] if count else [order])
         ]
         by_order = values[1:] or values * DRAWS
@@ -250,7 +250,7 @@ def deletion_curve(
     return steps
 
 
-def _without(
+def _measure_without(
     model: Model,
     tokens: Sequence[Token],
     words: Sequence[WordPart],
@@ -258,7 +258,8 @@ def _without(
     target: int,
     versus: int | None,
 ) -> float:
-    """The measure after the last token of a text up to `position` without some words."""
+    """The measure after the last token of the text up to `position`, with some words deleted: the
+    logit of `target`, less that of `versus`."""
     gone = {place for word in words for place in range(word.first, word.last + 1)}
     left = [token for place, token in enumerate(tokens[: position + 1]) if place not in gone]
     text = [replace(token, index=index) for index, token in enumerate(left)]

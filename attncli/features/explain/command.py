@@ -753,9 +753,13 @@ def _write_list(
     screen: Callable[[View], Lines],
     rows: Sequence[Sequence[object]] = (),
 ) -> None:
-    """Write the list of all metrics or rules, which is a screen and, with rows, a table. Raises
-    UsageError for another form of the answer. what: says so. command: what gives the others.
-    screen: draws it. rows: of the table, the first with the names of the columns."""
+    """Write the list of all metrics or rules: as a screen or, if it has rows, as a table.
+
+    what: the message of the UsageError for any other form of the answer, such as JSON.
+    command: the command that gives those forms.
+    screen: draws the list.
+    rows: of the table, the first with the names of the columns.
+    """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
     in_rows = output.plain or output.csv is not None

@@ -75,7 +75,7 @@ def seq2seq_document(
         width=width,
         vocabulary=VOCABULARY,
         seed=SEED,
-        bottleneck=[read_back(words, width) for words in LENGTHS],
+        bottleneck=[measure_read_back(words, width) for words in LENGTHS],
         warnings=between.warnings,
     )
 
@@ -87,8 +87,9 @@ def sharpest_head(document: CrossDocument) -> tuple[int, CrossHead]:
     return max(heads, key=lambda place: float(np.asarray(place[1].weights).max(axis=-1).mean()))
 
 
-def read_back(words: int, width: int) -> Bottleneck:
-    """How many words of random sentences are read back from one vector, and by a soft search.
+def measure_read_back(words: int, width: int) -> Bottleneck:
+    """Measure how many words of random sentences can be read back from one vector, and by a soft
+    search.
 
     Each word has a random vector x and each place another one, p. The one vector is the sum of all
     x times the signs of their p: times the signs again it gives back the word at a place, and the

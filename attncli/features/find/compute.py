@@ -623,14 +623,13 @@ def _rows_by_layer(
         )
     for trace in traces:
         if last_queries is not None and trace.layer == max(layers):
-            trace = _of_queries(trace, last_queries)
+            trace = _trace_of_queries(trace, last_queries)
         yield trace, end_rows.pop(trace.layer)
 
 
-def _of_queries(trace: LayerTrace, queries: Sequence[int]) -> LayerTrace:
-    """The trace with the mixed values of these queries alone: those of other queries were not
-    computed.
-    """
+def _trace_of_queries(trace: LayerTrace, queries: Sequence[int]) -> LayerTrace:
+    """The trace with the mixed values of these queries alone; those of the other queries were not
+    computed."""
     mixed = trace.stages["mixed"][..., list(queries), :]
     return replace(trace, stages={**trace.stages, "mixed": mixed})
 

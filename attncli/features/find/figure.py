@@ -12,8 +12,8 @@ from attncli.draw.figures.charts import (
     draw_bars,
     draw_title,
     names_of,
-    shown_note,
     text_note,
+    write_shown_count,
 )
 from attncli.draw.figures.drawing import Drawing
 from attncli.draw.names import link_title
@@ -44,7 +44,7 @@ def find_figure(document: FindDocument, drawing: Drawing, view: View, scale: str
         bars.append(
             bar_of(say(view, spoken_head(row.layer, row.head)), counted_weight(row), more=rank)
         )
-    top = shown_note(drawing, (len(bars), len(document.heads)), top - 16, view)
+    top = write_shown_count(drawing, (len(bars), len(document.heads)), top - 16, view)
     draw_bars(drawing, bars, top + 16)
 
 

@@ -163,11 +163,11 @@ def _cut_sentences(document: FindDocument, links: Sequence[PairLink], view: View
         interval=loss_interval(change.all or 0.0, _end(change.low), _end(change.high), view),
         share=percent(change.sign_share or 0.0),
     )
-    yield from _together(document, view)
+    yield from _sentences_on_all_heads(document, view)
 
 
-def _together(document: FindDocument, view: View) -> Iterator[str]:
-    """Yield what m loses with the link cut in all heads."""
+def _sentences_on_all_heads(document: FindDocument, view: View) -> Iterator[str]:
+    """Yield what m loses when the link is cut in all heads at once."""
     together = document.difference_together
     if together is UNSET or together.all is None:
         return
@@ -198,4 +198,4 @@ def lost_sentences(document: FindDocument, view: View) -> Iterator[str]:
         head=_phrase(head, view),
         lost=loss_text(change.all or 0.0, view),
     )
-    yield from _together(document, view)
+    yield from _sentences_on_all_heads(document, view)

@@ -834,7 +834,7 @@ def heads_answer(document: HeadsDocument, view: View) -> Lines:
     else:
         tinted_sentence = Lines()
     tint = message("tint: words that get more than an even share of all weights")
-    if _resting_tokens(document).any():
+    if _tokens_at_rest(document).any():
         tint = message(
             "tint: words that get more weight than the average word; where heads rest is left out"
         )
@@ -856,7 +856,7 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
         *_resting_sentences(document, view),
         *_positional_sentences(document, view),
     ]
-    rest = _resting_tokens(document)
+    rest = _tokens_at_rest(document)
     by_choice = (_link_by_choice(head, rest) for head in document.heads)
     links = [link for link in by_choice if link is not None]
     if links:
@@ -921,7 +921,7 @@ def _link_by_choice(head: HeadMetrics, rest: Bools) -> LayerHeadLink | None:
     return LayerHeadLink(int(query), int(key), float(weights.max()), head.layer, head.head)
 
 
-def _resting_tokens(document: HeadsDocument) -> Bools:
+def _tokens_at_rest(document: HeadsDocument) -> Bools:
     """Which tokens heads rest on, booleans [key]."""
     return resting_keys(document.tokens, document.model.source)
 
@@ -931,7 +931,7 @@ def _attention_shares(document: HeadsDocument) -> list[float | None]:
     largest being 1; 0 for special tokens and where heads rest. Empty if unknown. Rows that see a
     single key do not count."""
     tokens = document.tokens
-    plain = np.array([not token.special for token in tokens]) & ~_resting_tokens(document)
+    plain = np.array([not token.special for token in tokens]) & ~_tokens_at_rest(document)
     if not document.average or not plain.any():
         return []
     weights = np.nan_to_num(as_matrix(document.average.weights))[:, : len(tokens)]
@@ -972,7 +972,7 @@ def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
         return
     count = tops[key]
     name = quoted_token(document.tokens, key, view)
-    rest = _resting_tokens(document)
+    rest = _tokens_at_rest(document)
     together = int((means[:, rest].sum(-1) > HALF).sum())
     if not rest[key]:
         template = plural(
@@ -1055,7 +1055,7 @@ def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     itself, over the rows that have a choice and without keys where heads rest.
     """
     weights = _whole_weights(document)
-    rest = _resting_tokens(document)
+    rest = _tokens_at_rest(document)
     of_words, of_tokens = POSITIONAL_SENTENCES
     templates = of_words
     if has_pieces(document.tokens):

@@ -212,9 +212,8 @@ class Training:
         return self._stopped
 
     def _warn_of_long_training(self, total: int) -> None:
-        """Say after the first steps how long all of them take, where that is long and nobody
-        watches.
-        """
+        """After the first steps, note how long all of them will take, if that is long, nobody
+        watches the training live, and no forecast near it was noted before."""
         now = time.monotonic()
         if self._steps == 1:
             self._start_time = now

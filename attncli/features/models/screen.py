@@ -400,9 +400,8 @@ def _further_sentences(document: VerifyDocument, view: View) -> list[str]:
 
 
 def _difference_cells(layer: LayerDifference) -> list[str]:
-    """A layer's differences as cells of the table: of its worst head, which that is, cross, vectors
-    and relative.
-    """
+    """The cells of a layer's differences: the largest of its heads and that head's number,
+    cross-attention, vectors, and the relative difference."""
     weights = layer.weights
     if weights:
         worst = max(range(len(weights)), key=lambda head: weights[head])

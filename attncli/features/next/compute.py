@@ -174,7 +174,9 @@ def next_word(
         target=_target(model, logits[-1], entry, None if choice is None else choice.word),
         layers=_choices(model, logits),
         following=_score_tokens(model, run, tokens) if each_token else UNSET,
-        without=_without(model, tokens, position, rows, taken_away, top, entry, masked=masked),
+        without=_prediction_without(
+            model, tokens, position, rows, taken_away, top, entry, masked=masked
+        ),
         **_dose_members(model, tokens, weighing, entry, position, rows, progress, masked=masked),
         warnings=[*notes(model, text, tokens), *small_note(model, choice)],
     )
@@ -297,7 +299,7 @@ def _score_tokens(model: Model, run: _TextRun, tokens: Sequence[Token]) -> list[
     return result
 
 
-def _without(
+def _prediction_without(
     model: Model,
     tokens: Sequence[Token],
     position: int,
@@ -308,7 +310,7 @@ def _without(
     *,
     masked: bool,
 ) -> WithoutHeads | UnsetType:
-    """What would come next with these heads taken away; UNSET without any."""
+    """What would come next if these heads wrote nothing; UNSET without heads."""
     if not heads:
         return UNSET
     by_layer: dict[int, list[int]] = {}

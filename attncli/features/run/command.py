@@ -147,7 +147,7 @@ def run(
     traces_of_batch: Iterator[BatchTraces | None] = repeat(None)
     if batch:
         texts = list(request.texts(environment, text, single=single))
-        traces_of_batch = iter(_together(loaded_model, texts, setup))
+        traces_of_batch = iter(_run_as_batch(loaded_model, texts, setup))
 
     keeps_weights = any(
         (
@@ -235,7 +235,7 @@ def run(
         return {"query": str(request.query_index(quiet, record.sides.queries, query))}
 
     def after_figure(run: TextRun, document: RunDocument) -> RunDocument:
-        """The document without tables where they were for the picture alone."""
+        """The document for the answer, without the tables that only its figure needed."""
         from attncli.features.run.compute import without_tables
 
         if shows_tables(len(run.tokens)):
@@ -301,10 +301,9 @@ def _check_weighing(model: Model, page: PageOptions, *, is_padded: bool) -> None
         raise UsageError(what, expected="no --padded, and a family that runs natively")
 
 
-def _together(model: Model, texts: Sequence[Text], setup: RunSetup) -> list[BatchTraces]:
+def _run_as_batch(model: Model, texts: Sequence[Text], setup: RunSetup) -> list[BatchTraces]:
     """Run all texts as one padded batch, and return each text's part. Raises LimitError before it
-    starts where the batch would not fit.
-    """
+    starts if the batch does not fit in memory."""
     from attncli.features.run.compute import RunRequest, cost, run_batch
 
     tokens = [request.tokens_of(model, text) for text in texts]

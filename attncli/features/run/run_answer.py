@@ -86,7 +86,7 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
     elif (link := _link_of_choice(document, head_links)) is not None:
         several = len(document.overview or _heads(document)) > 1
         ends = quoted_ends(tokens, tokens, link, view)
-        counted = _beyond_rest(head_links, _resting_tokens(document))
+        counted = _beyond_rest(head_links, _tokens_at_rest(document))
         sentence = strongest_link_sentence(link, ends, view, several=several, others=counted)
         answer_sentences.append(sentence)
         answer_sentences.append(not_counted(_kinds_left_out(document), tokens, view))
@@ -105,7 +105,7 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
 def _tint_sentence(document: RunDocument) -> Message:
     """What the tint of the words shows, in a sentence."""
     heads = _heads(document)
-    rests = bool(_resting_tokens(document).any())
+    rests = bool(_tokens_at_rest(document).any())
     if document.queries and len(heads) == 1:
         if rests:
             return message("tint: the weight that the word gets, left out where heads rest")
@@ -123,7 +123,7 @@ def _tint_sentence(document: RunDocument) -> Message:
     return message("tint: the strongest weight that a word gets in any head")
 
 
-def _resting_tokens(document: RunDocument) -> Bools:
+def _tokens_at_rest(document: RunDocument) -> Bools:
     """Which tokens of a document heads rest on, booleans [key]."""
     return resting_keys(document.tokens, document.model.source)
 
@@ -132,7 +132,7 @@ def _kinds_left_out(document: RunDocument) -> Sequence[str]:
     """Kinds of links that no superlative of the answer counts: those that the list of links leaves
     out; where the list counts every link, those to keys where heads rest.
     """
-    if document.links_leave_out or not _resting_tokens(document).any():
+    if document.links_leave_out or not _tokens_at_rest(document).any():
         return document.links_leave_out or ()
     return rest_kinds(document.tokens)
 
@@ -160,7 +160,7 @@ def _link_of_choice(
     """The strongest link that a query chose: the query sees several keys (a single key gets all the
     weight anyhow), and the key is not one where heads rest. If there is none, the strongest link of
     all; None without links."""
-    head_links = _beyond_rest(head_links, _resting_tokens(document))
+    head_links = _beyond_rest(head_links, _tokens_at_rest(document))
     scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
     if scores is None or not head_links:
         return next(iter(head_links), None)
@@ -180,7 +180,7 @@ def _strongest_beyond_rest(document: RunDocument, head_links: Sequence[LayerHead
 
     head_links: strongest first.
     """
-    links = _beyond_rest(head_links, _resting_tokens(document))
+    links = _beyond_rest(head_links, _tokens_at_rest(document))
     return links[0].weight if links else 0.0
 
 
@@ -209,9 +209,9 @@ def _shares_from_query(
     if len(head_rows) == 1:
         return [
             float(value)
-            for value in np.where(_resting_tokens(document), 0.0, np.nan_to_num(head_rows[0]))
+            for value in np.where(_tokens_at_rest(document), 0.0, np.nan_to_num(head_rows[0]))
         ]
-    rest = _resting_tokens(document)
+    rest = _tokens_at_rest(document)
     query_links = [
         link
         for link in head_links
@@ -228,7 +228,7 @@ def _received_shares(
     out, and so are rows that see a single key, unless there are only such rows."""
     count = len(document.tokens)
     heads = [np.nan_to_num(as_matrix(head.weights))[:, :count] for head in _heads(document)]
-    rest = _resting_tokens(document)
+    rest = _tokens_at_rest(document)
     if not heads:
         counted = [link for link in head_links if link.key >= count or not rest[link.key]]
         return _largest_shares(counted, count)
@@ -260,7 +260,7 @@ def _query_sentences(
 ) -> list[str]:
     """Sentences on the query: what it looks at most, what that ranking leaves out, and how much of
     its weight rests."""
-    rest = _resting_tokens(document)
+    rest = _tokens_at_rest(document)
     query_links = _links_beyond_rest(query, head_links, rest)
     query_text = quoted_token(document.tokens, query, view)
     if any(row.query == query for row in document.empty_rows) and not query_links:
@@ -415,7 +415,7 @@ def _resting_sentences(
         return
     count = len(document.tokens)
     average = np.nan_to_num(np.asarray(document.average))[:count]
-    rest = _resting_tokens(document)
+    rest = _tokens_at_rest(document)
     beyond = np.where(rest | (np.arange(count) == query), 0.0, average)
     top = int(beyond.argmax())
     places = {

@@ -180,7 +180,7 @@ def series(
         backend=backend,
         dtype=dtype,
     )
-    names = in_order(unordered_names)
+    names = sort_checkpoints(unordered_names)
     steps = steps_of(names)
     rows: list[SeriesCheckpoint] = []
     tokens: list[TokenRow] = []
@@ -248,10 +248,9 @@ def series(
     )
 
 
-def in_order(names: Sequence[str]) -> list[str]:
-    """The names of checkpoints; those that differ only in their numbers are sorted by step, others
-    keep their place: `step-10, step-9, final` gives `step-9, step-10, final`.
-    """
+def sort_checkpoints(names: Sequence[str]) -> list[str]:
+    """Sort the names of checkpoints: those that differ only in their numbers by step, others keep
+    their place: `step-10, step-9, final` gives `step-9, step-10, final`."""
     stems = [_stem_of(name) for name in names]
     by_step: dict[str, list[str]] = {}
     for stem, name in zip(stems, names, strict=True):

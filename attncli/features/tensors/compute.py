@@ -90,7 +90,7 @@ class CapturedTensors(Struct, frozen=True):
 
     def entry(self, place: tuple[int, ...]) -> tuple[Array, Array, Array]:
         """q, k and v of one batch entry."""
-        q, k, v = (of_place(array, place) for array in (self.q, self.k, self.v))
+        q, k, v = (part_of_entry(array, place) for array in (self.q, self.k, self.v))
         return q, k, v
 
     def attend(self) -> RowBlock:
@@ -520,9 +520,11 @@ class CapturedHeads:
         ]
 
 
-def of_place(array: Array, place: tuple[int, ...]) -> Array:
-    """The part of an array [..., a, b, c] for one batch entry; a leading axis of size 1 serves
-    every entry.
+def part_of_entry(array: Array, place: tuple[int, ...]) -> Array:
+    """The part of an array [..., a, b, c] that belongs to one entry of the batch; a leading axis of
+    size 1 serves every entry.
+
+    place: the entry's index along each leading axis.
     """
     leading = array.shape[:-3]
     if not leading:
@@ -541,12 +543,12 @@ def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
         """The array of one batch entry, where it has batch axes."""
         if array is None or array.ndim <= 3:
             return array
-        return of_place(array, place)
+        return part_of_entry(array, place)
 
     if isinstance(rule.offset, int):
         offset = rule.offset
     else:
-        offset = int(of_place(rule.offset, place).reshape((-1,))[0])
+        offset = int(part_of_entry(rule.offset, place).reshape((-1,))[0])
     arrays = {
         name: take_entry(getattr(rule, name)) for name in ("visibility", "bias", "key_lengths")
     }

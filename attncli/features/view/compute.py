@@ -233,11 +233,11 @@ def _check_shapes(
 
 
 def _shape_rows(shapes: Sequence[Shape], formulas: dict[str, str] | UnsetType) -> list[ShapeRow]:
-    """The shape trace of a saved run, with the formulas that the file stores, or, in files without
-    formulas, those that hold for every run (`UNTOLD`)."""
+    """The shape trace of a saved run with the formulas that its file states; where it states none,
+    with sentences that say so (`UNTOLD`)."""
     if formulas is UNSET:
         return [shape_row(row, UNTOLD.get(row.step)) for row in shapes]
-    # whether W_O stands between the heads and the output is known, where some heads are kept alone
+    # heads are joined only in a run whose formulas name that step
     rows = [row for row in shapes if row.step in formulas or row.step != "concat"]
     return [shape_row(row, formulas.get(row.step)) for row in rows]
 

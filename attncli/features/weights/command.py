@@ -182,11 +182,11 @@ def _list_tensors(
     from msgspec.structs import replace
 
     from attncli.features.weights.compute import weights_document
-    from attncli.inputs.files import written_at
+    from attncli.inputs.files import present_path
     from attncli.models.layout import EMPTY_REQUEST
 
     document = replace(
-        weights_document(written_at(file), layout_request or EMPTY_REQUEST), file=str(file)
+        weights_document(present_path(file), layout_request or EMPTY_REQUEST), file=str(file)
     )
     write_documents([document], output, environment, view)
 

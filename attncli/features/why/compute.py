@@ -261,7 +261,7 @@ def _explained_link(
             for name in (target, versus)
         )
         refuse_one_token(entry, versus_entry)
-        writes_part = written_parts(running, whole, attributor, entry, versus_entry)
+        writes_part = head_output_parts(running, whole, attributor, entry, versus_entry)
     return _link_document(
         model,
         text,
@@ -319,7 +319,7 @@ def _pieces(
     return counted
 
 
-def written_parts(
+def head_output_parts(
     text: SweepText,
     whole: Contributions,
     attributor: Attributor | None,
@@ -327,7 +327,7 @@ def written_parts(
     versus: int | None = None,
 ) -> Writes:
     """What the head writes into the query's residual stream, split by source token, u_j =
-    A_ij·v_j·W_O, and what each adds to a logit.
+    A_ij·v_j·W_O, and what each part adds to a logit.
 
     attributor: what followed the text to its end, with the head chosen; None for a model without an
         output head.
@@ -601,14 +601,14 @@ def needs_layer_parts(
         copies = 1 if link.kind == "self" else 2
         numbers = copies * parts * keys * attention.head_dim
         if by_token and not by_layer:
-            numbers += _kept_numbers(text, link)
+            numbers += _count_numbers_in_memory(text, link)
         needed = run_bytes + numbers * SCORE_ITEM[text.backend.dtype]
         if needed <= memory:
             return by_layer
     raise over_memory(needed, memory)
 
 
-def _kept_numbers(text: SweepText, link: Link) -> int:
+def _count_numbers_in_memory(text: SweepText, link: Link) -> int:
     """How many numbers are kept in memory for a split by source token: what enters each attention,
     and the matrices through which the link's query and key read each head."""
     model = text.model

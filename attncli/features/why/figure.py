@@ -9,8 +9,8 @@ from attncli.draw.figures.charts import (
     bar_of,
     draw_bars,
     draw_title,
-    shown_note,
     text_note,
+    write_shown_count,
 )
 from attncli.draw.figures.drawing import Drawing
 from attncli.draw.figures.head_ranking import draw_grid
@@ -108,7 +108,7 @@ def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) 
             else:
                 more = say(view, "without: {weight}", weight=f"{without:.2f}")
             bars.append(bar_of(_part_label(part, document, view), value, signed=True, more=more))
-        top = shown_note(drawing, (len(bars), len(ranking)), top, view, heads=False)
+        top = write_shown_count(drawing, (len(bars), len(ranking)), top, view, heads=False)
         top = draw_bars(drawing, bars, top + 16) + 14
     _draw_earlier_heads(document, drawing, top, view, query=query, key=key)
 

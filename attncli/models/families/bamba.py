@@ -96,11 +96,12 @@ def step_limits(config: Config) -> tuple[float, float | None]:
 
 def biases(config: Config) -> tuple[str, ...]:
     """The roles of the mixer that have a bias."""
-    convolution = ("mixer.conv",) if config.flag("mamba_conv_bias", default=True) else ()
-    return (
-        *convolution,
-        *(("mixer.input", "mixer.output") if config.flag("mamba_proj_bias", default=False) else ()),
-    )
+    roles: tuple[str, ...] = ()
+    if config.flag("mamba_conv_bias", default=True):
+        roles += ("mixer.conv",)
+    if config.flag("mamba_proj_bias", default=False):
+        roles += ("mixer.input", "mixer.output")
+    return roles
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:

@@ -58,7 +58,7 @@ def hunyuan_v1_moe(config: Config) -> Spec:
     """
     layers = llama.depth(config)
     counts, chosen = (
-        _by_layer(config, layers, *keys)
+        _numbers_by_layer(config, layers, *keys)
         for keys in (("num_experts",), ("moe_topk", "num_experts_per_tok"))
     )
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
@@ -71,7 +71,7 @@ def hunyuan_v1_moe(config: Config) -> Spec:
     return whole_model(config, blocks)
 
 
-def _by_layer(config: Config, layers: int, *keys: str) -> list[int]:
+def _numbers_by_layer(config: Config, layers: int, *keys: str) -> list[int]:
     """A number for each layer, of a config that has one for all or a list."""
     values = config.get(*keys)
     if not isinstance(values, list):

@@ -18,8 +18,8 @@ from attncli.features.compare.page import compare_page_of, compared_records
 from attncli.features.compare.screen import (
     COMPARE_PARTS,
     _end_names,
-    by_change,
     compare_sentences,
+    ranked_by_change,
 )
 from attncli.features.run.compute import run
 from attncli.inputs.regions import Region
@@ -179,7 +179,7 @@ def test_equal_weights_are_said_without_rows_of_zeros() -> None:
 
 def test_heads_without_a_link_that_counts_are_ranked_by_their_mean_change() -> None:
     document = _compared("bca", "fca")
-    means = [head.mean_difference for head in by_change(document)]
+    means = [head.mean_difference for head in ranked_by_change(document)]
     assert means == sorted(means, reverse=True)
     screen = draw_parts(COMPARE_PARTS, document, WIDE).plain
     assert "the largest mean change first" in screen

@@ -11,7 +11,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.arrays.numpy_backend import integers, uniform
-from attncli.features.explain.seq2seq_topic import SEED, read_back
+from attncli.features.explain.seq2seq_topic import SEED, measure_read_back
 from attncli.measure.run_record import CrossTexts
 
 TEXTS = ("le chat noir dort", "the black cat sleeps")
@@ -37,7 +37,7 @@ def test_words_are_read_back_as_loops_read_them() -> None:
             )
             for name, answer in (("vector", np.sign(places[place]) * one), ("search", context)):
                 right[name] += int(np.argmax(table @ answer)) == word
-    found = read_back(words, width)
+    found = measure_read_back(words, width)
     assert (found.reads, found.vector, found.search) == (
         256,
         right["vector"] / 256,

@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 import attncli
 from attncli.documents import SCHEMAS
 from attncli.features.series import compute
-from attncli.features.series.compute import checkpoint_names, in_order, step_of, steps_of
+from attncli.features.series.compute import checkpoint_names, sort_checkpoints, step_of, steps_of
 from attncli.measure.labels import repeat_scores
 
 TEXT = "f p e h a n c f p e h a n c f p"
@@ -68,7 +68,7 @@ def test_what_a_name_says() -> None:
     ],
 )
 def test_checkpoints_stand_by_their_steps_and_other_names_as_typed(named, ordered, steps) -> None:
-    assert in_order(named) == ordered
+    assert sort_checkpoints(named) == ordered
     assert steps_of(ordered) == steps
 
 

@@ -21,7 +21,7 @@ from attncli.errors import InputError
 from attncli.features.effects.contributions import Contributions, Link, contributions, source_parts
 from attncli.features.effects.logit_parts import Attributor, LogitTerm, attribute
 from attncli.features.effects.sweep import SweepText
-from attncli.features.why.compute import why, written_parts
+from attncli.features.why.compute import head_output_parts, why
 from attncli.features.why.document import support
 from attncli.models import residual_stream
 from attncli.models.residual_stream import StreamPart
@@ -188,7 +188,7 @@ def test_what_a_head_writes_adds_up_to_its_part_of_the_logit(
     layer = text.model.spec.attending()[-1]
     chosen = LogitTerm("head", layer, kind, 1)
     attributor = Attributor(text, 6, chosen)
-    written = written_parts(
+    written = head_output_parts(
         text, contributions(text, Link(layer, kind, 1, 6, 5), follower=attributor), attributor, 4
     )
     known = dict(attribute(text, 6, 4, None).parts)[chosen]
