@@ -705,7 +705,7 @@ def resting_key(tokens: Sequence[TokenRow], index: int, view: View) -> str:
 
 
 def resting_reason(token: KeyToken, index: int, name: str, view: View) -> str:
-    """The same of a token that is named already.
+    """Why heads rest on a token that the sentence has named already, such as "the first token".
 
     Args:
         token: The key.

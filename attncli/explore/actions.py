@@ -347,7 +347,8 @@ PAGE = 8
 
 
 def _arrow_move(layers: int, heads: int) -> Move:
-    """What an arrow does: so many layers or heads on, or words on; in a long part, lines on."""
+    """Move by an arrow key: to another layer, head or word, or, in a part longer than the screen,
+    by lines."""
 
     def move(state: State, extent: Extent) -> State:
         """The state moved by the arrow to another head, word or line."""
@@ -369,9 +370,8 @@ def _arrow_move(layers: int, heads: int) -> Move:
 
 
 def _end_move(sign: int) -> Move:
-    """What Home (−1) and End (1) do: to the first or the last head of the layer, word of the row,
-    or line.
-    """
+    """Move by Home (−1) or End (1): to the first or the last head of the layer, word of the row, or
+    line of the part."""
 
     def move(state: State, extent: Extent) -> State:
         """The state moved to the first or last head, word or line."""
@@ -418,7 +418,7 @@ INTERRUPT = 2
 
 
 def go_on(walk: Walk) -> None:
-    """What Enter does: the next stop of the tour, the next step, the chosen row, or the derivation."""
+    """Act on Enter: go to the tour's next stop, the next step, the chosen row, or the derivation."""
     if walk.tour is not None:
         next_tour_stop(walk)
     elif walk.state.sight in ("search", "effects"):
@@ -430,7 +430,7 @@ def go_on(walk: Walk) -> None:
 
 
 def go_back(walk: Walk) -> None:
-    """What Esc does: stop what is going on; else leave the tour, or go back to the matrix."""
+    """Act on Esc: stop the work that is running; else leave the tour, or go back to the matrix."""
     if walk.stop():
         walk.notice = Notice(say(walk.view, "stopped"))
     elif walk.tour is not None:

@@ -97,7 +97,7 @@ class LiveSource(Struct, frozen=True, eq=False):
         return structs.replace(record, heads=heads)
 
     def with_places(self, places: Collection[tuple[int, int]]) -> LiveSource:
-        """The same run with these heads alone. Raises InputError for none."""
+        """The run reduced to these heads. Raises InputError if none are left."""
         if not places:
             raise InputError(
                 "this circuit has no heads to look at",
@@ -107,7 +107,7 @@ class LiveSource(Struct, frozen=True, eq=False):
         return replace(self, layers=layers, heads=EVERY, places=frozenset(places))
 
     def with_text(self, text: str) -> LiveSource:
-        """The same model reading another text."""
+        """The same model, to run on another text."""
         tokens = self.model.encode(text)
         return replace(self, text=text, tokens=tokens, typed_count=len(tokens))
 

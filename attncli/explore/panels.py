@@ -404,7 +404,7 @@ class HeadEffects(Struct, frozen=True, eq=False):
 
 
 def cosine_of(row: EffectRow) -> float:
-    """How far the word's last vector turns: 1 − cosine; 0 where it is undefined."""
+    """How far the word's last vector turns without a head, 1 − cosine; 0 where it is undefined."""
     return getattr(row.vector, "cosine", None) or 0.0
 
 
@@ -628,8 +628,8 @@ def _weight_formula(derivation: AttentionTopic, key: int, view: View) -> Lines:
 
 
 def parts(scene: Scene, document: WhyDocument | None) -> Pane:
-    """What the score of the chosen link is the sum of: the answer in words, then the parts of both
-    sides by size. None: it is not known yet."""
+    """Draw what the score of the chosen link is made of: the answer in words, then the parts of
+    both sides."""
     view = structs.replace(
         scene.view, top=min(scene.view.top, max((scene.height - 12) // 2, 3)), few=False
     )

@@ -98,7 +98,7 @@ class Extent(Struct, frozen=True):
 
     @property
     def edge(self) -> int:
-        """How many cells the layers' numbers beside a grid take, with a blank."""
+        """Cells that the layer numbers beside a grid of heads take, with a blank."""
         return len(str(max(self.heads, default=0))) + 1
 
 

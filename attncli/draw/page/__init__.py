@@ -564,7 +564,7 @@ def _words_or_positions(tokens: Sequence[Token], places: Sequence[int]) -> list[
 
 
 def _run_line(run: RunRecord, view: View) -> str:
-    """Which weights ran, how many, and under which conventions."""
+    """One line on the model that ran: which weights, how many, and under which conventions."""
     model = run.model
     attention = run.attention
     if model is None or attention is None:

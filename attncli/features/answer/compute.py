@@ -362,7 +362,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         done.add_run()
 
     def changes(self, results: AnswerResults, key: str) -> Floats:
-        """What the log probability of each token changes by with a cut, [token]."""
+        """How much a cut changes the log probability of each token of the answer, [token]."""
         return np.subtract(results.logprobs[key], results.logprobs[OWN.key])
 
     def rank_regions(self, results: AnswerResults) -> list[int]:
@@ -507,7 +507,8 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return HiddenRegions(regions=group, change=change)
 
     def choose_weighing(self, results: AnswerResults) -> Weighing | None:
-        """What is weighed; where a factor alone was given, the region whose cut loses most."""
+        """The weighing to measure: as it was asked for, or, if it names no region, with the region
+        whose cut loses most. None if none was asked for."""
         if self.weighing is None or self.weighing.keys:
             return self.weighing
         places = self.source_places()
@@ -535,7 +536,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         self.measure(cuts, done)
 
     def dose_part(self, results: AnswerResults) -> AnswerDoses | UnsetType:
-        """What the doses change; UNSET before all of the region's are known."""
+        """The part of the document on doses; UNSET until all doses of the region are known."""
         weighing = self.weighing
         if weighing is None:
             return UNSET
@@ -594,7 +595,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def carriers_part(self, results: AnswerResults) -> CarryingHeads | UnsetType:
-        """Which heads carry the region; UNSET before all are known."""
+        """The part of the document on the heads that carry the region; UNSET until all are known."""
         place = self.most_used_region(results)
         if place is None or not {TOGETHER, EVERY} <= results.logprobs.keys():
             return UNSET
@@ -617,7 +618,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def subset_part(self, results: AnswerResults) -> AnswerSubsets | UnsetType:
-        """What the subsets say; UNSET before all are known."""
+        """The part of the document on subsets of regions; UNSET until all are known."""
         fitted_model = self.fit(results)
         if fitted_model is None:
             return UNSET
@@ -838,8 +839,8 @@ class _Plan(Struct, frozen=True, eq=False):
     weighing: Weighing | None
 
     def forecast(self) -> CostEstimate:
-        """What that takes: the writing of the answer, the cuts, random spans for one region, doses
-        and heads."""
+        """The cost of this work: writing the answer, the cuts, random spans for one region, and
+        doses."""
         model = self.runs.model
         count = len(self.runs.tokens) + self.length
         rows = None
@@ -901,7 +902,8 @@ def _parse_weighing(
     heads: Sequence[tuple[int, int]] | None,
     note: Callable[[str], None],
 ) -> Weighing | None:
-    """What `weigh` asks for; without keys for a factor alone. Raises as `find_weighing`."""
+    """Parse what `weigh` asks for; the result has no keys where it is a factor alone. Raises as
+    `find_weighing`."""
     if weigh is None:
         return None
     if "=" in weigh:

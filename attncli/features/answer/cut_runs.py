@@ -241,9 +241,10 @@ class CutRuns(Struct, frozen=True):
         return places[-len(self.answer) :][0]
 
     def _events(self, cut: Cut, numbers: dict[object, int]) -> tuple[tuple[int, int], ...]:
-        """Where a cut changes a run: at the first token of a region whose text is left out, at the
-        first token outside it that comes after one whose links are cut; at the first of the answer's
-        queries whose links are cut in some heads, at the first key that is weighed."""
+        """The positions at which a cut changes the run, each with the number of what changes: for
+        links, the first token behind a region; for text, the first token of a region that is left
+        out; for links cut in some heads, the answer's first query; for weighing, the first key
+        weighed."""
         if cut.is_own:
             return ((self.first_query, LOOKS),)
         if isinstance(cut.change, HeadLinks):

@@ -140,7 +140,7 @@ class _BackwardRun:
     def _context(
         self, layer: int, keep: frozenset[str], interventions: Interventions | None = None
     ) -> Context:
-        """What a layer gets beside vectors: the keys and values of the prompt, and the cut."""
+        """The context of a layer's run: the keys and values of the prompt, and the cut."""
         past: Past = {}
         first = self._runs.first_query
         if first and layer in self._past:
@@ -149,7 +149,8 @@ class _BackwardRun:
         return replace(context, past=past, interventions=interventions or {})
 
     def _hide_region(self, layer: int) -> Interventions:
-        """What hides the region from the answer's queries in all heads of a layer."""
+        """The interventions that hide the region from the answer's queries, in all heads of a
+        layer."""
         inside = set(self._keys)
         queries = tuple(token.index for token in self._tokens if token.index not in inside)
         heads = tuple(range(self._model.spec.blocks[layer].attention.heads))

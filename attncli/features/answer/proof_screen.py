@@ -44,7 +44,7 @@ def has_doses(document: AnswerDocument, view: View) -> bool:
 
 
 def _effect_of(document: AnswerDocument, region: int) -> AnswerEffect:
-    """What the answer loses without the region of this number."""
+    """The effect of cutting the region of this number."""
     return next(effect for effect in document.effects if effect.region == region)
 
 

@@ -142,7 +142,7 @@ def _effect_table(document: AnswerDocument, view: View) -> Lines:
     greatest = max((-effect.change for effect in effects), default=0.0)
 
     def loss(effect: AnswerEffect) -> float:
-        """What the answer loses without the region, as a part of the greatest loss."""
+        """The loss of the answer without the region, as a share of the largest loss."""
         return max(-effect.change, 0.0) / greatest if greatest > 0 else 0.0
 
     columns: list[Column[AnswerEffect]] = [
@@ -220,7 +220,7 @@ def _subset_table(document: AnswerDocument, view: View) -> Lines:
     greatest = max((abs(row.weight) for row in rows), default=0.0)
 
     def share(row: SubsetWeight) -> float:
-        """What a region adds, as a part of the greatest weight."""
+        """The weight of a region as a share of the largest weight."""
         return max(row.weight, 0.0) / greatest if greatest else 0.0
 
     columns: list[Column[SubsetWeight]] = [
@@ -279,7 +279,8 @@ def _subset_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
 
 
 def answer_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
-    """Which regions the answer rests on, or that it rests on none, and what was compared."""
+    """Sentences on which regions the answer rests on, or that it rests on none, and what was
+    compared."""
     sources = [effect for effect in document.effects if effect.is_source]
     used = [effect for effect in sources if effect.matters is True]
     undecided = [effect for effect in sources if effect.matters is None]

@@ -358,13 +358,14 @@ class _WholeRun:
             )
 
     def shares(self) -> list[float | None] | UnsetType:
-        """What the last token gives each region, the mean over heads."""
+        """The share of the last token's weight on each region, the mean over heads."""
         if not self._regions:
             return UNSET
         return [_finite_or_none(value) for value in np.concatenate(self._shares, 1).mean(1)]
 
     def shares_beyond_rest(self) -> list[float | None] | UnsetType:
-        """The same without keys where heads rest, as parts of all weight."""
+        """The share of the last token's weight on each region without keys where heads rest, the
+        mean over heads; parts of all weight."""
         if not self._regions or not self._rest.any():
             return UNSET
         return [_finite_or_none(value) for value in np.concatenate(self._shares_beyond, 1).mean(1)]
@@ -418,7 +419,7 @@ class _WholeRun:
         ]
 
     def regions_kept(self, place: int) -> list[RegionKept] | UnsetType:
-        """What a policy leaves of each region."""
+        """The share of each region's weight that a policy keeps."""
         if not self._regions:
             return UNSET
         rests = bool(self._rest.any())

@@ -164,7 +164,8 @@ def _layer_errors(document: CacheDocument, view: View) -> Lines:
 
 
 def _region_table(document: CacheDocument, view: View) -> Lines:
-    """What each policy leaves of each region, a column for each policy."""
+    """A table of regions with a column for each policy: the share of the region's weight that it
+    keeps."""
     if document.regions is UNSET or document.shares is UNSET:
         return Lines()
     note = message(
@@ -252,9 +253,8 @@ def _losing_heads(document: CacheDocument, view: View) -> Lines:
 
 
 def cache_sentences(document: CacheDocument, view: View) -> list[str]:
-    """Which policy keeps most, which one changes the answer least, what loses most, and what is
-    saved.
-    """
+    """Sentences on which policy keeps most, which changes the answer least, which region loses
+    most, and what is saved."""
     answer_sentences: list[str] = []
     budgets = sorted({policy.budget for policy in document.policies})
     if len(budgets) > 1:
@@ -288,9 +288,8 @@ def cache_sentences(document: CacheDocument, view: View) -> list[str]:
 
 
 def _kept_sentence(budget: int, rivals: Sequence[CachePolicy]) -> Message:
-    """Which policies of one budget keep most and least; policies whose numbers read the same are
-    named together.
-    """
+    """A sentence on which policies of one budget keep most and least. Policies with equal numbers
+    as printed are named together."""
     shares = {policy.policy: _percent_or_dash(_kept_share(policy)) for policy in rivals}
     most, least = (
         shares[pick(rivals, key=lambda policy: _kept_share(policy) or 0.0).policy]
@@ -324,7 +323,7 @@ def _kept_sentence(budget: int, rivals: Sequence[CachePolicy]) -> Message:
 def _answer_change_sentences(
     document: CacheDocument, rivals: Sequence[CachePolicy], view: View
 ) -> list[str]:
-    """How far the answer's log probability changes under the policies of one budget."""
+    """Sentences on how far each policy of one budget changes the answer's log probability."""
     changed = [policy for policy in rivals if policy.change is not None]
     if not changed or document.logprob is None:
         return []
@@ -395,7 +394,7 @@ def _answer_change_sentences(
 def _region_sentences(
     document: CacheDocument, rivals: Sequence[CachePolicy], view: View
 ) -> list[str]:
-    """Which region each policy keeps least of."""
+    """Sentences on the region of which each policy keeps least."""
     if document.regions is UNSET:
         return []
     parts = []

@@ -103,7 +103,8 @@ def _marked_answer(
 
 
 def _reason(text: str, answer: Answer, question: Question) -> str:
-    """What a wrong answer probably comes from: that of a known slip, else the question's own."""
+    """The likely cause of a wrong answer: that of a known slip, else the one stated for the
+    question."""
     return next(
         (slip.reason for slip in answer.slips if _is_same(text, slip.answer, answer.tolerance)),
         question.reason,

@@ -56,7 +56,8 @@ def _answer_lines(answer: MarkedAnswer, view: View) -> Lines:
 
 
 def check_sentences(document: CheckDocument, view: View) -> list[str]:
-    """How many answers are right, how many are missing; or how answers are written."""
+    """Sentences on how many answers are right and how many are missing; without answers, on how to
+    write them."""
     marked = [answer for answer in document.answers if answer.is_right is not None]
     if not marked:
         return [

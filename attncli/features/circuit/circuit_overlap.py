@@ -76,7 +76,7 @@ def compare_circuits(
 
 
 def _side(document: CircuitDocument, name: str) -> CircuitSide:
-    """What is said of one of the circuits."""
+    """The document's part on one of the two circuits."""
     return CircuitSide(
         name=name,
         model=document.model.name or document.model.source,
@@ -88,7 +88,7 @@ def _side(document: CircuitDocument, name: str) -> CircuitSide:
 
 
 def _edge(edge: CircuitEdge) -> Edge:
-    """What names an edge."""
+    """The key of an edge: its writer, its reader, and the side that it reads."""
     return edge.writer, edge.to, edge.reads
 
 
@@ -98,7 +98,7 @@ def _heads(edges: Sequence[CircuitEdge]) -> list[str]:
 
 
 def _overlap(first: Sequence[object], second: Sequence[object]) -> Overlap:
-    """What two sets share of what either has."""
+    """The overlap of two sets: how many members both have, how many either has, and the share."""
     both = len(set(first) & set(second))
     either = len(set(first) | set(second))
     share = None
@@ -124,7 +124,7 @@ def _correlation(first: Sequence[CircuitEdge], second: Sequence[CircuitEdge]) ->
 
 
 def _warnings(a: CircuitDocument, b: CircuitDocument) -> list[str]:
-    """What makes the two hard to compare."""
+    """Warnings on differences that make two circuits hard to compare."""
     if a.steps == b.steps and a.dtype == b.dtype:
         return []
     return [message("the two were scored with other --steps or in another type of number")]

@@ -204,7 +204,7 @@ def circuit(
 
 
 def edge_count(size: str, edges: int) -> int:
-    """How many edges a size means, "200" or "2%". Raises UsageError."""
+    """Parse a circuit's size, "200" or "2%", to a number of edges. Raises UsageError."""
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(%?)", size.strip())
     number = 0.0
     if match is not None:
@@ -408,7 +408,7 @@ class _Work:
         )
 
     def _roles(self, mask: Mask) -> dict[Place, HeadRole]:
-        """What the heads of a circuit do, by layer and head."""
+        """The roles of a circuit's heads, by layer and head."""
         carries = np.asarray(mask.any(0)).tolist()
         heads = [
             (writer.layer, writer.head)
@@ -690,7 +690,7 @@ def _reader_name(graph: EdgeGraph, number: int) -> str:
 
 
 def _warnings(spec: Spec) -> list[str]:
-    """What the scores do not take into account."""
+    """Warnings on parts of the model that the scores do not take into account."""
     if any(isinstance(block.mlp, Experts) for block in spec.blocks):
         return [
             message(
@@ -701,7 +701,7 @@ def _warnings(spec: Spec) -> list[str]:
 
 
 def _workers(runs: PairRuns, workers: int | None, memory: int) -> int:
-    """How many pairs are run at the same time.
+    """How many pairs to run at the same time.
 
     Threads share weights only where they are kept; where each layer is read anew, and decoded, one
     thread has them. None is for as many as there are processors, and as memory, in bytes, holds.
@@ -718,7 +718,7 @@ def _workers(runs: PairRuns, workers: int | None, memory: int) -> int:
 
 
 def _cost(runs: PairRuns, workers: int) -> CostEstimate:
-    """What all runs take; the longest text counts for each."""
+    """The cost of all runs, each counted as if its text were the longest."""
     spec, pairs, count, dtype = runs.model.spec, runs.pairs, runs.longest, runs.dtype
     expected = cost(runs.model, count, RunRequest(matrices=False), is_saved=False)
     sweep = SweepSize(spec, count, dtype, predicts=True)

@@ -104,7 +104,7 @@ class CircuitModel:
         return np.asarray(self.measure(self.plain, last, pair), np.float64)
 
     def context(self, pair: TokenPair) -> Context:
-        """What layers are given besides vectors, for texts of a pair's length."""
+        """The context in which layers run: positions and masks for texts of a pair's length."""
         return replace(self.model.context(pair.clean, self.plain, ()), keep=frozenset())
 
     def measure(self, backend: Backend, hidden: Array, pair: TokenPair) -> Array:
@@ -211,7 +211,7 @@ class _ReplacedRun:
         return np.union1d([0], np.flatnonzero(keeps))
 
     def _mlp(self, block: Block, x: Floats) -> Floats:
-        """What a feed-forward part writes, [run, node, token, width]."""
+        """The output of a feed-forward part, [run, node, token, width]."""
         vectors = run_mlp(self.circuit.plain, block, self.weights, cast("Array", x))
         return np.asarray(vectors)[:, None]
 

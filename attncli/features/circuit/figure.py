@@ -173,7 +173,7 @@ class CurveFrame(Struct, frozen=True):
         return cls(sizes, min(values), max(values), top + CURVE, min(wide, 340.0) - 10)
 
     def x(self, place: int) -> float:
-        """Where the size of this place stands."""
+        """The horizontal position of the size at this place."""
         return LEFT + 12 + (self.right - LEFT - 24) * place / max(len(self.sizes) - 1, 1)
 
     def has_label(self, place: int) -> bool:
@@ -182,7 +182,7 @@ class CurveFrame(Struct, frozen=True):
         return (last - place) % 2 == 0 or self.x(1) - self.x(0) >= LABEL_ROOM
 
     def y(self, share: float) -> float:
-        """How high a share stands."""
+        """The vertical position of a share."""
         return self.bottom - CURVE * (share - self.low) / (self.high - self.low)
 
 
@@ -193,7 +193,7 @@ def _size_words(document: CircuitDocument) -> dict[str, str]:
 
 
 def _subtitle(document: CircuitDocument, view: View) -> str:
-    """How many edges are drawn, and of how many."""
+    """The subtitle: how many edges are drawn, and of how many."""
     return say(
         view,
         "the {drawn} strongest of the {edges} edges of the circuit",

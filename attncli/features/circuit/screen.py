@@ -265,7 +265,8 @@ def _head_cells(node: CircuitNode, change: Difference, view: View) -> list[str]:
 
 
 def acts_by(change: Difference) -> Message:
-    """How a head acts, by the same bounds as `attn ablate --hold attention` speaks of."""
+    """Whether a head acts by moving (where later heads look) or by writing, judged by the bounds of
+    `attn ablate --hold attention`."""
     share = (change.writes or 0.0) / (change.all or 1.0)
     if abs(change.all or 0.0) < LEAST:
         return message("hardly")
@@ -478,7 +479,7 @@ def _stability_text(side: CircuitSide) -> str:
 
 
 def _overlap_table(document: CircuitCompareDocument, view: View) -> Lines:
-    """What both share of edges and of heads."""
+    """A table of the edges and heads that two circuits share."""
     rows = [
         [say(view, name), f"{part.both:,}", f"{part.either:,}", overlap_text(part)]
         for name, part in ((message("edges"), document.edges), (message("heads"), document.heads))
@@ -573,7 +574,7 @@ def circuit_compare_sentences(document: CircuitCompareDocument, view: View) -> I
 
 
 def _beside_stability(share: float, low: float, high: float) -> Message:
-    """What the overlap means beside that of circuits from pairs drawn again."""
+    """A sentence that compares the overlap with that of circuits from pairs drawn again."""
     places = {"low": percent(low), "high": percent(high)}
     if share < low:
         return message(

@@ -588,7 +588,7 @@ class Plan(Struct, frozen=True, eq=False):
 
     @property
     def names(self) -> tuple[str, str]:
-        """What the first two sides are called."""
+        """The names of the first two sides."""
         return self.sides[0].name, self.sides[1].name
 
 

@@ -50,7 +50,8 @@ LayerHead = tuple[int, RunHead]
 
 
 def common_beginning(a: RunDocument, b: RunDocument, heads: Sequence[LayerHead]) -> int:
-    """How many tokens both texts begin with, where no row sees a later one; 0 where any does.
+    """How many tokens both texts have in common at their beginning. 0 in a model in which a token
+    sees later ones, because then not even their first rows are equal.
 
     Args:
         a: One side.
@@ -220,7 +221,7 @@ def _looking_tokens(
 def _rows_compared(
     a: RunDocument, b: RunDocument, queries: tuple[Sequence[int], Sequence[int]]
 ) -> list[list[Floats]]:
-    """Of either side, the weights [row, key] of these queries in each head."""
+    """The weights [row, key] of these queries in each head, for either side."""
     return [
         [_rows_that_see(head, places) for _, head in _layer_heads(side)]
         for side, places in zip((a, b), queries, strict=True)
@@ -235,7 +236,7 @@ def _tokens_at_rest(a: RunDocument, b: RunDocument) -> list[list[int]]:
 
 
 def _shares(rows: Sequence[Sequence[Floats]], tokens: Sequence[Sequence[int]]) -> list[Floats]:
-    """Of either side, the share of weight that goes to these tokens in each head."""
+    """The share of each head's weight that goes to these tokens, for either side."""
     return [
         np.array([_mean(weights[:, list(places)].sum(-1)) for weights in heads])
         for heads, places in zip(rows, tokens, strict=True)
@@ -322,7 +323,7 @@ def _query_positions(
 
 
 def _pairs(a: RunDocument, b: RunDocument) -> Alignment:
-    """Which tokens of the two sides correspond; replaced words are paired by their places."""
+    """The alignment of the two sides' tokens; replaced words are paired by their places."""
     sides = [(tokens_of(side.tokens), side.text) for side in (a, b)]
     pairs = align(*([token.text for token in tokens] for tokens, _ in sides))
     if not pairs.a:
@@ -416,7 +417,8 @@ def _narrower_exclusions(
 
 
 def _aligned_rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None) -> Ints:
-    """Which of the aligned queries are measured, [row]. Raises InputError for a query that B lacks."""
+    """The aligned queries to measure, as indexes, [row]. Raises InputError for a query that B
+    lacks."""
     if query is None:
         return np.arange(len(pairs.a))
     for token in query:

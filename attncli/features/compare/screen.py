@@ -529,7 +529,8 @@ def ranked_by_change(document: CompareDocument) -> list[ComparedHead]:
     follow, ordered by how much their weights changed."""
 
     def size(head: ComparedHead) -> tuple[float, float]:
-        """How much a pair of heads changed: its link, and all its weights on average."""
+        """How much a pair of heads changed: (the change of its link, the mean change of all its
+        weights)."""
         return (abs(head.change.value) if head.change else 0.0), head.mean_difference
 
     return sorted(document.heads, key=size, reverse=True)
@@ -556,8 +557,8 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
 
 
 def _side_names(document: CompareDocument, view: View) -> Iterator[str]:
-    """What A and B are, where the answer stands alone; nothing for two texts, which are named by
-    their places, nor where nothing differs."""
+    """Yield a sentence that names A and B, in a brief view alone; none for two texts, which are
+    named by their places, and none where nothing differs."""
     has_sides = bool(document.differs) or document.models is not UNSET
     if not view.brief or not has_sides or "text" in document.differs:
         return
@@ -744,7 +745,8 @@ def compare_sentences(document: CompareDocument, view: View) -> list[str]:
 
 
 def _link_sentences(document: CompareDocument, view: View) -> list[str]:
-    """Which link changed most; of two ways to attend what that does to the output and the cost."""
+    """Sentences on the link that changed most; for two ways to attend, also on the output and the
+    cost."""
     if not document.heads:
         return []
     if _is_before_difference(document):
@@ -865,7 +867,7 @@ def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
 
 
 def _models_part(document: CompareDocument, view: View) -> Lines:
-    """What the other form of a model changes; nothing where the sides are not two models."""
+    """Draw how two models differ; nothing where the sides are not two models."""
     if document.models is UNSET:
         return Lines()
     return stack_spaced(layer_table(document.models, view), next_table(document.models, view))

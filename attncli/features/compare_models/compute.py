@@ -125,7 +125,8 @@ def compare_tokens(
     names: tuple[str, str],
     progress: Callable[[float], None] = ignore,
 ) -> CompareModelsDocument:
-    """As `compare_models`, of texts each as either model splits it."""
+    """Compare two models as `compare_models` does, on texts that are tokenized already, each by
+    either model."""
     change, tokens = model_change(a, b, texts, beyond=beyond, names=names, progress=progress)
     longest = max(len(tokens_a) for tokens_a, _ in texts)
     sides = [
@@ -407,7 +408,7 @@ def _number(interval: MeanInterval) -> ChangedNumber:
 
 
 def _layers(heads: Sequence[ChangedHead], js: Floats, beyond: float) -> list[ChangedLayer]:
-    """What each layer's heads changed.
+    """How much the heads of each layer changed on average, and how many of them moved.
 
     js: [text, head].
     """

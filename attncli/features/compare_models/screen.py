@@ -146,7 +146,8 @@ def _head_table(change: ModelChange, view: View) -> Lines:
 
 
 def next_table(change: ModelChange, view: View) -> Lines:
-    """What comes next in either model, side by side; nothing where neither says it."""
+    """A table of the likeliest next tokens of both models side by side; nothing where neither
+    predicts."""
     if change.next is UNSET:
         return Lines()
     rows = [
@@ -198,7 +199,8 @@ def compare_models_sentences(document: CompareModelsDocument, view: View) -> lis
 def change_sentences(
     change: ModelChange, texts: int, view: View, *, is_part: bool = False
 ) -> Iterator[str]:
-    """How many heads moved and which one most, how likely the texts are, and what comes next.
+    """Sentences on how two models differ: how many heads moved and which one most, how likely the
+    texts are, and what comes next.
 
     texts: over how many the numbers are means.
     is_part: whether only some rows were compared.
@@ -266,7 +268,7 @@ def _js_beside(number: ChangedNumber, beyond: float) -> str:
 
 
 def _likelihood_sentence(logprob: LogProbability, texts: int, view: View) -> str:
-    """How likely the models find the texts."""
+    """A sentence on how likely either model finds the texts."""
     if texts > 1:
         template = message(
             "Probability of the texts, the geometric mean per token: {a_share} in A, {b_share} in B;"
@@ -294,7 +296,7 @@ def _share_text(number: ChangedNumber) -> str:
 
 
 def _next_sentence(first: NextToken, second: NextToken, view: View) -> str:
-    """What comes after the text in either model."""
+    """A sentence on the next token in either model."""
     places = {
         "a": quote_text(first.token.text, view),
         "b": quote_text(second.token.text, view),

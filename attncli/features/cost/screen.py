@@ -168,7 +168,7 @@ def _mask_or_name(variant: Variant, view: View) -> str:
 
 
 def _saved_factor(variant: Variant, view: View) -> str:
-    """How many times less the scores take by rows than at once; "-" where there are none."""
+    """The factor by which the scores take less memory by rows than at once; "-" without scores."""
     if not variant.streamed_bytes:  # a mask that shows nothing
         return "-"
     return f"{variant.score_bytes / variant.streamed_bytes:,.1f}" + spell("×", ascii=view.ascii)

@@ -155,7 +155,7 @@ class RemovalResult(Struct, frozen=True, eq=False):
 
     @property
     def backend(self) -> Backend:
-        """What computed the runs."""
+        """The backend that computed the runs."""
         return self.text.backend
 
 
@@ -402,7 +402,7 @@ class _LookReader:
         return weight, looks, look_beyond_rest(row, self._rest)
 
     def of_head(self, place: HeadAddress) -> HeadLook:
-        """What was recorded of a head; nothing for a head that no layer has."""
+        """The record of a head; nothing for a head that no layer has."""
         return self._by_place.get(place, (None, None, UNSET))
 
 
@@ -434,8 +434,8 @@ def removal_document(
     memory: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> AblateDocument:
-    """As `remove`, with what it returns as an `attn.ablate/1` document. Arguments and errors are
-    those of `remove`.
+    """Take heads away as `remove` does, and return the `attn.ablate/1` document. Arguments and
+    errors are those of `remove`.
 
     predict: whether it also tells what a decoder would say next.
     """

@@ -107,7 +107,7 @@ class MeasureOptions(Struct, frozen=True):
 
 
 def _usual_measure(options: MeasureOptions) -> Measure:
-    """What is measured where `--measure` does not say it."""
+    """The measure to take where `--measure` is not given."""
     if options.versus is not None:
         return "difference"
     if options.target is not None:

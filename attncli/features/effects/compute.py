@@ -551,8 +551,8 @@ def patch(
 
 
 def removal(model: Model, by: str, reference: str | Iterable[str] | None) -> By:
-    """What replaces a head's output, as `by` and `reference` of `ablate` say, computed once for any
-    number of texts; reference texts are run here, one after the other.
+    """Compute once what replaces a head's output in every text, as `by` and `reference` of `ablate`
+    say.
 
     Raises UsageError for another `by`, and where reference texts are missing or of no use.
     """

@@ -363,7 +363,7 @@ def _mover(rows: list[EffectRow], view: View) -> Iterator[str]:
 
 
 def loss_text(size: float, view: View) -> str:
-    """What a change does to a lead, as a verb: `loses 1.17`, `gains 1.44`."""
+    """The change of a logit lead in words: `loses 1.17`, `gains 1.44`."""
     if size >= 0:
         template = message("loses {size}")
     else:

@@ -295,7 +295,8 @@ def _largest_sentence(
     templates: Mapping[str, str],
     view: View,
 ) -> str:
-    """Which head changes the measure most, and how often as much as the next.
+    """A sentence on the head that changes the measure most, and how many times as much as the next
+    head.
 
     effects: the largest first; not empty.
     templates: of the sentences.
