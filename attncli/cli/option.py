@@ -518,7 +518,7 @@ class Meaning(Struct, frozen=True):
     def declare(self, name: str, hint: Any) -> Any:
         """The type and declaration (`Annotated`) of an option as this command declares it.
 
-        hint: those of the group.
+        hint: the option's type and declaration in the group that it comes from.
         """
         declaration = self.options[name]
         if isinstance(declaration, About):

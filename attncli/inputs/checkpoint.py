@@ -547,7 +547,7 @@ def is_packed(config: Mapping[str, Any]) -> bool:
 
 
 def packing_settings(config: Mapping[str, Any]) -> object | None:
-    """What a config.json says of how weights are packed.
+    """The settings of a config.json on how weights are packed.
 
     Args:
         config: What the file holds.

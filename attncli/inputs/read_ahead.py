@@ -156,8 +156,9 @@ class ReadAhead:
                 self._change.notify()
 
     def _fetch(self, stretches: Sequence[Stretch]) -> None:
-        """The thread's work: read the ranges from the disk one after the other, at most `AHEAD`
-        bytes before they are taken."""
+        """Read the ranges from the disk one after the other, in a thread of its own, never more
+        than `AHEAD` bytes beyond what was taken. What the system has cached already is skipped;
+        what is read only fills that cache."""
         away = np.empty(0, np.uint8)
         for stretch in stretches:
             for start in range(stretch.start, stretch.stop, PIECE):

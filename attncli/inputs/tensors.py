@@ -561,7 +561,7 @@ def _known_format(path: Path) -> str:
 
 
 def _unknown_ending(kind: str, what: str) -> Message:
-    """What is wrong with a file whose name ends in no known way.
+    """The message for a file whose name ends in no known way.
 
     kind: its ending, such as ".txt"; "" for none.
     what: what the file should hold, in a word.

@@ -252,7 +252,7 @@ def _measure_one_by_one(
     texts: Sequence[tuple[Sequence[Token], int, int]],
     progress: Callable[[float], None],
 ) -> Floats:
-    """As `measured_differences`, one text after the other."""
+    """Measure as `measured_differences` does, one text after the other."""
     measured = np.zeros(len(texts))
     weights = model.store.outer(model.backend)
     for place, (tokens, answer, versus) in enumerate(texts):

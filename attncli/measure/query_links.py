@@ -32,7 +32,7 @@ class QueryLinks:
         self._layers: list[tuple[int, Sequence[int], LayerQueryLinks]] = []
 
     def consumer(self, layer: int, heads: Sequence[int]) -> LayerQueryLinks:
-        """What the rows of one layer's heads are fed to."""
+        """Make the collector that the rows of one layer's heads are fed to, and register it."""
         collector = LayerQueryLinks(self, len(heads))
         self._layers.append((layer, heads, collector))
         return collector

@@ -197,7 +197,7 @@ class FrontWord(NamedTuple):
     added: int
 
     def new_index(self, token: int) -> int:
-        """Where a token of the text stands now."""
+        """The position in the longer text of a token of the original text."""
         if token >= self.first:
             return token + self.added
         return token

@@ -218,9 +218,8 @@ class CutRuns(Struct, frozen=True):
         return np.asarray(rows[np.arange(len(self.answer)), list(self.answer)])
 
     def _stretches_after_own(self, paths: Sequence[_Path]) -> Iterator[TokenStretch]:
-        """The stretches of tokens of runs that leave the own run; runs that leave it alike share a
-        stretch.
-        """
+        """The stretches of tokens to compute for runs that continue the uncut run. Runs with the
+        same first change share a stretch."""
         groups: dict[tuple[int, int] | None, list[_Path]] = {}
         for path in paths:
             groups.setdefault(path.first_event, []).append(replace(path, passed=1))

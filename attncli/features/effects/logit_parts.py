@@ -263,8 +263,8 @@ class Attributor:
         return terms
 
     def on_end(self, hidden: Array) -> None:
-        """Keep the token's vector of those that leave the last layer, [token, width], and take the
-        parts through the final norm."""
+        """Store the chosen token's output of the last layer (`hidden`, [token, width]), and divide
+        the parts by the final norm as the whole is."""
         text = self._text
         norm = self._text.model.spec.final_norm
         outer = text.model.store.outer(text.backend)

@@ -169,8 +169,9 @@ def patch_pairs(
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> PatchDocument:
-    """Put each head's output in the clean text of each pair into a run of the corrupt one, and
-    return which share of the difference between both all pairs together bring back.
+    """Put each head's output in the clean text of each pair into a run of the corrupt text, and
+    return the share of the difference between the two that this brings back, over all pairs
+    together.
 
     Args:
         model: A decoder with an output head, as `attncli.load` returns it.

@@ -137,7 +137,7 @@ def _count_note(shown: int, heads: int) -> str:
 
 
 def _effect_note(document: FindDocument, view: View) -> str:
-    """What the numbers of the column of effects are."""
+    """The note that says what the numbers in the column of effects are."""
     return message(
         "effect: how far the last vector of {subject} turns where this head does not see the key,"
         " 1 − cosine",
@@ -329,7 +329,8 @@ def _token_name(document: FindDocument, index: int, view: View) -> str:
 
 
 def _answer(document: FindDocument, view: View) -> Lines:
-    """Where the link is strongest, with the shaded sentence, and what cutting it changes."""
+    """Draw the answer: where the link is strongest, the shaded sentence, and what cutting the link
+    changes."""
     if document.pair_links is not UNSET:
         return sentences(find_sentences(document, view), view)
     return shaded_answer(document, find_sentences(document, view), view)

@@ -520,7 +520,7 @@ def _run_tokens(
 
 
 def _even_shares(sees: np.ndarray[Any, np.dtype[np.bool_]], regions: Sequence[Region]) -> Floats:
-    """Of the keys that a query sees, the share that lies in each region, [region].
+    """The share of even attention that each region would get from a query, [region].
 
     sees: booleans [key].
     """

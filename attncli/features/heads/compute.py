@@ -686,7 +686,7 @@ class _HeadCollector:
 
 
 def _place_of(part: HeadMetrics, *, rising: bool) -> tuple[bool, float]:
-    """What a head is sorted by: heads without a value come last."""
+    """The key by which a head is sorted; heads without a value come last."""
     if part.sorted_by is UNSET:
         value = None
     else:

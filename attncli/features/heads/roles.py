@@ -125,7 +125,7 @@ def role_passes(model: Model, names: Sequence[str]) -> list[PassCount]:
 
 
 def _haystacks() -> int:
-    """How many texts with a needle there are."""
+    """The number of texts with a needle."""
     from attncli.features.retrieval.compute import NEEDLES, read_needles
 
     return len(FETCH_DEPTHS) * len(read_needles(NEEDLES))

@@ -435,7 +435,7 @@ def _head_rows(
 
 
 def _labels_note(heads: Sequence[HeadMetrics]) -> Message | str:
-    """What the numbers beside labels are; "" where there are none."""
+    """The note on the numbers beside labels; "" where there are none."""
     scores = [score for head in heads if head.label_scores for score in head.label_scores]
     if not any(score.share is not None for score in scores):
         return ""
@@ -562,7 +562,7 @@ def moved_part(document: HeadsDocument, view: View) -> Lines:
 
 
 def massive_part(document: HeadsDocument, view: View) -> Lines:
-    """How many massive activations leave each layer."""
+    """Draw how many massive activations leave each layer."""
     if not document.layers:
         return Lines()
     return table(

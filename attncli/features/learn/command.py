@@ -220,9 +220,7 @@ def _refuse_options_of_training(environment: Environment) -> None:
 
 
 def _text(environment: Environment, takes: str, source: str | None) -> str | None:
-    """What the second argument stands for: a sentence, or what a file holds. takes: "TEXT", "FILE",
-    "" for neither.
-    """
+    """The text of the second argument: a sentence, or the content of a file."""
     if source is None or not takes:
         return source
     if takes == "TEXT":

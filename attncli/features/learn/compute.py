@@ -559,6 +559,7 @@ def _learn_document(
         maps=[
             WeightMap(step=moment.step, weights=moment.weights)
             for moment in moments
+            # 0, the powers of two, and the last step
             if moment.step & (moment.step - 1) == 0 or moment is last
         ],
         ablation=_losses_without_heads(lesson),

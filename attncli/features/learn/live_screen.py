@@ -236,7 +236,7 @@ class Training:
         return {moment.step: moment.weights for moment in self._moments}
 
     def _moment_lines(self, last: Moment) -> Lines:
-        """What is drawn of a moment: the loss, the scores, and the maps of the heads."""
+        """Draw one moment of training: the loss, the scores, and the maps of the heads."""
         from attncli.draw.lines import Lines, clip_lines, heading, remark, stack, stack_spaced
         from attncli.draw.numbers import Series, curves
         from attncli.language import message
@@ -269,7 +269,7 @@ class Training:
         )
 
     def _best_heads_line(self, last: Moment) -> str:
-        """Of each score the head that has most now, in one line."""
+        """One line with the best head of each score at this moment."""
         from attncli.draw.lines import localize
         from attncli.features.learn.document import score_name
 

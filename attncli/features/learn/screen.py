@@ -227,7 +227,7 @@ def _rise_step(head: LearnedHead) -> str:
 
 
 def _seed_table(document: LearnDocument, view: View) -> Lines:
-    """How each seed ended; nothing where there is only one."""
+    """A table with the result of each seed; nothing for a single seed."""
     if len(document.runs) < 2:
         return Lines()
     names = [row.score for row in document.runs[0].best]
@@ -323,7 +323,7 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
 
 
 def _head_sentence(row: BestHead, score: HeadScore, document: LearnDocument) -> Message:
-    """What the head with the highest score of a name has become, and by which step."""
+    """A sentence on the best head of a score: what it has become, and by which step."""
     return message(
         "Layer {layer} head {head} became {kind}: {last:.2f}, untrained {first:.2f}; "
         "by step {step:,} it had risen half of the way.",
@@ -369,9 +369,8 @@ def _others_sentences(row: BestHead, document: LearnDocument) -> list[Message]:
 
 
 def _seeds_sentence(document: LearnDocument) -> Message:
-    """How many seeds learned the task, and in how many a head reached the threshold of the task's
-    last score.
-    """
+    """A sentence on how many seeds learned the task, and in how many of them a head reached the
+    threshold of the task's score."""
     count = len(document.runs)
     learned = sum(run.learned for run in document.runs)
     name = document.runs[0].best[-1].score

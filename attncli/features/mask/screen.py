@@ -347,7 +347,8 @@ def mask_answer(document: MaskDocument, view: View) -> Lines:
 
 
 def _mask_sentences(document: MaskDocument, view: View) -> Iterator[str]:
-    """How many pairs each mask shows, how many all of them, and which queries see nothing."""
+    """Yield sentences on how many pairs each mask shows, how many all of them show together, and
+    which queries see nothing."""
     combined = document.combined
     total = f"{document.n**2:,}"
 

@@ -858,7 +858,7 @@ def _without_share(block: Block) -> Block:
 
 
 def side_of(spec: Spec) -> ModelSide:
-    """What one side of a model does, as documents hold it."""
+    """Describe one side of a model (encoder or decoder) as documents do."""
     return ModelSide(
         d_model=spec.d_model,
         vocabulary=spec.vocabulary,
@@ -873,7 +873,7 @@ def side_of(spec: Spec) -> ModelSide:
 
 
 def _layer_group(layers: list[int], block: Block) -> LayerGroup:
-    """What these layers do, all as `block`, as documents hold it."""
+    """Describe layers that are all equal to `block`, as documents do."""
     return LayerGroup(
         layers=layers,
         attention=None if block.instead else _attention_row(block.attention),

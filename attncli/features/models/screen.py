@@ -143,7 +143,7 @@ def _packaged_aliases(document: ModelsDocument, view: View) -> Lines:
 
 
 def _install_lines(alias: AliasRow, view: View) -> Iterator[Lines]:
-    """How to install an alias, and under which terms it stands."""
+    """Lines on how to install an alias, and on its licence."""
     yield fact(alias.name, [f"$ {alias.install}"], view)
     if alias.terms is not None:
         yield remark(say(view, "its terms of use: {terms}", terms=alias.terms), view)
@@ -487,7 +487,7 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
 
 
 def _stated_words(document: ModelDocument, view: View) -> list[str]:
-    """What a GGUF file says of itself, each key by its last part."""
+    """The facts that a GGUF file states about itself, each named by the last part of its key."""
     words = []
     for key, value in document.stated.items():
         if isinstance(value, bool):

@@ -175,7 +175,7 @@ class TextRules:
         return rows[:, start:stop], booleans[start:stop]
 
     def _make(self, mask: Mask, start: int, stop: int) -> tuple[Floats, Bools]:
-        """As `rows`, made anew."""
+        """Compute the rows that `rows` returns, without its cache."""
         queries = np.arange(start, stop)
         booleans = sees(mask, queries, self.count)
         return rule_rows(self._rules, self._patterns, queries, booleans), booleans

@@ -159,7 +159,7 @@ def ruled_heads_table(every: Sequence[RuledHead], view: View) -> Lines:
 
 
 def _rule_table(document: RulesDocument, view: View) -> Lines:
-    """Which rules are the strongest of how many heads."""
+    """A table of rules: how many heads have each as their strongest."""
     return rule_weights_table(document.heads, view)
 
 
@@ -224,7 +224,7 @@ def _swap_table(document: RulesDocument, view: View) -> Lines:
 
 
 def perplexity_factor(row: SwappedHeads, loss: float) -> float:
-    """How many times the model's perplexity the one of another loss is."""
+    """How many times larger the perplexity at this loss is than the model's own."""
     return math.exp(min(loss - row.loss_model, 700.0))
 
 
@@ -248,7 +248,8 @@ def rules_sentences(document: RulesDocument, view: View) -> Iterator[str]:
 
 
 def head_sentence(head: RuledHead, view: View) -> str:
-    """Which rules say how much of a head."""
+    """A sentence on the rules of a head, and the share of its weights that they explain on texts
+    they were not fitted to."""
     if head.overlap < LEAST_OVERLAP:
         return say(
             view,

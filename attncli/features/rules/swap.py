@@ -129,7 +129,7 @@ def next_token_loss(
     if swap is not None:
 
         def changes(batch: Sequence[Sequence[Token]]) -> Interventions:
-            """What the swap changes in a batch."""
+            """The interventions that put rules in place of heads in a batch."""
             return SwapLayers(swap, places, rules, model.backend, batch)
 
     total = 0.0

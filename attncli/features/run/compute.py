@@ -432,7 +432,7 @@ def _weighing_of(
     heads: Sequence[tuple[int, int]] | None,
     note: Callable[[str], None],
 ) -> Weighing | None:
-    """What a run multiplies attention by; None where nothing is weighed.
+    """The weighing of attention that a run applies; None where nothing is weighed.
 
     regions: those that `weigh` may name.
     heads: as `weigh_in` of `run`.

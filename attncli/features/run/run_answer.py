@@ -103,7 +103,7 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
 
 
 def _tint_sentence(document: RunDocument) -> Message:
-    """What the tint of the words shows, in a sentence."""
+    """The sentence that says what the tint of the words shows."""
     heads = _heads(document)
     rests = bool(_tokens_at_rest(document).any())
     if document.queries and len(heads) == 1:
@@ -388,7 +388,7 @@ def _narrow_view_sentence(document: RunDocument, query: int, view: View) -> str:
 
 
 def _back_sentences(document: RunDocument, query_text: str, view: View) -> Iterator[str]:
-    """Which token looks back at the query most, if any does."""
+    """Yield a sentence on the token that looks back at the query most, if any does."""
     back = document.strongest_back
     if not back:
         return

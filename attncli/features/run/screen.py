@@ -152,7 +152,7 @@ def overview_part(document: RunDocument, view: View) -> Lines:
 
 
 def average_part(document: RunDocument, view: View) -> Lines:
-    """Where the query looks on average over the layers and heads that ran."""
+    """Draw where the query looks on average over the layers and heads that ran."""
     if document.average is UNSET:
         return remark("an average needs --query TOK", view)
     assert document.queries, "an average is that of a query's rows"

@@ -73,7 +73,8 @@ class LinkOptions(Struct, frozen=True):
 
     @property
     def rival(self) -> str | None:
-        """The other key that the link is compared with; None for what the row expects."""
+        """The other key that the link is compared with; None where it is compared with its row's
+        mean."""
         if self.than is not None or self.writes:
             return self.than
         return self.versus

@@ -440,7 +440,11 @@ class Support(NamedTuple):
 
 
 def support(values: Iterable[float]) -> Support:
-    """What speaks for a link. values: what each part adds to its advantage."""
+    """Summarise what speaks for a link: the sum of the positive values, the share of the largest,
+    and how many of the largest make half of the sum.
+
+    values: what each part adds to the link's advantage.
+    """
     gains = sorted((value for value in values if value > 0), reverse=True)
     total = sum(gains)
     if not gains:
