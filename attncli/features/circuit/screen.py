@@ -345,6 +345,19 @@ def _hidden_rows_remark(count: int, view: View) -> Lines:
     return remark(more if count > 0 else "", view)
 
 
+UNSTEADY = 0.1
+"""By how much less a larger circuit keeps where it is said that more edges do not keep more."""
+
+
+def _weaker_larger_size(document: CircuitDocument) -> CircuitSize | None:
+    """The size above the chosen one that keeps least of the difference; None where each keeps about
+    as much as the chosen one, or as the whole."""
+    larger = [size for size in document.curve if size.edges > document.chosen.edges]
+    bound = min(document.chosen.faithfulness, 1) - UNSTEADY
+    weaker = [size for size in larger if size.faithfulness < bound]
+    return min(weaker, key=lambda size: size.faithfulness, default=None)
+
+
 def circuit_sentences(document: CircuitDocument, view: View) -> Iterator[str]:
     """The answer in words: what the circuit keeps on held-out pairs, how its size came about, and how
     stable it is."""
@@ -374,6 +387,15 @@ def circuit_sentences(document: CircuitDocument, view: View) -> Iterator[str]:
             sizes=len(document.curve),
         )
         yield say(view, size)
+    weaker = _weaker_larger_size(document)
+    if weaker is not None:
+        yield say(
+            view,
+            "More edges do not always keep more: {edges} ({share}) keep {kept}.",
+            edges=f"{weaker.edges:,}",
+            share=percent(weaker.share),
+            kept=kept_text(weaker),
+        )
     if document.stability is not None:
         yield say(
             view,

@@ -38,7 +38,7 @@ from attncli.features.circuit.edge_graph import edge_graph
 from attncli.features.circuit.edge_run import CircuitModel
 from attncli.features.circuit.faithfulness import areas, overlap_of_resamples, smallest_size
 from attncli.features.circuit.figure import shared_name
-from attncli.features.circuit.screen import circuit_compare_sentences
+from attncli.features.circuit.screen import circuit_compare_sentences, circuit_sentences
 from attncli.features.effects.ablation import choose_backend
 from attncli.features.effects.circuit_heads import heads_of_circuit, read_circuit
 from attncli.features.effects.document import Difference
@@ -585,6 +585,24 @@ class NearModel(CircuitModel):
     def embed(self, pair, tokens):
         clean = super().embed(pair, pair.clean)
         return clean + 1e-5 * (super().embed(pair, tokens) - clean)
+
+
+def test_a_larger_circuit_that_keeps_less_is_told(folder: Path) -> None:
+    document = attncli.circuit(attncli.load(folder), file=SAMPLES, size="30", steps=1)
+
+    def said(*kept: float) -> str:
+        """The answer where the chosen circuit and larger ones keep these shares."""
+        sizes = [
+            replace(document.chosen, edges=30 + place, share=(30 + place) / 100, faithfulness=share)
+            for place, share in enumerate(kept)
+        ]
+        return " ".join(
+            circuit_sentences(replace(document, chosen=sizes[0], curve=sizes), View(lang="en"))
+        )
+
+    assert "More edges do not always keep more: 32 (32%) keep 55%." in said(1.28, 0.95, 0.55, 0.8)
+    for steady in ((0.88, 0.87, 0.92, 1.0), (1.28, 1.01, 0.95, 1.0), (0.9,)):
+        assert "always keep more" not in said(*steady)
 
 
 def test_the_parts_of_a_gain_have_the_sign_of_the_gain() -> None:
