@@ -17,6 +17,7 @@ from attncli.cli.declarations import (
     ChatOptions,
     ComputeOptions,
     ModelOptions,
+    OutputOptions,
     RegionOptions,
     RunSetup,
     TextOptions,
@@ -588,16 +589,29 @@ def named_heads(spec: Spec, options: ModelOptions) -> list[tuple[int, int]]:
     numbers or is not given. Raises as `head_pairs`."""
     from attncli.mechanism.spec import parse_head
 
-    words = comma_parts(options.head)
+    words = [word for part in comma_parts(options.head) for word in part.split("+")]
     if any(parse_head(part) or part[:1] in ("L", "l") for part in words):
         return head_pairs(spec, words, options.layer)
     return []
 
 
-def layers_and_heads(model: Model, options: ModelOptions) -> tuple[Selection, Selection]:
+def layers_and_heads(
+    model: Model, options: ModelOptions, output: OutputOptions | None = None
+) -> tuple[Selection, Selection]:
     """Which layers are chosen, and which heads, the same in each. Raises as `head_selection`, and
-    for heads that differ by layer."""
-    return head_selection(model.spec, options, most=False).layers_and_heads("--head")
+    for heads that differ by layer.
+
+    output: of a command whose figure may draw any heads, which the error then says.
+    """
+    from attncli.mechanism.spec import head_name
+
+    selection = head_selection(model.spec, options, most=False)
+    hint = ""
+    if output is not None and output.svg is not None:
+        names = "+".join(head_name(layer, head) for layer, head in selection.pairs)
+        styles = [*filter(None, (output.figure_style,)), f"heads={names}"]
+        hint = f"--figure-style {','.join(styles)}"
+    return selection.layers_and_heads("--head", hint=hint)
 
 
 def comma_parts(values: Sequence[str] | None) -> list[str]:

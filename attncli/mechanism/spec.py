@@ -700,12 +700,13 @@ class HeadSelection(Struct, frozen=True):
             return (layer, head) in self.pairs
         return is_selected(self.layers, layer) and is_selected(self.heads, head)
 
-    def layers_and_heads(self, option: str = "") -> tuple[Selection, Selection]:
+    def layers_and_heads(self, option: str = "", *, hint: str = "") -> tuple[Selection, Selection]:
         """The selected layers, and the heads that are selected in each of them, the same in every
         layer.
 
         Args:
             option: The command line's option that named them; empty in Python.
+            hint: What to try where the heads differ; the first of them where it is empty.
 
         Raises:
             UsageError: The heads that are named are not the same ones in each of their layers.
@@ -716,8 +717,7 @@ class HeadSelection(Struct, frozen=True):
         heads = sorted({head for _, head in self.pairs})
         if len(layers) * len(heads) != len(set(self.pairs)):
             words = [head_name(layer, head) for layer, head in self.pairs]
-            hint = ""
-            if option:
+            if option and not hint:
                 hint = f"{option} {words[0]}"
             raise UsageError(
                 "{words} names other heads in each layer",

@@ -8,7 +8,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +176,46 @@ def test_heads_and_rows_are_those_that_are_named() -> None:
     assert str(error.value.expected) == "L0H0 to L0H4"
     with pytest.raises(AttnError, match="no token 'dog' in the text"):
         drawn(document, "rows=dog")
+
+
+def test_named_heads_are_large_maps_with_words_and_others_are_small() -> None:
+    """A dozen at most; the names above them are those of all screens."""
+    many = heads_document(heads=9, layers=4)
+    chosen = [f"L{place % 4}H{place}" for place in range(6)]
+    drawing = drawn(many, f"180mm,notitle,heads={'+'.join(chosen)}", "matrix,grid")
+    assert [text for text in texts(drawing) if text.startswith("layer")] == [
+        f"layer {place % 4} head {place}" for place in range(6)
+    ]
+    large = drawn(many, f"180mm,notitle,heads={'+'.join(chosen)}")
+    assert [text for text in texts(large) if text in WORDS][:8] == WORDS * 2  # beside and above
+    check_paper(large, 180)
+    commas = drawn(many, f"180mm,heads={','.join(chosen)},notitle")
+    assert commas.svg() == large.svg()
+    small = drawn(heads_document(heads=9, layers=2), "notitle", "grid")
+    assert [text for text in texts(small) if text[:1] == "L"] == [
+        f"L{layer}H{head}" for layer in range(2) for head in range(9)
+    ]
+    assert not set(WORDS) & set(texts(small))
+
+
+def test_heads_of_head_are_large_too(tmp_path: Path) -> None:
+    """Those that --head names, and not those of a whole layer."""
+    asked = (" ".join(WORDS), "--num-heads", "8", "--figure")
+    choices = (((), 1), (("--head", "0,2,4-6"), 5), (("--head", "L0H0+L0H7"), 2))
+    for command, (head, count) in product(("run", "heads"), choices):
+        assert ask(command, *asked, str(tmp_path / "f.svg"), *head).code == 0
+        words = re.findall(">([^<]+)</text>", (tmp_path / "f.svg").read_text())
+        assert words.count("animal") == (2 * count if head else 0)
+
+
+def test_captured_heads_have_no_layer(tmp_path: Path) -> None:
+    vectors = np.ones((14, 2, 3, 4))
+    np.savez(tmp_path / "captured.npz", q=vectors, k=vectors, v=vectors)
+    picture = tmp_path / "f.svg"
+    assert ask("tensors", str(tmp_path / "captured.npz"), "--figure", str(picture)).code == 0
+    words = re.findall(">([^<]+)</text>", picture.read_text())
+    assert "13" in words
+    assert not any(word.startswith("L") for word in words)
 
 
 def test_maps_stand_in_as_many_columns_as_are_asked_for() -> None:

@@ -218,8 +218,8 @@ def test_heads_of_one_query_are_rows_under_its_words() -> None:
     assert drawing is not None
     words = re.findall(r">([^<>]+)</text>", drawing.svg())
     assert words.count("cat") == 2  # in the sentence, and above the columns
-    assert [f"0.{head}" for head in range(8)] == [
-        word for word in words if re.fullmatch(r"0\.\d", word)
+    assert [f"L0H{head}" for head in range(8)] == [
+        word for word in words if re.fullmatch(r"L0H\d", word)
     ][:8]
 
 

@@ -447,6 +447,7 @@ class FigureMap(Struct, frozen=True, eq=False):
 
     signed: whether its colours have their middle at 0.
     short: what it is called among many maps, (layer, head) as texts.
+    mark: what stands before the layer, "L"; "" where that is the place in a batch.
     row_bands, column_bands: regions along its edges.
     framed: cells, (row, column), with a frame.
     """
@@ -457,9 +458,20 @@ class FigureMap(Struct, frozen=True, eq=False):
     columns: Sequence[str]
     signed: bool = False
     short: tuple[str, str] = ("", "")
+    mark: str = "L"
     row_bands: Sequence[Band] = ()
     column_bands: Sequence[Band] = ()
     framed: Sequence[tuple[int, int]] = ()
+
+    @property
+    def short_name(self) -> str:
+        """The head's name where there is little room, such as "L5H11"; "" of no head."""
+        layer, head = self.short
+        if not layer:
+            return head
+        if not self.mark:
+            return f"{layer}.{head}"
+        return f"{self.mark}{layer}H{head}"
 
 
 def draw_maps(
@@ -509,13 +521,21 @@ def draw_maps(
     return bottom
 
 
-def map_kinds(drawing: Drawing, count: int) -> list[str]:
+def map_kinds(drawing: Drawing, count: int, *, chosen_heads: bool = False) -> list[str]:
     """How so many maps of weights are drawn: as a "grid" of small ones, as a large "matrix" each, or
-    as both where both are asked for; as neither where only other parts are. Raises UsageError for
-    more large ones than anybody looks at."""
+    as both where both are asked for; as neither where only other parts are.
+
+    chosen_heads: whether they are of heads that were named, of which more are large.
+
+    Raises:
+        UsageError: More large ones than anybody looks at are asked for.
+    """
+    few = FEW_MAPS
+    if chosen_heads:
+        few = FEW_CHOSEN
     chosen = [part for part in ("grid", "matrix") if drawing.is_asked_for(part)]
     if not drawing.choice.parts:
-        return ["matrix" if count <= FEW_MAPS else "grid"]
+        return ["matrix" if count <= few else "grid"]
     if count <= FEW_MAPS:
         return chosen[:1]
     if "matrix" in chosen and count > MOST_MATRICES:
@@ -542,6 +562,8 @@ def largest_sizes(maps: Sequence[FigureMap]) -> dict[bool, float]:
 
 FEW_MAPS = 3
 """Maps that are drawn large, unless the others are asked for."""
+FEW_CHOSEN = 12
+"""The same of heads that were named."""
 
 
 class MapGrid(NamedTuple):
@@ -625,7 +647,8 @@ def _draw_rows(
         if is_new:
             layer = figure_map.short[0]
             if layer and grid.small is not None:
-                drawing.text(0, begin + 14 + grid.small / 2, layer, size=SIZE - 1, quiet=True)
+                name = f"{figure_map.mark}{layer}"
+                drawing.text(0, begin + 14 + grid.small / 2, name, size=SIZE - 1, quiet=True)
         right, end = draw_map(
             grid.paper, figure_map, left, begin, scale, high[figure_map.signed], small=grid.small
         )
@@ -722,7 +745,6 @@ def draw_cells(
     cell: points along one.
     """
     rows, columns = figure_map.values.shape
-    drawing.rectangle(x, y, columns * cell, rows * cell, "none", stroke=drawing.theme.line)
     if figure_map.signed:
         palette = drawing.theme.signed
     else:
@@ -730,6 +752,7 @@ def draw_cells(
     pooled = pool(figure_map.values, _pool_size(drawing, figure_map, small), "signed")
     colours = colour_cells(pooled, palette, "signed" if figure_map.signed else scale, high)
     drawing.cells(x, y, columns * cell, rows * cell, colours)
+    drawing.rectangle(x, y, columns * cell, rows * cell, "none", stroke=drawing.theme.line)
     for row, column in figure_map.framed:
         left, upper = x + column * cell, y + row * cell
         ink = drawing.theme.series[1]
@@ -754,7 +777,7 @@ def _draw_caption(
 
     room: points along the map; a caption may be wider than its map, as far as each kind allows.
     small: as of `draw_map`. A large map has its whole caption, one of many its layer and head
-        ("5.11"), a narrow one its head alone.
+        ("L5H11"), a narrow one its head alone.
     """
     name = figure_map.caption
     layer_and_head = figure_map.short
@@ -771,10 +794,12 @@ def _draw_caption(
         least = 60.0
         if any(layer_and_head):
             least = 0.0
-            name = ".".join(layer_and_head)
+            name = figure_map.short_name
     elif any(layer_and_head):
         size = 6.5
         name = layer_and_head[1]
+        if figure_map.mark:
+            name = f"H{name}"
     else:  # a map of no head stands last: its caption may reach beyond it
         size = 6.5
         least = 60.0
@@ -986,8 +1011,8 @@ def draw_legend(drawing: Drawing, top: float, high: float, scale: str, view: Vie
         low = "0"
     left = width(low, SIZE) + 6
     drawing.text(0, top + 6, low, size=SIZE, quiet=True)
-    drawing.rectangle(left, top, 96, 6, "none", stroke=drawing.theme.line)
     drawing.cells(left, top, 96, 6, colour_cells(steps, palette, scale, high))
+    drawing.rectangle(left, top, 96, 6, "none", stroke=drawing.theme.line)
     if scale == "row":
         end = say(view, "row's largest")
     elif is_signed:

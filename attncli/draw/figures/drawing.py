@@ -38,6 +38,7 @@ from attncli.draw.shaded_matrix import Palette
 from attncli.errors import UnsupportedError, UsageError
 from attncli.extras import install_command
 from attncli.language import listing, message
+from attncli.mechanism.spec import parse_head
 
 # Which families a text is in, and where it is cut so that its letters are found: emoji of several
 # break off.
@@ -532,9 +533,14 @@ def style_of(text: str, parts: str = "") -> Style:
     mm = None
     dpi = DPI
     chosen: dict[str, Any] = {"parts": figure_parts(parts)}
+    before = ""
     for word in filter(None, (part.strip() for part in text.split(","))):
+        if before == "heads" and parse_head(word):  # a comma joins heads in --head
+            chosen["heads"] += chosen_heads(word)
+            continue
         name, _, value = word.partition("=")
         name = name.strip().lower()
+        before = name
         if name in STYLE_VALUES and value:
             choice, read = STYLE_VALUES[name]
             chosen[choice] = read(value.strip())

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from attncli.documents import Numbers, TokenRow
+from attncli.documents import ModelPart, Numbers, TokenRow
 from attncli.draw.figures.charts import (
     BOLD,
     FigureMap,
@@ -42,6 +42,7 @@ class HeadWeights(Struct, frozen=True):
     """The weights of one head as a document holds them, with its scores if known.
 
     layer: of captured arrays the place in the batch, None in a batch of one.
+    is_captured: whether they are of such arrays.
     pool: tokens pooled into one cell, along either axis.
     """
 
@@ -51,6 +52,7 @@ class HeadWeights(Struct, frozen=True):
     weights: Numbers
     scores: Numbers | UnsetType = UNSET
     pool: int = 1
+    is_captured: bool = False
 
 
 def _mean_of_visible(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -66,7 +68,7 @@ def _map_of_heads(
     maps: Sequence[FigureMap], query: str, keys: Sequence[str], view: View
 ) -> FigureMap:
     """The maps of a single query as one, whose rows are the heads."""
-    names = [".".join(filter(None, figure_map.short)) or figure_map.caption for figure_map in maps]
+    names = [figure_map.short_name or figure_map.caption for figure_map in maps]
     caption = say(view, "where {query} looks, by layer and head", query=quoted_word(query, view))
     values = np.concatenate([figure_map.values for figure_map in maps])
     return FigureMap(caption, values, names, keys)
@@ -84,7 +86,10 @@ def _map_of_head(
     else:
         layer = str(head.layer)
     values = visible(head.weights, head.scores)
-    return FigureMap(name, values, rows, keys, short=(layer, str(head.head)))
+    mark = "L"
+    if head.is_captured:
+        mark = ""
+    return FigureMap(name, values, rows, keys, short=(layer, str(head.head)), mark=mark)
 
 
 def _follows_directly(tokens: Sequence[TokenRow], count: int) -> list[bool]:
@@ -115,7 +120,13 @@ def check_maps(weights: Sequence[HeadWeights], measured: int = 0) -> None:
         )
 
 
-def chosen_heads(drawing: Drawing, weights: Sequence[HeadWeights]) -> list[HeadWeights]:
+def are_named(weights: Sequence[HeadWeights], model: ModelPart) -> bool:
+    """Whether these are some of a model's heads that were named, not whole layers of it."""
+    heads = Counter(head.layer for head in weights)
+    return any(count < model.heads for count in heads.values())
+
+
+def heads_of_style(drawing: Drawing, weights: Sequence[HeadWeights]) -> list[HeadWeights]:
     """The heads that `--figure-style heads=…` names, in that order; all heads where it names none.
     Raises UsageError for a head that the figure does not have."""
     drawing.offered.add("heads")
@@ -183,6 +194,7 @@ def draw_head_maps(
     average: Numbers | None = None,
     text: Sequence[TokenRow] = (),
     query: int | None = None,
+    chosen_heads: bool = False,
 ) -> float:
     """The maps of heads, below the sentence of a single query, above the links of a single head.
     Returns where they end.
@@ -190,11 +202,13 @@ def draw_head_maps(
     average: the weights of all heads together, drawn as a map of its own.
     text: the tokens of the sentence that is shaded by where the token at `query` looks; none is
         drawn where that is None.
+    chosen_heads: whether these heads were named, so that up to a dozen are drawn large; they are
+        where the style of the figure names them, too.
 
     Raises:
         UsageError: For heads or rows of the figure's style that are not there.
     """
-    head_weights = chosen_heads(drawing, head_weights)
+    head_weights = heads_of_style(drawing, head_weights)
     keys = key_names(axes.keys, visible(head_weights[0].weights, head_weights[0].scores))
     chosen = _chosen_rows(drawing, axes.rows)
     rows = [axes.rows[place] for place in chosen]
@@ -205,12 +219,7 @@ def draw_head_maps(
         maps = [_with_rows(figure_map, chosen, axes.rows) for figure_map in maps]
     maps = [_with_bands(figure_map, axes, chosen) for figure_map in maps]
     if query is not None and len(keys) <= WORDS:
-        mean = _mean_of_visible(np.stack([head.values[0] for head in maps]))
-        high = float(mean.max()) or 1.0
-        shares = [float(weight) / high for weight in mean]
-        follows = _follows_directly(text, len(keys))
-        end = draw_sentence(drawing, keys, follows, shares, query, top)
-        top = _below_sentence(end, top)
+        top = _draw_mean_sentence(drawing, maps, keys, text, query, top)
     if len(rows) == 1 and len(maps) > 1:
         one_map = _map_of_heads(maps, rows[0], keys, view)
         bands = maps[0].column_bands
@@ -218,7 +227,7 @@ def draw_head_maps(
         if not drawing.is_asked_for("links"):
             return top
         return _draw_all_links(drawing, maps, top + 16, view)
-    for kind in map_kinds(drawing, len(maps)):
+    for kind in _kinds_of_maps(drawing, len(maps), len(head_weights), chosen_heads):
         if kind == "grid" and layers_and_heads(maps) is not None:
             end = draw_head_table(drawing, maps, top, view, scale=scale)
         else:
@@ -226,6 +235,32 @@ def draw_head_maps(
             end = draw_maps(drawing, maps, top, view, scale=scale, across=across, part=kind)
         top = end + 16
     return _draw_all_links(drawing, maps, top, view)
+
+
+def _draw_mean_sentence(
+    drawing: Drawing,
+    maps: Sequence[FigureMap],
+    keys: Sequence[str],
+    text: Sequence[TokenRow],
+    query: int,
+    top: float,
+) -> float:
+    """The sentence of a single query, shaded by where it looks on average over the maps. Returns
+    where it ends."""
+    mean = _mean_of_visible(np.stack([head.values[0] for head in maps]))
+    high = float(mean.max()) or 1.0
+    shares = [float(weight) / high for weight in mean]
+    follows = _follows_directly(text, len(keys))
+    end = draw_sentence(drawing, keys, follows, shares, query, top)
+    return _below_sentence(end, top)
+
+
+def _kinds_of_maps(drawing: Drawing, maps: int, heads: int, chosen_heads: bool) -> list[str]:
+    """Whether maps are drawn small, large or both, as `map_kinds`; of heads that are named by the
+    command or by the figure's style, their average beside them does not count."""
+    if chosen_heads or drawing.choice.heads:
+        return map_kinds(drawing, heads, chosen_heads=True)
+    return map_kinds(drawing, maps)
 
 
 def _with_rows(figure_map: FigureMap, chosen: Sequence[int], rows: Sequence[str]) -> FigureMap:

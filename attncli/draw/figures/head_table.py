@@ -79,7 +79,9 @@ def draw_head_table(
             drawing.breaks.append(begin)
         for column, layer in enumerate(layers[band * columns : (band + 1) * columns]):
             middle = EDGE + column * (size + SLIM) + size / 2
-            drawing.text(middle, begin + 8, f"L{layer}", size=TYPE, anchor="middle", quiet=True)
+            drawing.text(
+                middle, begin + 8, f"{maps[0].mark}{layer}", size=TYPE, anchor="middle", quiet=True
+            )
         for head, row in row_of.items():
             middle = begin + HEAD + row * (size + SLIM) + size / 2
             drawing.text(EDGE - 4, middle + 2.3, f"H{head}", size=TYPE, anchor="end", quiet=True)

@@ -14,7 +14,13 @@ from attncli.draw.figures.charts import (
     names_of,
 )
 from attncli.draw.figures.drawing import Drawing, broken_to_fit
-from attncli.draw.figures.head_maps import HeadWeights, MapAxes, check_maps, draw_head_maps
+from attncli.draw.figures.head_maps import (
+    HeadWeights,
+    MapAxes,
+    are_named,
+    check_maps,
+    draw_head_maps,
+)
 from attncli.draw.names import link_title
 from attncli.draw.shaded_matrix import as_matrix
 from attncli.draw.view import View
@@ -48,7 +54,8 @@ def cross_figure(document: CrossDocument, drawing: Drawing, view: View, scale: s
     top = _draw_alignment(document, drawing, top, view, scale)
     names = names_of(document.queries)
     axes = MapAxes([names[place] for place in queries], names_of(document.keys), queries)
-    draw_head_maps(drawing, weights, axes, top, view, scale=scale)
+    chosen_heads = are_named(weights, document.model)
+    draw_head_maps(drawing, weights, axes, top, view, scale=scale, chosen_heads=chosen_heads)
 
 
 def _title(document: CrossDocument) -> str:

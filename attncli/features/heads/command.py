@@ -552,7 +552,7 @@ def _comparison(
             column_metric(name)
     if sort:
         column_metric(sort, option="--sort")
-    layers, heads = layers_and_heads(model, which)
+    layers, heads = layers_and_heads(model, which, output)
     if "all" in names:
         metrics = (*TEXT_METRICS, *own)
     elif names:

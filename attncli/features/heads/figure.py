@@ -16,6 +16,7 @@ from attncli.draw.figures.drawing import Drawing
 from attncli.draw.figures.head_maps import (
     HeadWeights,
     MapAxes,
+    are_named,
     check_maps,
     draw_head_maps,
 )
@@ -78,7 +79,16 @@ def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: s
         else:
             average = None
         axes = MapAxes(keys, keys, None, regions)
-        end = draw_head_maps(drawing, weights, axes, top, view, scale=scale, average=average)
+        end = draw_head_maps(
+            drawing,
+            weights,
+            axes,
+            top,
+            view,
+            scale=scale,
+            average=average,
+            chosen_heads=are_named(weights, document.model),
+        )
         if end > top:
             top = end + 20
     if not document.heads:

@@ -140,7 +140,7 @@ def run(
         faster = request.faster_run(loaded_model.spec, setup.model.layer)
         foretell_work(environment, count, expected.seconds, faster)
 
-    layers, heads = layers_and_heads(loaded_model, setup.model)
+    layers, heads = layers_and_heads(loaded_model, setup.model, output)
     command = Command(environment, loaded_model, text, setup, output, page, view, why)
     single = command.wants_one_text or save is not None
     texts: Sequence[Text] | None = None

@@ -12,7 +12,13 @@ from attncli.draw.figures.charts import (
     names_of,
 )
 from attncli.draw.figures.drawing import Drawing
-from attncli.draw.figures.head_maps import HeadWeights, MapAxes, check_maps, draw_head_maps
+from attncli.draw.figures.head_maps import (
+    HeadWeights,
+    MapAxes,
+    are_named,
+    check_maps,
+    draw_head_maps,
+)
 from attncli.draw.figures.region_bars import draw_regions
 from attncli.draw.view import View
 from attncli.errors import UsageError
@@ -63,7 +69,15 @@ def run_figure(document: RunDocument, drawing: Drawing, view: View, scale: str) 
         query = document.queries[0]
     axes = MapAxes([keys[index] for index in queries], keys, queries)
     draw_head_maps(
-        drawing, weights, axes, top, view, scale=scale, text=document.tokens, query=query
+        drawing,
+        weights,
+        axes,
+        top,
+        view,
+        scale=scale,
+        text=document.tokens,
+        query=query,
+        chosen_heads=are_named(weights, document.model),
     )
 
 

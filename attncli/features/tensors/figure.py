@@ -31,7 +31,9 @@ def _tensor_weights(document: TensorsDocument, view: View) -> Iterator[HeadWeigh
                 batch = ".".join(map(str, entry.index))
                 name = say(view, template, batch=batch, head=head.head)
                 layer = place if several else None
-                yield HeadWeights(name, layer, head.head, head.weights, head.scores)
+                yield HeadWeights(
+                    name, layer, head.head, head.weights, head.scores, is_captured=True
+                )
 
 
 def tensors_figure(document: TensorsDocument, drawing: Drawing, view: View, scale: str) -> None:

@@ -94,7 +94,7 @@ def test_a_picture_holds_every_head_and_leaves_the_screen_as_it_is(
         without = ask("run", TEXT, "--model", folder, *more)
         drawn = ask("run", TEXT, "--model", folder, *more, "--svg", str(path))
         assert (drawn.code, drawn.out) == (0, without.out), drawn.err
-        assert sum(f">1.{head}<" in path.read_text() for head in range(7)) == 6
+        assert sum(f">L1H{head}<" in path.read_text() for head in range(7)) == 6
         ET.parse(path)
 
 
@@ -204,3 +204,6 @@ def test_heads_named_with_their_layers(folder: str) -> None:
     assert "names other heads in each layer" in refused.err
     assert "where: --head" in refused.err
     assert "try: --head L2H1" in refused.err
+    style = ("--figure", "f.svg", "--figure-style", "notitle")
+    refused = ask("run", "--model", folder, TEXT, "--head", "L2H1+L0H0", *style)
+    assert "try: --figure-style notitle,heads=L2H1+L0H0" in refused.err
