@@ -375,6 +375,7 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
     return stack(
         bodies[0],
         *(remark(note, view) for note in _notes_on_metrics(names, has_uniform=bool(uniform))),
+        remark(_note_on_sentences(document, names), view),
         remark(listing(_notes_on_numbers(document), "; "), view),
         remark(_labels_note(heads), view),
         *(stack(BLANK, body) for body in bodies[1:]),
@@ -396,6 +397,19 @@ def _notes_on_metrics(names: Sequence[str], *, has_uniform: bool) -> Iterator[st
     elif of_model:
         names_of_model = listing(map(term, of_model))
         yield message("of the model, whatever the text: {metrics}", metrics=names_of_model)
+
+
+def _note_on_sentences(document: HeadsDocument, names: Sequence[str]) -> str:
+    """That sentences about these metrics' heads leave out rows and keys that the table counts;
+    nothing where their numbers are the same."""
+    differing = [name for name in _metrics_beside_sentences(document) if name in names]
+    if not differing:
+        return ""
+    return message(
+        "{metrics}: of all rows and keys; sentences leave out rows with a single key, and keys where"
+        " heads rest",
+        metrics=listing(map(term, differing)),
+    )
 
 
 def _word_columns(heads: Sequence[HeadMetrics], first: int) -> list[int]:
@@ -1030,6 +1044,8 @@ def _short_text_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
         )
 
 
+LEAST_DIFFERENCE = 0.005
+"""Two numbers of a table that differ by less may look the same."""
 POSITIONS = (("previous", -1), ("next", 1), ("self", 0))
 POSITIONAL_SENTENCES = (
     (
@@ -1054,13 +1070,28 @@ def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """The heads that give more than half of their weight to the previous word, the next, the word
     itself, over the rows that have a choice and without keys where heads rest.
     """
-    weights = _whole_weights(document)
-    rest = _tokens_at_rest(document)
     of_words, of_tokens = POSITIONAL_SENTENCES
     templates = of_words
     if has_pieces(document.tokens):
         templates = of_tokens
-    for (name, offset), template in zip(POSITIONS, templates, strict=True):
+    for entries, template in zip(_positional_heads(document).values(), templates, strict=True):
+        if not entries:
+            continue
+        value, layer, head = entries[0]
+        yield say(view, template, layer=layer, head=head, value=format_number(value, view))
+        if len(entries) > 1:
+            yield _others_sentence(entries[1:], view)
+
+
+def _positional_heads(document: HeadsDocument) -> dict[str, list[tuple[float, int, int]]]:
+    """The heads that give more than half of their weight to one place beside the query, by the
+    metric's name: (share, layer, head), the largest share first. The share is over the rows that
+    have a choice and without keys where heads rest; where the document holds no weights, the metric.
+    """
+    weights = _whole_weights(document)
+    rest = _tokens_at_rest(document)
+    positional_heads = {}
+    for name, offset in POSITIONS:
         if len(weights) == len(document.heads):
             values = np.nan_to_num(mean_at_offset(weights, offset, rest)).tolist()
         else:
@@ -1072,16 +1103,25 @@ def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
                 for metric in metrics
             ]
         pairs = zip(values, document.heads, strict=True)
-        entries = sorted(
+        positional_heads[name] = sorted(
             ((value, head.layer, head.head) for value, head in pairs if value > HALF),
             key=lambda entry: -entry[0],
         )
-        if not entries:
-            continue
-        value, layer, head = entries[0]
-        yield say(view, template, layer=layer, head=head, value=format_number(value, view))
-        if len(entries) > 1:
-            yield _others_sentence(entries[1:], view)
+    return positional_heads
+
+
+def _metrics_beside_sentences(document: HeadsDocument) -> list[str]:
+    """The metrics of which a sentence names a head with another number than the table has for it,
+    as it leaves out rows and keys."""
+    metrics_of = {(head.layer, head.head): head.metrics for head in document.heads}
+    differing = []
+    for name, entries in _positional_heads(document).items():
+        for share, layer, head in entries[: MOST_OTHERS + 1]:
+            value = metric_value(metrics_of[layer, head].get(name))
+            if value is not None and abs(value - share) >= LEAST_DIFFERENCE:
+                differing.append(name)
+                break
+    return differing
 
 
 def _others_sentence(others: Sequence[tuple[float, int, int]], view: View) -> str:

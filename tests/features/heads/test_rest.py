@@ -14,7 +14,13 @@ from attncli.draw.token_names import name_tokens
 from attncli.draw.view import View
 from attncli.features.heads.compute import heads
 from attncli.features.heads.document import HeadsDocument
-from attncli.features.heads.screen import HEADS_PARTS, _attention_shares, heads_sentences
+from attncli.features.heads.screen import (
+    HEADS_PARTS,
+    _attention_shares,
+    _positional_heads,
+    heads_sentences,
+    metrics_part,
+)
 from attncli.measure.rest import choosing_queries, mean_at_offset, mean_received
 
 WIDE = View(width=300)
@@ -53,6 +59,30 @@ def test_the_head_that_rests_is_told_from_the_one_that_looks_before() -> None:
         "Not counted: the first token, where heads rest; the word itself; its neighbours." in said
     )
     assert _attention_shares(document)[0] == 0.0
+
+
+def test_a_metric_that_counts_more_rows_than_its_sentence_is_told() -> None:
+    document = heads(resting_model.model(), TEXT)
+    note = "previous: of all rows and keys; sentences leave out rows with a single key"
+    assert note in metrics_part(document, WIDE).plain
+    shares = {
+        (name, layer, head): share
+        for name, entries in _positional_heads(document).items()
+        for share, layer, head in entries
+    }
+    assert shares
+    equal = [
+        replace(
+            place,
+            metrics={
+                name: replace(metric, value=shares.get((name, place.layer, place.head), 0.0))
+                for name, metric in place.metrics.items()
+            },
+        )
+        for place in document.heads
+    ]
+    same = replace(document, heads=equal)
+    assert "of all rows and keys" not in metrics_part(same, WIDE).plain
 
 
 def test_of_weights_that_are_not_learned_no_head_rests() -> None:
