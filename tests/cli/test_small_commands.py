@@ -182,7 +182,7 @@ def saved(tmp_path: Path, change: Callable[[dict[str, np.ndarray]], object]) -> 
             lambda t: t.update({"layers.0.capped": np.zeros(0, np.float32)}),
             "stage capped has 1 axes",
         ),
-        (lambda t: t.update({"layers.0.out": t["layers.0.out"][:, :5]}), "axis 'width'"),
+        (lambda t: t.update({"layers.0.mixed": t["layers.0.mixed"][..., :5]}), "axis 'v_dim'"),
         (lambda t: t.update({"hidden.0": t["hidden.0"][:2]}), "hidden.0 is of 2 tokens"),
         (
             lambda t: t.update({f"layers.0.{name}": t["layers.0.q"][:0] for name in "kv"}),
