@@ -59,9 +59,12 @@ SECTION = """\
 {screen}
 </section>"""
 SCREEN = """\
-<div class="scroll" tabindex="0" role="region" aria-label="{label}"><pre>{text}</pre></div>"""
+<div class="scroll" tabindex="0" role="region" aria-label="{label}"><pre class="wide">{wide}</pre>\
+<pre class="narrow">{narrow}</pre></div>"""
 WIDTH = 100
 """Cells of a screen on a page."""
+NARROW = 44
+"""Cells of the same screen in a window too narrow for the other, such as a telephone's."""
 MOST_ROWS = 2000
 """Rows of a table that a page holds."""
 
@@ -121,16 +124,22 @@ def table_part(document: Document) -> tuple[str, dict[str, Message]]:
 
 def screen_part(document: Document, view: View) -> str:
     """What the terminal shows of a document, without the answer at its end: the page begins with
-    that.
+    that. It stands there twice, for wide and for narrow windows, one of which is seen.
     """
+    return SCREEN.format(
+        label=safe_html(say(view, "what the terminal shows")),
+        wide=_screen_text(document, view),
+        narrow=_screen_text(document, replace(view, width=NARROW)),
+    )
+
+
+def _screen_text(document: Document, view: View) -> str:
+    """The screen of a document without the answer at its end, as HTML."""
     screen = screen_of(document.schema).screen
     rows = _without_answer(
         screen(document, view), screen(document, replace(view, brief=True, alone=True))
     )
-    return SCREEN.format(
-        label=safe_html(say(view, "what the terminal shows")),
-        text=_preformatted_text(even_bars(rows)),
-    )
+    return _preformatted_text(even_bars(rows))
 
 
 TEXTS = frozenset({"text", "clean", "corrupt", "query_text", "key_text", "token"})

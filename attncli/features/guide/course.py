@@ -29,13 +29,19 @@ STYLE = """
 body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.55 system-ui, sans-serif }
 pre { overflow-x: auto; padding: .7rem; border: 1px solid gray;
   border-radius: .3rem; font-size: .82rem; line-height: 1.35 }
-code { font-family: ui-monospace, monospace }
+code { font-family: ui-monospace, monospace; overflow-wrap: anywhere }
+pre code { overflow-wrap: normal }
+pre span { white-space: pre-wrap; overflow-wrap: anywhere }
 h2 { margin-top: 2.4rem }
-table { border-collapse: collapse } td, th { padding: .2rem .7rem; border: 1px solid; text-align: left }
+table { border-collapse: collapse; display: block; overflow-x: auto }
+td, th { padding: .2rem .7rem; border: 1px solid; text-align: left }
 img { max-width: 100% }
 @media print { pre { white-space: pre-wrap } h2 { break-after: avoid } pre, table { break-inside: avoid } }
 """
-"""How a page looks: readable in the dark, on a small screen and on paper."""
+"""How a page looks: readable in the dark, on a small screen and on paper. Commands are broken to the
+width; what they print keeps its columns."""
+COMMAND = re.compile(r'^(<pre><code class="language-console">|)(\$ .*)$', re.MULTILINE)
+"""A line of a block of HTML that holds a command."""
 
 
 class CourseSection(Struct, frozen=True):
@@ -168,6 +174,7 @@ def html_page(markdown: str, lang: str) -> str:
     title = markdown.partition("\n")[0].removeprefix("# ")
     renderer = MarkdownIt("commonmark", {"html": False}).enable("table")
     body = PICTURE.sub(_with_picture, renderer.render(markdown))
+    body = COMMAND.sub(r"\1<span>\2</span>", body)
     return (
         f'<!doctype html>\n<html lang="{escape(lang)}">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

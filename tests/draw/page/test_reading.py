@@ -4,6 +4,7 @@ blanks.
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,49 @@ BOTH = {
     "chinese": ("动物 没有 过 马路", "动物 没有 过 大 马路"),
     "emoji": ("the 🐈 sat on 👩‍👩‍👧", "the 🐕 sat on 👩‍👩‍👧"),
 }
+
+
+CUT = """() => [...document.querySelectorAll('pre span, pre')]
+    .filter((part) => part.tagName === 'SPAN' || document.querySelector('.reading'))
+    .filter((part) => part.getBoundingClientRect().width)
+    .filter((part) => part.getBoundingClientRect().right > document.documentElement.clientWidth
+        || (part.tagName === 'PRE' && part.scrollWidth > part.clientWidth + 1))
+    .map((part) => part.textContent.slice(0, 80))"""
+"""Commands of a course that run past the window, and screens of a topic that do."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("guide", "lessons"),
+        *(("explain", topic) for topic in ("qkv", "order", "mask", "scaling", "residual")),
+    ],
+    ids=" ".join,
+)
+def test_no_command_and_no_screen_is_cut_on_a_phone(
+    line: tuple[str, ...], chromium: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "page.html"
+    for lang in ("en", "zh"):
+        assert ask(*line, "--html", str(file), "--lang", lang).code == 0
+        window = opened(chromium, file, drawn="() => document.querySelector('pre').textContent")
+        for width in (400, 861, 1280):
+            window.page.set_viewport_size({"width": width, "height": 860})
+            assert window.value("() => document.documentElement.scrollWidth") <= width
+            assert window.value(CUT) == [], width
+        window.page.context.close()
+
+
+def test_a_screen_stands_on_a_page_for_wide_and_narrow_windows(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    assert ask("explain", "scaling", "--html", str(file)).code == 0
+    page = file.read_text("utf-8")
+    for kind, most in (("wide", 100), ("narrow", 44)):
+        screens = re.findall(f'<pre class="{kind}">(.*?)</pre>', page, re.DOTALL)
+        assert len(screens) == 2  # in either language
+        lines = re.sub("<[^>]+>", "", html.unescape(screens[0])).splitlines()
+        assert most - 15 < max(map(len, lines)) <= most
 
 
 @pytest.mark.thorough

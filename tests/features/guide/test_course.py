@@ -123,3 +123,8 @@ def test_commands_before_the_first_section_are_a_notebook(tmp_path: Path) -> Non
         assert sum(cell["cell_type"] == "code" for cell in cells) == len(commands)
     masks = json.loads((tmp_path / "masks" / "masks-01.ipynb").read_text("utf-8"))["cells"]
     assert masks[0]["source"] == ["# Masks: what a query may see"]
+
+
+def test_commands_of_a_page_are_broken_to_the_width_and_outputs_are_not() -> None:
+    page = html_page("# A\n\n```console\n$ attn run 'a b'\na  $ 1\n$ attn next\n```\n", "en")
+    assert "<span>$ attn run 'a b'</span>\na  $ 1\n<span>$ attn next</span>\n" in page
