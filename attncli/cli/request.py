@@ -486,13 +486,16 @@ def query_index(environment: Environment, tokens: Sequence[Token], reference: st
 
 
 def query_span(
-    environment: Environment, tokens: Sequence[Token], reference: str, *, unknown: bool = True
+    environment: Environment, tokens: Sequence[Token], reference: str
 ) -> tuple[int, int]:
-    """The first and the last + 1 position of the tokens in a row that a reference names; see
-    `inputs.token.choose_span`."""
+    """The run of tokens [first, stop) that a reference names, such as `cat`, `#3` or a word of
+    several tokens; notes say so when it occurs more than once and none was chosen.
+
+    Raises InputError where no token fits.
+    """
     from attncli.inputs.token import choose_span
 
-    return choose_span(tokens, reference, environment.note, unknown=unknown)
+    return choose_span(tokens, reference, environment.note)
 
 
 def refuse_run(

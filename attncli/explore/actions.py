@@ -487,19 +487,23 @@ def _leave_tour(walk: Walk) -> None:
 
 
 def ask_link(walk: Walk) -> None:
-    """Ask which link to search for."""
-    walk.stage.ask("search", link_name(walk.state, walk.known_run, walk.view))
+    """Ask which link to search for; the chosen one is typed in already."""
+    walk.stage.ask("search", text=link_name(walk.state, walk.known_run, walk.view))
 
 
 def ask_text(walk: Walk) -> None:
-    """Ask for another text."""
-    walk.stage.ask("type", live_source(walk.source, NO_TEXT).text)
+    """Ask for another text to run; the one on the screen is typed in already.
+
+    Raises UnsupportedError, which says `NO_TEXT`, for a saved run: it has no model to run a text on.
+    """
+    source = live_source(walk.source, NO_TEXT)
+    walk.stage.ask("type", text=source.text)
 
 
 def ask_file(walk: Walk) -> None:
-    """Ask for the name of a file."""
+    """Ask for the name of the file to save to; a usual one is typed in already."""
     walk.refused_name = None
-    walk.stage.ask("save", default_file_name(walk.state))
+    walk.stage.ask("save", text=default_file_name(walk.state))
 
 
 def show_help(walk: Walk) -> None:
@@ -550,7 +554,7 @@ def take_answer(walk: Walk, question: Question, text: str) -> None:
         walk.refused_name = text
         walk.notice = Notice(error_text(error, walk.view))
         if question != "type":
-            walk.stage.ask(question, text)
+            walk.stage.ask(question, text=text)
     walk.stage.draw()
 
 

@@ -542,7 +542,7 @@ class Explorer(App[None]):
         act(self.walk, "up")
 
     def ask(self, question: Question, text: str) -> None:
-        """A line to type in, with this in it already."""
+        """Open a line to type in the answer to a question, with `text` in it already."""
         self.question = question
         if re.fullmatch(INERT, text):
             self.line.value = text

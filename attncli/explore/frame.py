@@ -82,39 +82,41 @@ def _shares_beyond_rest(scene: Scene) -> list[float | None]:
 
 
 def sentence(scene: Scene) -> Pane:
-    """The text's words, shaded by the chosen head's weights, not where heads rest; of a long text,
-    the lines around the chosen word.
+    """The text's words, shaded by the chosen head's weights, but not the keys where heads rest
+    whatever the text says (the first token and the like); of a long text, the lines around the
+    chosen word.
+
+    The words are the keys of the chosen query, or, where the view is turned, the queries of the
+    chosen key.
     """
     state = scene.state
     loaded_run = scene.loaded_run
     width = scene.width
     height = scene.height
     record = loaded_run.record
-    tokens: Sequence[Token] = loaded_run.queries if state.is_turned else loaded_run.keys
-    if record.sides.is_one_text:
-        text = record.text
-    else:
-        text = None
-    if record.sides.is_one_text:
-        chosen_words = frozenset({state.word})
-    else:
-        chosen_words = frozenset()
-    near = slice(
-        max(state.word - NEAR, 0), state.word + NEAR
-    )  # of a long text, no more than can be seen
-    sentence_words = words(text, tokens[near], _shares_beyond_rest(scene)[near], chosen_words)
     if state.is_turned:
-        pair_end = state.query
+        tokens: Sequence[Token] = loaded_run.queries
+        other_end = state.query
     else:
-        pair_end = state.key
+        tokens = loaded_run.keys
+        other_end = state.key
+    text: str | None = None
+    chosen_indices = frozenset[int]()
+    if record.sides.is_one_text:
+        # across two texts, the chosen word stands in the other one
+        text = record.text
+        chosen_indices = frozenset({state.word})
+    # of a long text, no more than can be seen
+    near = slice(max(state.word - NEAR, 0), state.word + NEAR)
+    sentence_words = words(text, tokens[near], _shares_beyond_rest(scene)[near], chosen_indices)
     rows: list[Line] = []
     places: list[list[tuple[int, int, int]]] = []
     row: list[Piece] = []
     spans: list[tuple[int, int, int]] = []
     column = 0
-    own_index = 0
+    row_of_chosen = 0
     for index, word in enumerate(sentence_words, near.start):
-        pieces = _word_pieces(word, scene.view, width, is_pair_end=index == pair_end)
+        pieces = _word_pieces(word, scene.view, width, is_pair_end=index == other_end)
         size = sum(cells(piece) for piece, _ in pieces)
         gap = 1 if row and word.apart else 0
         if row and column + gap + size > width:
@@ -125,13 +127,13 @@ def sentence(scene: Scene) -> Pane:
             column = 0
             gap = 0
         if word.is_chosen:
-            own_index = len(rows)
+            row_of_chosen = len(rows)
         row += [*([(" ", "")] if gap else []), *pieces]
         spans.append((column + gap, column + gap + size, index))
         column += gap + size
     rows.append(tuple(row))
     places.append(spans)
-    start = min(max(own_index - height // 2, 0), max(len(rows) - height, 0))
+    start = min(max(row_of_chosen - height // 2, 0), max(len(rows) - height, 0))
 
     def spot_at(x: int, y: int) -> Spot | None:
         """What a click on this cell of the pane chooses; None for nothing."""

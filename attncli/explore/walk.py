@@ -140,7 +140,11 @@ class WalkStage(Protocol):
         """Start a job in a thread of its own. Gives its work, which may be cancelled."""
 
     def ask(self, question: Question, text: str) -> None:
-        """A line to type in, with this in it already."""
+        """Open a line to type in, with `text` in it already.
+
+        question: what the answer is for: "type" for a text to run, "search" for a link, "save" for
+            the name of a file.
+        """
 
     def draw(self) -> None:
         """Draw what is looked at now."""

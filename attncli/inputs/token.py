@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from attncli.errors import InputError, LimitError, UsageError
 from attncli.inputs.files import gguf_error, is_gguf, open_stream, system_errors
-from attncli.language import listing, message
+from attncli.language import Message, listing, message
 
 SAMPLE = "The animal didn't cross the street because it was too tired"
 STANDARD_INPUT = message("standard input")
@@ -444,9 +444,13 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
         for phrase, which in ((reference, ""), (text, count)):
             if which and not re.fullmatch("[0-9]{1,18}", which):
                 continue
-            for bare, form in product((_bare, _strip_marks), _written_forms(phrase)):
-                target = _spelled_bytes(form, bare)
-                if runs := _spelling_runs(tokens, target, bare, may_part=len(phrase.split()) > 1):
+            for without_marks, form in product(
+                (_lower_without_marks, _strip_marks), _written_forms(phrase)
+            ):
+                target = _spelled_bytes(form, without_marks)
+                if runs := _spelling_runs(
+                    tokens, target, without_marks, may_part=len(phrase.split()) > 1
+                ):
                     run = runs[_occurrence_index(runs, phrase, int(which or 1))]
                     return Span(*run, 1 if which else len(runs))
         raise
@@ -595,14 +599,14 @@ def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
 
 
 def _spelling_runs(
-    tokens: Sequence[Token], target: bytes, bare: Callable[[str], str], *, may_part: bool
+    tokens: Sequence[Token], target: bytes, without_marks: Callable[[str], str], *, may_part: bool
 ) -> list[tuple[int, int]]:
     """Every run of tokens [first, stop) that spells these bytes.
 
-    bare: removes markers of word pieces (such as `##`) from a text.
+    without_marks: removes markers of word pieces (such as `##`) from a text.
     may_part: whether blanks may stand between the tokens of a run.
     """
-    spellings = [_spelled_bytes(token.text, bare) for token in tokens]
+    spellings = [_spelled_bytes(token.text, without_marks) for token in tokens]
     runs: list[tuple[int, int]] = []
     for first in range(len(tokens)):
         if runs and first < runs[-1][1]:
@@ -623,12 +627,12 @@ def _spelling_runs(
     return runs
 
 
-def _spelled_bytes(text: str, bare: Callable[[str], str]) -> bytes:
+def _spelled_bytes(text: str, without_marks: Callable[[str], str]) -> bytes:
     """A token's text without piece markers and blanks, as UTF-8 bytes; for byte tokens such as
     `<0xE7><0x88>` those bytes, unchanged."""
     if re.fullmatch("(<0x[0-9A-F]{2}>)+", text):
         return b"".join(bytes.fromhex(text.replace("<0x", "").replace(">", "")).split())
-    return "".join(bare(text).split()).encode("utf-8", "surrogatepass")
+    return "".join(without_marks(text).split()).encode("utf-8", "surrogatepass")
 
 
 def find_token(tokens: Sequence[Token], reference: str) -> TokenMatch:
@@ -657,7 +661,7 @@ def find_token(tokens: Sequence[Token], reference: str) -> TokenMatch:
 
 def _places(tokens: Sequence[Token], text: str) -> list[int]:
     """The indices of the tokens whose text equals this one by the rules of `find_token`."""
-    keys: tuple[Callable[[str], str], ...] = (str, str.casefold, _bare)
+    keys: tuple[Callable[[str], str], ...] = (str, str.casefold, _lower_without_marks)
     for key in keys:
         targets = {key(form) for form in _written_forms(text)} - {""}
         if places := [place for place, token in enumerate(tokens) if key(token.text) in targets]:
@@ -665,7 +669,7 @@ def _places(tokens: Sequence[Token], text: str) -> list[int]:
     return []
 
 
-def _bare(text: str) -> str:
+def _lower_without_marks(text: str) -> str:
     """A token's text in lower case, without the markers that word pieces carry (such as `##`)."""
     return text.casefold().strip(MARKS.casefold()).removeprefix("##")
 
@@ -709,33 +713,16 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
     """The error, returned and not raised, that no token fits a reference, with similar tokens."""
     from difflib import get_close_matches
 
-    bare = re.sub(r":[0-9]+$", "", reference)
+    # without the `:2` that chooses an occurrence
+    wanted_text = re.sub(r":[0-9]+$", "", reference)
     what = message("no token {reference} in the text", reference=repr(reference))
-    runs = _spelling_runs(tokens, _spelled_bytes(bare, _bare), _bare, may_part=False)
-    whole_runs = [
-        run
-        for run in (tokens[slice(*run)] for run in runs)
-        if all(_bare(token.text) for token in run)
-    ]
-    if whole_runs:
-        pieces = whole_runs[0]
-        pieces_text = listing(f"#{piece.index} {_token_text(piece)}" for piece in pieces)
-        words = message(
-            "or in attn run and attn find --words, which merges words written with spaces"
-        )
-        hint = message(
-            "'#{index}' for the first of them, {words}", index=pieces[0].index, words=words
-        )
-        return InputError(
-            what,
-            expected="one token; this is {pieces}: {pieces_text}",
-            hint=hint,
-            pieces=len(pieces),
-            pieces_text=pieces_text,
-        )
+    pieces = _pieces_that_spell(tokens, wanted_text)
+    if pieces:
+        return _several_tokens_error(what, pieces)
     token_names = readable_names(tokens)
-    text_by_key = {name.casefold(): name for name in reversed(token_names)}
-    close = get_close_matches(bare.casefold(), text_by_key, n=1)
+    # of names that differ by case alone, the first in the text
+    name_by_key = {name.casefold(): name for name in reversed(token_names)}
+    close = get_close_matches(wanted_text.casefold(), name_by_key, n=1)
     names = " ".join(token_names[:SHOWN])
     rest = ""
     if len(tokens) > SHOWN:
@@ -751,8 +738,40 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
         expected = message("the text has no tokens")
     hint = message("attn tokens lists them")
     if close:
-        hint = message("did you mean {text_by_key}?", text_by_key=repr(text_by_key[close[0]]))
+        hint = message("did you mean {token}?", token=repr(name_by_key[close[0]]))
     return InputError(what, expected=expected, hint=hint)
+
+
+def _pieces_that_spell(tokens: Sequence[Token], text: str) -> Sequence[Token]:
+    """The first tokens in a row that together spell a text, in any case; none where no tokens do.
+
+    A row with a token that has no letter of its own, such as a lone space, does not count.
+    """
+    spelled = _spelled_bytes(text, _lower_without_marks)
+    for first, stop in _spelling_runs(tokens, spelled, _lower_without_marks, may_part=False):
+        pieces = tokens[first:stop]
+        if all(_lower_without_marks(piece.text) for piece in pieces):
+            return pieces
+    return ()
+
+
+def _several_tokens_error(what: Message, pieces: Sequence[Token]) -> InputError:
+    """The error, returned and not raised, that a reference is several tokens of the text where one
+    is needed.
+
+    what: what is wrong, the error's first sentence.
+    pieces: the tokens.
+    """
+    words = message("or in attn run and attn find --words, which merges words written with spaces")
+    return InputError(
+        what,
+        expected="one token; this is {count}: {pieces}",
+        hint=message(
+            "'#{index}' for the first of them, {words}", index=pieces[0].index, words=words
+        ),
+        count=len(pieces),
+        pieces=listing(f"#{piece.index} {_token_text(piece)}" for piece in pieces),
+    )
 
 
 def readable_names(tokens: Sequence[Token]) -> list[str]:

@@ -311,9 +311,19 @@ def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = N
 
 
 def _forward(hf_model: Any, ids: Any, attended: Any, memory: Any) -> None:
-    """Run a model, or its encoder, or its decoder over `memory`."""
+    """Run a model for the calls of attention that it makes; what it returns is not needed.
+
+    Of an encoder-decoder, the encoder alone runs, or the decoder alone where `memory` is given.
+
+    Args:
+        hf_model: transformers' model, on the meta device.
+        ids: Token ids, [text, token].
+        attended: Which tokens may be attended to, 1 each, [text, token]; not for a decoder.
+        memory: What the encoder would have made, [text, token, width], None for no decoder run.
+    """
     if memory is not None:
         outputs: Any = import_module("transformers.modeling_outputs")
+        # with the fields of all other encoder outputs, and those that a decoder of experts reads
         encoder_output = outputs.MoEModelOutput(last_hidden_state=memory)
         hf_model(encoder_outputs=encoder_output, decoder_input_ids=ids, use_cache=False)
     elif hf_model.config.is_encoder_decoder:

@@ -81,7 +81,7 @@ def reference(
         folder, both=target is not None or states is not None, dtype=dtype
     ) as model:
         if states is None:
-            return sides(model, ids, target, everywhere)
+            return run_reference(model, ids, target, everywhere)
         return (decoder_over_states(model, ids, states),)
 
 
@@ -131,16 +131,17 @@ def reference_model(folder: Path, *, both: bool, dtype: str = "float64") -> Iter
         yield model
 
 
-def sides(
+def run_reference(
     model: Any,
     ids: Sequence[int],
     target: Sequence[int] | None = None,
     everywhere: Sequence[int] | None = None,
 ) -> tuple[ReferenceSide, ...]:
-    """transformers' result for these tokens: one side, or encoder and decoder where there is a
-    `target`.
+    """Run a model of transformers on these tokens: its hidden states and weights, of one side, or
+    of encoder and decoder where there is a `target`.
 
-    everywhere: positions of global tokens, None for the model's usual ones.
+    everywhere: positions of global tokens (which see every token and are seen by all), for a
+        Longformer and its like; None for the model's usual ones.
     """
     torch = import_module("torch")
     inputs: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
@@ -148,6 +149,7 @@ def sides(
         inputs["decoder_input_ids"] = torch.tensor([list(target)])
     run_short_text_whole(model, len(ids))
     if gives_weights_by_distance(model):
+        # Longformer and LED need to be told which tokens are global, and take no use_cache
         if everywhere is None:
             everywhere = usual_globals(model)
         else:
@@ -162,6 +164,7 @@ def sides(
         weights = _reference_weights(model, out, "encoder_", everywhere)
         return ReferenceSide(_first_entries(out.encoder_hidden_states), weights), _decoder_side(out)
     if runs_by_blocks(model):
+        # BigBird lengthens the text to whole blocks: what belongs to the padding is cut off
         hidden = tuple(layer[: len(ids)] for layer in _first_entries(out.hidden_states))
         weights = tuple(
             whole_weights(model, layer, len(ids)) for layer in _first_entries(out.attentions)

@@ -274,8 +274,13 @@ class ShardLinks:
         return [(number, self._texts[number]) for number in sorted(numbers)]
 
 
+# Heads rest on the first token, special tokens and separators whatever the text says, so links to
+# these keys are not counted. A row that sees two other keys or more has a choice of where to look.
+
+
 def choosing_of_texts(mask: Mask, rest: Bools) -> Bools:
-    """Which queries have a choice of where to look, booleans [text, query].
+    """Which queries have a choice of where to look: see two keys or more beside those where heads
+    rest (the first token and the like), booleans [text, query].
 
     rest: the keys where heads rest, [text, key].
     """
@@ -284,34 +289,44 @@ def choosing_of_texts(mask: Mask, rest: Bools) -> Bools:
 
 
 @lru_cache(256)
-def choosing_rows(mask: Mask, count: int, rest: bytes) -> Bools:
-    """Which of `count` queries see two keys or more in every head but those where heads rest,
-    booleans [query]; the others have no choice of where to look.
+def choosing_rows(mask: Mask, count: int, rest_bytes: bytes) -> Bools:
+    """Which of `count` queries see two keys or more in every head, not counting those where heads
+    rest, booleans [query]; the others have no choice of where to look.
 
-    rest: booleans [key], as bytes.
+    rest_bytes: the keys where heads rest, booleans [key], as bytes, since the cache needs a value
+        that can be hashed.
     """
-    visibility = _visible_beyond_rest(mask, count, rest)
+    visibility = _visible_beyond_rest(mask, count, rest_bytes)
     return np.asarray((visibility.sum(-1) >= 2).all(0))
 
 
 @lru_cache(256)
-def even_weight(mask: Mask, count: int, rest: bytes) -> Ints:
-    """The weight that each key would receive if attention were even: every row that has a choice
-    spreads its weight over the keys it sees, except those where heads rest; summed over rows,
-    [key], in multiples of 2⁻²⁴. The mean over heads where these see different keys.
+def even_weight(mask: Mask, count: int, rest_bytes: bytes) -> Ints:
+    """The weight that each of `count` keys would receive if attention were even, summed over rows,
+    [key], in multiples of 2⁻²⁴.
 
-    rest: as of `choosing_rows`.
+    Each row spreads a weight of 1 evenly over the keys that it sees and where heads do not rest;
+    rows that see fewer than two such keys are left out. Where heads see different keys, this is the
+    mean over heads.
+
+    rest_bytes: the keys where heads rest (the first token and the like), booleans [key], as bytes,
+        since the cache needs a value that can be hashed.
     """
-    visibility = _visible_beyond_rest(mask, count, rest)
-    spread: Floats = visibility / np.maximum(visibility.sum(-1, keepdims=True), 1)
-    return to_fixed(spread[:, choosing_rows(mask, count, rest)].sum(1).mean(0))
+    visibility = _visible_beyond_rest(mask, count, rest_bytes)
+    keys_seen = visibility.sum(-1, keepdims=True)
+    spread: Floats = visibility / np.maximum(keys_seen, 1)  # [head, query, key]
+    counted_rows = choosing_rows(mask, count, rest_bytes)
+    return to_fixed(spread[:, counted_rows].sum(1).mean(0))
 
 
-def _visible_beyond_rest(mask: Mask, count: int, rest: bytes) -> Bools:
-    """Which keys each query sees but those where heads rest, booleans [head or 1, query, key]."""
+def _visible_beyond_rest(mask: Mask, count: int, rest_bytes: bytes) -> Bools:
+    """Which keys each query sees without those where heads rest, booleans [head or 1, query, key].
+
+    rest_bytes: the keys where heads rest, booleans [key], as bytes.
+    """
     sight = sight_of(mask, count)
     visibility = np.broadcast_to(sight.visibility_matrix(count), (len(sight.count), count, count))
-    beyond: Bools = visibility & ~np.frombuffer(rest, np.bool_)
+    beyond: Bools = visibility & ~np.frombuffer(rest_bytes, np.bool_)
     return beyond
 
 

@@ -17,7 +17,7 @@ from tiny_sizes import MIXED, rope
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.tokenize import IdsOnly
 from attncli.models.transformers_engine import ForeignModel, load_foreign
-from attncli.models.verify import reference, reference_model, sides
+from attncli.models.verify import reference, reference_model, run_reference
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 FOREIGN = {
@@ -86,7 +86,7 @@ def test_as_exact_as_the_library_where_its_casts_are_lifted(name: str, folder_of
     """
     model = engine(folder_of(name), name, "float64")
     with reference_model(folder_of(name), both=False) as theirs:
-        (side,) = sides(theirs, IDS)
+        (side,) = run_reference(theirs, IDS)
         for module, exact in zip(model.hf_model.modules(), theirs.modules(), strict=True):
             for buffer, value in exact.named_buffers(recurse=False):
                 setattr(module, buffer, value)  # rotary frequencies, rounded once

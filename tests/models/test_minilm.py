@@ -14,7 +14,7 @@ from attncli.inputs.token import Token
 from attncli.models import estimate
 from attncli.models.aliases import locate
 from attncli.models.model import Model
-from attncli.models.verify import ReferenceSide, reference_model, sides
+from attncli.models.verify import ReferenceSide, reference_model, run_reference
 
 SENTENCES = (
     "The animal didn't cross the street because it was too tired",
@@ -51,7 +51,7 @@ def known(folder: Path) -> Callable[[str, tuple[str, ...]], list[ReferenceSide]]
         exact = attncli.load(folder, backend="numpy")
         with reference_model(folder, both=False, dtype=dtype) as model:
             return [
-                sides(model, [token.id for token in exact.encode(sentence)])[0]
+                run_reference(model, [token.id for token in exact.encode(sentence)])[0]
                 for sentence in sentences
             ]
 

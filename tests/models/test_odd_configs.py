@@ -26,7 +26,7 @@ from attncli.models.config import with_global_tokens
 from attncli.models.families import MODEL_TYPES
 from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
-from attncli.models.verify import ReferenceSide, decoder_over_states, reference_model, sides
+from attncli.models.verify import ReferenceSide, decoder_over_states, reference_model, run_reference
 
 DRAWN = 20
 """Configurations of each family that are compared."""
@@ -55,7 +55,7 @@ def expected(odd: Odd, folder: Path) -> tuple[ReferenceSide, ...]:
     with reference_model(folder, both=read is not None or odd.target is not None) as theirs:
         if read is not None:
             return (decoder_over_states(theirs, odd.ids, read),)
-        return sides(theirs, odd.ids, odd.target, odd.everywhere)
+        return run_reference(theirs, odd.ids, odd.target, odd.everywhere)
 
 
 def opened(odd: Odd, folder: Path, library: str = "numpy") -> Model:

@@ -31,7 +31,7 @@ from attncli.models.verify import (
     decoder_over_states,
     reference,
     reference_model,
-    sides,
+    run_reference,
 )
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
@@ -83,7 +83,7 @@ def texts(
             return {
                 ids: (decoder_over_states(model, ids, STATES),)
                 if reads
-                else sides(model, ids, target)
+                else run_reference(model, ids, target)
                 for ids in TEXTS
             }
 

@@ -31,7 +31,15 @@ from attncli.documents import (
     mask_name,
     name_of,
 )
-from attncli.draw.page.page_frame import LETTERS, as_json, page_head, page_script, page_style
+from attncli.draw.page.page_frame import (
+    FIRST_STRONG_ISOLATE,
+    LETTERS,
+    POP_ISOLATE,
+    as_json,
+    page_head,
+    page_script,
+    page_style,
+)
 from attncli.draw.page.page_words import PAGE_WORDS, in_languages, run_name, words_by_language
 from attncli.draw.safe import label, last_part, safe, safe_html
 from attncli.draw.screen_header import screen_of
@@ -713,9 +721,14 @@ def bands_of_regions(regions: Sequence[RegionRow | Region]) -> Bands:
 
 
 LEFTWARD = re.compile(rf"{LETTERS}+(?:\s+{LETTERS}+)*")
-"""Words that are written from the right: without an isolation, the number behind a quoted one reads
-as before it.
-"""
+"""Words in a row that are written from right to left, such as Hebrew or Arabic ones."""
+
+
+def _isolate_right_to_left(text: str) -> str:
+    """The text with each run of words from the right between the characters that isolate it:
+    without these, a browser shows the number behind such a word as before it.
+    """
+    return LEFTWARD.sub(lambda run: FIRST_STRONG_ISOLATE + run[0] + POP_ISOLATE, text)
 
 
 def answer_of(document: Document) -> Answer:
@@ -729,7 +742,5 @@ def answer_of(document: Document) -> Answer:
     for lang in languages():
         view = View(lang=lang, claims=True)
         texts = [*answer(marked_document, view), *unknown_word_sentences(marked_document, view)]
-        pieces[lang] = [
-            split_claims(LEFTWARD.sub("\u2068\\g<0>\u2069", text)) for text in texts if text
-        ]
+        pieces[lang] = [split_claims(_isolate_right_to_left(text)) for text in texts if text]
     return pieces

@@ -19,7 +19,15 @@ from attncli.draw.figures import figure
 from attncli.draw.figures.drawing import DARK, LIGHT
 from attncli.draw.lines import FAINT, Line, Lines
 from attncli.draw.numbers import even_bars
-from attncli.draw.page.page_frame import LETTERS, as_json, page_head, page_script, page_style
+from attncli.draw.page.page_frame import (
+    FIRST_STRONG_ISOLATE,
+    LETTERS,
+    POP_ISOLATE,
+    as_json,
+    page_head,
+    page_script,
+    page_style,
+)
 from attncli.draw.page.page_words import table_words, words_by_language
 from attncli.draw.safe import last_part, safe, safe_html
 from attncli.draw.screen_header import screen_of
@@ -274,8 +282,8 @@ def _row_of_pieces(row: Line) -> str:
     spans = list[str]()
     ends = dict[int, str]()
     for run in LEFTWARD_RUN.finditer(line):
-        ends[run.start()] = ends.get(run.start(), "") + "\u2068"
-        ends[run.end()] = "\u2069"
+        ends[run.start()] = ends.get(run.start(), "") + FIRST_STRONG_ISOLATE
+        ends[run.end()] = POP_ISOLATE
     for text, style in row:
         cuts = [
             place,

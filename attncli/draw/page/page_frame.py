@@ -116,5 +116,9 @@ def page_head(lang: str, title: str, script: str, style: str, *, policy: str = "
     )
 
 
+FIRST_STRONG_ISOLATE = "\u2068"
+"""The character after which a text has the direction of its own first letter, whatever is around."""
+POP_ISOLATE = "\u2069"
+"""The character that ends what `FIRST_STRONG_ISOLATE` began."""
 LETTERS = r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]"
 """Letters of scripts that are written from right to left."""

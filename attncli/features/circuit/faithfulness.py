@@ -28,7 +28,7 @@ RUNS_AT_ONCE = 11
 
 
 class CircuitMeasures(Struct, frozen=True, eq=False):
-    """m of pairs under circuits.
+    """m, the measure of a pair (such as its answer's logit minus the other's), under circuits.
 
     corrupt: of the corrupt texts, [pair].
     circuits: [pair, circuit].
@@ -48,18 +48,25 @@ def measure_circuits(
     masks: Sequence[Mask],
     rows_of: Callable[[Sequence[Callable[[], Floats]]], list[Floats]],
 ) -> CircuitMeasures:
-    """m of each pair under each circuit, by exact runs.
+    """m of each pair under each circuit, by exact runs; m is the measure that `circuit` was made
+    with, such as the logit of a pair's answer minus that of the other.
 
-    rows_of: is handed what computes the row of each pair, and returns these rows.
+    masks: the edges of each circuit, [reader, writer].
+    rows_of: calls the functions that it is handed, one for each pair, and returns their results in
+        that order; it may call several at once and tell how far they are.
     """
     live = np.stack([live_edges(circuit.graph, mask) for mask in masks])
     rows = rows_of([partial(_measured_row, circuit, pair, live) for pair in pairs])
     measured = np.stack(rows)
-    return CircuitMeasures(measured[:, 0], measured[:, 1:])
+    return CircuitMeasures(corrupt=measured[:, 0], circuits=measured[:, 1:])
 
 
 def _measured_row(circuit: CircuitModel, pair: TokenPair, live: Mask) -> Floats:
-    """m of the corrupt text, then of each circuit, some of them beside each other."""
+    """m of the corrupt text, then of each circuit, [1 + circuit].
+
+    live: the edges of each circuit, [circuit, reader, writer].
+    """
+    # each part begins with m of the same corrupt text, which is kept once
     parts = [
         circuit.measure_circuits(pair, live[first : first + RUNS_AT_ONCE])
         for first in range(0, len(live), RUNS_AT_ONCE)

@@ -100,23 +100,30 @@ class NextReader:
         self.rows_read: list[Floats] = []
         (self.own,) = self._probabilities(hidden[None])
         if target is None:
-            self._entry = int(self.own.argmax())
+            self._target_id = int(self.own.argmax())
         else:
-            self._entry = target
-        self.target: int | None = self._entry
+            self._target_id = target
+        self.target: int | None = self._target_id
 
     @property
     def baseline(self) -> Readings:
         """The probability of the target in the unchanged run, [1]."""
-        return {"probability": self.own[[self._entry]]}
+        return {"probability": self.own[[self._target_id]]}
 
     def read(self, after: Array) -> Readings:
-        """The probability of the target in changed runs, [branch]; keeps those of all tokens."""
+        """The probability of the target in changed runs, [branch].
+
+        Appends each run's probabilities of all next tokens, [vocabulary], to `rows_read`.
+
+        after: what leaves the last layer in the changed runs, [branch, token, width].
+        """
         rows = self._probabilities(after)
         self.rows_read += rows
-        return {"probability": np.asarray([row[self._entry] for row in rows])}
+        return {"probability": np.asarray([row[self._target_id] for row in rows])}
 
     def _probabilities(self, after: Array) -> list[Floats]:
-        """The probabilities of all next tokens, [vocabulary], for each run of [branch, token,
-        width]."""
+        """The probabilities of all next tokens, [vocabulary], of each run.
+
+        after: what leaves the last layer, [branch, token, width].
+        """
         return probabilities_after(self._model, self._backend, after[:, self._row])

@@ -794,9 +794,14 @@ PRODUCTS = 1
 """The same where an entry is told in one line."""
 
 
+def _decimals(value: float, digits: int) -> str:
+    """A number with this many digits after the point."""
+    return f"{value:.{digits}f}"
+
+
 def table_of_first_entry(step: Projections, query: str, view: View) -> Lines:
-    """q's first entry worked out, q_0 = Σ x_i·W_Q[i, 0] + bias, the largest products line by line;
-    nothing where the document has no column of W_Q.
+    """The table that works out q's first entry, q_0 = Σ x_i·W_Q[i, 0] + bias: the largest products
+    line by line, all with `--full`; no lines where the document has no column of W_Q.
 
     query: the query's text.
     """
@@ -806,38 +811,37 @@ def table_of_first_entry(step: Projections, query: str, view: View) -> Lines:
     x = np.asarray(step.x, np.float64)
     weights = np.asarray(column, np.float64)
     products = x * weights
-    largest_indices = (
-        sorted(np.argsort(-np.abs(products), kind="stable")[:TERMS].tolist())
-        if not view.full
-        else range(len(x))
-    )
-    rest = float(products.sum() - products[list(largest_indices)].sum())
-    bias = None if step.bias is UNSET else step.bias
-    total = float(products.sum() + (bias or 0.0))
-    terms = (
-        [float(products[index]) for index in largest_indices]
-        + ([rest] if len(largest_indices) < len(x) else [])
-        + ([bias] if bias is not None else [])
-    )
-    digits = adding_digits([(terms, total)], view.precision)
-    write = f"{{:.{view.precision}f}}".format
-    exact = f"{{:.{digits}f}}".format
-    rows = [
-        [str(index), write(x[index]), write(weights[index]), exact(products[index])]
-        for index in largest_indices
+    shown_indices = list(range(len(x)))
+    if not view.full:
+        by_size = np.argsort(-np.abs(products), kind="stable")
+        shown_indices = sorted(by_size[:TERMS].tolist())
+    hidden_count = len(x) - len(shown_indices)
+
+    labels = [
+        [str(index), _decimals(x[index], view.precision), _decimals(weights[index], view.precision)]
+        for index in shown_indices
     ]
-    if len(largest_indices) < len(x):
-        rows.append([others_text(len(x) - len(largest_indices), view), "", "", exact(rest)])
-    if bias is not None:
-        rows.append([say(view, "bias b_Q"), "", "", exact(bias)])
-    note = message("q_0 = Σ x_i · W_Q[i, 0]; every other entry likewise")
-    if bias is not None:
+    terms = [float(products[index]) for index in shown_indices]
+    if hidden_count:
+        labels.append([others_text(hidden_count, view), "", ""])
+        terms.append(float(products.sum() - products[shown_indices].sum()))
+    if step.bias is UNSET:
+        total = float(products.sum())
+        note = message("q_0 = Σ x_i · W_Q[i, 0]; every other entry likewise")
+    else:
+        labels.append([say(view, "bias b_Q"), "", ""])
+        terms.append(step.bias)
+        total = float(products.sum() + step.bias)
         note = message("q_0 = Σ x_i · W_Q[i, 0] + b_Q[0]; every other entry likewise")
-    ends = " " * (digits - view.precision)
+
+    # products have as many more digits as they need to add up to the total as it is printed
+    digits = adding_digits([(terms, total)], view.precision)
+    rows = [[*label, _decimals(term, digits)] for label, term in zip(labels, terms, strict=True)]
+    spaces_to_align = " " * (digits - view.precision)
     return ledger(
         ["i", "x_i", "W_Q[i, 0]", "x_i · W_Q[i, 0]"],
         rows,
-        [say(view, "q_0"), "", "", write(total) + ends],
+        [say(view, "q_0"), "", "", _decimals(total, view.precision) + spaces_to_align],
         view,
         title=say(view, "the first entry of q for {query}, worked out", query=query),
         note=note,

@@ -157,9 +157,14 @@ class TextRules:
         self._kept: dict[Mask, tuple[Floats, Bools]] = {}
         self.count = len(tokens)
 
+    @property
+    def rows_at_once(self) -> int:
+        """How many queries are compared with the rules at a time."""
+        return max(BLOCK // (self.count * len(self._rules)), 1)
+
     def blocks(self) -> Iterator[tuple[int, int]]:
         """The queries of the text, some at a time: the first, and the one after the last."""
-        step = max(BLOCK // (self.count * len(self._rules)), 1)
+        step = self.rows_at_once
         for start in range(0, self.count, step):
             yield start, min(start + step, self.count)
 
@@ -252,16 +257,21 @@ def _observe_long(
     """As `observe`, for one text whose pairs are never in memory together."""
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
-        """Hand the weights of a block of queries to `consume`, padded to all keys of the text and cut
-        into as many rows at a time as its rules are compared in."""
+        """Hand the weights of a block, the queries start..stop−1 over the keys low..high−1, to
+        `consume`, padded to all keys of the text and cut into as many rows at a time as its rules
+        are compared in.
+
+        kind: "self", or "cross" for attention to another text, of which no rule speaks.
+        """
         if kind != "self":
             return
         stage = model.backend.numpy(block.stages["weights"])
+        # keys behind those of the text (extra keys, which some models learn) are known to no rule
         high = min(block.high, text.count)
-        step = next(text.blocks())[1]
-        for start in range(block.start, block.stop, step):
-            rows = slice(start - block.start, min(start + step, block.stop) - block.start)
-            weights = np.zeros((stage.shape[0], rows.stop - rows.start, text.count))
+        for start in range(block.start, block.stop, text.rows_at_once):
+            stop = min(start + text.rows_at_once, block.stop)
+            rows = slice(start - block.start, stop - block.start)
+            weights = np.zeros((stage.shape[0], stop - start, text.count))
             weights[..., block.low : high] = stage[:, rows, : high - block.low]
             consume(_block(places, text, number, layer, start, weights, block.first_head))
 

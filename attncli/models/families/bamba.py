@@ -91,7 +91,10 @@ def step_limits(config: Config) -> tuple[float, float | None]:
     low, high = values
     if not isinstance(low, int | float) or low < 0:
         raise config.refuse("time_step_limit", f"[0.0, {float('inf')}]")
-    return float(low), None if isinstance(high, dict) or high == float("inf") else float(high)
+    # JSON has no infinity: transformers writes it as the object {"__float__": "Infinity"}
+    if isinstance(high, dict) or high == float("inf"):
+        return float(low), None
+    return float(low), float(high)
 
 
 def biases(config: Config) -> tuple[str, ...]:
