@@ -387,7 +387,9 @@ class _PackedMatrices:
             self.check_shape(
                 zero, (-(-rows * bits // 32), shape[1] // group), (rows, shape[1] // group)
             )
-        recipe = PackedRows(self.raw, packed, scale, zero, None, bits, group, shape, order)
+        recipe = PackedRows(
+            self.raw, packed, scale, zero=zero, bits=bits, group=group, shape=shape, order=order
+        )
         extra = [name for name in (zero, order) if name is not None]
         self.add_matrix(
             f"{module}.weight", shape, f"INT{bits}", recipe, [packed, scale, size, *extra]
@@ -396,23 +398,31 @@ class _PackedMatrices:
     def mlx(self, module: str, parts: Parts) -> None:
         """Add a module's matrix in MLX's format: words along the row, a scale and an offset for
         each group.
+
+        Raises UnsupportedError for a mode other than "affine", or bits that do not fill a word.
         """
         if "scales" not in parts:
             return
         weight, scale, bias = self.stored_parts(module, parts, "weight", "scales", "biases")
-        own = self.settings.get(module)
-        if not isinstance(own, dict):
+        # a module may have settings of its own beside those for all
+        module_settings = self.settings.get(module)
+        if not isinstance(module_settings, dict):
             bits = self.bits("bits")
         else:
-            bits = int(own.get("bits", 4))
+            bits = int(module_settings.get("bits", 4))
         rows, words = self.shape(weight)
-        if bits not in WORD_BITS or self.settings.get("mode", "affine") != "affine":
-            self.bits("mode")
+        mode = self.settings.get("mode", "affine")
+        if mode != "affine":
+            raise self._setting_error("mode", mode, "affine")
+        if bits not in WORD_BITS:
+            raise self._setting_error("bits", bits, listing(map(str, WORD_BITS)))
         columns = words * 32 // bits
         group = self.group_size(self.shape(scale)[-1], columns, scale)
         self.check_shape(scale, (rows, columns // group))
         self.check_shape(bias, (rows, columns // group))
-        recipe = PackedRows(self.raw, weight, scale, None, bias, bits, group, (rows, columns), None)
+        recipe = PackedRows(
+            self.raw, weight, scale, bias=bias, bits=bits, group=group, shape=(rows, columns)
+        )
         self.add_matrix(
             f"{module}.weight", (rows, columns), f"MLX {bits}-bit", recipe, [weight, scale, bias]
         )
@@ -630,13 +640,27 @@ class PackedRows:
         raw: Checkpoint,
         weight: str,
         scale: str,
-        zero: str | None,
-        bias: str | None,
+        *,
         bits: int,
         group: int,
         shape: tuple[int, ...],
-        order: str | None,
+        zero: str | None = None,
+        bias: str | None = None,
+        order: str | None = None,
     ) -> None:
+        """The recipe of one matrix.
+
+        Args:
+            raw: The checkpoint whose tensors the names are of.
+            weight: The words' tensor.
+            scale: That of the scales, [row, group].
+            bits: Bits of a number.
+            group: Columns of a group.
+            shape: (rows, columns) of the matrix.
+            zero: The zero points' tensor, None where numbers are stored around 0.
+            bias: The offsets' tensor, [row, group], None for none.
+            order: The tensor with the group of each column; None for groups of neighbours.
+        """
         self._raw = raw
         self._weight = weight
         self._scale = scale

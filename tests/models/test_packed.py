@@ -545,6 +545,16 @@ def test_parts_that_contradict_one_another_are_refused(plain: Path, tmp_path: Pa
     )
     with pytest.raises(UnsupportedError, match="quantised \\(quip\\)"):
         attncli.load(folder, note=None)
+    module = {f"{first.removesuffix('.')}": {"bits": 3}}
+    for settings, what, expected in (
+        ({"mode": "mxfp8"}, "mode to 'mxfp8'", "affine"),
+        (module, "bits to 3", "2, 4, 8"),
+    ):
+        quantization = {"bits": 4, "group_size": 32, **settings}
+        (folder / "config.json").write_text(json.dumps({**config, "quantization": quantization}))
+        with pytest.raises(UnsupportedError, match=what) as caught:
+            attncli.load(folder, note=None)
+        assert caught.value.expected == expected
 
 
 def test_the_list_of_models_names_every_format_and_what_families_are_held_against():
