@@ -133,10 +133,10 @@ def group_of(name: str) -> str:
 
 
 def short_page(lang: str = "en") -> str:
-    """The page of `attn` without a command: subcommands by group, and examples, on less than a
-    screen.
+    """The page that `attn` alone prints: what it is, its commands by group, and examples, on less
+    than a screen.
     """
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}  # the commands of each translated title
     for name in COMMANDS:
         groups.setdefault(translate(group_of(name), lang), []).append(name)
     width = max(map(_text_cells, groups))
@@ -145,7 +145,9 @@ def short_page(lang: str = "en") -> str:
         for group, names in groups.items()
     )
     examples = translate(TRY, lang)
-    margin = " " * _text_cells(examples.partition("attn")[0])
+    # the examples after the first begin below its "attn"
+    words_before, _, _ = examples.partition("attn")
+    margin = " " * _text_cells(words_before)
     examples += "".join(f"\n{margin}{line}" for line in NEXT)
     return f"{translate(ABOUT, lang)}\n\n{group_lines}\n\n{translate(MORE, lang)}\n\n{examples}"
 

@@ -548,8 +548,11 @@ def _replace_rows(
 
 
 def _no_adapter(place: Path) -> InputError | UnsupportedError:
-    """The error, returned and not raised, that no adapter lies at this place, with what lies there
-    instead: nothing, a file of an adapter, the folder above one."""
+    """The error, returned and not raised, that no adapter lies at this place.
+
+    It says what lies there instead: nothing, a GGUF file (which is not read), another file, or a
+    folder; and names the adapter's folder where the file lies in it or the folder holds it.
+    """
     what = message("this folder holds no adapter")
     hint: Message | str = message("PEFT's save_pretrained writes one")
     if not is_there(place):
@@ -567,9 +570,8 @@ def _no_adapter(place: Path) -> InputError | UnsupportedError:
             hint = f"--adapter {quote(str(place.parent))}"
     else:
         below: list[Path] = []
-        with suppress(
-            OSError
-        ):  # a name that the file system refuses, a folder that may not be searched
+        # a name that the file system refuses, a folder that may not be searched
+        with suppress(OSError):
             below = sorted(path.parent for path in islice(place.glob(f"*/{CONFIG}"), MOST_ENTRIES))
         if below:
             hint = f"--adapter {quote(str(below[0]))}"

@@ -83,7 +83,8 @@ def script_words(text: str) -> Iterator[tuple[int, int]]:
 def _cluster_kind(text: str, begin: int, end: int) -> ClusterKind:
     """The kind, for the cutting of words, of the grapheme cluster of characters begin..end-1."""
     char = text[begin]
-    if end - begin > 1 and any(maker in text[begin:end] for maker in SIGN_MAKERS):
+    is_several = end - begin > 1
+    if is_several and any(maker in text[begin:end] for maker in SIGN_MAKERS):
         return ClusterKind.SIGN
     if char.isspace() or char == ZERO_WIDTH_SPACE:
         return ClusterKind.SPACE
@@ -91,7 +92,7 @@ def _cluster_kind(text: str, begin: int, end: int) -> ClusterKind:
         char.isalnum()
         or char == "_"
         or (extends(char) and char not in (ZWJ, ZWNJ))
-        or unicodedata.category(char)[0] in "LNM"
+        or unicodedata.category(char)[0] in "LNM"  # letters, numbers, marks
     ):
         if is_unspaced(char):
             return ClusterKind.ALONE

@@ -268,10 +268,11 @@ class GatheredRows:
         all are visible.
         """
         head_bits = self._bits_by_head.get(head)
-        if head_bits is None or self._common_bits is None:
-            if head_bits is None:
-                return self._common_bits
+        if head_bits is None:
+            return self._common_bits
+        if self._common_bits is None:
             return head_bits
+        # rows came both ways: in each, the one that did not get a row has all its keys visible
         return head_bits & self._common_bits
 
 

@@ -84,8 +84,10 @@ class TopLinks:
         return 0.0
 
     def _add_rows(self, head: int, rows: WeightRows, weights: Floats, which: Ints) -> None:
-        """Add the links of one head's rows of weights [row, key], without left-out pairs.
+        """Add the links of some of one head's rows, without left-out pairs.
 
+        rows: the block that they are of; its first key is `rows.low`.
+        weights: those of these rows alone, [row, key].
         which: the rows' indices in the block.
         """
         queries = rows.i[which]

@@ -237,10 +237,15 @@ def _whole_record(
     heads: Selection,
     word_groups: Words | None,
 ) -> RunRecord:
-    """The record of a run whose weights must be held whole: of merged words, or of hashed
-    attention.
+    """The record of a run that holds each layer's weights whole, [head, query, key]: merged words
+    sum weights of several tokens, and hashed attention needs all tokens for its groups.
+
+    word_groups: how tokens are merged to words, None where rows and columns are tokens.
     """
-    row_tokens = list(tokens if word_groups is None else word_groups.words)
+    if word_groups is None:
+        row_tokens = list(tokens)
+    else:
+        row_tokens = list(word_groups.words)
     sides = Sides(row_tokens, row_tokens, names=identities(tokens, word_groups))
     is_learned = model.identity.source == "checkpoint"
 
@@ -255,12 +260,11 @@ def _whole_record(
                 model.backend, trace.layer, sides, head_numbers, is_learned=is_learned
             )
             feed_whole(model.backend, records, trace.stages, word_groups)
-            has_recipe = word_groups is None and attention.hashing is None
-            yield from records.records(
-                arithmetic(model.backend, trace.stages, attention.scale, attention.softcap)
-                if has_recipe
-                else None
-            )
+            steps = None
+            if word_groups is None and attention.hashing is None:
+                # only then is a weight the softmax of one row's scores, which these steps show
+                steps = arithmetic(model.backend, trace.stages, attention.scale, attention.softcap)
+            yield from records.records(steps)
 
     computing = attention_part(model, model.compute_backend(len(tokens)))
     return RunRecord(

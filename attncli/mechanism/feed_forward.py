@@ -86,14 +86,22 @@ Role = Callable[[str], Array | None]
 def feed_forward(
     backend: Backend, spec: Mlp | Experts, weights: Role, x: Array, prefix: str = "mlp"
 ) -> Array:
-    """[..., token, width] to the same shape.
+    """What a feed-forward part makes of each token's vector: one network, or a mixture of experts.
 
-    prefix: of the roles of a part that is no mixture.
+    Args:
+        backend: Computes.
+        spec: An `Mlp` for one network, `Experts` for a mixture.
+        weights: Gives a layer's weight by its role, such as "mlp.up.weight".
+        x: The vectors, [..., token, width].
+        prefix: What the roles of one network begin with: "mlp", or "experts" for one expert.
+
+    Returns:
+        What is added to the residual, [..., token, width].
     """
     match spec:
         case Mlp(_, activation, gated, bounds):
             up = linear(backend, weights, f"{prefix}.up", x)
-            if bounds is not None:
+            if bounds is not None:  # gate and up are cut off at a limit, as gpt-oss does
                 gate = linear(backend, weights, f"{prefix}.gate", x)
                 inner = _apply_bounds(backend, bounds, gate, up)
             elif gated:

@@ -36,7 +36,7 @@ def pairs_of(spec: Spec, heads: NamedHeads) -> tuple[tuple[int, int], ...]:
         UsageError: For a head without its layer.
         InputError: For a layer or head that is not there.
     """
-    places = list(_head_places(heads))
+    places = list(_places_or_one_pair(heads))
     pairs = tuple(place for place in places if isinstance(place, tuple))
     if len(pairs) < len(places):
         raise UsageError(
@@ -88,8 +88,9 @@ def choose_heads_of(spec: Spec, layers: Any, heads: Any) -> HeadSelection:
     if heads is EVERY:
         return HeadSelection(layer_numbers)
     if layers is EVERY:
-        places = list(_head_places(heads))
+        places = list(_places_or_one_pair(heads))
     else:
+        # beside layers, (5, 11) can only be two heads
         places = list(_places(heads))
     pairs = [place for place in places if isinstance(place, tuple)]
     if not pairs:
@@ -134,7 +135,7 @@ def layer_and_heads(layer: int | None, heads: Any) -> tuple[int | None, Any]:
     heads of several layers, or of another than `layer`."""
     if heads is EVERY:
         return layer, heads
-    places = list(_head_places(heads))
+    places = list(_places_or_one_pair(heads))
     pairs = [place for place in places if isinstance(place, tuple)]
     if not pairs:
         return layer, heads
@@ -190,9 +191,9 @@ def _plain_numbers(selection: Any) -> list[int]:
     return [place for place in places if not isinstance(place, tuple)]
 
 
-def _head_places(selection: Any) -> Iterator[int | tuple[int, int]]:
-    """Each number, or pair of a layer and a head, of a selection of heads, of which a pair alone is
-    one. Raises UsageError for others."""
+def _places_or_one_pair(selection: Any) -> Iterator[int | tuple[int, int]]:
+    """Each number, or pair of a layer and a head, of a selection of heads. As `_places`, but a
+    tuple of two numbers, (5, 11), is one pair and not two numbers. Raises UsageError for others."""
     if isinstance(selection, tuple) and len(selection) == 2 and all(map(_is_number, selection)):
         yield from _places([selection])
     else:

@@ -432,21 +432,22 @@ def _check_output_width(output: Array, facts: LayoutSizes, layout: str) -> None:
 
 
 def _joined_qkv(weights: Mapping[str, Array], kind: str) -> Array | None:
-    """q, k and v stacked along axis 0; a bias that is missing beside others counts as 0. None where
-    all three are missing.
+    """The weights or biases of q, k and v stacked along axis 0, [3 · out, in] or [3 · out]; a bias
+    that is missing beside others counts as 0. None where all three are missing.
 
     kind: "weight" or "bias".
     """
-    parts = [weights.get(f"{role}.{kind}") for role in "qkv"]
-    if all(part is None for part in parts):
+    names = [f"{role}.{kind}" for role in "qkv"]
+    if not any(name in weights for name in names):
         return None
-    zeros = [
-        np.zeros(len(weight), weight.dtype)
-        for weight in (weights[f"{role}.weight"] for role in "qkv")
-    ]
-    return np.concatenate(
-        [zero if part is None else part for part, zero in zip(parts, zeros, strict=True)]
-    )
+    parts: list[Array] = []
+    for role, name in zip("qkv", names, strict=True):
+        if name in weights:
+            parts.append(weights[name])
+        else:
+            weight = weights[f"{role}.weight"]
+            parts.append(np.zeros(len(weight), weight.dtype))
+    return np.concatenate(parts)
 
 
 def _as_torch_module(weights: Mapping[str, Array]) -> dict[str, Array]:

@@ -59,12 +59,17 @@ class ConditionCounts:
                         )[heads]
 
     def add(self, number: int, links: Sequence[MatchedLink]) -> None:
-        """Count the links of some rows of a layer that meet the condition of this number; of each
-        text and head the largest."""
+        """Count the links of some rows of a layer that meet a condition: each text counts once for a
+        head, with the weight of its largest link.
+
+        number: that of the condition.
+        links: those of the batch that `begin` was told of, in any order.
+        """
         weights = to_fixed(np.array([link.weight for link in links], np.float64))
         for link, weight in zip(links, weights.tolist(), strict=True):
             head = int(self._starts[link.layer]) + link.head
             place = (number, link.text, head)
+            # a larger link than those before takes their place in the sum
             if place not in self._largest:
                 self._linked[number, head] += 1
             before = self._largest.get(place, 0)

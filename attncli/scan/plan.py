@@ -823,6 +823,8 @@ def _take_in_corpus(
     _, shards = take_in(names, request.format, folder / COPIES)
     order = _order_of_old_plan(files, folder)
     if order != sorted(order) and "-" not in names:
+        # files are known by their bytes, so they had to be read to find their order; shards follow
+        # that order, so they are cut again. Standard input cannot be read twice.
         names[:] = [names[at] for at in order]
         files.clear()
         _, shards = take_in(names, request.format, folder / COPIES)

@@ -67,7 +67,8 @@ class Weighing(Struct, frozen=True):
 
 
 def weighing_notes(weighing: Weighing | None) -> list[str]:
-    """The warning that a model does not run so by itself; none without a weighing."""
+    """The warning that attention was weighed by hand, such as ×4 on a region (`--weigh`), and that
+    the model does not run so by itself; none without a weighing."""
     if weighing is None:
         return []
     places = {"name": repr(weighing.name), "factor": f"{weighing.factor:g}"}

@@ -283,8 +283,11 @@ class Training:
         return " · ".join(parts)
 
     def _maps(self, last: Moment, lines: int) -> Lines:
-        """Where each head looks, in so many lines at most: a row of maps for each layer, or all in
-        one.
+        """A small map of weights for each head, [query, key]: a row of maps for each layer, or all
+        in one row where they fit.
+
+        last: the newest moment; its weights are [layer, head, query, key].
+        lines: the most lines that the maps may take together.
         """
         from attncli.draw.heatmap import GAP, heatmap
         from attncli.draw.lines import beside, line, stack
@@ -298,7 +301,10 @@ class Training:
             in_a_row = len(places)
         else:
             in_a_row = min(heads, across)
-        tall = max(lines // -(-len(places) // in_a_row) - 2, LEAST_PLOT)
+        rows_of_maps = -(-len(places) // in_a_row)
+        tall = max(
+            lines // rows_of_maps - 2, LEAST_PLOT
+        )  # one line for its title, one to part it from the next
         blocks = [
             stack(
                 line((f"{head_name(layer, head)}{self._rise_mark(layer, head)}", "bold")),

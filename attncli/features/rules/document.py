@@ -139,8 +139,8 @@ class RulesDocument(Document, tag="attn.rules/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield the places without heads or rules, and of parts that name no rule of the document,
-        and what is wrong there."""
+        """Yield (place, what is wrong) for each fault of the document: no heads at all, a head
+        without rules, or a part that names no rule of the document."""
         if not self.heads:
             yield "heads", message("no head")
         yield from mixture_faults(self.heads, self.rules)
@@ -149,8 +149,8 @@ class RulesDocument(Document, tag="attn.rules/1", frozen=True, kw_only=True):
 def mixture_faults(
     heads: Sequence[RuledHead], rules: Sequence[RuleMeaning]
 ) -> Iterator[tuple[str, str]]:
-    """The places of heads without rules, and of parts that name none of these rules, and what is
-    wrong there."""
+    """Yield (place, what is wrong) for each head without rules, and each part that names none of
+    these rules; a place is such as `heads[3].parts`."""
     names = {rule.name for rule in rules}
     for place, head in enumerate(heads):
         if not head.parts:

@@ -83,7 +83,7 @@ class SwapLayers(Mapping[tuple[int, Kind], Sequence[Intervention]]):
             """The weights of these queries, [text, head, query, key], 0 in what is padding."""
             weights = np.zeros((len(self._texts), len(numbers), stop - start, self._longest))
             for entry, text in enumerate(self._texts):
-                step = next(text.blocks())[1]
+                step = text.rows_at_once
                 for begin in range(start, min(stop, text.count), step):
                     end = min(begin + step, stop, text.count)
                     weights[entry, :, begin - start : end - start, : text.count] = self._rows_of(
