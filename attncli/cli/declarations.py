@@ -265,8 +265,8 @@ OUTPUT_PROJECTION = after_heads_option(
     help="W_O after the heads. [default: with several heads]",
     rare=True,
 )
-RESIDUAL = after_heads_option(help="Add the input to the output.")
-LAYER_NORM = after_heads_option(help="Layer normalization at the end.")
+RESIDUAL = after_heads_option(help="Add the input to the output: --show sum.")
+LAYER_NORM = after_heads_option(help="Layer normalization at the end: --show norm.")
 
 MASK = attention_option(
     help=(

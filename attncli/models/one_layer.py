@@ -221,7 +221,10 @@ def spec_of(settings: Settings) -> Spec:
     if d_model % heads and (settings.d_k is None or settings.d_v is None):
         raise UsageError(
             "d_model {d_model} is not divisible by {heads} heads",
-            expected="d_model divisible by the heads ({d_model} % {heads} = {d_model_2})",
+            expected=(
+                "d_model divisible by the heads ({d_model} % {heads} = {d_model_2}), or both widths:"
+                " --d-k and --d-v"
+            ),
             hint=f"--num-heads {_nearest_divisor(d_model, heads)}",
             d_model=d_model,
             heads=heads,
