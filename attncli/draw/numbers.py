@@ -49,14 +49,14 @@ def writer(values: Numbers | Sequence[float | None], precision: int) -> Write:
 def without_zero(write: Write) -> Write:
     """A function that writes as this one does, without the zero before the point: `.105`, `-.02`."""
 
-    def bare(value: float) -> str:
+    def write_without_zero(value: float) -> str:
         """The value without the zero before its point."""
         text = write(value)
         if text.startswith("-0."):
             return f"-{text[2:]}"
         return text[text.startswith("0.") :]
 
-    return bare
+    return write_without_zero
 
 
 def format_fixed(value: float | None, digits: int) -> str:

@@ -747,7 +747,15 @@ def load_tokenizer(
     variables: Mapping[str, str] | None = None,
 ) -> Tokenizer:
     """A checkpoint's tokenizer, without its weights, which are neither fetched nor checked.
-    Arguments and errors as of `load`."""
+
+    Args:
+        name: A folder in Hugging Face layout, a GGUF file, a hub id or an alias.
+        note: Is told what is being fetched; None for silence, of progress bars too.
+        watch: Is told each file that is fetched and the share of it that is there.
+        variables: The environment's variables; None for those of the process.
+
+    Raises the errors of `load`.
+    """
     location = locate(
         name, variables=variables, fetch=Fetch(note, parts=Parts.TOKENIZER, watch=watch)
     )

@@ -270,7 +270,7 @@ def _check_calls(counts: Sequence[int], family: str, where: str, memory: Array |
     attentions.
 
     counts: how often each does.
-    memory: as of `probe_model`.
+    memory: what a decoder reads of its encoder, None for a model of one side.
     """
     usual = 1 if memory is None else 2
     odd = [count for count in counts if count not in (0, usual)]

@@ -174,15 +174,17 @@ class ShardRules:
     def add(
         self, backend: Backend, layer: int, weights: Array, first: int, first_head: int
     ) -> None:
-        """Take weights of a layer of the batch, [text, head, row, key], from row `first` and head
-        `first_head` on."""
+        """Take weights of a layer of the batch.
+
+        weights: [text, head, row, key], from row `first` and head `first_head` on.
+        """
         every = backend.numpy(weights)
         kind = self._places.kind_of(layer)
         start = self._places.slice_of(layer).start + first_head
         heads = slice(start, start + every.shape[1])
-        for own, (part, place, text) in zip(every, self._batch, strict=True):
-            step = next(text.blocks())[1]
-            stop = first + own.shape[1]
+        for text_weights, (part, place, text) in zip(every, self._batch, strict=True):
+            step = text.rows_at_once
+            stop = first + text_weights.shape[1]
             for begin in range(first, stop, step):
                 end = min(begin + step, stop)
                 rows, visible = text.rows(self._places.masks[kind], begin, end)
@@ -192,7 +194,7 @@ class ShardRules:
                     kind,
                     heads,
                     np.arange(begin, end),
-                    np.asarray(own[:, begin - first : end - first], np.float64),
+                    np.asarray(text_weights[:, begin - first : end - first], np.float64),
                     rows,
                     visible,
                 )

@@ -157,7 +157,8 @@ class CutRuns(Struct, frozen=True):
         """How many tokens the runs of these cuts compute; tokens that several runs share count
         once.
 
-        after_own: as of `stretches`.
+        after_own: whether each run continues the uncut run from the token where the two first
+            differ.
         """
         parts = self.stretches(cuts, after_own=after_own)
         return sum(part.stop - part.start for part in parts)
@@ -397,7 +398,7 @@ class _State(Struct, frozen=True, eq=False):
     past: keys and values by layer.
     tail: the last layer's vectors of the last tokens, as many as the answer has, [token, width].
     count: tokens so far.
-    shares: as of `CutRun`.
+    shares: the attention of the queries before the answer's tokens on each key, [token, key].
     """
 
     past: Past

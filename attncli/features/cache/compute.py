@@ -520,7 +520,10 @@ def _block_handler(
     layers = len(model.spec.blocks)
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
-        """Take a block of rows of self-attention, and tell how far the run is."""
+        """Take a block of rows of self-attention, and tell how far the run is.
+
+        kind: "self", or "cross" for attention to another text, which is passed over.
+        """
         if kind == "self":
             take(layer, block)
             progress(

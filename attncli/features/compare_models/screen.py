@@ -222,7 +222,7 @@ def change_sentences(
 def _most_moved_sentence(change: ModelChange, texts: int, view: View, *, is_part: bool) -> str:
     """A sentence on how many heads moved, and which one moved most.
 
-    is_part: as of `change_sentences`.
+    is_part: whether only some rows were compared, so that the sentence must say so.
     """
     most = change.heads[0]
     if most.js.mean <= SAME and is_part:

@@ -183,7 +183,12 @@ class _QueryRows:
 
     def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
         """Store the weights and the visibility of the chosen queries from one block of rows of a
-        layer's self-attention."""
+        layer's self-attention.
+
+        kind: "self", or "cross" for attention to another text, which is passed over.
+        block: the queries start..stop−1 over the keys low..high−1; its weights are
+            [head, query, key].
+        """
         if kind != "self":
             return
         backend = self._model.backend
@@ -596,6 +601,8 @@ def _rows_by_layer(
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
         """Keep the rows of the link's two ends from a block of query rows, and tell the share
         that is done.
+
+        kind: "self", or "cross" for attention to another text.
         """
         end_rows[layer].on_block(layer, kind, block)
         if progress is not None and kind == "self":

@@ -91,7 +91,12 @@ class _LinkRows:
         self.weights: dict[tuple[int, int], Floats] = {}
 
     def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
-        """Add what a block of the layer's self-attention holds of them."""
+        """Add what a block of the layer's self-attention holds of them.
+
+        kind: "self", or "cross" for attention to another text, which is passed over.
+        block: the queries start..stop−1 over the keys low..high−1; its weights are
+            [head, query, key].
+        """
         if kind != "self":
             return
         weights = np.asarray(self._model.backend.numpy(block.stages["weights"]), np.float64)

@@ -475,7 +475,10 @@ def _measured_heads(
     layers = model.spec.attending(request.layers)
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
-        """Feed a block of query rows to its layer's metrics, and tell the share that is done."""
+        """Feed a block of query rows to its layer's metrics, and tell the share that is done.
+
+        kind: "self", or "cross" for attention to another text, which has no metrics here.
+        """
         if kind == "self":
             collector.tally_of(layer).feeder.on_block(block)
             if progress is not None:

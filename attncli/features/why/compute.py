@@ -404,20 +404,23 @@ class _PairWeights:
         self.weights: dict[tuple[int, str, int, int, int], float] = {}
 
     def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
-        """Record the weights of the chosen pairs in one block of query rows."""
+        """Record the weights of the chosen pairs in one block of query rows.
+
+        kind: "self", or "cross" for attention to another text.
+        block: the queries start..stop−1 over the keys low..high−1; its weights are
+            [head, query, key].
+        """
         backend = self._model.backend
+        block_weights = block.stages["weights"]
         for query in (number for number in self._queries if block.start <= number < block.stop):
             for key in (number for number in self._keys if block.low <= number < block.high):
-                weights = backend.numpy(
-                    block.stages["weights"][..., query - block.start, key - block.low]
-                )
-                visible = block.visibility
+                row = query - block.start
+                column = key - block.low
+                weights = backend.numpy(block_weights[..., row, column])  # [head]
                 hidden = np.zeros(len(weights), bool)
-                if visible is not None:
-                    whole = backend.broadcast(visible, block.stages["weights"].shape)
-                    hidden = ~np.asarray(
-                        backend.numpy(whole[..., query - block.start, key - block.low])
-                    )
+                if block.visibility is not None:
+                    visible = backend.broadcast(block.visibility, block_weights.shape)
+                    hidden = ~np.asarray(backend.numpy(visible[..., row, column]))
                 for head, weight in enumerate(weights.tolist()):
                     if not hidden[head]:
                         self.weights[layer, kind, block.first_head + head, query, key] = weight
@@ -494,23 +497,31 @@ class StrongestLinks:
         self.by_query: dict[tuple[int, int, int], tuple[float, int]] = {}
 
     def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
-        """Record the strongest links of one block of query rows."""
+        """Record the strongest links of one block of query rows.
+
+        kind: "self", or "cross" for attention to another text, which is passed over.
+        block: the queries start..stop−1 over the keys low..high−1; its weights are
+            [head, query, key].
+        """
+        if kind != "self":
+            return
+        # learned keys stand after the tokens, and no link goes to them
         keys = slice(block.low, min(block.high, self._count))
-        out = self._out.rows(np.arange(block.start, block.stop))[:, keys]
+        left_out = self._out.rows(np.arange(block.start, block.stop))[:, keys]
         weights = block.stages["weights"]
         block_heads = range(block.first_head, block.first_head + weights.shape[0])
-        for head in (
-            head
-            for place, head in self._heads
-            if kind == "self" and place == layer and head in block_heads
-        ):
-            table = np.asarray(self._backend.numpy(weights[head - block.first_head]), np.float64)[
-                :, : out.shape[1]
-            ]
-            table = np.where(out, 0.0, table)
+        for head_layer, head in self._heads:
+            if head_layer != layer or head not in block_heads:
+                continue
+            head_weights = np.asarray(
+                self._backend.numpy(weights[head - block.first_head]), np.float64
+            )
+            table = np.where(left_out, 0.0, head_weights[:, : left_out.shape[1]])
             for row, key in enumerate(table.argmax(-1).tolist()):
                 place = layer, head, block.start + row
-                if table[row, key] > self.by_query.get(place, (0.0, 0))[0]:
+                # a query's keys may come in several blocks
+                strongest, _ = self.by_query.get(place, (0.0, 0))
+                if table[row, key] > strongest:
                     self.by_query[place] = float(table[row, key]), block.low + key
 
     def of_head(self, layer: int, head: int) -> tuple[int, int] | None:
@@ -520,9 +531,10 @@ class StrongestLinks:
             for (*place, query), (weight, key) in self.by_query.items()
             if place == [layer, head]
         ]
-        if links:
-            return min(links)[1:]
-        return None
+        if not links:
+            return None
+        _, query, key = min(links)
+        return query, key
 
 
 def why_links(
