@@ -95,14 +95,14 @@ class LazyGroup(PlainParameters, TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments as Typer does; `attn` alone, a request for help or one about shell
         completion is answered here, and ends the command (Typer's Exit)."""
-        bare = [word for word in args if word != "-h"]
+        words_typed = [word for word in args if word != "-h"]
         alone = (
-            not bare
-            or (bare[0] == "--lang" and len(bare) == 2)
-            or (len(bare) == 1 and bare[0][:7] == "--lang=")
+            not words_typed
+            or (words_typed[0] == "--lang" and len(words_typed) == 2)
+            or (len(words_typed) == 1 and words_typed[0][:7] == "--lang=")
         )
         if alone and not ctx.resilient_parsing:
-            _check_language(ctx, bare)
+            _check_language(ctx, words_typed)
             typer.echo(short_page(_language(ctx)))
             ctx.exit()
         show_help(self, ctx, args[:1])

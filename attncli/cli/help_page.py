@@ -337,7 +337,9 @@ def _parameter_sentence(parameter: Any, ctx: Any) -> str:
 def _first_sentence(text: str, lang: str) -> str:
     """The first sentence of an explanation, without its brackets, in this language."""
     sentence = translate(TAIL.sub("", text), lang)
-    return re.split(r"(?<=\.) (?=[A-Z'])|(?<=。)(?=.)", sentence)[0]
+    # a sentence ends at ". " before a capital or a quote, or at a Chinese full stop
+    first, *_ = re.split(r"(?<=\.) (?=[A-Z'])|(?<=。)(?=.)", sentence)
+    return first
 
 
 def _left_width(rows: Iterable[Row]) -> int:
@@ -465,6 +467,7 @@ def _dim_brackets(line: str, paint: Any) -> str:
     """The line with what stands in brackets dim; a bracket that goes on in the next line stays as
     it is.
     """
+    # from "[" to the next "]", with no other bracket within
     return re.sub(r"\[[^\[\]]*\]", lambda match: paint(match[0], ASIDE), line)
 
 

@@ -710,13 +710,15 @@ def draw_grid(
 ) -> Lines:
     """A table with a shaded number per layer (row) and head (column).
 
-    limits, signed, bare: as in `matrix`.
+    limits: what the palette's two ends stand for; None for those of the numbers.
+    signed: whether numbers below 0 have a colour of their own.
+    bare: whether numbers below 1 are written without the zero before the point.
     """
     return matrix(
         grid.values,
-        None,
-        None,
-        view,
+        rows=None,
+        columns=None,
+        view=view,
         title=title,
         note=note,
         limits=limits,

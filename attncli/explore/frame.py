@@ -69,7 +69,8 @@ def shares(scene: Scene) -> list[float | None]:
 
 
 def _shares_beyond_rest(scene: Scene) -> list[float | None]:
-    """The chosen head's weights as `shares` has them, with 0 for the keys where heads rest."""
+    """The chosen head's weights as `shares` has them, with 0 for the keys where heads rest: the
+    first token and the like, which get weight whatever the text says."""
     all_shares = shares(scene)
     if scene.state.is_turned:
         return all_shares

@@ -649,6 +649,7 @@ def find_token(tokens: Sequence[Token], reference: str) -> TokenMatch:
     places = _places(tokens, reference)
     if places:
         return TokenMatch(places[0], len(places))
+    # "#7", or "#-1" from the end; then "cat:2", the second "cat"
     if by_index := re.fullmatch(r"#(-?[0-9]{1,18})", reference):
         return TokenMatch(_checked_index(tokens, int(by_index[1])), 1)
     if by_count := re.fullmatch(r"(.+):([0-9]{1,18})", reference, re.DOTALL):

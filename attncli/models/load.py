@@ -908,6 +908,7 @@ def _family_of_class(config: Mapping[str, Any]) -> str:
     name = names[0] if isinstance(names, list) and names else ""
     if not isinstance(name, str):
         return ""
+    # LlamaForCausalLM, GPT2LMHeadModel and BertModel without what follows the family
     short_name = re.sub(r"(For[A-Z]\w*|LMHeadModel|Model)$", "", name).lower()
     return next((kind for kind in MODEL_TYPES if kind.replace("_", "") == short_name), "")
 

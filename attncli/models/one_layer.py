@@ -527,11 +527,12 @@ def split_embedding(
     embedding = model.spec.embedding
     if not isinstance(model.store, OneLayerStore) or embedding.positions is None:
         return None
-    bare = replace(
+    store_without_positions = replace(
         model.store, spec=replace(model.spec, embedding=replace(embedding, positions=None))
     )
     exact = numpy_backend("float64")
     vectors, sums = (
-        np.asarray(exact.numpy(store.embed(exact, tokens))) for store in (bare, model.store)
+        np.asarray(exact.numpy(store.embed(exact, tokens)))
+        for store in (store_without_positions, model.store)
     )
     return vectors, sums - vectors

@@ -191,7 +191,9 @@ def probe_model(
 
     vocabulary, width = (int(size) for size in hf_model.get_input_embeddings().weight.shape)
     config = hf_model.config.get_text_config()
-    probe = [Token(index, "", _token_ids(hf_model)[0], None, None) for index in range(PROBE)]
+    probe = [
+        Token(index, "", _token_ids(hf_model)[0], start=None, end=None) for index in range(PROBE)
+    ]
     side = HostedSide(hf_model, family, backend.device, list_members(hf_model), memory=memory)
     ran, output = forward(side, probe, note)
     if not calls:
@@ -393,7 +395,8 @@ def _different_tokens(hf_model: Any) -> list[Token]:
     if isinstance(longest, int) and longest > 2 * PROBE:
         length = min(length, longest - PROBE)
     return [
-        Token(index, "", codes[index * index % len(codes)], None, None) for index in range(length)
+        Token(index, "", codes[index * index % len(codes)], start=None, end=None)
+        for index in range(length)
     ]
 
 

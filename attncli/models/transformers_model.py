@@ -603,6 +603,7 @@ def mixer_name(hf_model: Any, passage: Passage) -> str:
         short_name = class_name
     else:
         short_name = class_name.removeprefix(model)
+    # a blank before each capital behind a small letter: GatedDeltaNet is "gated delta net"
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", short_name).lower()
 
 

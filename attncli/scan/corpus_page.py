@@ -357,11 +357,11 @@ class _SharedTexts:
             tokens = scan.tokens.get((example.file, example.line))
             self.is_bare = self.is_bare or tokens is None
             if len(example.text) <= LONGEST:
-                bare = example.text
+                cut_text = example.text
             else:
-                bare = f"{example.text[:LONGEST]}…"
+                cut_text = f"{example.text[:LONGEST]}…"
             if tokens is None:
-                shown: list[list[Any]] = [[safe(bare), 0, 0]]
+                shown: list[list[Any]] = [[safe(cut_text), 0, 0]]
             else:
                 shown = words(tokens)
             # each word behind one digit: 1 if it follows without a space, plus 2 if it is special

@@ -87,6 +87,7 @@ def parse_condition(text: str) -> Condition:
     Raises UsageError for what is none, or would keep nearly every link."""
     values: dict[str, str] = {}
     for piece in text.split():
+        # name=value, or "weight>=" and a number
         match = re.fullmatch(r"(from|to|head)=(.+)|(weight)>=(\d+(?:\.\d+)?)", piece)
         if match is None:
             raise UsageError(

@@ -152,7 +152,10 @@ def _chosen_rows(drawing: Drawing, rows: Sequence[str]) -> list[int]:
     """The rows of a map that `--figure-style rows=…` names, in that order; all rows where it names
     none. Raises InputError for a row that does not exist."""
     drawing.offered.add("rows")
-    tokens = [Token(place, word.strip("␣"), None, None, None) for place, word in enumerate(rows)]
+    tokens = [
+        Token(place, word.strip("␣"), id=None, start=None, end=None)
+        for place, word in enumerate(rows)
+    ]
     names = drawing.choice.rows
     if not names:
         return list(range(len(rows)))

@@ -310,7 +310,7 @@ def _next_step(document: AnswerDocument, used: Sequence[AnswerEffect], view: Vie
     if not names or names[0] == REST:
         return say(view, "--each-head tells which heads carry it.")
     dose = names[0] + spell("=×0.5", ascii=view.ascii)
-    if not re.fullmatch(r"[\w.-]+", names[0]):
+    if not re.fullmatch(r"[\w.-]+", names[0]):  # a name that a shell would take apart
         dose = shell_text(dose)
     return say(
         view,

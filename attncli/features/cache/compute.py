@@ -332,8 +332,8 @@ class _WholeRun:
         self._rested.append(row[:, self._rest].sum(-1))
         of_regions = np.array([row[:, keys].sum(-1) for keys in members])  # [region, head]
         self._shares.append(of_regions)
-        bare = [[key for key in keys if not self._rest[key]] for keys in members]
-        self._shares_beyond.append(np.array([row[:, keys].sum(-1) for keys in bare]))
+        members_beyond_rest = [[key for key in keys if not self._rest[key]] for keys in members]
+        self._shares_beyond.append(np.array([row[:, keys].sum(-1) for keys in members_beyond_rest]))
         for place, policy in enumerate(self._policies):
             last = last_queries(
                 policy, self._model.backend, q, k, attention.scale, attention.softcap
@@ -346,7 +346,7 @@ class _WholeRun:
             self._bytes[place] += float(cached.sum()) * item
             self._region_kept[place].append(np.array([left[:, keys].sum(-1) for keys in members]))
             self._region_kept_beyond[place].append(
-                np.array([left[:, keys].sum(-1) for keys in bare])
+                np.array([left[:, keys].sum(-1) for keys in members_beyond_rest])
             )
             self._region_keys[place].append(
                 np.array(

@@ -126,13 +126,13 @@ def _is_same(text: str, value: float | str, tolerance: float) -> bool:
 
 def _number(text: str) -> float | None:
     """The number of a text such as `0.66`, `66%`, `1,000` or `1/2`; None where it is none."""
-    bare = normalize("NFKC", text).replace(",", "")  # full-width signs too
+    number_text = normalize("NFKC", text).replace(",", "")  # full-width signs too
     try:
-        if bare.endswith("%"):
-            return float(bare[:-1]) / 100
-        if "/" in bare:
-            top, _, bottom = bare.partition("/")
+        if number_text.endswith("%"):
+            return float(number_text[:-1]) / 100
+        if "/" in number_text:
+            top, _, bottom = number_text.partition("/")
             return float(top) / float(bottom)
-        return float(bare)
+        return float(number_text)
     except (ValueError, ZeroDivisionError):
         return None

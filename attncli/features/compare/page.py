@@ -123,7 +123,10 @@ def _moved_claims(
     pieces: Sequence[str | tuple[str, str]], places: Sequence[int]
 ) -> list[str | tuple[str, str]]:
     """A sentence, in pieces of `split_claims`, whose claims lead to positions in a page that has
-    only the words at `places`; a position of any other word is dropped."""
+    only the words at `places`; a position of any other word is dropped.
+
+    pieces: texts, and claims as (text, where it leads: "…&q=3&k=1", a query's and a key's position).
+    """
 
     def move(match: re.Match[str]) -> str:
         """The place in the page of a word of the whole text; nothing for a word that is not there."""

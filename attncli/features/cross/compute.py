@@ -65,7 +65,7 @@ SHIFTED = message(
 def states(count: int) -> list[Token]:
     """Stand-in tokens "s0", "s1", … for the captured states of an encoder as keys, as the states
     themselves have no text."""
-    return [Token(place, f"s{place}", None, None, None) for place in range(count)]
+    return [Token(place, f"s{place}", id=None, start=None, end=None) for place in range(count)]
 
 
 @checked

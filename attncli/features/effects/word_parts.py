@@ -186,8 +186,8 @@ def _freeze_weight(name: str, array: Array, biases: list[Variable]) -> Array:
 def _logit(spec: Spec, backend: Backend, weights: Weights, last: Array, entry: int) -> Array:
     """The logit of one entry before a soft cap, an array of one number."""
     assert spec.head is not None
-    bare = replace(spec, head=replace(spec.head, softcap=None))
-    return logits(bare, weights, backend, last, slice(entry, entry + 1))
+    without_softcap = replace(spec, head=replace(spec.head, softcap=None))
+    return logits(without_softcap, weights, backend, last, slice(entry, entry + 1))
 
 
 def _word_parts(tokens: Sequence[Token], source: str, by_token: Floats) -> list[WordPart]:

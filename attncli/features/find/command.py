@@ -119,7 +119,8 @@ def find(
     if expectation is not None:
         start, end = expectation.link(start, ends[0] if ends else None)
         if end is not None:
-            ends = [end, *(ends or [])[1:]]
+            _, *other_ends = ends or [end]
+            ends = [end, *other_ends]
     if start is None or not ends:
         hint = message("attn find TEXT --from it --to animal")
         raise UsageError(

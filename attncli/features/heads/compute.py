@@ -765,7 +765,7 @@ def _moved_metrics(
     if words is not None:
         moved_weights = words.merge(moved_weights)
         visible = words.merge_visible(visible)
-    bare = HeadsRequest(
+    measured_request = HeadsRequest(
         metrics=[
             metric
             for metric in map(column_metric, request.metrics)
@@ -776,9 +776,9 @@ def _moved_metrics(
         renormalise=request.renormalise,
         maps=False,
     )
-    layer = _LayerTally(model, tokens, facts, bare, trace.layer, heads, side=None)
+    layer = _LayerTally(model, tokens, facts, measured_request, trace.layer, heads, side=None)
     layer.feeder.take_layer(moved_weights, visible)
-    parts = layer.parts(model, trace, bare, None)
+    parts = layer.parts(model, trace, measured_request, None)
     return [MovedMetrics(metrics=part.metrics, top_link=part.top_link) for part in parts]
 
 

@@ -31,7 +31,10 @@ from attncli.models.model import Model
 from attncli.version import __version__
 
 BIASES = ("alibi", "alibi-symmetric", "t5", "t5-decoder")
-T5 = {"t5": RelativeBuckets(32, 128, True), "t5-decoder": RelativeBuckets(32, 128, False)}
+T5 = {
+    "t5": RelativeBuckets(buckets=32, max_distance=128, bidirectional=True),
+    "t5-decoder": RelativeBuckets(buckets=32, max_distance=128, bidirectional=False),
+}
 
 
 class Bias(Struct, frozen=True, eq=False):

@@ -299,7 +299,15 @@ def _bias(document: MaskDocument, view: View) -> Lines:
         if n <= NUMBERED and n * (digits + 6) + 8 <= view.width:
             close = replace(view, precision=digits)
             blocks.append(
-                matrix(after, None, None, close, mark_max=False, title="after the mask", note=AXES)
+                matrix(
+                    after,
+                    rows=None,
+                    columns=None,
+                    view=close,
+                    mark_max=False,
+                    title="after the mask",
+                    note=AXES,
+                )
             )
         maps = [Map("before the mask", before), Map("after the mask", after)]
         blocks.append(side_by_side(maps, view))

@@ -278,8 +278,9 @@ def _spelled_text(token: Token) -> str:
 
 def _is_punctuation(text: str) -> bool:
     """Whether a text is punctuation and symbols alone."""
-    bare = text.strip(MARKS)
-    return bool(bare) and all(unicodedata.category(mark)[0] in "PS" for mark in bare)
+    signs = text.strip(MARKS)
+    # Unicode's categories P… are punctuation, S… are symbols
+    return bool(signs) and all(unicodedata.category(sign)[0] in "PS" for sign in signs)
 
 
 def _begins_word(before: Token, token: Token, text_before: str, text: str) -> bool:

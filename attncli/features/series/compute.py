@@ -116,6 +116,7 @@ def step_of(name: str) -> int | None:
     number.
     """
     last = _last_part(name)
+    # perhaps with a sign between the two: step512, step-512, step_512
     numbers = re.findall(r"(?:step|checkpoint)[^\w]?_?(\d{1,15})", last)
     numbers = numbers or re.findall(r"\d{1,15}", last)
     if numbers:
@@ -283,7 +284,8 @@ def _stem_of(name: str) -> str:
 
 def _last_part(name: str) -> str:
     """The revision of a hub id, or the last folder of a path."""
-    return re.split(r"[@/\\]", name.rstrip("/\\"))[-1]
+    *_, last = re.split(r"[@/\\]", name.rstrip("/\\"))
+    return last
 
 
 def _kept_results(

@@ -192,7 +192,7 @@ def everywhere(i: Ints, keys: int, *, whole: bool) -> Reach:
 
     whole: whether all of them are visible.
     """
-    return Reach(np.zeros_like(i), np.full_like(i, keys), whole)
+    return Reach(np.zeros_like(i), np.full_like(i, keys), whole=whole)
 
 
 @final
@@ -238,7 +238,7 @@ class Causal(Mask, frozen=True):
         """Bounds of the keys that each query sees: from key 0 to the query's own; all in between
         are visible.
         """
-        return Reach(np.zeros_like(i), i + 1, True)
+        return Reach(np.zeros_like(i), i + 1, whole=True)
 
     def pairs(self, n: int) -> int | None:
         """How many (query, key) pairs are visible among n tokens: the diagonal and all below it."""
@@ -354,7 +354,9 @@ class Window(Mask, frozen=True):
             low = np.zeros_like(i)
         else:
             low = i - self.left
-        return Reach(low, np.full_like(i, keys) if self.right is None else i + self.right + 1, True)
+        return Reach(
+            low, np.full_like(i, keys) if self.right is None else i + self.right + 1, whole=True
+        )
 
     def pairs(self, n: int) -> int | None:
         """How many (query, key) pairs are visible among n tokens: the band about the diagonal."""
@@ -389,7 +391,7 @@ class Dilated(Mask, frozen=True):
     def reach(self, i: Ints, keys: int) -> Reach:
         """Bounds of the keys that each query sees: the `size` keys up to the query's own; not all
         in between are visible."""
-        return Reach(i - self.size + 1, i + 1, False)
+        return Reach(i - self.size + 1, i + 1, whole=False)
 
     def pairs(self, n: int) -> int | None:
         """How many (query, key) pairs are visible among n tokens: those at the distances 0, step,
@@ -475,7 +477,7 @@ class AllOf(Combination, frozen=True):
     def reach(self, i: Ints, keys: int) -> Reach:
         """The keys within the reach of every part; without gaps where no part has one."""
         lows, highs, wholes = zip(*(part.reach(i, keys) for part in self.parts), strict=True)
-        return Reach(reduce(np.maximum, lows), reduce(np.minimum, highs), all(wholes))
+        return Reach(reduce(np.maximum, lows), reduce(np.minimum, highs), whole=all(wholes))
 
     def pairs(self, n: int) -> int | None:
         """How many (query, key) pairs are visible among n tokens, for causal within a window; None
@@ -509,7 +511,7 @@ class AnyOf(Combination, frozen=True):
         """Bounds of the keys that each query sees: from the first key within the reach of any part
         to the last; not all in between are visible."""
         lows, highs, _ = zip(*(part.reach(i, keys) for part in self.parts), strict=True)
-        return Reach(reduce(np.minimum, lows), reduce(np.maximum, highs), False)
+        return Reach(reduce(np.minimum, lows), reduce(np.maximum, highs), whole=False)
 
 
 def intersection(*masks: Mask) -> Mask:

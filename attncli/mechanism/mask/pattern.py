@@ -95,7 +95,7 @@ class Prefix(Mask, frozen=True):
     def reach(self, i: Ints, keys: int) -> Reach:
         """Bounds of the keys that each query sees: from key 0 to the query's own or the end of the
         prefix; all in between are visible."""
-        return Reach(np.zeros_like(i), np.maximum(i + 1, self.length), True)
+        return Reach(np.zeros_like(i), np.maximum(i + 1, self.length), whole=True)
 
     def pairs(self, n: int) -> int | None:
         """How many (query, key) pairs are visible among n tokens: all within the prefix, and those
@@ -128,7 +128,7 @@ class Chunk(Mask, frozen=True):
     def reach(self, i: Ints, keys: int) -> Reach:
         """Bounds of the keys that each query sees: from the start of the query's chunk to its own
         key; all in between are visible."""
-        return Reach(i // self.size * self.size, i + 1, True)
+        return Reach(i // self.size * self.size, i + 1, whole=True)
 
     def pairs(self, n: int) -> int | None:
         """How many (query, key) pairs are visible among n tokens: the triangles of whole chunks and
@@ -164,7 +164,7 @@ class Blocks(Mask, frozen=True):
         visible.
         """
         first = i // self.size * self.size
-        return Reach(first, first + self.size, True)
+        return Reach(first, first + self.size, whole=True)
 
     def pairs(self, n: int) -> int | None:
         """How many (query, key) pairs are visible among n tokens: the squares of whole blocks and
@@ -297,7 +297,7 @@ class Streaming(Mask, frozen=True):
         """Bounds of the keys that each query sees: from key 0 to the query's own; not all in
         between are visible.
         """
-        return Reach(np.zeros_like(i), i + 1, False)
+        return Reach(np.zeros_like(i), i + 1, whole=False)
 
     def pairs(self, n: int) -> int | None:
         """How many (query, key) pairs are visible among n tokens: at most sinks + recent keys for
