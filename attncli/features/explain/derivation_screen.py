@@ -333,12 +333,10 @@ class Derivation(Struct, frozen=True, dict=True):
         hidden = [index for index, is_visible in enumerate(visible) if not is_visible]
         counts = {"count": len(hidden), "keys": len(visible)}
         query_text = quoted_token(self.document.tokens, self.document.query, view)
-        sentence = say(
-            view,
-            "Nothing is hidden: {query} may look at all {keys} keys.",
-            query=query_text,
-            **counts,
-        )
+        whole = message("Nothing is hidden: {query} may look at all {keys} keys.")
+        if len(visible) == 1:
+            whole = message("Nothing is hidden: {query} may look at the only key.")
+        sentence = say(view, whole, query=query_text, **counts)
         if hidden:
             if view.full:
                 most = len(hidden)

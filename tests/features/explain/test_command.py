@@ -355,3 +355,8 @@ def test_a_head_that_rests_is_not_said_to_look_there() -> None:
     assert f'"{rest}" is a special token: heads rest there whatever the text.' in said
     word = max(words, key=row.__getitem__)
     assert f"Of the others it looks most at {_named(tokens, word)}" in said
+
+
+def test_a_text_of_one_token_has_one_key() -> None:
+    assert 'Nothing is hidden: "a" may look at the only key.' in ask("explain", "a").out
+    assert 'Nothing is hidden: "b" may look at all 2 keys.' in ask("explain", "a b").out
