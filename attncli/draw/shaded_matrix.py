@@ -107,7 +107,7 @@ AMBER = {
     "256": Palette(
         "amber-256", ("000000", "5f5f00", "875f00", "af8700", "d7af00", "ffd700", "ffffaf"), True
     ),
-    "16": Palette("amber-16", ("000000", "aa5500", "ffff55", "ffffff"), True),
+    "16": Palette("amber-16", ("000000", "aa5500", "ffff55", "ffffff"), is_stepped=True),
 }
 """Weights, in maps, tables and behind words, on a dark terminal: one hue, lighter for more; 0
 recedes into the ground.
@@ -122,9 +122,9 @@ AMBER_LIGHT = {
     "256": Palette(
         "amber-light-256",
         ("ffffff", "ffffaf", "ffd787", "ffaf00", "d78700", "af5f00", "875f00", "5f5f00"),
-        True,
+        is_stepped=True,
     ),
-    "16": Palette("amber-light-16", ("ffffff", "ffff55", "aa5500", "000000"), True),
+    "16": Palette("amber-light-16", ("ffffff", "ffff55", "aa5500", "000000"), is_stepped=True),
 }
 """The same on a light terminal, darker for more."""
 
@@ -135,9 +135,11 @@ BLUE_RED = {
     "256": Palette(
         "blue-red-256",
         ("5fafff", "0087d7", "005faf", "000087", "000000", "5f0000", "af0000", "d75f5f", "ff8787"),
-        True,
+        is_stepped=True,
     ),
-    "16": Palette("blue-red-16", ("5555ff", "0000aa", "000000", "aa0000", "ff5555"), True),
+    "16": Palette(
+        "blue-red-16", ("5555ff", "0000aa", "000000", "aa0000", "ff5555"), is_stepped=True
+    ),
 }
 """Below 0 blue, about 0 dark, above 0 red: on a dark terminal what is near 0 recedes."""
 
@@ -148,9 +150,11 @@ BLUE_RED_LIGHT = {
     "256": Palette(
         "blue-red-light-256",
         ("005faf", "5f87d7", "87afff", "d7d7ff", "ffffff", "ffd7d7", "ffafaf", "d75f5f", "af0000"),
-        True,
+        is_stepped=True,
     ),
-    "16": Palette("blue-red-light-16", ("0000aa", "5555ff", "ffffff", "ff5555", "aa0000"), True),
+    "16": Palette(
+        "blue-red-light-16", ("0000aa", "5555ff", "ffffff", "ff5555", "aa0000"), is_stepped=True
+    ),
 }
 """Below 0 blue, 0 pale, above 0 red. Source: ColorBrewer RdBu, Brewer and Harrower, 2002."""
 

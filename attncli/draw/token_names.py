@@ -679,8 +679,11 @@ def rest_names(tokens: Sequence[KeyToken]) -> Message:
 
 
 def rest_names_among(tokens: Sequence[KeyToken], places: Iterable[int]) -> Message:
-    """The kinds of those keys among some tokens of a text where heads rest, as `rest_names`; "" for
-    none of them."""
+    """The kinds of keys where heads rest whatever the text says, among some of its tokens: "the
+    first token, special tokens"; "" for none of them.
+
+    places: the positions of these tokens.
+    """
     chosen = [(place, tokens[place]) for place in places]
     kinds: list[RestKind] = []
     if any(place == 0 and not token.special for place, token in chosen):

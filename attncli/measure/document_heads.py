@@ -166,18 +166,18 @@ def _facts_record(
     metrics: dict[str, float | None] = dict.fromkeys(METRICS)
     metrics |= facts.metrics
     return HeadRecord(
-        layer,
-        head,
-        len(sides.keys),
-        map_values,
-        metrics,
-        facts.labels,
-        list(facts.links),
-        None,
-        Absent(),
-        None,
-        0.0,
-        0,
+        layer=layer,
+        head=head,
+        columns=len(sides.keys),
+        small=map_values,
+        metrics=metrics,
+        labels=facts.labels,
+        links=list(facts.links),
+        visibility_bits=None,
+        recipe=Absent(),
+        terms=None,
+        error=0.0,
+        checked_rows=0,
     )
 
 

@@ -189,14 +189,14 @@ class ShardRules:
                 end = min(begin + step, stop)
                 rows, visible = text.rows(self._places.masks[kind], begin, end)
                 block = PatternBlock(
-                    0,
-                    layer,
-                    kind,
-                    heads,
-                    np.arange(begin, end),
-                    np.asarray(text_weights[:, begin - first : end - first], np.float64),
-                    rows,
-                    visible,
+                    text=0,
+                    layer=layer,
+                    kind=kind,
+                    heads=heads,
+                    queries=np.arange(begin, end),
+                    weights=np.asarray(text_weights[:, begin - first : end - first], np.float64),
+                    rules=rows,
+                    visible=visible,
                 )
                 is_first = self._sums[0].is_first(block)
                 self._sums[part.half].add(block, int(part.chooses))

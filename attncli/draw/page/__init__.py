@@ -637,9 +637,10 @@ def any_page(
 class PageFocus(NamedTuple):
     """What the page of a document's heads is about, besides the heads.
 
-    start: What is shown first, as of `Page`.
+    start: What is shown first: view, head, query, key, from, to, sort.
     effects: What each head does.
-    why, lens: As of `Page`.
+    why: Explanations of links, as `features.why.page.why_entry` writes them.
+    lens: What each layer would say next, as `features.effects.page.lens_entry` writes it.
     names_heads: Whether the document says something of single heads; one that does not has a page
         only with the record of its run.
     """
@@ -669,7 +670,8 @@ def page_of(
         lang: "en" or "zh".
         budget: bytes of data at most.
         option: what raises the budget, as the page names it; "" where nothing does.
-        reasons: why some of its heads look where they do, as of `Page.why`.
+        reasons: why some of its heads look where they do: explanations of links, as
+            `features.why.page.why_entry` writes them.
     """
     name = name_of(document.schema)
     if name not in (*ABOUT_HEADS, *OF_TWO_RUNS):
@@ -689,11 +691,10 @@ def page_of(
     return Page(
         run_record.text,
         [run_record],
-        None,
-        focus.effects,
-        focus.start,
-        lang,
-        budget,
+        effects=focus.effects,
+        start=focus.start,
+        lang=lang,
+        budget=budget,
         option=option,
         why=focus.why or reasons,
         lens=focus.lens,

@@ -58,8 +58,8 @@ def _rooms(
         between = sorted(set(range(min(compared), max(compared) + 1)) - set(closed))
     # the last token asks for the answer
     every = sorted(set(range(len(rest) - 1)) - set(closed))
-    for room, joined in ((among, False), (between, False), (among, True), (every, True)):
-        yield [token for token in room if not rest[token]], joined
+    for room, may_cross in ((among, False), (between, False), (among, True), (every, True)):
+        yield [token for token in room if not rest[token]], may_cross
 
 
 def _starts(room: Sequence[int], count: int, rest: Bools, *, joined: bool) -> list[int]:

@@ -105,7 +105,8 @@ def logits_page_focus(document: LogitsDocument) -> PageFocus | None:
 
 
 def _start(document: EffectDocument, effects: Sequence[PageEffects]) -> dict[str, str]:
-    """The head of the largest effect and the query and key to show of it, as of `Page.start`."""
+    """The head of the largest effect, and the query and key to show of it, as the page's address
+    has them: {"head": "5.11", "query": "8", "key": "2"}."""
     layer, head, *_ = max(effects[0].heads, key=lambda row: abs(row[2] or 0))
     query, key = _shown_link(document, (layer, head))
     return {"head": f"{layer}.{head}", "query": str(query), "key": str(key)}

@@ -89,6 +89,7 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
         note=mask_name(safe(document.attention.mask, ascii=view.ascii)),
     )
     masked = as_matrix(document.masked)
+    # name, values, and whether their colours tell below 0 from above
     pairs = [
         ("scores", document.scores, True),
         ("masked", document.masked, True),
@@ -97,7 +98,8 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
     ]
     hides = not np.isfinite(masked).all()
     if not np.isfinite(masked).any(axis=-1).all():
-        pairs[-1] = ("emptied", pairs[-1][1], False)
+        _, values_after, _ = pairs[-1]
+        pairs[-1] = ("emptied", values_after, False)
     if not hides:  # what is before the mask is what is after it: once is enough
         pairs = [("scores", document.scores, True), ("open", document.after, False)]
     matrices = [
@@ -310,9 +312,9 @@ def _batch_tables(document: MaskTopic, batch: Sequence[PaddedText], view: View) 
     ]
     last = matrix(
         weights,
-        [padded_text.tokens[-1].text for padded_text in batch],
-        None,
-        view,
+        rows=[padded_text.tokens[-1].text for padded_text in batch],
+        columns=None,
+        view=view,
         limits=(0.0, 1.0),
         title="weights of each text's last token",
         note="" if even else "nothing rests on padding",

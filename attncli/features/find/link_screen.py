@@ -39,7 +39,7 @@ def shaded_answer(document: FindDocument, answer_sentences: Sequence[str], view:
 
 
 def rests_on_key(document: FindDocument) -> bool:
-    """Whether the key is one where heads rest whatever it is."""
+    """Whether the key is one where heads rest whatever it says, such as the first token."""
     return document.rest is not UNSET and document.key in document.rest
 
 

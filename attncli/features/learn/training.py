@@ -157,7 +157,7 @@ def cross_entropy(backend: Backend, scores: Array, targets: Integers) -> Array:
     """The mean of −ln p of the target ids, over all places that have a target; one number.
 
     scores: logits [text, token, vocabulary].
-    targets: as in `Batch`; without any, 0.
+    targets: ids [text, token], `NO_TARGET` for a place without one; 0 is returned without any.
     """
     shifted = scores - backend.max(scores, -1)
     log_p = shifted - backend.log(backend.sum(backend.exp(shifted), -1))
