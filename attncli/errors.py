@@ -71,9 +71,9 @@ def refused_value(
     Args:
         option: The option as it is typed, or the variable.
         value: What was given; a text is shown in quotes.
-        expected: What it takes, as `AttnError` has it.
-        where: As of `AttnError`.
-        hint: As of `AttnError`.
+        expected: What it takes.
+        where: The file or variable concerned; "" if obvious.
+        hint: A command or option to try; "" if there is none.
     """
     shown = value
     if isinstance(value, str):

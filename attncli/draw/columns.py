@@ -120,7 +120,7 @@ def column_table(
     """A table of the columns that fit, and a remark that names those left out.
 
     Args:
-        columns: As of `columns_that_fit`.
+        columns: In their order; those without `write` and `share` are never shown.
         rows: A line each.
         view: The width, the language, and whether all is shown.
         title: Above the table.

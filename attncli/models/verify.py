@@ -599,7 +599,8 @@ class Verification(Struct, frozen=True):
         and of the library's, from the float64 reference.
     largest_weight, reference_weight: the largest difference of a float32 weight from it, ours and
         the library's.
-    blocks: as of `blocks_by`.
+    blocks: which code unpacked quantised blocks for the reference, the `gguf` package's or attn's
+        own; None for a checkpoint that is no GGUF file.
     """
 
     tokens: int

@@ -740,9 +740,12 @@ def draw_cells(
     *,
     small: float | None,
 ) -> None:
-    """Draw the cells of a map in a frame, from (x, y) on. All else is as of `draw_map`.
+    """Draw the cells of a map in a frame, from (x, y) on.
 
     cell: points along one.
+    scale: how values become colours.
+    high: the value of the strongest colour.
+    small: the map's side in points among many maps; None for a large one.
     """
     rows, columns = figure_map.values.shape
     if figure_map.signed:
@@ -776,7 +779,7 @@ def _draw_caption(
     """Write what a map is called above it; returns the width of the text.
 
     room: points along the map; a caption may be wider than its map, as far as each kind allows.
-    small: as of `draw_map`. A large map has its whole caption, one of many its layer and head
+    small: the map's side in points among many maps; None for a large one. A large map has its whole caption, one of many its layer and head
         ("L5H11"), a narrow one its head alone.
     """
     name = figure_map.caption

@@ -704,7 +704,10 @@ def _workers(runs: PairRuns, workers: int | None, memory: int) -> int:
     """How many pairs to run at the same time.
 
     Threads share weights only where they are kept; where each layer is read anew, and decoded, one
-    thread has them. None is for as many as there are processors, and as memory, in bytes, holds.
+    thread has them.
+
+    workers: as many as were asked for; None for as many as there are processors and memory holds.
+    memory: bytes.
     """
     most = max(len(runs.pairs.choice), len(runs.pairs.held_out))
     if not isinstance(runs.model.store, CachedStore):

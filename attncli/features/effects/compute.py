@@ -456,7 +456,8 @@ def patch(
         target: The next token that is measured, a vocabulary entry or "id:N"; None measures the
             cosine to the clean vector.
         versus: An entry whose logit is taken away from the target's.
-        query: The token of `clean` to measure at; None as of `ablate`.
+        query: The token of `clean` to measure at; None is the last token of a decoder and the mean
+            of all tokens of an encoder.
         at: The tokens of `clean` that get its part; None for all.
         into: The only heads that are told, each with its side, such as "L5H11:q"; none for all that
             comes after.
@@ -638,7 +639,8 @@ def _tell_cost(
 
     predicts: whether next tokens are measured.
     compared: at most how many heads are compared with random changes.
-    start, passes: as of `sweep_cost`.
+    start: the first token that changes; where none reads later ones, those before it run once.
+    passes: how often each change runs, twice where attention is held besides.
     """
     if model.own_layers:
         chosen_places = places(model.spec, heads)

@@ -268,7 +268,7 @@ def _continue_text(
 ) -> GenerateDocument:
     """Continue a text and return its `attn.generate/1` document.
 
-    past: as of `generate`.
+    past: {} to be filled with the keys and values of all tokens, for who goes on with them.
 
     Every new token asks as a query over the prompt and what was generated, itself included. Its
     lookback is context/(context + generated): the share of its attention that lies on the prompt.
