@@ -598,29 +598,29 @@ ROWS: tuple[Row, ...] = (
         source=("Jain and Wallace 2019, arXiv 1902.10186", "Jain 与 Wallace 2019，arXiv 1902.10186"),
         claim=(
             "attention weights are frequently uncorrelated with gradient-based measures of importance. Here heads are ranked, for one link, by what cutting it changes.",
-            "注意力权重常常与基于梯度的重要性度量不相关。这里是就一条联系，按切断它的影响来排列各头。",
+            "注意力权重常常与基于梯度的重要性度量不相关。这里是就一条连接，按切断它的影响来排列各头。",
         ),
         formula=(
             "Kendall's τ over heads of A[last token, the answer's name] with what cutting that link in the head takes from m: by its size in all heads, and by its size and with its sign in the heads that look, those with a weight of 0.05 or more.",
-            "在各头上，A[最后一个词元, 答案的名字] 与在该头切断这条联系后 m 减少多少的 Kendall τ：所有头按大小；看向它的头（权重不低于 0.05）按大小，也按带正负号的值。",
+            "在各头上，A[最后一个词元, 答案的名字] 与在该头切断这条连接后 m 减少多少的 Kendall τ：所有头按大小；看向它的头（权重不低于 0.05）按大小，也按带正负号的值。",
         ),
         commands=(LINKS,),
         figures=(
             Figure("size", ("τ of weight and size of the effect", "权重与作用大小的 τ"), HEADS, "number", "below", 0.5, ("no close relation", "没有密切的关系")),
             Figure("looking", ("τ of weight and size in heads that look at the name", "看向该名字的头中权重与作用大小的 τ"), HEADS, "number", "below", 0.5, ("no close relation", "没有密切的关系")),
             Figure("sign", ("τ of weight and effect with its sign in these heads", "这些头中权重与带正负号的作用的 τ"), HEADS, "number", "below", 0.5, ("no close relation", "没有密切的关系")),
-            Figure("against", ("of these heads, whose link speaks against the name", "其中联系反对该名字的头"), HEADS, "share"),
+            Figure("against", ("of these heads, whose link speaks against the name", "其中连接反对该名字的头"), HEADS, "share"),
         ),
         measure=measure_links,
         sentences={
             IN_PART: (
                 "A head that does not look at the name does not matter by that link, so that weight ranks sizes well over all heads; among the heads that do look it ranks sizes less well, and it hardly tells whether a head speaks for the name or against it.",
-                "不看该名字的头，这条联系就不起作用，所以在所有头中权重能很好地排列作用的大小；在确实看它的头中，权重排列大小的能力较差，也几乎说明不了一个头是支持这个名字还是反对它。",
+                "不看该名字的头，这条连接就不起作用，所以在所有头中权重能很好地排列作用的大小；在确实看它的头中，权重排列大小的能力较差，也几乎说明不了一个头是支持这个名字还是反对它。",
             ),
         },
         change=(
             "another link or task; one text gives other orders, and intervals over heads say nothing of other templates.",
-            "另一条联系或另一个任务；单个文本的次序会不同，在头上的区间也不说明其他模板。",
+            "另一条连接或另一个任务；单个文本的次序会不同，在头上的区间也不说明其他模板。",
         ),
         arithmetic=(
             "`pair_links` has `weight` and `difference.all` of all 270 heads, means over 24 pairs.",
@@ -638,18 +638,18 @@ ROWS: tuple[Row, ...] = (
         ),
         formula=(
             "Ā = mean of the other heads of the layer, rows from the third token on, without the first key. Same: share of heads and rows with argmax A = argmax Ā. Left: Ā[i, j] / A[i, j] at the strongest link of the text.",
-            "Ā = 该层其余各头的平均，行从第三个词元起，去掉第一个键。相同：argmax A = argmax Ā 的头与行的比例。剩余：文本中最强的联系处 Ā[i, j] / A[i, j]。",
+            "Ā = 该层其余各头的平均，行从第三个词元起，去掉第一个键。相同：argmax A = argmax Ā 的头与行的比例。剩余：文本中最强的连接处 Ā[i, j] / A[i, j]。",
         ),
         commands=(SINKS.format(model="smollm2"),),
         figures=(
-            Figure("left", ("of the strongest link that the mean of the layer's other heads has", "最强的联系在该层其余头的平均中剩下的"), TEXTS, "share", "below", 0.5, ("half", "一半")),
+            Figure("left", ("of the strongest link that the mean of the layer's other heads has", "最强的连接在该层其余头的平均中剩下的"), TEXTS, "share", "below", 0.5, ("half", "一半")),
             Figure("same", ("of heads and rows that look most where the mean of the others does", "与其余头的平均看得最多之处相同的头与行"), TEXTS, "share", "below", 0.5, ("half", "一半"), ("a token drawn evenly", "均匀抽取的词元")),
         ),
         measure=measure_average,
         sentences={
             HOLDS: (
                 "The mean of the other heads has a quarter of the strongest link, and looks most where the head does in less than half of the rows; in more, though, than a token drawn evenly.",
-                "其余各头的平均只有最强联系的四分之一，看得最多之处与该头相同的行不到一半，但多于均匀抽取的词元。",
+                "其余各头的平均只有最强连接的四分之一，看得最多之处与该头相同的行不到一半，但多于均匀抽取的词元。",
             ),
         },
         arithmetic=(
@@ -761,7 +761,7 @@ ROWS: tuple[Row, ...] = (
         ),
         formula=(
             "what log p(word) loses without the links from the question's tokens to the sentence that told the word, more than 512 tokens before, in layers 5, 11 and 17; beside it, in the fifteen others.",
-            "在第 5、11、17 层切断从问题各词元到 512 个词元之前说出该词的句子的联系后，log p(词) 减少多少；旁边是在其余十五层切断。",
+            "在第 5、11、17 层切断从问题各词元到 512 个词元之前说出该词的句子的连接后，log p(词) 减少多少；旁边是在其余十五层切断。",
         ),
         commands=("python tests/benchmarks/claims.py windows",),
         figures=(
@@ -772,12 +772,12 @@ ROWS: tuple[Row, ...] = (
         sentences={
             HOLDS: (
                 "The word comes from more than 512 tokens before through the three full layers; the links of the layers with a window do not reach it, so that the 0.00 beside it follows from how they are built.",
-                "这个词从 512 个词元以外经由三个完整的层传来；带窗口的层的联系够不到它，所以旁边的 0.00 由其构造决定。",
+                "这个词从 512 个词元以外经由三个完整的层传来；带窗口的层的连接够不到它，所以旁边的 0.00 由其构造决定。",
             ),
         },
         change=(
             "a word told inside the window, or links of the text between, which may hand it on.",
-            "在窗口之内说出的词，或中间文本的联系，它们可能把它传下去。",
+            "在窗口之内说出的词，或中间文本的连接，它们可能把它传下去。",
         ),
         models=("gemma3",),
         corpus=(CORPUS, FACTS),
@@ -796,7 +796,7 @@ ROWS: tuple[Row, ...] = (
         ),
         formula=(
             "of four facts, the one without whose links log p(answer) falls most, and the one with most attention for its tokens (mean over layers, heads and the answer's tokens); τ of the two over the four.",
-            "四个事实中，切断联系后 log p(答案) 下降最多的一个，以及按词元数得到注意力最多的一个（在层、头和答案的词元上平均）；二者在四个事实上的 τ。",
+            "四个事实中，切断连接后 log p(答案) 下降最多的一个，以及按词元数得到注意力最多的一个（在层、头和答案的词元上平均）；二者在四个事实上的 τ。",
         ),
         commands=(
             'attn answer --model smollm2 "Here is what we know. The soup costs four coins. The code is seven. The cat is called Tiger. The key is under the mat. What is the code? It is" --region "soup=/The soup costs four coins./" --region "code=/The code is seven./" --region "cat=/The cat is called Tiger./" --region "key=/The key is under the mat./" --target " seven" --json',
