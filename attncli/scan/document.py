@@ -442,6 +442,10 @@ class ScanCondition(Part, frozen=True, kw_only=True):
 
     condition: Annotated[str, describe("As it was asked.")]
     searched: Annotated[Count, describe("Heads that were searched.")]
+    possible: Annotated[
+        Count | UnsetType,
+        describe("The most texts in which one of them sees such a query and key."),
+    ] = UNSET
     heads: Annotated[
         list[ConditionHead],
         describe("Those with such a link in some text, the largest share first."),

@@ -193,7 +193,14 @@ def _conditions(totals: Totals) -> list[ScanCondition] | UnsetType:
             heads.append(part)
         heads.sort(key=lambda row: (-row.share, -row.texts, -row.weight, row.layer, row.head))
         searched = len(set(parse_condition(text).heads)) or len(totals.plan.heads)
-        parts.append(ScanCondition(condition=text, searched=searched, heads=heads))
+        parts.append(
+            ScanCondition(
+                condition=text,
+                searched=searched,
+                possible=int(possible[number].max(initial=0)),
+                heads=heads,
+            )
+        )
     return parts
 
 

@@ -479,6 +479,13 @@ def _condition_tables(shown: ScanShown, view: View) -> Lines:
     )
 
 
+NO_SUCH_TEXT = message(
+    "no text has a query and a key with these words that a head could link; from= and to= take one"
+    " word each"
+)
+"""Said of a condition whose words stand together in no text."""
+
+
 def _condition_table(condition: ScanCondition, view: View) -> Lines:
     """The table of the heads with links that one condition looks for."""
     title = message("heads with links {condition}", condition=condition.condition)
@@ -488,6 +495,8 @@ def _condition_table(condition: ScanCondition, view: View) -> Lines:
             "no link of the {count:,} heads searched is one",
             count=condition.searched,
         )
+        if condition.possible == 0:
+            none = NO_SUCH_TEXT
         return heading(title, none, view)
     columns: list[Column[ConditionHead]] = [
         Column("head", lambda row: head_label(row.layer, row.head), align="left"),
@@ -523,6 +532,13 @@ def _condition_sentences(conditions: Sequence[ScanCondition]) -> list[str]:
     """
     said: list[str] = []
     for condition in conditions:
+        if condition.possible == 0:
+            said.append(
+                message(
+                    "{condition}: {reason}.", condition=condition.condition, reason=NO_SUCH_TEXT
+                )
+            )
+            continue
         if not condition.heads:
             said.append(message("No head has a link {condition}.", condition=condition.condition))
             continue

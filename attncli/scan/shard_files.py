@@ -101,6 +101,14 @@ def parse_condition(text: str) -> Condition:
             raise UsageError(
                 "--find {text} says {name} twice", expected=EXPECTED, text=repr(text), name=name
             )
+        if name in ("from", "to") and len(value) > 2 and value[0] == value[-1] == "/":
+            raise UsageError(
+                "--find {text}: {value} is a pattern, and {name}= takes one word",
+                expected="one word; --find again for each other word",
+                text=repr(text),
+                value=repr(value),
+                name=name,
+            )
         values[name] = value
     least = float(values.get("weight", "0"))
     if least > 1:

@@ -129,6 +129,7 @@ def test_showing_and_comparing(folder, scanned):
         (("{corpus}", "--over", "cut"), 2, "--over is 'cut'"),
         (("{corpus}", "--sample", "-1"), 2, "--sample"),
         (("{corpus}", "--find", "from=it"), 0, ""),
+        (("{corpus}", "--find", "from=it to=/a|b/"), 2, "'/a|b/' is a pattern, and to= takes one"),
         (("{corpus}", "--find", "weight>=0.1"), 2, "would keep links of nearly every text"),
         (("{corpus}", "--find", "head=L9H1 weight>=0.9"), 2, "there is no head L9H1"),
         (("{corpus}", "{corpus}"), 2, "is named twice"),

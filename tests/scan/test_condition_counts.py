@@ -67,6 +67,10 @@ def test_shares_are_those_of_a_loop(kind, request, corpus, tmp_path):
             for place, (texts, possible, largest) in counts.items()
             if texts and (only is None or place in only)
         }
+        seen = [
+            possible for place, (_, possible, _) in counts.items() if only is None or place in only
+        ]
+        assert condition.possible == max(seen)
         rows = {(row.layer, row.head): row for row in condition.heads}
         assert {
             place: (row.texts, row.possible, row.weight) for place, row in rows.items()
@@ -94,7 +98,9 @@ def test_the_screen_ranks_heads_and_names_the_first(encoder, corpus, tmp_path):
     first = attncli.open_scan(tmp_path).document.find[0].heads[0]
     assert f"heads with links {CONDITIONS[0]}" in said
     assert f"{head_label(first.layer, first.head)} has a link {CONDITIONS[0]} in" in said
-    assert "No head has a link from=nowhere." in said
+    assert "from=nowhere: no text has a query and a key with these words" in said
+    table = said.partition("heads with links from=nowhere")[2]
+    assert table.strip().startswith("no text has a query and a key with these words")
     place = f"L{first.layer}H{first.head}"
     shown = ask("scan", "show", str(tmp_path), "--head", place, "--json")
     document = json.loads(shown.out)
