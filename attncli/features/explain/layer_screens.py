@@ -574,6 +574,11 @@ def _shared_look(heads: Sequence[HeadPart], weights: NDArray, count: int, view: 
         "All {heads} heads look there; averaging loses how much each does: from {least} "
         "(head {least_head}) to {most} (head {most_head})."
     )
+    if len(heads) == 2:
+        template = message(
+            "Both heads look there; averaging loses how much each does: from {least} (head"
+            " {least_head}) to {most} (head {most_head})."
+        )
     if count < len(heads):
         template = message(
             "{count} of {heads} heads look there; averaging loses how much each does: from"

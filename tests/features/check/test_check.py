@@ -60,6 +60,16 @@ def test_each_mistake_has_its_reason_and_its_command(marked) -> None:
     assert "未作答：2、3、5、6、10。" in said.replace("\n", "")
 
 
+def test_a_wrong_answer_is_no_error_of_the_program(marked) -> None:
+    wrong = marked({"1": 0.645, "2": math.e, "4": 8})
+    assert (wrong.code, wrong.err) == (1, "not right yet: 1, 4; so the exit code is 1\n")
+    assert "1 of 3 answers are right." in wrong.out
+    in_chinese = marked({"4": 8}, "--lang", "zh")
+    assert (in_chinese.code, "错误" in in_chinese.err) == (1, False)
+    right = marked({"2": math.e})
+    assert (right.code, right.err) == (0, "")
+
+
 def test_every_slip_is_wrong_and_every_command_runs() -> None:
     for number, question in enumerate(QUESTIONS, 1):
         for slip in question.work_out().slips:

@@ -229,6 +229,8 @@ def test_heads_that_agree_lose_how_much_each_looks() -> None:
     low, high = rows[:, 0].argmin(), rows[:, 0].argmax()
     said = f"from {rows[low, 0]:.2f} (head {low}) to {rows[high, 0]:.2f} (head {high})"
     assert f"All 4 heads look there; averaging loses how much each does: {said}." in told
+    two = ask("explain", "multihead", TEXT, "--query", "on", "--num-heads", "2", "--brief").out
+    assert "Both heads look there; averaging loses how much each does" in two
 
 
 @pytest.mark.parametrize(
