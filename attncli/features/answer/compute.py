@@ -29,6 +29,7 @@ from attncli.features.answer.document import (
     CarryingHead,
     CarryingHeads,
     HiddenRegions,
+    OtherAnswer,
     SubsetWeight,
 )
 from attncli.features.answer.even_attention import even_shares
@@ -72,6 +73,13 @@ MOST_COMPARED = 4
 SENTENCE = re.compile(r".+?(?:[.!?]+[\"'”’)\]]*(?=\s|$)|[。！？]+[”’」』]*|\n|$)\s*", re.DOTALL)
 
 
+class WrittenAnswer(Struct, frozen=True):
+    """What the model writes with a region cut off: ids, and whether it ended the text."""
+
+    ids: list[int]
+    ended: bool
+
+
 class AnswerResults(Struct, frozen=True):
     """What is known of unfinished work, more is added as it comes.
 
@@ -80,6 +88,7 @@ class AnswerResults(Struct, frozen=True):
     logprobs: by cut, of each token.
     attention: of the answer's queries on each leaf region, a mean over them; of what does not rest.
     estimates: of every head.
+    others: by cut, what the model writes with it.
     """
 
     answer: list[int] = []
@@ -87,6 +96,7 @@ class AnswerResults(Struct, frozen=True):
     logprobs: dict[str, list[float]] = {}
     attention: list[float] = []
     estimates: list[HeadEstimate] = []
+    others: dict[str, WrittenAnswer] = {}
 
 
 OWN = Cut("own")
@@ -137,7 +147,8 @@ def answer(
 
     Regions that hold others are told without these. What runs of different cuts have in common is
     computed once. The regions that the answer loses most without are compared with random spans of
-    as many neighbouring tokens of other regions.
+    as many neighbouring tokens of other regions. Where the model writes the answer itself, it also
+    writes what it answers without each region that matters.
 
     Args:
         model: A decoder with an output head, as `attncli.load` returns it.
@@ -196,7 +207,14 @@ def answer(
     results = file.read() or AnswerResults()
     past: Past = {}
     if not results.answer:
-        plan = _Plan(CutRuns(model, tuple(tokens), (0,), cut), length, cuts, each_head, weighing)
+        plan = _Plan(
+            runs=CutRuns(model, tuple(tokens), (0,), cut),
+            length=length,
+            writes_answers=target is None,
+            cuts=cuts,
+            each_head=each_head,
+            weighing=weighing,
+        )
         on_cost(plan.forecast(), len(tokens))
         results = _run_answer(model, text, tokens, target, length, note, past)
         file.keep(results)
@@ -212,6 +230,7 @@ def answer(
         leaves=tuple(leaves),
         sources=frozenset(names),
         target=target,
+        length=length,
         seed=seed,
         masks=drawn,
         fitted=_fitted_count(len(drawn)),
@@ -223,6 +242,7 @@ def answer(
     try:
         work.measure(cuts, done)
         work.compare_with_random(done)
+        work.write_others(done)
         work.cut_hidden(done)
         work.weigh(done)
         work.cut_heads(done)
@@ -318,6 +338,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
     leaves: tuple[LeafRegion, ...]
     sources: frozenset[str]
     target: str | None
+    length: int
     seed: int
     masks: Bools
     fitted: int
@@ -390,6 +411,42 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
                 accepted.append(place)
             if compared == MOST_COMPARED:
                 return
+
+    def written_places(self, results: AnswerResults) -> list[int]:
+        """The places of the regions without which the model is to answer again: those that matter,
+        and where none does the first that was not compared with random spans. None where the
+        answer was given."""
+        first = self.most_used_region(results)
+        if self.target is not None or first is None:
+            return []
+        used = [place for place in self.rank_regions(results) if self.matters(results, place)]
+        return used or [first]
+
+    def write_others(self, done: _Progress) -> None:
+        """Let the model answer without each region that the answer rests on."""
+        places = [
+            place
+            for place in self.written_places(done.results)
+            if f"region {place}" not in done.results.others
+        ]
+        prompt = len(self.tokens)
+        done.plan(0, prompt * len(places))
+        for place in places:
+            cut = Cut(f"region {place}", (self.leaves[place].tokens,))
+            ids, ended = self.runs.write(cut, self.length)
+            done.results.others[cut.key] = WrittenAnswer(ids, ended)
+            self.file.keep(done.results)
+            done.add_tokens(prompt)
+
+    def other_answer(self, results: AnswerResults, place: int) -> OtherAnswer | UnsetType:
+        """What the model writes without a region; UNSET where that is not asked for or not known."""
+        answer = results.others.get(f"region {place}")
+        if answer is None or place not in self.written_places(results):
+            return UNSET
+        model = self.runs.model
+        new = following_tokens(model, self.tokens, answer.ids)
+        text, _ = continuation_text(model, self.tokens, new)
+        return OtherAnswer(text=text, tokens=target_tokens(model, answer.ids), ended=answer.ended)
 
     def random_spans(self, place: int, accepted: Sequence[int] = ()) -> list[tuple[int, ...]]:
         """Random spans as long as a region, among the tokens of other regions that are compared,
@@ -669,6 +726,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
                     by_sentence=np.array([changes[s.first : s.stop].mean() for s in sentences]),
                     random=random,
                     matters=self.matters(results, place),
+                    other_answer=self.other_answer(results, place),
                 )
             )
         return AnswerDocument(
@@ -830,17 +888,19 @@ class _Plan(Struct, frozen=True, eq=False):
 
     runs: of the prompt alone.
     length: tokens of the answer, at most.
+    writes_answers: whether the model writes the answer, and another one without what matters.
     """
 
     runs: CutRuns
     length: int
+    writes_answers: bool
     cuts: Sequence[Cut]
     each_head: bool
     weighing: Weighing | None
 
     def forecast(self) -> CostEstimate:
-        """The cost of this work: writing the answer, the cuts, random spans for one region, and
-        doses."""
+        """The cost of this work: writing the answer, the cuts, random spans for one region, the
+        answer without it, and doses."""
         model = self.runs.model
         count = len(self.runs.tokens) + self.length
         rows = None
@@ -856,6 +916,8 @@ class _Plan(Struct, frozen=True, eq=False):
         count = len(self.runs.tokens)
         tokens = self.runs.planned_tokens(self._other_cuts(), after_own=self.runs.can_resume)
         runs = tokens / count + DRAWS
+        if self.writes_answers:
+            runs += 1 + self.length / count
         if self.weighing is not None:
             runs += len(_factors(self.weighing)) + DRAWS
         if self.each_head:

@@ -211,6 +211,47 @@ class CutRuns(Struct, frozen=True):
                 for cut in part.ends:
                     yield CutRun(cut, logprobs, state.shares if cut.is_own else None)
 
+    def write(self, cut: Cut, length: int) -> tuple[list[int], bool]:
+        """Continue the prompt with the likeliest token each time, with one cut.
+
+        Args:
+            cut: What the whole run does without.
+            length: How many tokens at most.
+
+        Returns:
+            The ids, without the token that ends the text, and whether the model ended it.
+        """
+        model = self.model
+        count = self.first_query + 1
+        state = self._extended_state(_State({}, None, 0), TokenStretch(0, 0, count, cut, ()))
+        assert state.tail is not None
+        kept = self._kept_tokens(self.tokens[:count], cut, 0)
+        past = dict(state.past)
+        tail = state.tail
+        ids: list[int] = []
+        for _ in range(length):
+            scores = model.backend.numpy(model.logits(tail[-1:]))
+            number = int(np.asarray(scores)[-1].argmax())
+            (entry,) = model.tokenizer.ids_to_tokens([number])
+            if number in model.ends if model.ends else entry.special:
+                return ids, True
+            ids.append(number)
+            kept.append(replace(entry, index=len(kept)))
+            running = kept[-1:]
+            if not keeps_past(model.spec, len(kept) - 1, len(kept)):
+                past = {}
+                running = kept
+            tail, _looked = self._run(running, past, cut, looks=False)
+        return ids, False
+
+    def _kept_tokens(self, tokens: Sequence[Token], cut: Cut, start: int) -> list[Token]:
+        """These tokens; where text is left out, those that are left, numbered from `start`."""
+        if self.way != "text":
+            return list(tokens)
+        left_out = {token for region in cut.regions for token in region}
+        kept = [token for token in tokens if token.index not in left_out]
+        return [replace(token, index=start + place) for place, token in enumerate(kept)]
+
     def _logprobs(self, tail: Array) -> Floats:
         """The log probability of each token of the answer, [token], from the last layer's vectors
         of the tokens before them, [token, width]."""
@@ -301,13 +342,7 @@ class CutRuns(Struct, frozen=True):
 
     def _extended_state(self, state: _State, part: TokenStretch) -> _State:
         """The state after a stretch that continues from `state`, which stays unchanged."""
-        tokens = list(self.tokens[part.start : part.stop])
-        if self.way == "text":
-            left_out = {token for region in part.cut.regions for token in region}
-            tokens = [token for token in tokens if token.index not in left_out]
-            tokens = [
-                replace(token, index=state.count + place) for place, token in enumerate(tokens)
-            ]
+        tokens = self._kept_tokens(self.tokens[part.start : part.stop], part.cut, state.count)
         if not tokens:
             return state
         past = dict(state.past)

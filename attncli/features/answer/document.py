@@ -63,6 +63,14 @@ class AnswerText(Part, frozen=True, kw_only=True):
     ]
 
 
+class OtherAnswer(Part, frozen=True, kw_only=True):
+    """What the model writes where it does not have a region."""
+
+    text: str
+    tokens: Annotated[list[TargetToken], axes("", meaning="the likeliest token each time.")]
+    ended: Annotated[bool, describe("Whether the model ended it by itself.")]
+
+
 class AnswerEffect(Part, frozen=True, kw_only=True):
     """What the answer loses without one leaf region."""
 
@@ -100,6 +108,13 @@ class AnswerEffect(Part, frozen=True, kw_only=True):
             " that was not compared."
         ),
     ]
+    other_answer: Annotated[
+        OtherAnswer | UnsetType,
+        describe(
+            "What the model writes without it, where it wrote the answer: of every region that"
+            " matters; where none does, of the first that was not compared."
+        ),
+    ] = UNSET
 
 
 class SubsetWeight(Part, frozen=True, kw_only=True):

@@ -269,7 +269,16 @@ def _course(doses: AnswerDoses) -> Message:
         )
     steps = [after - before for before, after in pairwise(changes)]
     if not (min(steps) >= LEAST_STEP or max(steps) <= -LEAST_STEP):
-        return message("The probability neither rises nor falls clearly with every dose.")
+        highest = max(doses.doses, key=lambda row: row.logprob)
+        lowest = min(doses.doses, key=lambda row: row.logprob)
+        return message(
+            "The probability does not clearly rise with every dose, nor clearly fall with every dose:"
+            " it is highest with ×{most} ({high}) and lowest with ×{least} ({low}).",
+            most=f"{highest.factor:g}",
+            high=share_text(highest.logprob),
+            least=f"{lowest.factor:g}",
+            low=share_text(lowest.logprob),
+        )
     rises = min(steps) > 0
     dose = next(row for row in doses.doses if row.factor == doses.weighed.factor)
     if doses.random is not UNSET and max(map(abs, doses.random)) >= abs(dose.change):

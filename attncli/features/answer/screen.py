@@ -50,6 +50,7 @@ PLAIN_COLUMNS = (
     "head",
     "estimate",
     "factor",
+    "other_answer",
 )
 
 
@@ -74,6 +75,7 @@ def _plain_cells(document: AnswerDocument) -> Iterator[dict[str, object]]:
             "logprob": effect.logprob,
             "change": effect.change,
             "matters": effect.matters,
+            "other_answer": None if effect.other_answer is UNSET else effect.other_answer.text,
         }
     for effect in document.effects:
         name = document.regions[effect.region].name
@@ -105,12 +107,7 @@ def _answer_part(document: AnswerDocument, view: View) -> Lines:
     """The answer as it was written, and how likely it is; whole in a brief or a full view, its
     lines each on lines of their own."""
     answer = document.answer
-    text = answer.text.strip()
-    if view.brief or view.full:
-        whole = "\n".join(safe(row, ascii=view.ascii) for row in text.splitlines())
-        words = say(view, '"{text}"', text=whole)
-    else:
-        words = quote_text(short(text, 400, view), view)
+    words = _written_text(answer.text, view)
     if not answer.generated:
         template = plural(
             "The answer {answer} ({count} token) was given.",
@@ -133,6 +130,15 @@ def _answer_part(document: AnswerDocument, view: View) -> Lines:
             answer=words,
         )
     return sentences(say(view, template).split("\n"), view)
+
+
+def _written_text(text: str, view: View) -> str:
+    """What a model wrote, in quotes: whole and with its lines in a brief or a full view."""
+    text = text.strip()
+    if view.brief or view.full:
+        whole = "\n".join(safe(row, ascii=view.ascii) for row in text.splitlines())
+        return say(view, '"{text}"', text=whole)
+    return quote_text(short(text, 400, view), view)
 
 
 def _effect_table(document: AnswerDocument, view: View) -> Lines:
@@ -284,12 +290,18 @@ def answer_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
     sources = [effect for effect in document.effects if effect.is_source]
     used = [effect for effect in sources if effect.matters is True]
     undecided = [effect for effect in sources if effect.matters is None]
+    rests_on_none = not used and not undecided and not _rests_on_hidden(document)
     if used:
         yield from _used_sentences(document, used, view)
-    elif not undecided and not _rests_on_hidden(document):
+    elif rests_on_none:
         yield from _none_sentences(document, sources, view)
     if undecided:
         yield from _open_sentences(document, undecided, view)
+    yield from _other_sentences(document, view)
+    unnamed = sources
+    if rests_on_none:
+        unnamed = sources[1:]
+    yield from _unused_sentences(document, unnamed, view)
     if used or undecided:
         yield from _idle_sentences(document, sources, view)
     yield from _subset_sentences(document, view)
@@ -439,6 +451,67 @@ def _open_sentences(
         " matter: {names}.",
         names=listing(names),
     )
+
+
+def _other_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
+    """Yield what the model answers without each region whose other answer is known."""
+    for effect in document.effects:
+        answer = effect.other_answer
+        if answer is UNSET:
+            continue
+        region = quoted_leaf(document, effect, view)
+        words = _written_text(answer.text, view)
+        if answer.text.strip() == document.answer.text.strip():
+            template = message("Without {region} the model still answers the same.", region=region)
+        elif not answer.text.strip():
+            template = message("Without {region} the model answers nothing.", region=region)
+        elif answer.ended:
+            template = message(
+                "Without {region} the model answers {answer}.", region=region, answer=words
+            )
+        else:
+            template = message(
+                "Without {region} the model begins {answer}.", region=region, answer=words
+            )
+        yield from say(view, template).split("\n")
+
+
+def _unused_sentences(
+    document: AnswerDocument, sources: Sequence[AnswerEffect], view: View
+) -> Iterator[str]:
+    """Yield which of these regions change the answer and do not count: those without which it is
+    likelier, and those without which it loses less than twice what random spans change."""
+    likelier = [effect for effect in sources if effect.change >= LITTLE]
+    weak = [effect for effect in sources if effect.matters is False and effect.change <= -LITTLE]
+    if weak:
+        yield say(
+            view,
+            "Less than twice what random spans of as many tokens change: {regions}.",
+            regions=_changes_text(document, weak, view),
+        )
+    if likelier:
+        yield say(
+            view,
+            "Without these the answer is likelier: {regions}.",
+            regions=_changes_text(document, likelier[::-1], view),
+        )
+
+
+def _changes_text(document: AnswerDocument, effects: Sequence[AnswerEffect], view: View) -> str:
+    """The first `MOST_NAMED` of these regions with their changes, and how many more there are."""
+    names = [
+        say(
+            view,
+            "{region} ({change} nats)",
+            region=quoted_leaf(document, effect, view),
+            change=format_signed(effect.change, 2),
+        )
+        for effect in effects[:MOST_NAMED]
+    ]
+    rest = len(effects) - MOST_NAMED
+    if rest > 0:
+        names.append(say(view, "{count} more", count=rest))
+    return say(view, listing(names))
 
 
 def _idle_sentences(

@@ -20,6 +20,7 @@ from attncli.features.answer.answer_words import share_text
 from attncli.features.answer.compute import SENTENCE, _AnswerWork, _sentences
 from attncli.features.answer.cut_runs import Cut, CutRuns, CutWay
 from attncli.inputs.regions import Region, leaf_regions
+from attncli.mechanism.context import KnockOut
 from attncli.models.verify import reference_model
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 8)
@@ -229,6 +230,50 @@ def test_text_left_out_is_the_text_without_it(gpt2: str) -> None:
         assert row["logprob"] == pytest.approx(logs, abs=1e-5)
     else:
         assert np.isfinite(logs)
+
+
+@pytest.mark.parametrize("way", ["links", "text"])
+def test_the_other_answer_is_what_is_written_without_the_region(way: CutWay, gpt2: str) -> None:
+    """Against a whole run for every token, with its own knock-outs or without the text."""
+    model = attncli.load(gpt2, dtype="float64")
+    prompt = list(model.encode(TEXT))
+    closed = tuple(range(10))
+    if way == "text":
+        prompt = [token for token in prompt if token.index not in closed]
+    ids: list[int] = []
+    ended = False
+    while len(ids) < 6 and not ended:
+        whole = [token.id for token in prompt] + ids
+        tokens = [
+            replace(token, index=place)
+            for place, token in enumerate(model.tokenizer.ids_to_tokens(whole))
+        ]
+        asking = tuple(place for place in range(len(tokens)) if place not in closed)
+        heads = range(model.n_heads)
+        changes: Any = {}
+        if way == "links":
+            changes = {
+                (layer, "self"): [KnockOut(tuple(heads), asking, closed)]
+                for layer in range(model.n_layers)
+            }
+        *_, last = model.trace(tokens, keep=(), interventions=changes)
+        number = int(np.asarray(model.logits(last.after))[-1].argmax())
+        ended = number in model.ends
+        ids += [number] * (not ended)
+    runs = CutRuns(model, tuple(model.encode(TEXT)), (0,), way)
+    assert runs.write(Cut("a", (closed,)), 6) == (ids, ended)
+    assert runs.write(Cut("own"), 6) != (ids, ended)
+
+
+def test_regions_that_matter_have_another_answer(
+    gpt2: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_AnswerWork, "matters", lambda work, results, place: place == 1)
+    effects = {row["region"]: row for row in answered(gpt2, "--tokens", "6")["effects"]}
+    assert [place for place, row in effects.items() if "other_answer" in row] == [1]
+    assert len(effects[1]["other_answer"]["tokens"]) == 6 or effects[1]["other_answer"]["ended"]
+    given = answered(gpt2, "--target", "the cat")["effects"]
+    assert all("other_answer" not in row for row in given)
 
 
 def test_python_compares_the_same_regions_as_the_command(tmp_path: Path) -> None:

@@ -91,8 +91,12 @@ def test_once_as_it_is_is_told_beside_none() -> None:
         # what two decimals show as +0.00 is no course
         ([-2e-6, -1e-6, 0.0, 1e-6, 2e-6], None, "hardly changes with the dose"),
         ([-0.02, -0.01, 0.0, 0.01, 0.029], None, "hardly changes with the dose"),
-        ([-0.1, -0.001, 0.0, 0.1, 0.2], None, "neither rises nor falls clearly"),
-        ([0.1, 0.0, 0.0, 0.1, 0.2], None, "neither rises nor falls clearly"),
+        ([-0.1, -0.001, 0.0, 0.1, 0.2], None, "highest with ×4 (74%) and lowest with ×0 (55%)"),
+        (
+            [0.1, 0.0, 0.0, 0.1, 0.2],
+            None,
+            "does not clearly rise with every dose, nor clearly fall",
+        ),
     ],
 )
 def test_the_course_of_doses_is_more_than_rounding(
@@ -230,3 +234,42 @@ def test_what_is_in_no_region_has_its_name_of_documents_beside_it() -> None:
     document["effects"][0] |= {"region": 2, "is_source": False}
     told = said(answer_sentences(answered(**document), WIDE))
     assert 'without "elsewhere" (rest in the data) it falls' in told
+
+
+@pytest.mark.parametrize(
+    ("lang", "words"),
+    [
+        ("en", 'Without "doc1" the model begins "another answer".'),
+        ("zh", "没有“doc1”，模型的回答以“another answer”开头。"),
+    ],
+)
+def test_the_other_answer_is_told(lang: str, words: str) -> None:
+    document = documents.answer()
+    view = View(lang=lang, width=400)
+    assert words not in said(answer_sentences(answered(**document), view))
+    other = {"text": " another answer", "tokens": [{"id": 1, "text": "x"}], "ended": False}
+    document["effects"][0]["other_answer"] = other
+    assert words in said(answer_sentences(answered(**document), view))
+    other["text"] = document["answer"]["text"]
+    assert said(answer_sentences(answered(**document), WIDE)).count("still answers the same") == 1
+    other |= {"text": "", "tokens": [], "ended": True}
+    assert "the model answers nothing" in said(answer_sentences(answered(**document), WIDE))
+
+
+def test_no_region_that_is_compared_is_left_unsaid() -> None:
+    """One that changes the answer and does not count is told with its change, on either side."""
+    document = documents.answer(regions=4)
+    effects = document["effects"] = document["effects"][:3]
+    changes = ((-1.5, True), (-0.2, False), (0.06, False))
+    for effect, (change, matters) in zip(effects, changes, strict=True):
+        effect |= {"change": change, "logprob": OWN + change, "matters": matters}
+        effect |= {"random": [0.15], "is_source": True}
+    told = said(answer_sentences(answered(**document), WIDE))
+    assert (
+        'Less than twice what random spans of as many tokens change: "doc2" (-0.20 nats).' in told
+    )
+    assert 'Without these the answer is likelier: "doc3" (+0.06 nats).' in told
+    effects[0] |= {"change": -0.25, "logprob": OWN - 0.25, "matters": False}
+    told = said(answer_sentences(answered(**document), WIDE))
+    assert told.count('"doc1"') == 1
+    assert '"doc2" (-0.20 nats)' in told
