@@ -181,14 +181,16 @@ class MergedRows:
         else:
             own = None
         by_row = own is None or own.unit == 1
-        # a row's length is that of a column where the matrix is stored the other way round
-        if by_row and not (in_out and any("magnitude" in change.parts for change in changes)):
+        # magnitudes divide by the length of each output's weights, which in a matrix stored
+        # [in, out] is a column: that needs all rows at once
+        needs_columns = in_out and any("magnitude" in change.parts for change in changes)
+        if by_row and not needs_columns:
             self.unit = 1
         else:
             self.unit = 0
         self._count = base.info(name).shape[0]
         if whole is not None:
-            self._count = len(whole.rows(0, 0))
+            self._count = len(whole.rows(0, 0))  # all of its rows, whatever is asked for
 
     def rows(self, start: int, stop: int) -> Array:
         """The rows start..stop-1 of the matrix with all changes merged, float64 [row, column]."""
@@ -200,6 +202,7 @@ class MergedRows:
             matrix = self._base.read_rows(self._name, range(start, stop), "float64")
         for change in self._changes:
             matrix = matrix + self._delta(change, start, stop)
+            # DoRA: the weights of each output are scaled to the length that the adapter states
             magnitude = change.parts.get("magnitude")
             if magnitude is not None and self._in_out:
                 matrix = matrix * (magnitude / np.linalg.norm(matrix, axis=0))
@@ -210,9 +213,11 @@ class MergedRows:
     def _delta(self, change: _Change, start: int, stop: int) -> Array:
         """The product s·B·A that a change adds to the rows start..stop-1 of the matrix, [row,
         column].
+
+        Of a matrix stored [in, out] this is a part of the transposed product.
         """
         parts = change.parts
-        if "table_a" in parts:  # [rank, vocabulary] and [width, rank]
+        if "table_a" in parts:  # an embedding: A is [rank, vocabulary], B is [width, rank]
             delta = parts["table_a"][:, start:stop].T @ parts["table_b"].T
         elif self._in_out:
             delta = parts["a"][:, start:stop].T @ parts["b"].T
@@ -275,10 +280,11 @@ class ReplacedRows:
         table = self._base.read_rows(self._name, range(start, stop), "float64")
         for number, row in self._places.items():
             if start <= number < stop:
-                own = table[number - start]
-                table[number - start] = (
-                    row if self._weight == 1 else own + self._weight * (row - own)
-                )
+                base_row = table[number - start]
+                if self._weight == 1:  # exactly the adapter's row, without a rounding
+                    table[number - start] = row
+                else:
+                    table[number - start] = base_row + self._weight * (row - base_row)
         return table
 
 
@@ -287,8 +293,8 @@ class AdaptedCheckpoint(DerivedCheckpoint):
 
     base: the checkpoint that they change; tensors without a change are read from it.
 
-    adapters: each as it is told.
-    shapes: of tables that an adapter brings with other rows than the base's.
+    adapters: the label of each, for headings.
+    shapes: of token tables whose number of rows an adapter changes, by tensor name.
     tokenizer: a tokenizer.json that belongs to such tables, in place of the base's.
     """
 
@@ -305,7 +311,9 @@ class AdaptedCheckpoint(DerivedCheckpoint):
             names[name] = replace(names[name], shape=shape)
         config = base.config
         if shapes:
-            config = _with_vocabulary(config, next(iter(shapes.values()))[0])
+            # all tables of tokens have the same number of rows, the new size of the vocabulary
+            size, *_ = next(iter(shapes.values()))
+            config = _with_vocabulary(config, size)
         super().__init__(base.folder, config, names, recipes)
         self.base, self.adapters, self.notes = base, tuple(adapters), base.notes
         self.format = base.format
@@ -397,11 +405,16 @@ def merge_adapters(base: Checkpoint, requests: Sequence[AdapterRequest]) -> Adap
     for request in requests:
         _read_adapter(merge, request)
     recipes = merge.recipes
+
+    # matrices with low-rank changes
     for name, matrix_changes in merge.changes.items():
         whole = recipes.get(name)
         shape = merge.shapes.get(name, base.info(name).shape)
-        in_out = _change_fits(shape[::-1], matrix_changes[0].parts) and (
-            matrix_changes[0].in_out or not _change_fits(shape, matrix_changes[0].parts)
+        # the matrix is stored [in, out] where the change fits it only that way round; where it fits
+        # both ways, because the matrix is square, the adapter's config decides
+        first_change = matrix_changes[0]
+        in_out = _change_fits(shape[::-1], first_change.parts) and (
+            first_change.in_out or not _change_fits(shape, first_change.parts)
         )
         for change in matrix_changes:
             if not _change_fits(shape[::-1] if in_out else shape, change.parts):
@@ -414,22 +427,28 @@ def merge_adapters(base: Checkpoint, requests: Sequence[AdapterRequest]) -> Adap
                 name=repr(name),
             )
         recipes[name] = MergedRows(base, name, matrix_changes, in_out=in_out, whole=whole)
+
+    # biases
     for name, bias_shifts in merge.shifts.items():
         if any(shift.shape != base.info(name).shape for shift in bias_shifts):
             raise _misfit_error(base, name, {"shift": bias_shifts[0]})
         recipes[name] = ShiftedBias(base, name, bias_shifts)
+
     _check_tables(merge, requests)
     labels = [request.label for request in requests]
     return AdaptedCheckpoint(base, recipes, labels, merge.shapes, merge.tokenizer)
 
 
 class _Merge:
-    """What adapters change in a base, gathered while they are read; everything goes by the names of
-    the base's tensors.
+    """What adapters change in a base, gathered while they are read; each dictionary goes by the
+    names of the base's tensors.
 
-    changes: of low rank. shifts: of biases. recipes: of tensors that are replaced, whole or by row.
-    shapes: of tables with other rows than the base's. heads: tables of the output that the base
-    does not have, being tied. tokenizer: the file that belongs to a larger vocabulary.
+    changes: the low-rank changes of matrices.
+    shifts: what is added to biases.
+    recipes: for tensors that are replaced, whole or by row.
+    shapes: of token tables whose number of rows an adapter changes.
+    heads: output tables that an adapter stores and the base does not, as it uses its token table.
+    tokenizer: the tokenizer.json of an adapter that changes the vocabulary's size.
     """
 
     def __init__(self, base: Checkpoint) -> None:
@@ -443,7 +462,8 @@ class _Merge:
 
 
 def _with_vocabulary(config: dict[str, Any], size: int) -> dict[str, Any]:
-    """The config of a model whose vocabulary has another size."""
+    """A copy of a config.json with `vocab_size` set to `size`, within `text_config` where it
+    stands there."""
     inner = config.get("text_config")
     if isinstance(inner, dict) and "vocab_size" in inner:
         return {**config, "text_config": {**inner, "vocab_size": size}}
@@ -451,7 +471,8 @@ def _with_vocabulary(config: dict[str, Any], size: int) -> dict[str, Any]:
 
 
 def _vocabulary_size(config: Mapping[str, Any]) -> object:
-    """How many tokens a config says that its model has."""
+    """The `vocab_size` of a config.json, from `text_config` where it stands there; None where none
+    is stated."""
     inner = config.get("text_config")
     if isinstance(inner, dict) and "vocab_size" in inner:
         return inner["vocab_size"]
@@ -459,13 +480,17 @@ def _vocabulary_size(config: Mapping[str, Any]) -> object:
 
 
 def _replace_whole(merge: _Merge, module: str, array: Array, folder: Path) -> None:
-    """Take a tensor that an adapter stores whole, in place of the base's.
+    """Add to `merge` a tensor that an adapter stores whole, in place of the base's.
 
-    Raises InputError for one that has another shape, unless it is a table of tokens with other rows.
+    module: the tensor's name in the adapter, which may have leading words of its own.
+
+    Raises InputError for one that has another shape, unless it is a table of tokens with another
+    number of rows.
     """
     base = merge.base
     tied = not any(name.endswith(OUTPUT_TABLE) for name in base.names())
     if module.endswith(OUTPUT_TABLE) and tied:
+        # `_check_tables` compares it with the token table that the base uses for its output, too
         merge.heads[module] = array
         return
     target = _base_tensor(base, module, str(folder))
@@ -487,6 +512,8 @@ def _check_tables(merge: _Merge, requests: Sequence[AdapterRequest]) -> None:
     """
     base = merge.base
     where = listing(str(request.folder) for request in requests)
+
+    # every base tensor that had the old shape of a resized table must be resized alike
     for name, shape in merge.shapes.items():
         old = base.info(name).shape
         for table, info in base.names().items():
@@ -501,6 +528,8 @@ def _check_tables(merge: _Merge, requests: Sequence[AdapterRequest]) -> None:
                     table=repr(table),
                     old=merge.shapes.get(table, old)[0],
                 )
+
+    # a tied base has one table for tokens and output, so the adapter's two must be equal
     for name, array in merge.heads.items():
         tables = [part for part in merge.recipes.values() if isinstance(part, ReplacedTensor)]
         if not any(np.array_equal(table.rows(0, 0), array) for table in tables):
@@ -516,13 +545,17 @@ def _check_tables(merge: _Merge, requests: Sequence[AdapterRequest]) -> None:
 def _replace_rows(
     merge: _Merge, module: str, rows: Array, config: Mapping[str, Any], request: AdapterRequest
 ) -> None:
-    """Replace the rows of a table that an adapter trained one by one. Raises InputError if the
-    adapter's config does not name these rows."""
+    """Add to `merge` the rows of a token table that an adapter trained one by one. Raises InputError
+    if the adapter's config does not name these rows.
+
+    module: the table's name in the adapter, without `.weight`.
+    rows: [row, width], in the order of `trainable_token_indices` in the config.
+    """
     base = merge.base
     target = _base_tensor(base, f"{module}.weight", str(request.folder))
     shape = base.info(target).shape
     stated = config.get("trainable_token_indices")
-    if isinstance(stated, dict):
+    if isinstance(stated, dict):  # by the end of a module's name: {"embed_tokens": [5, 7]}
         stated = next(
             (value for key, value in stated.items() if f".{module}".endswith(f".{key}")), None
         )
@@ -591,9 +624,15 @@ def _no_adapter_weights(folder: Path) -> InputError | UnsupportedError:
 
 
 def _read_adapter(merge: _Merge, request: AdapterRequest) -> None:
-    """Read one adapter and add what it changes."""
+    """Read the adapter in one folder and add its changes to `merge`.
+
+    Raises InputError for missing or contradicting files, and UnsupportedError for an adapter that
+    cannot be merged.
+    """
     base = merge.base
     folder = request.folder
+
+    # the config
     if not is_folder(folder) or not is_there(guarded_path(folder.resolve(), CONFIG)):
         raise _no_adapter(folder)
     real = folder.resolve()
@@ -602,21 +641,26 @@ def _read_adapter(merge: _Merge, request: AdapterRequest) -> None:
     _check_config(config, request, where)
     if not is_there(guarded_path(real, WEIGHTS)):
         raise _no_adapter_weights(folder)
+
+    # its tensors: whole ones and rows at once, the parts of low-rank changes gathered by module
     modules: dict[str, dict[str, Array]] = {}
     for name, array in tensor_file(guarded_path(real, WEIGHTS)).tensors().items():
         module, part = _module_and_part(name)
         if ".original_module." in name:
-            continue  # the base's own, beside what replaces it
+            continue  # a copy of the base's tensor, stored beside the one that replaces it
         if part == "whole":
             _replace_whole(merge, module, array, folder)
         elif part == "rows":
             _replace_rows(merge, module, array.astype(np.float64), config, request)
         else:
             modules.setdefault(module, {})[part] = array.astype(np.float64)
+
+    # what the config says of these modules: may they be changed, and with which α and rank
     names = list(modules)
     _check_targets(config, names, where)
     alphas = _values_by_pattern(config, "alpha_pattern", "lora_alpha", names, where)
     ranks = _values_by_pattern(config, "rank_pattern", "r", names, where)
+
     for module, parts in modules.items():
         target = _base_tensor(base, f"{module}.weight", str(folder))
         first, second = ("table_a", "table_b") if "table_a" in parts else ("a", "b")
@@ -650,7 +694,9 @@ def _read_adapter(merge: _Merge, request: AdapterRequest) -> None:
 
 
 def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str) -> None:
-    """Raise for an adapter of a kind that cannot be merged here, judged by its adapter_config.json."""
+    """Raise UnsupportedError for an adapter that cannot be merged, judged by its
+    adapter_config.json: another kind than LoRA, a setting that is not read here, or DoRA with a
+    weight."""
     kind = config.get("peft_type")
     if kind is None:
         what = message("{file} does not say of which kind this adapter is", file=CONFIG)
@@ -736,6 +782,11 @@ def _values_by_pattern(
     its name, else config[usual]. As in PEFT, an entry is an expression for the end of a name,
     beginning at a word.
 
+    key: the setting that holds values by expression, such as "rank_pattern".
+    usual: the setting for modules without an entry of their own, such as "r".
+    modules: the names of the modules.
+    where: the path of the config, for errors.
+
     Raises InputError for an entry that is no expression or whose value is no number, and
     UnsupportedError for an expression that takes too long.
     """
@@ -749,10 +800,9 @@ def _values_by_pattern(
         )
     expressions = [pattern for pattern in patterns if not NAME.fullmatch(pattern)]
     whole = [rf"(.*\.)?({pattern})$" for pattern in expressions]
-    # of names alone, the common case, no process is started
-    matches = dict(
-        zip(expressions, _match_modules(key, expressions, whole, modules, where), strict=True)
-    )
+    # only real expressions need the bounded process; plain names are compared below
+    matching_modules = _match_modules(key, expressions, whole, modules, where)
+    matches = dict(zip(expressions, matching_modules, strict=True))
     settled: set[str] = set()
     for pattern, value in patterns.items():
         end = "." + pattern.removeprefix("^").removesuffix("$")
@@ -818,13 +868,13 @@ def _match_modules(
         UnsupportedError: For one that takes too long.
     """
     if not patterns:
-        return []
+        return []  # no process is started
     try:
         places = run_bounded("pattern", {"patterns": list(whole), "names": list(modules)})
     except TaskError as error:
         what = _config_setting(key, patterns[error.place or 0])
         if error.kind == "pattern":
-            # the place is one in the expression that is made of it
+            # Python's "at position 7" counts within `whole`, not in what the user wrote: cut it off
             reason = PLACE.split(str(error))[0]
             expected = message("a regular expression, as Python has them: {reason}", reason=reason)
             raise InputError(what, where=where, expected=expected) from error
@@ -833,7 +883,8 @@ def _match_modules(
             where=where,
             expected=message("an expression for names of modules that is told in seconds"),
         ) from error
-    return [frozenset(modules[start] for start, _ in spans) for spans in places]
+    # for each expression the task returns spans (index, index + 1), one for each matching module
+    return [frozenset(modules[index] for index, _ in hits) for hits in places]
 
 
 def _change_scale(config: Mapping[str, Any], alpha: _Setting, rank: int, where: str) -> float:
@@ -858,6 +909,9 @@ def _module_and_part(name: str) -> tuple[str, str]:
 def _base_tensor(base: Checkpoint, name: str, where: str) -> str:
     """The name of the base's tensor that a tensor name of the adapter stands for, which may have
     more or fewer leading words. Raises InputError where there is none.
+
+    For `model.layers.0.q.weight` these are tried: the same name, one tensor whose name only has
+    more words before it, then `layers.0.q.weight` and so on with fewer words.
     """
     names = base.names()
     words = name.split(".")
@@ -873,11 +927,11 @@ def _base_tensor(base: Checkpoint, name: str, where: str) -> str:
 
 
 def _has_bias(base: Checkpoint, module: str) -> bool:
-    """Whether the base has a bias for a module of the adapter, whose name may have more words before
-    it."""
+    """Whether the base has a bias for a module of the adapter, whose name may have more or fewer
+    leading words there."""
     words = module.split(".")
-    ends = {".".join(words[start:]) + ".bias" for start in range(len(words) - 1)}
-    return any(name in ends or name.endswith(f".{module}.bias") for name in base.names())
+    shorter_names = {".".join(words[start:]) + ".bias" for start in range(len(words) - 1)}
+    return any(name in shorter_names or name.endswith(f".{module}.bias") for name in base.names())
 
 
 def _change_fits(shape: tuple[int, ...], parts: Mapping[str, Array]) -> bool:

@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _write(value: object) -> None:
-    """Write a line of JSON at once."""
+    """Write a value as a line of JSON to standard output, and flush it."""
     sys.stdout.buffer.write(json.dumps(value).encode() + b"\n")
     sys.stdout.buffer.flush()
 

@@ -43,8 +43,8 @@ def run_bounded(task: str, request: Mapping[str, object]) -> Any:
     process is ended with the caller, also where a signal ends that. Python starts without its site
     module there, which takes a fifth of the time.
     """
-    size = len(line := json.dumps(request).encode())
-    memory = MEMORY + MEMORY_PER_BYTE * size
+    line = json.dumps(request).encode()
+    memory = MEMORY + MEMORY_PER_BYTE * len(line)
     begin = {
         "path": [place for place in sys.path if place],
         "task": task,
@@ -81,12 +81,14 @@ def run_bounded(task: str, request: Mapping[str, object]) -> Any:
 
 
 def _answer(lines: list[bytes], errors: str, code: int) -> Any:
-    """The result in what a process wrote.
+    """The result of a task, from what its process wrote.
 
+    lines: its standard output, JSON a line: maybe notes on the way, then {"result": …}, or
+        {"kind", "reason", "place"} of a failure.
     errors: its standard error.
     code: its exit code.
 
-    Raises TaskError.
+    Raises TaskError for a failure, and where the process ended without a result.
     """
     answers = [json.loads(line) for line in lines]
     last = {}
@@ -96,18 +98,24 @@ def _answer(lines: list[bytes], errors: str, code: int) -> Any:
         return last["result"]
     if "kind" in last:
         raise TaskError(last["kind"], last["reason"], last["place"])
+
+    # without a result: its time was up (faulthandler writes "Timeout"), the system ended it, or
+    # something else went wrong
     killed = (-getattr(signal, "SIGXCPU", 0), -getattr(signal, "SIGKILL", 0))
     if not errors.startswith("Timeout") and code not in killed:
         raise TaskError(
             "ended", errors.strip().rpartition("\n")[2] or message("exit code {code}", code=code)
         )
-    lines_of_code = {code_line: line for line, code_line in last.get("lines", ())}
+
+    # the template's line at which the time was up, from the line of the Python code that Jinja made
+    # of it; the last note on the way holds pairs (line of the template, line of the code)
+    template_lines = {code_line: line for line, code_line in last.get("lines", ())}
     match = TEMPLATE_LINE.search(errors)
     before = []
     if match is not None:
-        before = [line for line in lines_of_code if line <= int(match[1])]
+        before = [code_line for code_line in template_lines if code_line <= int(match[1])]
     if before:
-        place = lines_of_code[max(before)]
+        place = template_lines[max(before)]
     else:
         place = last.get("place")
     raise TaskError("time", place=place)

@@ -87,8 +87,12 @@ def parse_chat(raw: bytes, where: str) -> Chat:
     `tools`, variables of the template, and more of these in `chat_template_kwargs`, as servers
     take them.
 
+    raw: the file's bytes.
+    where: its path, for errors.
+
     Raises InputError for what is no such chat, naming the message.
     """
+    # the JSON value
     expected = message(
         "a list of messages such as {example}", example='[{"role": "user", "content": "…"}]'
     )
@@ -117,6 +121,8 @@ def parse_chat(raw: bytes, where: str) -> Chat:
             reason=first_sentence(error),
         ) from error
     refuse_half_characters(value, where)
+
+    # an object is taken apart into messages, tools and variables
     tools: Any = None
     variables: dict[str, Any] = {}
     hint = ""
@@ -128,6 +134,7 @@ def parse_chat(raw: bytes, where: str) -> Chat:
         names = [name for name in value if name not in ("messages", "tools")]
         variables = {name: value[name] for name in names if VARIABLE.fullmatch(name)}
         value = value.get("messages")
+
     if not isinstance(value, list):
         raise InputError(
             "this chat is no list of messages", where=where, expected=expected, hint=hint
@@ -154,15 +161,17 @@ FROM_CONVERSATIONS = (
 
 
 def _one_chat_of_lines(raw: bytes) -> str:
-    """A command that makes one chat of a file with a JSON document a line; "" for another file."""
+    """The shell command that turns JSON Lines into one chat, for the hint of an error; "" where the
+    file's first line is no JSON object."""
     try:
         line = json.loads(raw.decode("utf-8-sig").partition("\n")[0])
     except (UnicodeDecodeError, ValueError, RecursionError):
         return ""
     if not isinstance(line, dict):
         return ""
-    if "role" in line:  # a message a line
+    if "role" in line:  # each line is a message of one chat
         return "jq -s . FILE > chat.json"
+    # each line is a chat
     return "head -n 1 FILE > chat.json"
 
 
@@ -171,9 +180,14 @@ KEYWORDS = "chat_template_kwargs"
 
 
 def _unpack_keywords(value: dict[str, Any], where: str) -> dict[str, Any]:
-    """The object of a chat with the variables under `KEYWORDS` beside its other keys.
+    """A copy of a chat's JSON object in which the template variables under `chat_template_kwargs`
+    stand beside the other keys.
 
-    Raises InputError for what is no object of variables, and for one with two values.
+    value: the object.
+    where: its file, for errors.
+
+    Raises InputError where `chat_template_kwargs` is no object of variables, and for a variable
+    with two values.
     """
     keywords = value.get(KEYWORDS)
     members = {name: member for name, member in value.items() if name != KEYWORDS}
@@ -251,18 +265,21 @@ def unread_variables(template: ChatTemplate, variables: Iterable[str]) -> list[s
 
 
 def _refuse_constant(word: str) -> float:
-    """Raises ValueError: the callback of the JSON parser for NaN and Infinity, which JSON does not
-    have.
-    """
+    """Raise ValueError: the JSON parser calls this for the words NaN and Infinity, which are not
+    JSON."""
     raise ValueError(word)
 
 
 def _checked_message(entry: Any, number: int, where: str) -> dict[str, Any]:
-    """A message as templates read it, without members that are null.
+    """A message of a chat as templates read it: members that are null left out, its reasoning under
+    the names that templates look for.
 
-    number: its place, for errors.
+    entry: any JSON value.
+    number: its index in the chat, for errors.
+    where: the chat's file, for errors.
 
-    Raises InputError for one without a role or a text.
+    Raises InputError for one without a role, or whose content is neither null, a text nor a list
+    of texts.
     """
     place = message("{file}, message {number}", file=where, number=number)
     if not isinstance(entry, dict) or not isinstance(entry.get("role"), str) or not entry["role"]:
@@ -290,6 +307,7 @@ def _checked_message(entry: Any, number: int, where: str) -> dict[str, Any]:
     reasoning = next((fields[key] for key in REASONING if key in fields), None)
     if reasoning is None:
         return fields
+    # templates read one of these two names, whichever the chat used
     return {"thinking": reasoning, **fields, "reasoning_content": reasoning}
 
 
@@ -307,15 +325,16 @@ def read_template(tokenizer: Tokenizer, tools: bool, file: Path | None = None) -
     """
     if tokenizer.name.lower().endswith(".gguf"):
         stated = _gguf_settings(Path(tokenizer.name))
-        return _template_of(stated, tools, file, None, f"{tokenizer.name}: tokenizer.chat_template")
+        where = f"{tokenizer.name}: tokenizer.chat_template"
+        return _template_of(stated, tools, file, folder=None, where=where)
     path = Path(tokenizer.name)
     if isinstance(tokenizer, PieceTokenizer) or path.suffix == ".json":
         folder = path.parent
     else:
         folder = None
     if folder is None:
-        return _template_of({}, tools, file, None, SETTINGS)
-    return _template_of(_folder_settings(folder), tools, file, folder, SETTINGS)
+        return _template_of({}, tools, file, folder=None, where=SETTINGS)
+    return _template_of(_folder_settings(folder), tools, file, folder=folder, where=SETTINGS)
 
 
 SETTINGS = "tokenizer_config.json"
@@ -382,9 +401,13 @@ def _template_of(
     """Choose one of the chat templates that a checkpoint has.
 
     settings: the tokenizer's settings, with `chat_template`.
-    folder: where a chat_template.jinja may stand.
-    where: the file that the settings were read from. Other arguments, and errors, as of
-        `read_template`.
+    tools: whether the chat has tools, for which a template named "tool_use" is preferred.
+    file: what the user asked for in place of the checkpoint's default: a file, or the name of one
+        of the checkpoint's templates; None for the default.
+    folder: where a chat_template.jinja may stand; None for no folder.
+    where: the file that the settings were read from.
+
+    Raises InputError where there is no template, or none of the name asked for.
     """
     special = _special_tokens(settings)
     templates = _named_templates(settings, folder)
@@ -392,6 +415,8 @@ def _template_of(
         place = where.partition(": ")[0]
     else:
         place = str(folder)
+
+    # the one that the user asked for
     if file is not None:
         name = str(file)
         if name in templates and not is_there(file):
@@ -404,6 +429,8 @@ def _template_of(
                 name=repr(name),
             )
         return ChatTemplate(_template_text(file), special, name)
+
+    # the checkpoint's own for this use
     if tools and "tool_use" in templates:
         purpose = "tool_use"
     else:
@@ -411,6 +438,8 @@ def _template_of(
     if purpose in templates:
         is_file = folder is not None and purpose == "default" and is_there(folder / TEMPLATE)
         return ChatTemplate(templates[purpose], special, TEMPLATE if is_file else where)
+
+    # none fits
     if templates:
         raise InputError(
             "this model has chat templates for special uses only: {names}",
@@ -449,7 +478,7 @@ def _named_templates(settings: Mapping[str, Any], folder: Path | None) -> dict[s
     if "default" in files:
         return files
     stated = settings.get("chat_template")
-    if isinstance(stated, list):
+    if isinstance(stated, list):  # [{"name": "default", "template": "…"}, …]
         parts = [(part.get("name"), part.get("template")) for part in stated if type(part) is dict]
     elif isinstance(stated, dict):
         parts = list(stated.items())
@@ -479,14 +508,17 @@ def _template_text(path: Path) -> str:
 
 def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
     """The spellings of special tokens in a tokenizer_config.json, by name, such as `bos_token`."""
+    entries = dict(settings)
     extra = settings.get("extra_special_tokens")
-    special = {**settings, **(extra if isinstance(extra, dict) else {})}
-    return {
-        name: text
-        for name, value in special.items()
-        if name.endswith("_token")
-        and isinstance(text := value.get("content") if isinstance(value, dict) else value, str)
-    }
+    if isinstance(extra, dict):
+        entries.update(extra)
+    spellings = {}
+    for name, value in entries.items():
+        if isinstance(value, dict):  # {"content": "<s>", "lstrip": false, …}
+            value = value.get("content")
+        if name.endswith("_token") and isinstance(value, str):
+            spellings[name] = value
+    return spellings
 
 
 def render(
@@ -501,7 +533,8 @@ def render(
     Args:
         template: As `read_template` returns it.
         chat: As `parse_chat` returns it.
-        control: Spellings that are special tokens: in what a message says they are text.
+        control: The spellings of special tokens. Where a message contains one, it is marked as
+            quoted, so that the tokenizer reads it as plain text.
         generation_prompt: Whether the text ends where the assistant's answer begins.
 
     Returns:
@@ -512,11 +545,13 @@ def render(
             messages.
         LimitError: For one that takes too long or writes too much.
     """
+    # rendered twice, the second time with a mark for each content, to see where contents stand
     marked, contents = _mark_contents(chat.messages)
     text, pattern = _rendered_texts(
         template, (chat.messages, marked), chat.tools, generation_prompt
     )
     spans = _find_contents(text, pattern, [content for _, content in contents])
+
     names = _message_names(chat.messages)
     parts = []
     unplaced = []
@@ -528,27 +563,35 @@ def render(
             ChatPart(name, start, end) for start, end in places or () if content and start < end
         ]
     parts.sort(key=lambda part: part.start)
+
     quoted = sorted(span for part in parts for span in _spelled_in(part, text, control))
     return RenderedChat(text, tuple(parts), tuple(dict.fromkeys(unplaced)), tuple(quoted))
 
 
 def _spelled_in(part: ChatPart, text: str, control: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the characters [start, end) of a message that spell a control token, the longest at
-    each place. A vocabulary may have thousands of control tokens, so the text is searched for their
-    first letters only once."""
+    """Yield the character spans [start, end) in which a message spells a control token, the longest
+    at each place; spans do not overlap.
+
+    part: where the message stands in the text.
+    text: the whole rendered chat.
+    control: the spellings of control tokens. There may be thousands, so the text is searched only
+        once, for their first letters.
+    """
     spellings = {*control} - {""}
+    if not spellings:
+        return
     lengths = sorted({len(spelling) for spelling in spellings}, reverse=True)
-    first = "".join({re.escape(spelling[0]) for spelling in spellings})
-    end = part.start
-    for match in re.finditer(f"[{first}]", text[part.start : part.end]) if first else ():
+    first_letters = "".join({re.escape(spelling[0]) for spelling in spellings})
+    last_end = part.start
+    for match in re.finditer(f"[{first_letters}]", text[part.start : part.end]):
         start = part.start + match.start()
-        if start < end:
-            continue
-        stops = (start + length for length in lengths if start + length <= part.end)
-        stop = next((stop for stop in stops if text[start:stop] in spellings), None)
-        if stop is not None:
-            yield start, stop
-            end = stop
+        if start < last_end:
+            continue  # within the control token before
+        ends = (start + length for length in lengths if start + length <= part.end)
+        end = next((end for end in ends if text[start:end] in spellings), None)
+        if end is not None:
+            yield start, end
+            last_end = end
 
 
 def _message_names(messages: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -604,34 +647,42 @@ def _find_contents(
     """For each content its character spans [start, end) in the rendered text; None for one that the
     template changed beyond recognition.
 
-    pattern: the same text with marks in place of the contents. The text is gone through once.
+    pattern: the same text with a numbered mark in place of each content. The text is gone through
+        once, from mark to mark.
     """
-    literals = _MARKED.split(pattern)
-    numbers = [int(number) for number in literals[1::2]]
-    literals = literals[::2]
+    # "<user>{mark 0}</user>" splits into the literals ["<user>", "</user>"] and the numbers [0]
+    split_pattern = _MARKED.split(pattern)
+    literals = split_pattern[::2]
+    numbers = [int(number) for number in split_pattern[1::2]]
     if any(number >= len(contents) for number in numbers) or not text.startswith(literals[0]):
-        return _find_in_order(text, contents)  # a text that spells a mark, or writes another text
+        # the text itself spells a mark, or the template writes marks otherwise than contents
+        return _find_in_order(text, contents)
     spans: list[list[tuple[int, int]] | None] = [[] for _ in contents]
     place = len(literals[0])
     for group, number in enumerate(numbers):
+        # a content ends where the literal behind its mark begins, with the next content behind that
         spellings = _spellings(contents[number], text, place)
         following = [literals[group + 1]]
         is_last = group + 1 == len(numbers)
         if not is_last:
-            behind = _spellings(contents[numbers[group + 1]], text, place) or ("",)
-            following = [literals[group + 1] + spelling for spelling in behind]
+            next_spellings = _spellings(contents[numbers[group + 1]], text, place) or ("",)
+            following = [literals[group + 1] + spelling for spelling in next_spellings]
         end = _end_of_content(text, place, spellings, following, is_last)
         if end is None:
             return _find_in_order(text, contents)
+        # a template may write a content twice, or a piece of it; anything else is a changed content
         is_part = bool(spellings) or text[place:end].strip() in contents[number]
-        spans[number] = [*(spans[number] or ()), (place, end)] if is_part else None
+        if is_part:
+            spans[number] = [*(spans[number] or ()), (place, end)]
+        else:
+            spans[number] = None
         place = end + len(literals[group + 1])
     return spans
 
 
 def _spellings(content: str, text: str, place: int) -> tuple[str, ...]:
-    """How a template may write a content: as it is, or without blanks at its ends; nothing where the
-    text does not have it from this character on."""
+    """The ways in which a template may write a content: as it is, or without blanks at one or both
+    ends; empty where the rendered text does not contain it from the character `place` on."""
     if text.find(content.strip(), place) < 0:
         return ()
     return tuple(dict.fromkeys((content, content.strip(), content.lstrip(), content.rstrip())))
@@ -640,12 +691,12 @@ def _spellings(content: str, text: str, place: int) -> tuple[str, ...]:
 def _end_of_content(
     text: str, place: int, spellings: Sequence[str], following: Sequence[str], is_last: bool
 ) -> int | None:
-    """The position behind a content that begins at this character; None if the content is not
-    there.
+    """The position behind a content that begins at the character `place` of the rendered text; None
+    if the content is not there.
 
     spellings: how it may be written; empty for a content that the template changes.
     following: texts of which one comes behind the content.
-    is_last: whether the text ends with that.
+    is_last: whether the rendered text ends with that.
     """
     if spellings:
         ends = [place + len(spelling) for spelling in spellings if text.startswith(spelling, place)]
@@ -702,6 +753,7 @@ def encode_chat(tokenizer: Tokenizer, chat: RenderedChat) -> list[Token]:
     elif not chat.quoted:
         tokens = tokenizer.encode_written(chat.text)
     else:
+        # the text is cut at the quoted spans, which alone are encoded without control tokens
         edges = sorted({0, len(chat.text), *(edge for span in chat.quoted for edge in span)})
         tokens = []
         for start, stop in pairwise(edges):
@@ -737,8 +789,10 @@ def _rendered_texts(
     tools: list[Any] | None,
     prompt: bool,
 ) -> list[str]:
-    """The texts that the template renders from several lists of messages.
+    """The texts that the template renders from several lists of messages, one for each list.
 
+    chats: the lists.
+    tools: the JSON schemas of the tools; None for none.
     prompt: whether the beginning of an assistant's answer is added at the end.
 
     Raises as `render`.
@@ -759,8 +813,10 @@ def _rendered_texts(
 def _template_error(
     error: TaskError, template: ChatTemplate, messages: Sequence[Mapping[str, Any]], limit: int
 ) -> AttnError:
-    """The error to raise for a template that was not rendered.
+    """The error, returned and not raised, for a template that was not rendered.
 
+    error: what the bounded process reports: a kind (the cases below), a reason, maybe a line.
+    messages: the chat.
     limit: characters that its text may have.
     """
     where = template.where

@@ -88,11 +88,13 @@ def chat_prompt(
             ),
             reason=str(error)[:200],
         ) from error
+
     chat = parse_chat(raw, "messages")
     if template is not None:
         chat = replace(chat, template=Path(template))
     rendered = write_messages(tokenizer, chat, note=note)
     tokens = encode_chat(tokenizer, rendered)
+
     rules = [parse_region(f"{name}={spec}") for name, spec in (regions or {}).items()]
     text = Text(rendered.text, "messages", chat=rendered)
     return ChatPrompt(rendered.text, tuple(tokens), tuple(find_regions(rules, text, tokens, note)))
@@ -112,7 +114,8 @@ def write_messages(
         chat: As `parse_chat` returns it; its variables are handed to the template.
         generation_prompt: Whether the text ends where the assistant's answer begins; None for what
             the chat's variable `add_generation_prompt` says, else yes.
-        note: Is told what of the chat is read otherwise than it stands.
+        note: Called with a sentence for each thing in the chat that the model does not read as it
+            is written, such as a variable that the template ignores.
 
     Returns:
         The text, and where in it each message stands.

@@ -158,9 +158,9 @@ def find_tensors(
 def shard_names(index: Path, ending: str) -> list[str]:
     """The files that a shard index names, each once, by name.
 
-    ending: of all of them.
+    ending: how all of these names must end, such as ".safetensors".
 
-    Raises InputError for an index that is malformed or leads elsewhere.
+    Raises InputError for an index that is malformed or names a file outside of its folder.
     """
     return sorted(set(_read_index(index, ending).values()))
 
@@ -190,8 +190,9 @@ def _read_index(index: Path, ending: str) -> dict[str, str]:
 def _tensors_of_shards(
     folder: Path, header: Callable[[Path], SafetensorsHeader | None], *, packed: bool
 ) -> dict[str, TensorInfo]:
-    """The tensors of all files that a shard index names. Raises InputError where a tensor lies in
-    another file than the index says."""
+    """Where each tensor lies, by name, of all files that a shard index names. Arguments as
+    `find_tensors`. Raises InputError for a shard that is missing, and where a tensor lies in another
+    file than the index says."""
     index = guarded_path(folder, INDEX)
     shards = _read_index(index, ".safetensors")
     tensors: dict[str, TensorInfo] = {}
@@ -246,7 +247,9 @@ def _tensors_of_header(
     """Where each tensor of one file lies, by name. Raises UnsupportedError for weights of few bits,
     unless `packed`.
     """
-    for entry in () if packed else header.entries.values():
+    for entry in header.entries.values():
+        if packed:
+            break
         if entry.dtype not in DTYPES:
             raise unsupported_dtype(entry.name, entry.dtype, str(path))
         method = QUANTISED.get(entry.name.rpartition(".")[2])
@@ -270,8 +273,8 @@ MOST_ENTRIES = 1000
 
 
 def _no_config(folder: Path) -> InputError:
-    """The error, returned and not raised, that a folder has no config.json, with what it is
-    instead: an adapter, the folder above or below a model's."""
+    """The error, returned and not raised, that a folder has no config.json. It says what the folder
+    holds instead, such as an adapter, or names a model's folder below or above it."""
     what = message("this folder holds no config.json")
     expected = message("a folder with config.json and model.safetensors")
     if is_there(folder / ADAPTER_CONFIG):
@@ -311,8 +314,8 @@ def _an_adapter(folder: Path, expected: str) -> InputError:
 
 
 def _models_near(folder: Path) -> Iterator[Path]:
-    """The folders one level below, of a hub's cache below its snapshots, and the one above, that
-    hold a config.json."""
+    """Yield the folders near this one that hold a config.json: its subfolders, the snapshots of a
+    hub cache, and its parent."""
     for pattern in ("*/config.json", "snapshots/*/config.json"):
         yield from (path.parent for path in sorted(islice(folder.glob(pattern), MOST_ENTRIES)))
     above = folder.resolve().parent
@@ -352,7 +355,7 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
     if tensors:
         hint = ""
         if len(tensors) == 1 and not tensors[0].startswith(MAKERS_WEIGHTS):
-            # weights of another precision, or a single one of one file
+            # such as model.fp16.safetensors, or model-00001-of-00001.safetensors
             hint = f"mv {quote(str(folder / tensors[0]))} {quote(str(folder / SINGLE))}"
         return InputError(
             "found {tensors}",
@@ -370,10 +373,10 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
 
 
 def no_family(folder: Path, likely: str = "") -> InputError:
-    """The error, returned and not raised, that a config.json names no family; beside a part of a
-    model, such as sentence-transformers' `1_Pooling`, with the model's folder.
+    """The error, returned and not raised, that a config.json names no family. Where the folder is a
+    part of a model, such as sentence-transformers' `1_Pooling`, it names the model's folder.
 
-    likely: the family that the name of its class tells; empty for none.
+    likely: the family that `architectures` in the config suggests; empty for none.
     """
     expected = message("a model_type")
     if likely:
@@ -396,10 +399,10 @@ def _whole_model(folder: Path) -> str:
 
 
 def _as_safetensors(folder: Path, names: Sequence[str]) -> tuple[str, str]:
-    """What an error expects in place of weights in another format, and the command that converts
-    them to safetensors; "" where no such command is known.
+    """The last two parts of an error on weights in another format: what is expected in their place,
+    and the command that makes it of them ("" where no such command is known).
 
-    names: the files, in order.
+    names: the files with such weights, in order.
     """
     first, ending = names[0], PurePath(names[0]).suffix
     if ending in OLDER:
@@ -508,8 +511,8 @@ class Pool:
         if size < LARGE:
             return np.empty(shape, dtype)
         memory = self._free_memory(size)
-        # the root is what every view refers to in the end: NumPy follows `base` down to the first
-        # array
+        # every view keeps this root alive, since NumPy follows `base` down to the first array; when
+        # the root is collected, its memory goes back to the free ones
         root = np.frombuffer(memory, dtype, prod(shape))
         weakref.finalize(root, self._free.append, memory).atexit = False
         return root.reshape(shape)
@@ -616,7 +619,9 @@ class Checkpoint:
     def open(cls, folder: Path, tensors: Mapping[str, TensorInfo] | None = None) -> Checkpoint:
         """Read `config.json` and the headers of the weight files.
 
-        tensors: where they lie, where that is known and the files are not there.
+        tensors: where each tensor lies, by name, for a caller who knows it already, such as one
+            that has read the headers of files not yet on this machine; None to look.
+
         Raises as `describe`, InputError for missing or malformed weights, UnsupportedError for
         weights that are neither safetensors nor torch's own files.
         """
@@ -652,8 +657,8 @@ class Checkpoint:
             guarded_path(real, "config.json"), what="a model's config.json", with_tags=True
         )
         config = _with_packing(real, config)
-        for key in () if packed else PACKED:
-            if config.get(key):
+        for key in PACKED:
+            if config.get(key) and not packed:
                 what = message(
                     "these weights are quantised ({config})",
                     config=_quantization_method(config[key]),
@@ -700,6 +705,7 @@ class Checkpoint:
         different_rows = np.empty(
             (different.size, *info.shape[1:]), dtype_of_name(dtype or info.dtype)
         )
+        # rows side by side in the file, such as 4, 5, 6, are read at once
         begin = 0
         for end in (*(np.flatnonzero(np.diff(different) != 1) + 1).tolist(), different.size):
             if end > begin:
@@ -805,8 +811,10 @@ class Checkpoint:
         finite = True
         step = PIECE // stored_dtype.itemsize
         if in_plan and self._plan:
+            # another thread has read the tensor, or is about to
             finite = _convert_pieces(self._plan.pieces(), stored_dtype, flat)
         else:
+            # piece by piece, into the target itself where nothing needs to be converted
             file = self._file(info)
             as_stored = stored_dtype == target.dtype
             if as_stored:
@@ -823,7 +831,7 @@ class Checkpoint:
                 finite = finite and (all_finite(part) if as_stored else convert(part, target_part))
         self.bytes_read += stop - start
         if not in_plan and stop - start >= PIECE:
-            self._stop()
+            self._stop()  # the caller does not follow the plan
         if not finite:
             raise self._not_finite(name, info, target.dtype)
         return target
@@ -874,21 +882,26 @@ def _convert_pieces(pieces: Pieces, stored_dtype: np.dtype[Any], target: Array) 
     """Convert the pieces of a tensor into `target`, in two threads where that is faster; returns
     whether every number is finite.
 
-    Nothing else runs meanwhile but the thread that reads, which is mostly ahead.
+    pieces: an iterator that threads share, of (first byte, bytes). The thread that reads them is
+        mostly ahead.
+    stored_dtype: the type of the numbers in the file.
+    target: an array of one axis, for all numbers of the tensor.
     """
-
     finite: list[bool] = []
 
-    def take() -> None:
-        """Convert pieces into `target` until none is left; appends for each to `finite` whether all
-        of it is.
+    def convert_rest() -> None:
+        """Convert pieces into `target` until none is left, and append to `finite` for each whether
+        all of its numbers are finite.
         """
         for first, piece in pieces:
             part = piece.view(stored_dtype)
             start = first // stored_dtype.itemsize
             finite.append(convert(part, target[start : start + part.size]))
 
-    numpy_backend.at_once([take] if target.nbytes < WORTH_HELP else [take, take])
+    threads = 1
+    if target.nbytes >= WORTH_HELP:
+        threads = 2
+    numpy_backend.at_once([convert_rest] * threads)
     return all(finite)
 
 
@@ -948,11 +961,15 @@ class TorchCheckpoint(Checkpoint):
         return self._copy(name, info, self._arrays[name][np.asarray(rows, np.int64)], dtype)
 
     def ahead(self, names: Sequence[str]) -> None:
-        """Does nothing: the system reads a mapped file when it is looked at."""
+        """Does nothing: the system itself reads the parts of a mapped file that are used."""
 
     def _copy(self, name: str, info: TensorInfo, source: Array, dtype: str | None) -> Array:
         """A copy of numbers of the mapped file, as the float type `dtype` (None: as stored). Raises
-        as `read`.
+        InputError where a number is not finite.
+
+        name: the tensor's, for errors.
+        info: where it lies, for errors.
+        source: the numbers to copy, a view of the file.
         """
         copy = np.empty(source.shape, source.dtype if dtype is None else dtype_of_name(dtype))
         if not convert(source.reshape(-1), copy.reshape(-1)):
@@ -989,6 +1006,8 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
             is_zip = stream.read(2) == b"PK"
             check_torch_zip(stream, str(path), LARGEST_FILE)
         file_arrays = map_state_dict(str(path), is_zip=is_zip)
+        # only sizes are taken from `TensorInfo` here, so bytes are counted as if the arrays lay one
+        # after the other
         ends = list(accumulate((array.nbytes for array in file_arrays.values()), initial=0))
         for (name, array), start, stop in zip(file_arrays.items(), ends, ends[1:], strict=False):
             if name in tensors:

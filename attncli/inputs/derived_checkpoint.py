@@ -70,28 +70,34 @@ class ComputedPieces:
 
     def __init__(self, recipe: Recipe, shape: tuple[int, ...]) -> None:
         self._recipe = recipe
-        self._row = shape[1] * 4
-        self._count = shape[0]
+        self._row_bytes = shape[1] * 4
+        self._row_count = shape[0]
+        # rows in a stretch: a multiple of `FAVOURED` where there are as many, and of the recipe's
+        # unit in any case
         rows = STRETCH // shape[1]
-        self._step = (
-            max(1, (rows - rows % FAVOURED if rows >= FAVOURED else rows) // recipe.unit)
-            * recipe.unit
-        )
+        if rows >= FAVOURED:
+            rows -= rows % FAVOURED
+        self._step = max(1, rows // recipe.unit) * recipe.unit
         self.count = -(-shape[0] // self._step)
-        self._places, self._lock = iter(range(0, shape[0], self._step)), threading.Lock()
+        self._starts = iter(range(0, shape[0], self._step))
+        self._lock = threading.Lock()
 
     def __iter__(self) -> ComputedPieces:
         return self
 
     def __next__(self) -> tuple[int, Array]:
+        """The next stretch of rows, computed by the thread that asks: its first byte in the matrix,
+        and its float32 numbers as bytes. Only taking a start is locked."""
         with self._lock:
-            start = next(self._places)
-        rows = self._recipe.rows(start, min(start + self._step, self._count))
-        return start * self._row, np.ascontiguousarray(rows, np.float32).reshape(-1).view(np.uint8)
+            start = next(self._starts)
+        rows = self._recipe.rows(start, min(start + self._step, self._row_count))
+        stretch = np.ascontiguousarray(rows, np.float32).reshape(-1).view(np.uint8)
+        return start * self._row_bytes, stretch
 
 
 def is_plain(x: arrays.Array, backend: arrays.Backend) -> bool:
-    """Whether x is rows of float32 numbers of NumPy's backend."""
+    """Whether x is a NumPy array [row, in] of float32 with at least one row, for a backend that
+    computes in float32, too."""
     return (
         isinstance(x, np.ndarray)
         and x.ndim == 2
@@ -143,19 +149,23 @@ class DerivedCheckpoint(Checkpoint):
         if whole:
             step = count
         else:
+            # as many whole units as have about `AT_ONCE` numbers
             step = max(1, AT_ONCE * count // (target.size * recipe.unit)) * recipe.unit
-        places = iter(range(0, count, step))
+        starts = iter(range(0, count, step))
         finite: list[bool] = []
 
-        def work() -> None:
-            """Compute stretches of rows until none is left; appends for each to `finite` whether
-            all of it is.
+        def compute_rest() -> None:
+            """Compute stretches of rows into `target` until none is left, and append to `finite`
+            for each whether all of its numbers are finite.
             """
-            for start in places:  # a thread that finds none left ends
+            for start in starts:  # threads share this iterator
                 stop = min(start + step, count)
                 finite.append(self._convert(recipe.rows(start, stop), target[start:stop]))
 
-        numpy_backend.at_once([work] if target.nbytes < WORTH_HELP or whole else [work, work])
+        threads = 2
+        if whole or target.nbytes < WORTH_HELP:
+            threads = 1
+        numpy_backend.at_once([compute_rest] * threads)
         if not all(finite):
             raise self._first_fault(name, info, target)
         self.bytes_read += info.bytes
@@ -170,11 +180,14 @@ class DerivedCheckpoint(Checkpoint):
         different, places = self._different_rows(name, info, rows)
         target = np.empty((different.size, *info.shape[1:]), dtype_of_name(dtype or info.dtype))
         if different.size and recipe.unit != 1:
+            # single rows cannot be computed
             target[:] = self.read(name, dtype)[different]
-        # rows side by side at once: each call costs as much as many rows
-        ends = [*(np.flatnonzero(np.diff(different) != 1) + 1).tolist(), different.size]
+        # rows side by side, such as 4, 5, 6, are computed at once: a call costs as much as many rows
+        ends: list[int] = []
+        if different.size and recipe.unit == 1:
+            ends = [*(np.flatnonzero(np.diff(different) != 1) + 1).tolist(), different.size]
         begin = 0
-        for end in ends if recipe.unit == 1 and different.size else ():
+        for end in ends:
             first = int(different[begin])
             part = target[begin:end]
             if not self._convert(recipe.rows(first, first + end - begin), part):
@@ -200,6 +213,7 @@ class DerivedCheckpoint(Checkpoint):
             return super().product(name, x, backend, bias, in_out=in_out)
         info = self.info(name)
         if isinstance(recipe, ProductRecipe) and not in_out and is_plain(x, backend):
+            # a fault in W shows in the first row already; the code below then names its place
             direct = recipe.product(np.asarray(x))
             if direct is not None and bool(np.isfinite(direct[:1]).all()):
                 self.bytes_read += info.bytes
@@ -219,7 +233,7 @@ class DerivedCheckpoint(Checkpoint):
         )
         self.bytes_read += info.bytes
         if not finite:
-            self.read(name, backend.dtype)  # tells which number it is
+            self.read(name, backend.dtype)  # raises an error that names the number's place
             raise self._not_finite(name, info, dtype_of_name(backend.dtype))
         return product
 
@@ -250,8 +264,11 @@ class DerivedCheckpoint(Checkpoint):
     def _first_fault(
         self, name: str, info: TensorInfo, target: Array, first: int = 0
     ) -> InputError:
-        """The error, returned and not raised, about the first number of a tensor that is not
-        finite: its place, where `target` begins at row `first`, and its value."""
+        """The error, returned and not raised, that names the place and value of the first number
+        in a tensor that is not finite.
+
+        target: the tensor's rows from row `first` on.
+        """
         with np.errstate(all="ignore"):
             bad = np.argwhere(~np.isfinite(target.astype(np.float64)))
         if not bad.size:

@@ -60,9 +60,10 @@ def together() -> Iterator[None]:
     """A context manager: files written in its block are all moved to their final paths when it
     ends, or none of them.
 
-    None where the block fails, or where one cannot take its place. All where it ends well, where
-    the reader of the answer has gone (BrokenPipeError), and where the answer was given and is no
-    (VerdictError). Raises AttnError.
+    None is moved where the block fails, or where one cannot be moved. All are moved where the block
+    ends well, where the reader of the output closed it early (BrokenPipeError), and where the
+    command has done its work and answers "no" by its exit code (VerdictError). Raises AttnError
+    where a file cannot be moved.
     """
     pending: list[PendingFile] = []
     before = _waiting.set(pending)
@@ -84,18 +85,19 @@ def together() -> Iterator[None]:
 def make_folder(folder: Path) -> list[Path]:
     """Make a folder and those above it that are missing; returns them, the innermost first.
 
-    They go again with the last of the files in them that does not take its place. Raises OSError.
+    They are removed again if no file that is written into them reaches its final path. Raises
+    OSError where one cannot be made; then none is left.
     """
     new: list[Path] = []
     place = folder.absolute()
     while not place.exists():
         new.append(place)
         place = place.parent
-    for done, path in enumerate(reversed(new)):
+    for made_count, path in enumerate(reversed(new)):
         try:
             path.mkdir()
         except OSError:
-            for empty in new[len(new) - done :]:
+            for empty in new[len(new) - made_count :]:
                 empty.rmdir()
             raise
         _new_folders.add(path.resolve())
@@ -103,15 +105,17 @@ def make_folder(folder: Path) -> list[Path]:
 
 
 def present_path(path: Path) -> Path:
-    """Where the content of an output file is now: in its temporary file while it waits for the
-    other files of `together`, else at the path itself."""
+    """The path at which an output file can be read now: its temporary file while it waits for the
+    other files of `together`, else the path itself."""
     try:
         target = path.resolve()
-    except NAME_ERRORS:  # whoever opens it says so
+    except NAME_ERRORS:  # opening it will raise an error that says so
         return path
-    return next(
-        (file.beside for file in reversed(_waiting.get() or []) if file.target == target), path
-    )
+    waiting_files = _waiting.get() or []
+    for file in reversed(waiting_files):  # the last one written for this path
+        if file.target == target:
+            return file.beside
+    return path
 
 
 def discard_all() -> None:
@@ -125,12 +129,11 @@ def place_of(path: Path) -> str:
     """A normalised path as text, equal for all spellings of the same file, whether or not the file
     exists.
 
-    Links are followed. In a folder that does not tell capitals from small letters, neither does
-    this.
+    Links are followed. In a folder whose names ignore case, the text is in small letters.
     """
     try:
         target = path.resolve()
-    except (OSError, ValueError, RuntimeError):  # it cannot be written either
+    except NAME_ERRORS:  # such a path cannot be written to either
         return os.path.abspath(path)  # noqa: PTH100 - which never fails
     if _folds_case(target.parent):
         return normalize("NFC", str(target)).casefold()
@@ -155,9 +158,8 @@ def _folds_case(folder: Path) -> bool:
 
 
 def check_writable(path: Path) -> None:
-    """Raises as `atomic_writer` where that could not write a file: asked before work starts. Writes
-    nothing.
-    """
+    """Check that `atomic_writer` could write this path, without writing anything; a command does so
+    before it starts its work. Raises as `atomic_writer`."""
     with _write_errors(path, NAME_ERRORS):
         direct, target, _ = _destination(path)
         if not direct and not os.access(target.parent, os.W_OK):
@@ -171,7 +173,8 @@ def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
     """A binary stream whose content becomes the file `path` when the block ends well, and in a
     block of `together` when that ends well.
 
-    alone: at once, also there: it is none of the command's outputs.
+    alone: replace the file at once, also in a block of `together`; for files that are no output of
+        the command.
 
     The bytes go to a temporary file beside it, which takes its place in one step: a reader sees the
     old file or the new one. An error or Ctrl-C in the block leaves everything as it was. A file
@@ -231,9 +234,13 @@ def _commit(pending: list[PendingFile]) -> None:
         for file in pending:
             _new_folders.difference_update(file.target.parents)
     except BaseException:
+        # the last of them was not replaced: that is what failed
         for target, old in reversed(replacements[:-1]):
             with suppress(OSError):
-                target.unlink() if old is None else os.replace(old, target)  # noqa: PTH105
+                if old is None:
+                    target.unlink()
+                else:
+                    os.replace(old, target)  # noqa: PTH105
         for file in pending:
             _discard(file.beside)
         raise
@@ -244,8 +251,8 @@ def _commit(pending: list[PendingFile]) -> None:
 
 
 def _keep_old(target: Path) -> Path | None:
-    """A second name for the existing file, so that it can be restored; None where there is no file,
-    or where the file system has no second names.
+    """Give an existing file a second name (a hard link), so that it can be restored, and return
+    that; None where there is no file, or where the file system has no hard links.
     """
     second_name = target.parent / f".attn-{os.urandom(8).hex()}.tmp"
     _temporary[second_name] = os.getpid()
@@ -276,7 +283,7 @@ def _destination(path: Path) -> tuple[bool, Path, int | None]:
     """
     plain = os.path.abspath(path)  # noqa: PTH100 - links must stay as they are
     if plain in STREAMS or plain.startswith(STREAM_FOLDERS):
-        return True, path, None
+        return True, path, None  # following the link would replace the file behind it
     target = path.resolve()
     try:
         mode = target.stat().st_mode
@@ -292,7 +299,8 @@ def _destination(path: Path) -> tuple[bool, Path, int | None]:
 @contextmanager
 def _write_errors(path: Path, kinds: tuple[type[Exception], ...] = (OSError,)) -> Iterator[None]:
     """A context manager that turns errors of these kinds in its block into an AttnError that the
-    output could not be written."""
+    output could not be written. BrokenPipeError passes through: the reader of the output closed it.
+    """
     try:
         yield
     except BrokenPipeError:
@@ -323,7 +331,8 @@ def system_errors(
     """A context manager that turns an OSError in its block, and Python's error for a name with a
     NUL, into an attn error of this kind.
 
-    what: its sentence, with a place {strerror} for the reason.
+    what: the sentence of that error, with a place {strerror} for the system's reason.
+    where: the path that is read or written.
     """
     try:
         yield
@@ -402,11 +411,12 @@ def opening_waits(path: Path) -> bool:
 
 
 def _open_handle(path: Path, flags: int, what: str) -> int:
-    """A descriptor of a file that is opened for reading.
+    """The descriptor of a file opened for reading.
 
-    what: what it should be, for the message.
+    flags: for `os.open`, besides those for reading.
+    what: what kind of file it should be, for errors.
 
-    Raises InputError where there is none that may be read.
+    Raises InputError where there is no such file or it may not be read.
     """
     try:
         return os.open(path, os.O_RDONLY | flags | getattr(os, "O_BINARY", 0))
@@ -439,7 +449,10 @@ def _file_near(path: Path) -> str | None:
             names = sorted(entry.name for entry in islice(entries, MOST_BESIDE))
     except (OSError, ValueError):
         return None
-    return next(iter(get_close_matches(path.name, names, 1, 0.8)), None)
+    nearest = get_close_matches(path.name, names, n=1, cutoff=0.8)
+    if nearest:
+        return nearest[0]
+    return None
 
 
 def open_regular(
@@ -482,7 +495,8 @@ LFS_LONGEST = 1024
 
 
 def _first_bytes(handle: int) -> bytes:
-    """A file's first bytes, without moving its position; empty where the system cannot read so."""
+    """A file's first bytes, without moving its position; empty on systems without `os.pread`
+    (Windows)."""
     if not hasattr(os, "pread"):
         return b""
     return os.pread(handle, len(GGUF_MAGIC) + 4, 0)
@@ -492,14 +506,17 @@ def _refuse_lfs_pointer(handle: int, file_size: int, path: Path) -> None:
     """Raise InputError for a Git LFS pointer: the few lines that a clone made without Git LFS has
     in place of a large file, with its digest and its size in bytes.
 
-    handle: of the file at `path`, whose place in it stays.
-    file_size: its bytes.
+    handle: a descriptor of the file at `path`; its position does not move.
+    file_size: the file's size in bytes.
+
+    Such a pointer reads: version https://git-lfs.github.com/spec/v1, oid sha256:…, size 90868376.
     """
     if file_size > LFS_LONGEST or not hasattr(os, "pread"):
         return
     content = os.pread(handle, file_size, 0)
     if not content.startswith(LFS_START):
         return
+    # the size that it states: the word behind "size"; 0 where that is missing or absurd
     words = content.decode("ascii", "replace").split()
     size = ""
     if "size" in words[:-1]:
@@ -532,14 +549,16 @@ GGUF_MAGIC = b"GGUF"
 
 
 def is_gguf(start: bytes) -> bool:
-    """Whether a file that starts so is a GGUF."""
+    """Whether a file that starts with these bytes, eight or more, is a GGUF."""
+    # a zero among the four bytes of the version tells it from a text that begins with the word GGUF
     return start.startswith(GGUF_MAGIC) and b"\0" in start[4:8]
 
 
 def gguf_error(where: str, what: str) -> InputError:
-    """The error, returned and not raised, of a GGUF where something else is read.
+    """The error, returned and not raised, for a GGUF file given where another kind is read.
 
-    where: its path. what: what it should be.
+    where: the file's path.
+    what: the kind of file that is expected.
     """
     return InputError(
         "this is a GGUF file: a whole model with its tokenizer",
@@ -762,8 +781,8 @@ class PositionedFile:
             raise self._change_error(message("this file was changed while it was read"))
 
     def at_hand(self, place: int) -> bool:
-        """Whether the byte at this position is cached, so that reading it does not wait for a disk;
-        True where the system cannot tell."""
+        """Whether the byte at this position of the file is in the system's cache, so that reading
+        it does not wait for a disk; True where the system cannot tell."""
         if not hasattr(os, "RWF_NOWAIT"):
             return True
         try:
@@ -779,8 +798,8 @@ class PositionedFile:
         self._stream.close()
 
     def _read(self, view: memoryview, start: int) -> int:
-        """Fill some of `view` from byte `start` on, and say how many bytes; 0 at the end of the
-        file.
+        """Read bytes of the file from byte `start` on into the beginning of `view`, as many as the
+        system gives at once, and return how many; 0 at the end of the file.
         """
         if hasattr(os, "preadv"):
             return os.preadv(self._handle, [view], start)
@@ -841,8 +860,8 @@ def nesting_error(where: str, what: str) -> InputError:
 
 
 def finite(word: str) -> float:
-    """The number that a JSON text writes with a point or an exponent; raises ValueError where no
-    float can hold it.
+    """The float that a word of JSON such as 1.5e3 stands for: the JSON parser calls this for numbers
+    with a point or an exponent. Raises ValueError where no float can hold it.
     """
     number = float(word)
     if math.isinf(number):
@@ -858,7 +877,7 @@ def parse_object(
     where: the file, for errors; other arguments and errors are those of `read_object`.
     """
 
-    # each takes up to a hundred times its bytes once it is parsed
+    # counted before parsing, as a name or value in memory takes up to a hundred times its bytes
     item_count = sum(map(raw.count, (b":", b",", b"[")))
     if item_count > most:
         fault = message(
@@ -881,11 +900,10 @@ def parse_object(
             raise InputError(
                 "the key {twice} stands there twice", where=where, expected=what, twice=repr(twice)
             )
-        match entries.get(TAG) if with_tags and len(entries) == 1 else None:
-            case str() as word if word in TAGGED:
+        if with_tags and len(entries) == 1:
+            word = entries.get(TAG)
+            if isinstance(word, str) and word in TAGGED:
                 return TAGGED[word]
-            case _:
-                pass
         return entries
 
     def parse_constant(word: str) -> float:
@@ -895,7 +913,8 @@ def parse_object(
             return TAGGED[word]
         raise ValueError(f"{word} is not JSON")
 
-    # asking of every number costs half the time of reading
+    # a callback for every number costs half the time of parsing, so it is used only where the text
+    # may hold a number above the range of a float
     if any(huge.search(raw) for huge in HUGE):
         parse_float = finite
     else:
@@ -920,7 +939,7 @@ def parse_object(
             expected=what,
             type=type(value).__name__,
         )
-    if SURROGATE.search(raw):  # few have one, and looking at every text takes long
+    if SURROGATE.search(raw):  # rare, and looking at every string of the value takes long
         refuse_half_characters(value, where)
     return value
 
@@ -928,6 +947,7 @@ def parse_object(
 def refuse_half_characters(json_value: Any, where: str) -> None:
     """Raise InputError, naming the first place, where a string of parsed JSON holds half a
     character (a lone surrogate), which no encoding can write."""
+    # (place, value) pairs yet to be looked at, with places such as $.messages[0].content
     waiting = [("$", json_value)]
     while waiting:
         place, part = waiting.pop()
@@ -940,13 +960,15 @@ def refuse_half_characters(json_value: Any, where: str) -> None:
                 )
             continue
         if isinstance(part, dict):
-            names = [(place, key) for key in part]
+            keys = [(place, key) for key in part]
+            members = [(f"{place}.{name}", member) for name, member in part.items()]
         else:
-            names = []
-        inner = part.items() if isinstance(part, dict) else enumerate(part)
-        waiting += names
+            keys = []
+            members = [(f"{place}[{index}]", member) for index, member in enumerate(part)]
+        # the end of the list is looked at next, so members come in reverse, and keys after them
+        waiting += keys
         waiting += [
-            (f"{place}.{name}" if names else f"{place}[{name}]", member)
-            for name, member in reversed(list(inner))
+            (inner_place, member)
+            for inner_place, member in reversed(members)
             if isinstance(member, str | list | dict)
         ]

@@ -45,10 +45,10 @@ class FunctionFile(Struct, frozen=True):
 class FileWords(Struct, frozen=True):
     """How errors speak of a kind of file, each a message.
 
-    what: the file itself.
-    failed: that it failed.
-    none: that it has no function.
-    expected: what a function looks like.
+    what: the name of the kind, such as "a file of metrics".
+    failed: the sentence that the file failed as it ran.
+    none: the sentence that the file defines no function.
+    expected: what a function in it looks like.
     """
 
     what: str
@@ -105,7 +105,9 @@ def _read(path: Path, words: FileWords) -> bytes:
 def _functions(raw: bytes, path: Path, failed: str) -> dict[str, FunctionType]:
     """Run a file and return the functions that it defines, by name.
 
-    failed: said where it fails.
+    failed: the sentence of the error for a file that raises.
+
+    Raises InputError for a file that is no Python or that raises.
     """
     # not in sys.modules: two files of one name are two, and a file that is read again is run again
     namespace: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
@@ -129,9 +131,15 @@ def _functions(raw: bytes, path: Path, failed: str) -> dict[str, FunctionType]:
 
 
 def failure_of_code(error: BaseException, path: Path, what: str, line: int = 1) -> InputError:
-    """The error, returned and not raised, about an exception of the user's code, with the last line
-    of the file in its traceback (else `line`)."""
-    frames = [
+    """The error, returned and not raised, for an exception in the user's file, with the line of the
+    file that the traceback reached last.
+
+    error: the exception.
+    path: the file.
+    what: the sentence that comes before the exception's own words.
+    line: the line to name where the traceback has none of the file.
+    """
+    lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)
         if frame.filename == str(path)
@@ -139,14 +147,18 @@ def failure_of_code(error: BaseException, path: Path, what: str, line: int = 1) 
     fault = message(
         "{what}: {kind}: {reason}", what=what, kind=type(error).__name__, reason=str(error)[:300]
     )
-    return InputError(fault, where=f"{path}:{(frames or [line])[-1] or line}")
+    last_line = line
+    if lines and lines[-1]:
+        last_line = lines[-1]
+    return InputError(fault, where=f"{path}:{last_line}")
 
 
 def formula_of(function: FunctionType, name: str, argument: str) -> str:
-    """The first line of a function's docstring, or its call where it has none.
+    """A user's function in one line: the first of its docstring, or `name(argument)` where it has
+    none.
 
-    name: what the file calls it, which a lambda does not know.
-    argument: what it takes.
+    name: what the file calls it; a lambda does not know its own name.
+    argument: how its argument is written.
     """
     documentation = inspect.getdoc(function)
     if documentation:

@@ -147,8 +147,9 @@ def _q2_k(raw: Bytes, out: Floats) -> Floats:
     """Unpack Q2_K blocks into `out`: 256 integers of two bits; each 16 have a scale and an offset
     of four bits.
     """
-    parts = out.reshape(len(raw), 16, 16)
-    scales = raw[:, :16]
+    parts = out.reshape(len(raw), 16, 16)  # [block, group, number]
+    scales = raw[:, :16]  # of each group the scale in the low four bits, the offset in the high
+    # 64 bytes hold twice four rows of 32 numbers, each row two bits further up in the same bytes
     parts[:] = ((raw[:, 16:80].reshape(len(raw), 2, 1, 32) >> FOURTHS) & 3).reshape(parts.shape)
     parts *= (half(raw, 80) * (scales & 15))[:, :, None]
     return -(half(raw, 82) * (scales >> 4))
@@ -158,27 +159,35 @@ def _q3_k(raw: Bytes, out: Floats) -> None:
     """Unpack Q3_K blocks into `out`: 256 integers of three bits, signed; each 16 have a scale of
     six bits.
     """
-    parts = out.reshape(len(raw), 16, 16)
+    parts = out.reshape(len(raw), 16, 16)  # [block, group, number]
     count = len(raw)
+    # 16 scales of six bits: four low bits each in eight bytes, two high ones each in four bytes
     low = raw[:, 96:104]
     high = raw[:, 104:108]
     scales = ((low[:, None] >> PAIR) & 15).reshape(count, 16)
     scales = scales | ((high[:, None] >> FOURTHS) & 3).reshape(count, 16) << np.uint8(4)
+    # the two low bits of each number, four numbers in a byte
     parts[:] = ((raw[:, 32:96].reshape(count, 2, 1, 32) >> FOURTHS) & 3).reshape(parts.shape)
-    # a bit that is set takes the 4 away that is taken off all others
+    # the third bit lies in 32 bytes of its own: where it is not set, 4 is subtracted
     parts -= (4 - 4 * ((raw[:, None, :32] >> BITS) & 1)).reshape(parts.shape)
     parts *= (half(raw, 108) * (scales.view(np.int8) - np.int8(32)))[:, :, None]
 
 
 def _scale_k(raw: Bytes, parts: Floats) -> Floats:
-    """Multiply in place the eight parts of each Q4_K or Q5_K block in `parts` by its eight six-bit
-    scales, and return its eight offsets; both lie in twelve bytes of `raw`."""
+    """Multiply the eight groups of each Q4_K or Q5_K block in `parts`, [block, group, number], by
+    their scales, in place, and return their offsets, [block, group].
+
+    Scales and offsets have six bits each and lie in bytes 4 to 15 of each block in `raw`, [block,
+    byte].
+    """
     first, second, third = (
         np.ascontiguousarray(raw[:, at : at + 4]).view("<u4")[:, 0] for at in (4, 8, 12)
     )
-    six = np.empty(
-        (len(raw), 2, 2), "<u4"
-    )  # four numbers in each: 1.2 times as fast over all as byte by byte
+    # [block, scales or offsets, groups 0-3 or 4-7], four numbers in each integer of 32 bits, which
+    # is 1.2 times as fast over all as byte by byte
+    six = np.empty((len(raw), 2, 2), "<u4")
+    # groups 0-3 have their six bits in one byte; groups 4-7 have four bits in the third integer,
+    # and their upper two at the top of the bytes of groups 0-3
     for place, low, packed in ((0, first, third), (1, second, third >> 4)):
         np.bitwise_and(low, 0x3F3F3F3F, out=six[:, place, 0])
         six[:, place, 1] = packed & 0x0F0F0F0F | low >> 2 & 0x30303030
@@ -200,6 +209,7 @@ def _q5_k(raw: Bytes, out: Floats) -> Floats:
     of six bits.
     """
     whole = nibbles(raw[:, 48:], 32)
+    # bit g of 32 bytes is the fifth bit of the numbers of group g; it is moved to the place of 16
     high = items(raw[:, 16:48], 32).view(np.uint8)
     fifth = np.empty((len(raw), 8), "V32")
     for place in range(8):
@@ -216,6 +226,8 @@ def _q6_k(raw: Bytes, out: Floats) -> None:
     count = len(raw)
     low = items(raw[:, :128], 32).reshape(count, 2, 2).view(np.uint8)
     high = items(raw[:, 128:192], 32).view(np.uint8)
+    # of each half of a block four rows of 32 numbers: the low four bits of rows 0 and 1, then of
+    # rows 2 and 3 in the high halves of the same bytes; the upper two bits of all four in `high`
     six = np.empty((count, 2, 4), "V32")
     six[:, :, :2] = (low & np.uint8(15)).view("V32")
     six[:, :, 2:] = (low >> np.uint8(4)).view("V32")
@@ -243,6 +255,7 @@ def _iq4_xs(raw: Bytes, out: Floats) -> None:
     scale of six bits.
     """
     count = len(raw)
+    # eight scales: two high bits each in one integer of 16 bits, four low bits each in four bytes
     high = np.ascontiguousarray(raw[:, 2:4]).view("<u2") >> np.arange(0, 16, 2, dtype=np.uint16) & 3
     low = (raw[:, 4:8, None] >> PAIR[:, 0] & 15).reshape(count, 8)
     scales = (low | high.astype(np.uint8) << np.uint8(4)).view(np.int8) - np.int8(32)
@@ -259,13 +272,13 @@ def _mxfp4(raw: Bytes, out: Floats) -> None:
 
 
 class BlockKind(Struct, frozen=True):
-    """A format of quantised weights.
+    """A format in which GGUF files store numbers, block by block.
 
     weights: numbers in one block.
-    bytes: its size.
-    unpack: writes the scaled integers of blocks, and returns what is added to each group of them,
-        None for nothing.
-    groups: with such an offset in a block.
+    bytes: the size of a block.
+    unpack: writes the scaled integers of blocks, [block, byte], to an array [block, number], and
+        returns the offset to add to each group of them, [block, group]; None for no offsets.
+    groups: how many groups with an offset a block has.
     """
 
     name: str
@@ -277,9 +290,8 @@ class BlockKind(Struct, frozen=True):
     def numbers(self, raw: Bytes) -> Floats:
         """The numbers of some blocks, float32 [number], from their bytes, [byte]."""
         out = np.empty((raw.size // self.bytes, self.weights), np.float32)
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # what is not finite is told by whoever reads the tensor
+        # numbers that are not finite are reported by the reader of the tensor
+        with np.errstate(over="ignore", invalid="ignore"):
             offsets = self.unpack(raw.reshape(-1, self.bytes), out)
             if offsets is not None:
                 groups = out.reshape(*offsets.shape, -1)

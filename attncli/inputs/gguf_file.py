@@ -105,11 +105,12 @@ class _Header:
         version = self.number("<I")
         if version not in VERSIONS:
             what = message("this is version {version} of GGUF", version=version)
+            # a small number with its four bytes the other way round
             if version >= 2**24 and version % 2**24 == 0:
                 what = message("this GGUF file is big-endian, for machines such as IBM's")
             raise UnsupportedError(what, where=self.where, expected="2 or 3, little-endian")
-        # a tensor has a length, a name, axes, a type and an offset; an entry a length, a name, a
-        # type and a value
+        # the fewest bytes of each: a tensor has a length, a name, axes, a type and an offset; an
+        # entry of metadata a length, a name, a type and a value
         tensor_count = self.count(message("tensors"), 24)
         entry_count = self.count(message("entries of metadata"), 13)
         metadata: dict[str, Any] = {}
@@ -128,7 +129,9 @@ class _Header:
                 message("{key} is {value}", key=ALIGNMENT, value=repr(alignment)),
                 message("a multiple of 8, up to 2²⁰"),
             )
-        return GgufHeader(metadata, self.layout(infos, self.at + -self.at % alignment, alignment))
+        # the data begin at the next multiple of the alignment
+        origin = self.at + -self.at % alignment
+        return GgufHeader(metadata, self.layout(infos, origin, alignment))
 
     def layout(
         self, infos: list[tuple[str, tuple[int, ...], BlockKind, int]], origin: int, alignment: int
@@ -136,7 +139,9 @@ class _Header:
         """The tensors by name in file order, from what `tensor_info` gives of each. Raises
         InputError where one overlaps another, leaves a gap or ends beyond the file.
 
-        origin: where the data begin.
+        infos: of each tensor the name, shape, kind of block, and first byte after `origin`.
+        origin: the byte of the file where the data begin.
+        alignment: bytes; every tensor begins at a multiple of it after `origin`.
         """
         tensors: dict[str, GgufTensor] = {}
         place = origin
@@ -239,11 +244,14 @@ class _Header:
             )
         if inner == STRING:
             return self.texts(self.count(message("items of {key}", key=repr(key)), 8))
-        return self.numbers(key, inner, None)
+        return self.numbers(key, inner, count=None)
 
     def numbers(self, key: str, kind: int, count: int | None) -> np.ndarray[Any, Any]:
-        """Read `count` numbers of this GGUF type (`kind`); where `count` is None, as many as the
-        number before them says."""
+        """Read `count` numbers of this GGUF type (`kind`), [number]; where `count` is None, read
+        first how many there are.
+
+        key: the metadata key that they belong to, for errors.
+        """
         if kind not in NUMBERS:
             self.fail(
                 message("{key} is of the type {kind}", key=repr(key), kind=kind),

@@ -57,11 +57,12 @@ _BEFORE = r"[^\r\n\p{L}\p{N}]?"
 
 
 def _without_letters(digits: str, slash: str = "") -> str:
-    """The end, shared by several patterns of pre-tokenizers, that matches digits, punctuation and
-    blanks.
+    """The second half of several pre-tokenizers' patterns, which cuts what is no letter: digits,
+    punctuation and blanks.
 
-    digits: the pattern for digits.
-    slash: more characters that line ends may stand with.
+    digits: how many digits are cut together, as a regular expression writes it: "{1,3}", or "" for
+        one at a time.
+    slash: a character that punctuation may end with, as it may with line ends.
     """
     return _END.replace("{digits}", digits).replace("{slash}", slash)
 
@@ -283,11 +284,13 @@ class _BytePairs(PairScheme):
         return hf
 
     def characters(self, text: str) -> Iterable[str]:
-        """The alphabet of bytes."""
+        """The characters that any text is spelled with here: one for each of the 256 bytes."""
         return alphabet()
 
     def merges(self, ids: Mapping[str, int]) -> list[Merge]:
         """The merges among these pieces, by their place in the file's list."""
+        # every way to join two pieces to a third, as the file writes merges; `find` gives those that
+        # are in its list, in the list's order
         pairs = {f"{left} {right}".encode(): (left, right) for left, right in splits(ids.keys())}
         return [pairs[merge] for merge, _ in self._merges.find(pairs)]
 
@@ -315,14 +318,17 @@ def _listed_merges(lines: Sequence[str], ids: Mapping[str, int], name: str) -> l
 
 
 def pre_tokenizer_of(patterns: tuple[str, ...]) -> pre_tokenizers.Sequence:
-    """The pre-tokenizer that cuts a text into pieces by these patterns and then spells each in the
-    alphabet of bytes."""
-    before, after = (
-        [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in part]
-        for part in (patterns, AFTER_BYTES.get(patterns, ()))
-    )
+    """The pre-tokenizer that cuts a text into pieces by these patterns, one after the other, and
+    then spells each piece in the alphabet of bytes; some patterns (`AFTER_BYTES`) cut once more
+    after that."""
+
+    def cuts(expressions: tuple[str, ...]) -> list[pre_tokenizers.PreTokenizer]:
+        """A pre-tokenizer for each expression; what it matches becomes a piece of its own."""
+        return [pre_tokenizers.Split(Regex(expression), "isolated") for expression in expressions]
+
     by_byte = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    return pre_tokenizers.Sequence([*before, by_byte, *after])
+    after = cuts(AFTER_BYTES.get(patterns, ()))
+    return pre_tokenizers.Sequence([*cuts(patterns), by_byte, *after])
 
 
 def _token_scores(metadata: Metadata, count: int, name: str) -> Array:
@@ -380,7 +386,8 @@ class _ScoredPairs(PairScheme):
         scores = self._scores
 
         def rank(pair: Merge) -> tuple[float, int, int]:
-            """The highest score first, then the lower ids."""
+            """The sort key of a pair: the highest score of the joined piece comes first, then the
+            lower ids of its halves."""
             left, right = pair
             return -scores[ids[left + right]], ids[left], ids[right]
 
@@ -426,6 +433,8 @@ class _MergedPieces(PairScheme):
 
     def merges(self, ids: Mapping[str, int]) -> list[Merge]:
         """The merges among these pieces, by their place in the file's list."""
+        # every way to join two pieces to a third, as the file writes merges; `find` gives those that
+        # are in its list, in the list's order
         pairs = {f"{left} {right}".encode(): (left, right) for left, right in splits(ids.keys())}
         merges = [pairs[merge] for merge, _ in self._merges.find(pairs)]
         return merges + self._line_breaks(ids, merges)
@@ -442,12 +451,12 @@ class _MergedPieces(PairScheme):
         """The merges that build each run of line breaks in the vocabulary, without merges that the
         file already states."""
         breaks = {piece for piece in ids if piece and not piece.strip("\n")}
+        # shorter runs first, each pair once
         pairs = dict.fromkeys(sorted(splits(breaks), key=lambda pair: len("".join(pair))))
-        if pairs:
-            listed = set(merges)
-        else:
-            listed = set()
-        return [pair for pair in pairs if pair not in listed]
+        if not pairs:
+            return []  # most calls: no set of all merges is made
+        stated = set(merges)
+        return [pair for pair in pairs if pair not in stated]
 
 
 def _piece_decoder(begins: bool) -> decoders.Sequence:
@@ -474,14 +483,17 @@ def _likely_pieces(
     """
     scores = _token_scores(metadata, len(tokens), name).tolist()
     least = min(scores)
-    # what is no part of a text is never its likeliest part; the library has no other way to say so
+    # a text must not be cut into control tokens and the like: the library has no other way to say
+    # so than a score far below all others
     parts = [
         (token, score if kind in (NORMAL, USER_DEFINED) else least - ABSENT)
         for token, score, kind in zip(tokens, scores, types, strict=True)
     ]
     unknown = next((place for place, kind in enumerate(types) if kind == UNKNOWN), None)
-    hf = tokenizers.Tokenizer(models.Unigram(parts, unknown, BYTE in types))
+    hf = tokenizers.Tokenizer(models.Unigram(parts, unk_id=unknown, byte_fallback=BYTE in types))
     begins = metadata.flag("tokenizer.ggml.add_space_prefix") is not False
+
+    # what is done to a text before it is cut
     steps: list[Any] = []
     table = metadata.get("tokenizer.ggml.precompiled_charsmap")
     if isinstance(table, np.ndarray) and table.size:
@@ -534,8 +546,10 @@ def _bert_spelling(token: str) -> str:
 
 
 class _SpecialEnds:
-    """The special tokens that a file asks for at the beginning and the end of a text. specials: their
-    ids by text."""
+    """The special tokens that a GGUF file asks for at the beginning and the end of a text.
+
+    specials: their ids by text.
+    """
 
     def __init__(self, metadata: Metadata, tokens: Sequence[str], kind: str, name: str) -> None:
         self._metadata = metadata
@@ -543,6 +557,7 @@ class _SpecialEnds:
         self._kind = kind
         self._name = name
         self.specials: dict[str, int] = {}
+        # whether texts get them: as the file says, else as is usual for this kind of vocabulary
         begin = metadata.flag("tokenizer.ggml.add_bos_token")
         end = metadata.flag("tokenizer.ggml.add_eos_token")
         if kind == "gemma4":
@@ -553,14 +568,24 @@ class _SpecialEnds:
             )
         if end is None:
             end = kind in ("bert", "t5")
-        self._first = self._token_of(("cls_token_id", "bos_token_id")) if begin else None
-        ends = ("seperator_token_id", "separator_token_id", "eos_token_id")
-        self._last = self._token_of(ends) if end else None
+
+        # which tokens they are; None for none
+        self._first = None
+        if begin:
+            self._first = self._token_of(("cls_token_id", "bos_token_id"))
+        self._last = None
+        if end:  # the first key is misspelt in the format itself
+            self._last = self._token_of(
+                ("seperator_token_id", "separator_token_id", "eos_token_id")
+            )
 
     def _token_of(self, keys: tuple[str, ...]) -> str | None:
         """The token whose id stands under the first of these keys that the file has; None where it has
-        none of them. Raises InputError for an id out of range."""
-        for key in keys if self._kind == "bert" else keys[-1:]:
+        none of them. Only BERT's vocabularies have the special keys before the last one. Raises
+        InputError for an id out of range."""
+        if self._kind != "bert":
+            keys = keys[-1:]
+        for key in keys:
             number = self._metadata.get(f"tokenizer.ggml.{key}")
             if number is None:
                 continue
@@ -580,7 +605,8 @@ class _SpecialEnds:
         return None
 
     def complete(self, hf: tokenizers.Tokenizer) -> None:
-        """Have a tokenizer put these tokens at the beginning and the end of a text."""
+        """Make a tokenizer put these special tokens at the beginning and the end of a text, and
+        around both texts of a pair; nothing where the file asks for none."""
         first = []
         if self._first is not None:
             first = [self._first]

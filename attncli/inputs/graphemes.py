@@ -34,9 +34,9 @@ def clusters(text: str) -> Iterator[tuple[int, int]]:
         yield from (match.span() for match in re.finditer("\r\n|.", text, re.DOTALL))
         return
     start = 0
-    flags = 0
+    flags = 0  # regional indicators, halves of a flag, at the end of the current cluster
     for place, char in enumerate(text):
-        if place > start or place == 0:
+        if place > start or place == 0:  # the first of a later cluster is counted below
             if _is_flag_half(char):
                 flags = flags + 1
             else:

@@ -91,14 +91,20 @@ def verify_digests(
 
 
 def remember_digest(path: Path, known: str, variables: Mapping[str, str]) -> None:
-    """Record that a file has this sha256, which whoever wrote the file has computed."""
-    memory, stamp = own_cache_folder(variables) / MEMORY, _file_stamp(path.resolve())
+    """Record in the user's cache that a file has the sha256 `known`, so that `verify_digests` need
+    not read it. The caller has just written the file and computed it.
+
+    variables: the environment, which may say where the cache is.
+    """
+    memory = own_cache_folder(variables) / MEMORY
+    stamp = _file_stamp(path.resolve())
     if stamp is not None:
         _remember(memory, _read_verified(memory), {str(path.resolve()): [known, *stamp]})
 
 
 def _remember(memory: Path, old: Mapping[str, object], new: Mapping[str, object]) -> None:
-    """Write the record of checked files with new entries last, the oldest left out."""
+    """Write the record of checked files to the cache file `memory`: the old entries and behind them
+    the new ones, of which the last `MOST_REMEMBERED` are kept. Entries go by path."""
     entries = {path: entry for path, entry in old.items() if path not in new} | dict(new)
     _write_verified(memory, dict(list(entries.items())[-MOST_REMEMBERED:]))
 
@@ -308,11 +314,10 @@ def find_snapshot(cache: Path, hub_id: HubId) -> Snapshot | None:
     the network.
     """
     repository = cache / (_FOLDER + hub_id.name.replace("/", "--"))
-    commit = (
-        hub_id.revision
-        if COMMIT.fullmatch(hub_id.revision)
-        else _find_commit(repository, hub_id.revision)
-    )
+    if COMMIT.fullmatch(hub_id.revision):
+        commit: str | None = hub_id.revision
+    else:
+        commit = _find_commit(repository, hub_id.revision)
     if commit is None or not is_folder(repository / "snapshots" / commit):
         return None
     folder = repository / "snapshots" / commit
@@ -325,7 +330,7 @@ def _find_commit(repository: Path, revision: str) -> str | None:
     place = repository / "refs" / revision
     try:
         raw = read_regular(place, what=message("a file"), limit=REF_LIMIT)
-    except InputError:  # none, or a folder of refs
+    except InputError:  # no branch or tag of this name
         if not _SHORT_COMMIT.fullmatch(revision):
             return None
     except LimitError:
@@ -335,6 +340,7 @@ def _find_commit(repository: Path, revision: str) -> str | None:
         if COMMIT.fullmatch(commit):
             return commit
         return None
+    # the beginning of a commit: of all whose snapshots are here, exactly one must begin so
     commits = [
         folder.name
         for folder in (repository / "snapshots").glob(f"{revision}*")
@@ -371,7 +377,8 @@ def _missing_files(repository: Path, folder: Path) -> Iterator[str]:
     try:
         yield from (name for name in _weight_files(folder) if not is_there(folder / name))
     except AttnError:
-        return  # a malformed index is told by whoever opens the checkpoint
+        return  # opening the checkpoint will report the malformed index
+    # the hub's library leaves such a marker where the model has no tokenizer.json to fetch
     marker = repository / ".no_exist" / folder.name / TOKENIZER
     if not _is_cached(folder / TOKENIZER) and not _is_cached(marker):
         yield TOKENIZER
@@ -512,7 +519,8 @@ def _gguf_location(
     if snapshot is not None:
         entries = folder_entries(snapshot.folder)
         names = [path.name for path in entries if path.suffix.lower() == SUFFIX]
-        # without a network one of these must do; else the hub may have the one that is asked for
+        # without a network one of the cached files must fit, or an error names them; with one, the
+        # hub may have the file that is asked for
         if (is_offline(variables) and names) or _fitting_names(_first_parts(names), quantization):
             first = _chosen_name(names, quantization, str(snapshot.folder))
             if set(_parts_of(first)) <= set(names):
@@ -582,7 +590,7 @@ def _near_place(place: Path) -> Path | None:
     """
     name = place.name.lower()
     whole = re.compile(rf"{re.escape(name.removesuffix(SUFFIX))}(-00001-of-\d{{5}})?\{SUFFIX}")
-    best: tuple[float, Path] | None = None
+    best: tuple[float, Path] | None = None  # likeness and path
     try:
         entries = [path.name for path in folder_entries(place.parent)][:MOST_BESIDE]
     except (AttnError, OSError, ValueError):
@@ -591,7 +599,7 @@ def _near_place(place: Path) -> Path | None:
         path = place.parent / entry
         alike = SequenceMatcher(None, name, entry.lower()).ratio()
         if whole.fullmatch(entry.lower()):
-            alike = 1.0  # without its ending, or without which part it is
+            alike = 1.0  # only .gguf, or -00001-of-00003.gguf, is missing in the name
         elif alike < ALIKE or DIGITS.findall(name) != DIGITS.findall(entry):
             continue
         is_model = path.suffix.lower() == SUFFIX or is_there(path / "config.json")
@@ -603,8 +611,8 @@ def _near_place(place: Path) -> Path | None:
 
 
 def _misspelt(name: str, near: Path) -> InputError:
-    """The error, returned and not raised, that nothing has this name, with a model beside it whose
-    name is nearly the same.
+    """The error, returned and not raised, that there is no folder or file `name`. It suggests
+    `near`, a model in the same folder whose name is nearly the same.
     """
     return InputError(
         "there is no such folder or file",
@@ -700,7 +708,7 @@ def _no_model(name: str, *, is_file: bool) -> InputError:
 
 
 def _missing_of(snapshot: Snapshot, fetch: Fetch) -> list[str]:
-    """The files that a model in the cache lacks, of those that are asked for."""
+    """The names of the files that a model in the cache lacks, of those that `fetch` asks for."""
     if fetch.parts is not Parts.TOKENIZER:
         return list(snapshot.missing)
     return [file for file in snapshot.missing if file in DESCRIPTION]
@@ -711,9 +719,12 @@ def _fetch_model(
 ) -> ModelLocation:
     """Fetch a model from the hub into the cache.
 
-    missing: a file that the cache lacks, "" for all.
+    name: what the user wrote.
+    hub_id: the model that it names.
+    variables: the environment, which says where the cache is and may forbid the network.
+    missing: a file that the cache lacks of the model, "" where it has none; for errors.
 
-    Raises AttnError where the network is forbidden, and as `download`.
+    Raises InputError where the network is forbidden, and as `download`.
     """
     cache = cache_folder(variables)
     if is_offline(variables):
@@ -803,8 +814,8 @@ class Remote:
         """
         import huggingface_hub
 
+        # older versions of the library have no such argument and draw their own bars
         bars: dict[str, Any] = {}
-        # older versions of the library draw their own
         if (
             self._watch is not None
             and "tqdm_class" in signature(huggingface_hub.hf_hub_download).parameters
@@ -890,7 +901,8 @@ class Remote:
             part.replace(self._content(file))
 
     def _append_rest(self, file: RemoteFile, part: Path) -> None:
-        """Append to a part of a file what the hub has beyond it."""
+        """Fetch the bytes of a file that `part`, the path of an interrupted download, lacks, and
+        append them to it."""
         from huggingface_hub.file_download import http_get
         from huggingface_hub.utils import build_hf_headers
 
@@ -898,7 +910,7 @@ class Remote:
         if self._watch is not None and "tqdm_class" in signature(http_get).parameters:
             bars["tqdm_class"] = bar_class(self._watch, file.name)
         with growing_file(part) as stream, _small_pieces():
-            if stream.tell() > file.bytes:  # of no use
+            if stream.tell() > file.bytes:  # longer than the file: no beginning of it
                 stream.truncate(0)
             http_get(
                 self._url(file.name, file.revision),
@@ -954,13 +966,15 @@ class Remote:
         if beginning is None:
             return None
         raw, size = beginning
+        # the first eight bytes of the format are the length of the JSON that follows
         header_size = 8 + int.from_bytes(raw[:8], "little")
         if len(raw) < header_size <= min(size, 8 + HEADER_LIMIT):
             rest = self._ask(
                 lambda: self._byte_range(name, revision, len(raw), header_size),
                 self._broken_off(name),
             )
-            raw += b"" if rest is None else rest[0]
+            if rest is not None:
+                raw += rest[0]
         return read_header(BytesIO(raw), size, f"{self.endpoint}/{self.hub_id} {name}")
 
     def _byte_range(self, name: str, revision: str, start: int, stop: int) -> tuple[bytes, int]:
@@ -1004,9 +1018,12 @@ class Remote:
     def _translate_error(
         self, error: Exception, errors: Any, network_error: AttnError
     ) -> AttnError:
-        """The error to raise in place of one of the hub's library.
+        """The error, returned and not raised, that tells the user of an exception of the hub's
+        library.
 
+        error: the exception.
         errors: that library's module of errors.
+        network_error: what to return where the network failed.
         """
         hub_id = self.hub_id
         endpoint = self.endpoint
@@ -1117,9 +1134,8 @@ def download(
             )
         folder = config.parent
         fetch.accept(folder)
-        commit = (
-            folder.name
-        )  # everything else comes from the same version, even if the branch moves on
+        # everything else comes from this commit, even if the branch moves on meanwhile
+        commit = folder.name
         if hub.file(TOKENIZER, commit) is None:
             for name in (*BESIDE_A_VOCABULARY, *VOCABULARIES):
                 hub.file(name, commit)
@@ -1164,8 +1180,16 @@ def download_gguf(
 
 
 def _fetch_weights(hub: Remote, commit: str, note: Callable[[str], None] | None) -> None:
-    """Fetch the weights: safetensors, or else what torch pickled, where torch is there to read it."""
-    for single, index_name, ending in WEIGHT_FILES if torch_is_installed() else WEIGHT_FILES[:1]:
+    """Fetch a model's weights: safetensors, or else torch's pickled files, where torch is installed
+    to read them. Raises UnsupportedError where the model has neither.
+
+    commit: the model's version.
+    note: called with a sentence on how much is fetched; None for silence.
+    """
+    kinds: Sequence[tuple[str, str, str]] = WEIGHT_FILES
+    if not torch_is_installed():
+        kinds = WEIGHT_FILES[:1]  # pickled files come last
+    for single, index_name, ending in kinds:
         file = hub.describe(single, commit)
         if file is not None:
             _fetch_files(hub, [file], note)
@@ -1204,7 +1228,8 @@ def _fetch_files(
 ) -> None:
     """Fetch large files one after the other.
 
-    note: told before how large they are, and how much of that is here.
+    note: called before with a sentence on how large they are, and how much of that is here; None
+        for silence.
 
     Raises AttnError where the disk has no room for them.
     """
@@ -1245,7 +1270,8 @@ def _size_words(size: int) -> str:
 
 
 def _free_bytes(folder: Path) -> int | None:
-    """The bytes that are free where a folder is, or would be; None where nobody can tell."""
+    """The free bytes of the disk on which a folder is, or would be made; None where the system does
+    not tell."""
     for place in (folder, *folder.parents):
         with suppress(OSError):
             return disk_usage(place).free
@@ -1276,7 +1302,8 @@ def _tensors_of_headers(hub: Remote, folder: Path, commit: str) -> Mapping[str, 
 def _no_safetensors(hub: Remote, expected: str, hint: str) -> UnsupportedError:
     """The error, returned and not raised, that a model has no weights that can be read.
 
-    expected: which could.
+    expected: which weights could be read.
+    hint: what to try.
     """
     return UnsupportedError(
         "{hub_id} has no {single}",

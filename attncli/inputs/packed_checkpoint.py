@@ -52,18 +52,21 @@ def open_packed(
     """The checkpoint of a folder with quantised weights, whose matrices are computed as floats when
     they are read.
 
+    config: the folder's config.json, which declares the quantisation.
+    tensors: where each stored tensor lies, by name; None to read that from the weight files.
+
     Raises UnsupportedError for a scheme that is not read, InputError for parts that are missing or
     contradict one another.
     """
-    raw = Checkpoint(
-        folder,
-        dict(config),
-        dict(find_tensors(folder, packed=True) if tensors is None else tensors),
-    )
+    if tensors is None:
+        stored = find_tensors(folder, packed=True)
+    else:
+        stored = dict(tensors)
+    raw = Checkpoint(folder, dict(config), stored)
     if all(
         info.dtype in FLOATS or _is_buffer(name, info.dtype) for name, info in raw.names().items()
     ):
-        # any scheme: a folder may hold the numbers again, or be packed when it is loaded
+        # no matrix is stored in few bits: it was unpacked again, or is quantised only when loaded
         plain = DerivedCheckpoint(folder, without_packing(config), dict(raw.names()), {})
         if tensors is None:
             plain.notes = (
@@ -156,6 +159,8 @@ class _PackedMatrices:
 
     def checkpoint(self) -> DerivedCheckpoint:
         """The checkpoint whose matrices are computed. Raises as `open_packed`."""
+        # the stored tensors by module and the last part of their names: `layer.0.q.scales` is
+        # "scales" of `layer.0.q`, and `layer.0.q.weight.absmax` is its "weight.absmax"
         names = self.raw.names()
         modules: dict[str, dict[str, str]] = {}
         for name in names:
@@ -178,8 +183,12 @@ class _PackedMatrices:
             "mlx": self.mlx,
         }
         check_method(self.raw.config, self.where)
+
+        # the scheme's method takes from each module what makes a matrix together
         for module, parts in modules.items():
             builders[self.method](module, parts)
+
+        # all other tensors stay as they are, unless they look like a part without its scales
         for name, info in names.items():
             if name in self.used_names or name.endswith(CACHE_SCALES):
                 continue
@@ -210,6 +219,8 @@ class _PackedMatrices:
     ) -> None:
         """Add a matrix that is computed by a recipe.
 
+        name: what the model calls it.
+        scheme: the kind of numbers it is stored in, as people name it ("INT8").
         parts: names of the stored tensors that it is made of, the largest first.
         """
         info = self.raw.info(parts[0])
@@ -273,8 +284,11 @@ class _PackedMatrices:
         )
 
     def group_size(self, count: int, of: int, name: str) -> int:
-        """How many numbers of a row of length `of` share each of `count` scales. Raises InputError
-        where they do not divide it evenly."""
+        """How many numbers share a scale in a row of length `of` with `count` scales. Raises
+        InputError where the scales do not divide the row evenly.
+
+        name: the tensor of the scales, for errors.
+        """
         if not count or of % count:
             what = message(
                 "tensor {name} has {count} scales for rows of {length}",
@@ -288,8 +302,11 @@ class _PackedMatrices:
         return of // count
 
     def byte_weights(self, module: str, parts: Parts) -> None:
-        """Add a module's matrix of eight-bit numbers with a scale for all, for a row, or for a
-        block, where its tensors make one."""
+        """Add a module's matrix of eight-bit numbers with one scale for all, one for each row, or
+        one for each block; nothing where its tensors make no such matrix.
+
+        parts: the module's stored tensors by the last part of their names.
+        """
         scale = next(
             (parts[name] for name in ("weight_scale_inv", "weight_scale") if name in parts), None
         )
@@ -299,6 +316,7 @@ class _PackedMatrices:
         info = self.raw.info(parts["weight"])
         scales = self.shape(scale)
         rows, columns = info.shape
+        # (rows, columns) that share a scale
         if len(scales) == 2:
             block = self._block(scales, info.shape, scale)
         elif scales in ((), (1,)):
@@ -311,6 +329,7 @@ class _PackedMatrices:
             scheme = "FP8"
         else:
             scheme = "INT8"
+        # parts for arithmetic in eight bits, which is not done here: only marked as used
         idle = [
             parts[name]
             for name in ("input_scale", "activation_scale", "input_scale_ub")
@@ -326,17 +345,19 @@ class _PackedMatrices:
         )
 
     def _block(self, scales: tuple[int, ...], shape: tuple[int, ...], name: str) -> tuple[int, int]:
-        """How many rows and columns share a scale: what the config says, else what divides the
-        matrix evenly.
+        """How many (rows, columns) of a matrix share a scale: what the config says, else what
+        divides the matrix evenly.
 
-        scales, shape: the shapes of the scales and the matrix.
+        scales: the shape of the scales, [block of rows, block of columns].
+        shape: that of the matrix.
+        name: the tensor of the scales, for errors.
         """
         stated = self.settings.get("weight_block_size")
         if isinstance(stated, list) and len(stated) == 2:
             block = tuple(stated)
         else:
             block = None
-        if scales in ((shape[0], 1), (1, 1)):
+        if scales in ((shape[0], 1), (1, 1)):  # one for each row, one for all
             return (shape[0] // scales[0], shape[1])
         if block is None or not all(type(size) is int and size > 0 for size in block):
             return (
@@ -428,8 +449,8 @@ class _PackedMatrices:
         )
 
     def gptq(self, module: str, parts: Parts) -> None:
-        """Add a module's matrix in GPTQ's format: words down the columns of [in, out], each row of
-        which has a group."""
+        """Add a module's matrix in GPTQ's format, stored as [in, out]: several inputs of an output
+        are packed in a word, and groups of inputs share a scale and a zero point."""
         if "qweight" not in parts:
             return
         weight, zeros, scale = self.stored_parts(module, parts, "qweight", "qzeros", "scales")
@@ -446,6 +467,7 @@ class _PackedMatrices:
             group = self.group_size(count, words * per_word, scale)
         else:
             group = 0
+        # the older format stores each zero point less 1
         if self.settings.get("checkpoint_format") == "gptq_v2":
             more = 0
         else:
@@ -485,7 +507,10 @@ class _PackedMatrices:
             weight, scale = self.stored_parts(module, parts, "weight", "SCB")
             rows, _ = shape = self.shape(weight)
             self.check_shape(scale, (rows,))
-            by_row = ScaledRows(self.raw, weight, scale, None, (1, shape[1]), 1 / 127)
+            # a row's scale is its largest number, stored as 127
+            by_row = ScaledRows(
+                self.raw, weight, scale, zero=None, block=(1, shape[1]), factor=1 / 127
+            )
             if "weight_format" in parts:
                 idle = [parts["weight_format"]]
             else:
@@ -502,6 +527,8 @@ class _PackedMatrices:
         block = stated["blocksize"]
         count = int(np.prod(shape))
         nested = "weight.nested_absmax" in parts
+        # a table of 16 numbers and the blocks' scales, or, nested, codes of scales with a table of
+        # 256 numbers and scales of their own
         names = NESTED if nested else NESTED[:2]
         stored = self.stored_parts(module, parts, *(f"weight.{name}" for name in names))
         blocks = -(-count // block)
@@ -592,7 +619,10 @@ class ScaledRows:
     """A recipe (it computes a matrix when it is read): stored numbers times the scale of their
     block.
 
-    factor: what all are multiplied by besides.
+    weight, scale: the names of the stored tensors.
+    zero: that of the zero points, one for each block, which are subtracted first; None for none.
+    block: how many (rows, columns) share a scale.
+    factor: what all numbers are multiplied by besides.
     """
 
     def __init__(
@@ -684,14 +714,12 @@ class PackedRows:
         scales = self._raw.read_rows(self._scale, rows, "float32")[:, group_of]
         if self._bias is not None:
             return numbers * scales + self._raw.read_rows(self._bias, rows, "float32")[:, group_of]
-        numbers -= half  # stored without a sign
+        numbers -= half  # numbers from -half on are stored as numbers from 0 on
         if self._zero is not None:
-            zeros = self._raw.read(self._zero)
-            if zeros.shape[0] != self._shape[0]:  # in words down the columns
-                zeros = (
-                    word_numbers(np.ascontiguousarray(zeros.T), self._bits).T.astype(np.float32)
-                    - half
-                )
+            zeros = self._raw.read(self._zero)  # [row, group]
+            if zeros.shape[0] != self._shape[0]:  # the zero points of several rows share a word
+                unpacked = word_numbers(np.ascontiguousarray(zeros.T), self._bits).T
+                zeros = unpacked.astype(np.float32) - half
             numbers -= zeros[start:stop].astype(np.float32)[:, group_of]
         return numbers * scales
 
@@ -724,11 +752,11 @@ class GptqMatrix:
         """The whole matrix, float [out, in]; start and stop are not used. Raises InputError for a
         group that has no scales."""
         weight, zero, scale, order = self._names
-        numbers = word_numbers(np.ascontiguousarray(self._raw.read(weight).T), self._bits).astype(
-            np.float32
-        )
-        scales = self._raw.read(scale, "float32").T
+        words = np.ascontiguousarray(self._raw.read(weight).T)  # [out, word]
+        numbers = word_numbers(words, self._bits).astype(np.float32)  # [out, in]
+        scales = self._raw.read(scale, "float32").T  # [out, group]
         zeros = word_numbers(self._raw.read(zero), self._bits)[:, : scales.shape[0]].T
+        # the sum wraps around within the number's bits
         zeros = ((zeros + np.uint8(self._more)) & np.uint8(2**self._bits - 1)).astype(np.float32)
         if order is None:
             group_of = np.arange(numbers.shape[1]) // self._group
@@ -779,7 +807,13 @@ class AwqMatrix:
 
 class CodedMatrix:
     """A recipe (it computes a matrix when it is read): each code of four bits, the higher half of a
-    byte first, is a number of a table times its block's scale."""
+    byte first, is a number of a table times its block's scale.
+
+    stored: the names of the tensors with the blocks' scales and the table; where the scales are
+        codes, too, those with their scales and their table besides.
+    state: what bitsandbytes says of the matrix: its shape and the sizes of blocks.
+    count: how many numbers the matrix has.
+    """
 
     unit = 0
 
@@ -794,11 +828,12 @@ class CodedMatrix:
 
     def rows(self, start: int, stop: int) -> Array:
         """The whole matrix, float [row, column]; start and stop are not used."""
-        codes = self._raw.read(self._weight).reshape(-1)
-        pairs = np.stack((codes >> 4, codes & 15), axis=1).reshape(-1)[: self._count]
-        numbers = self._raw.read(self._stored[1], "float32")[pairs]
+        packed = self._raw.read(self._weight).reshape(-1)
+        codes = np.stack((packed >> 4, packed & 15), axis=1).reshape(-1)[: self._count]
+        numbers = self._raw.read(self._stored[1], "float32")[codes]
         scales = self._raw.read(self._stored[0])
         if len(self._stored) > 2:
+            # the blocks' scales are codes themselves, with a table, scales and an offset of theirs
             table = self._raw.read(self._stored[3], "float32")
             outer = np.repeat(
                 self._raw.read(self._stored[2], "float32"), self._state["nested_blocksize"]
@@ -851,7 +886,7 @@ class MxExperts:
     def rows(self, start: int, stop: int) -> Array:
         """The experts start..stop-1, float [expert, in, out]."""
         experts = range(start, stop)
-        codes = self._raw.read_rows(self._blocks, experts)
+        codes = self._raw.read_rows(self._blocks, experts)  # [expert, out, block, 16 bytes]
         numbers = np.stack((E2M1[codes & 15], E2M1[codes >> 4]), axis=-1)
         numbers = numbers.reshape(*codes.shape[:3], 32)
         powers = self._raw.read_rows(self._scale, experts).astype(np.int32) - 127

@@ -114,7 +114,14 @@ def _read(path: Path) -> bytes:
 
 
 def _template_of(raw: bytes, where: str) -> Mapping[str, object] | None:
-    """The object of a file that holds one template; None for a file of JSON Lines."""
+    """The JSON object of a file of pairs that holds one template; None for a file of JSON Lines.
+
+    raw: the file's bytes.
+    where: its path, for errors.
+
+    Raises InputError for bytes that are not UTF-8, and for a first line that is no JSON where the
+    whole file is none either.
+    """
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -197,7 +204,13 @@ def _draw_pairs(
     members: Mapping[str, object], where: str, count: int | None, seed: int | None
 ) -> Iterator[Pair]:
     """Yield pairs that differ from each other, drawn from a template's lists. No value stands in
-    two drawn places of one pair. Fewer come where the lists give no more."""
+    two drawn places of one pair. Fewer come where the lists give no more.
+
+    members: the JSON object that describes the template.
+    count, seed: how many pairs, and the seed of the draws; None for what the template says.
+
+    Raises InputError for a template that is malformed or gives no pair.
+    """
     template = _check_template(members, where)
     if count is None:
         most = template.count
@@ -226,8 +239,11 @@ def _draw_pairs(
 def _draw_values(
     lists: Mapping[str, Sequence[str]], seed: int, attempt: int
 ) -> dict[str, str] | None:
-    """One value for each place, from a named stream by place and attempt; None where two places
-    drew the same."""
+    """Draw one value for each place of a template; None where two places drew the same.
+
+    lists: the values to draw from, by place.
+    attempt: which draw this is; each has random numbers of its own, the same on every machine.
+    """
     values = {}
     for name, choices in lists.items():
         (number,) = integers(seed, f"pairs\0{name}\0{attempt}", 1).tolist()
@@ -293,7 +309,10 @@ def _check_number(value: object, name: str, least: int, most: int, where: str) -
 
 
 def _check_lists(lists: object, where: str) -> dict[str, Sequence[str]]:
-    """The lists of a template; the name of another list stands for the same. Raises InputError."""
+    """The lists of a template by name, checked. The name of another list in place of a list stands
+    for that list: in {"A": ["Mary", "John"], "B": "A"} both places draw from the same names. Raises
+    InputError.
+    """
     expected = '"lists": {"A": ["Mary", "John"], "B": "A"}'
     if not isinstance(lists, dict) or not lists:
         raise InputError("a template of pairs needs lists", where=where, expected=expected)
@@ -318,7 +337,14 @@ def _is_list_of_texts(entries: object) -> bool:
 def _check_repeats(
     repeats: object, side: str, lists: Mapping[str, object], where: str
 ) -> dict[str, str]:
-    """Whose value each place repeats in the clean or the corrupt text. Raises InputError."""
+    """Check what the clean or the corrupt text of a template repeats: {"C": "A"} says that place C
+    has the value drawn for list A.
+
+    repeats: any JSON value.
+    side: "clean" or "corrupt".
+
+    Raises InputError for anything but such an object, and for a list that does not exist.
+    """
     is_object = isinstance(repeats, dict) and bool(repeats)
     if not isinstance(repeats, dict) or not is_object:
         expected = message("an object such as {example}", example='{"C": "A"}')
@@ -337,11 +363,19 @@ def _check_repeats(
 
 
 def _check_text(text: object, name: str, places: set[str], where: str) -> str:
-    """A text with places in braces, all of which are known and plain names. Raises InputError."""
+    """Check one text of a template: its places in braces must be plain names out of `places`.
+    Returns the text.
+
+    text: any JSON value.
+    name: what the text is called, for errors.
+
+    Raises InputError.
+    """
     if not isinstance(text, str) or not text:
         what = message("a template of pairs without {missing}", missing=name)
         raise InputError(what, where=where, expected="a text with places such as {A}")
     try:
+        # "{A!r:>9}" has the field "A", the conversion "r" and the spec ">9"
         fields = [
             (field, spec or conversion) for _, field, spec, conversion in Formatter().parse(text)
         ]

@@ -14,11 +14,20 @@ from attncli.inputs.task_failure import TaskError
 def perform(
     request: Mapping[str, Any], write: Callable[[object], None]
 ) -> list[list[tuple[int, int]]]:
-    """For each of `patterns`, the characters [start, end) of every match in `text`; where `names`
-    are given in its place, the numbers [n, n + 1) of those that it matches from their beginning.
+    """Match regular expressions against a text or a list of names.
 
-    write: is told which pattern is next. Raises TaskError of the kind "pattern" for what is no
-    regular expression, with its number.
+    Args:
+        request: `patterns`, and either `text` or `names`.
+        write: Called with {"place": number} before each pattern, so that the parent process knows
+            which one was under way if this process is ended.
+
+    Returns:
+        For each pattern the character spans (start, end) of its matches in the text; with names,
+        a span (index, index + 1) for each name that the pattern matches from its beginning.
+
+    Raises:
+        TaskError: Of the kind "pattern" for what is no regular expression, "memory" for one that
+            needs too much; with the pattern's number.
     """
     warnings.simplefilter("ignore")  # about patterns that a later Python reads otherwise
     matches = []
@@ -38,7 +47,8 @@ def perform(
 
 
 def _spans(pattern: re.Pattern[str], request: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Where a pattern matches, as `perform` says."""
+    """The character spans of a pattern's matches in the request's text; where it has names instead,
+    a span (index, index + 1) for each that the pattern matches from its beginning."""
     if "names" not in request:
         return [match.span() for match in pattern.finditer(request["text"])]
     names = enumerate(request["names"])

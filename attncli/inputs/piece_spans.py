@@ -59,7 +59,12 @@ def place_pieces(
 def _span_of_piece(
     text: str, number: int, offsets: Sequence[tuple[int, int]], is_blank: bool
 ) -> PieceSpan:
-    """The span of the piece of this number, without the blanks before its first letter."""
+    """The span of one piece, without the blanks before its first letter.
+
+    number: which piece.
+    offsets: of all pieces, as the library says.
+    is_blank: whether the piece spells nothing but blanks.
+    """
     first, end = offsets[number]
     if is_blank:
         if number + 1 < len(offsets):
@@ -67,7 +72,8 @@ def _span_of_piece(
         else:
             following = (end, end)
         if following[0] < end and following[0] < following[1]:
-            end = first  # a blank that stands in no text: its character is the next piece's
+            # a blank that the tokenizer put before the text: the character belongs to the next piece
+            end = first
         return PieceSpan(first, end, first)
     start = first
     while start < end - 1 and text[start] == " ":
@@ -79,7 +85,7 @@ def _extend_to_marks(text: str, spans: Sequence[PieceSpan]) -> list[PieceSpan]:
     """Extend each span to the end of its last character as a reader sees it: over the combining
     marks that follow and that no other piece covers."""
     extended = list(spans)
-    following = len(text)
+    following = len(text)  # where the next piece's characters begin
     for number in reversed(range(len(spans))):
         span = spans[number]
         if span.start == span.end:
@@ -93,7 +99,8 @@ def _extend_to_marks(text: str, spans: Sequence[PieceSpan]) -> list[PieceSpan]:
 
 
 def _character_end(text: str, span: PieceSpan, following: int) -> int:
-    """The end of the character, as a reader sees it, that ends a span, before `following`."""
+    """Where the last character of a span ends, as a reader sees characters: with its combining
+    marks, which may reach as far as the index `following`, exclusive."""
     size = span.end - span.start
     for _, stop in clusters(text[span.start : following]):
         if stop >= size:

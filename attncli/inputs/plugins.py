@@ -62,9 +62,10 @@ class Plugin(Struct, frozen=True, eq=False):
             return self.load_object()
 
     def refuse(self, what: str, expected: str) -> NoReturn:
-        """Raises PluginError: the plugin is not what its group asks for.
+        """Raise PluginError, because what the plugin adds is not what its kind must be.
 
-        what, expected: as of `AttnError`.
+        what: what is wrong with it.
+        expected: what would be right.
         """
         raise PluginError(
             message("{plugin}: {what}", plugin=self.title, what=what),
@@ -82,13 +83,14 @@ class Plugin(Struct, frozen=True, eq=False):
             raise
         except AttnError as error:
             raise self.refusal(error) from error
-        except BrokenPipeError:
+        except BrokenPipeError:  # the reader of the output closed it: no fault of the plugin
             raise
         except (Exception, SystemExit) as error:
             raise self.failure(error) from error
 
     def refusal(self, error: AttnError) -> PluginError:
-        """What attn refuses of the plugin, returned and not raised, with the plugin named."""
+        """The error, returned and not raised, for something that attn refused while the plugin's
+        code ran: the same words, with the plugin named before them."""
         return PluginError(
             message("{plugin}: {what}", plugin=self.title, what=error.what),
             where=error.where,

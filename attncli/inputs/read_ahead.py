@@ -49,7 +49,11 @@ class Stretch(Struct, frozen=True, eq=False):
         row is larger.
         """
         rows = PIECE // self.row
-        return (rows - rows % TOGETHER if rows >= TOGETHER else rows) * self.row or PIECE
+        if rows == 0:
+            return PIECE
+        if rows >= TOGETHER:
+            rows -= rows % TOGETHER
+        return rows * self.row
 
 
 class PieceSource(Protocol):
@@ -68,9 +72,11 @@ class Pieces:
     """A range of bytes in pieces that several threads iterate over together: each piece goes to one
     thread, as (first byte, bytes).
 
-    free: buffers that nobody uses. count: how many pieces there are.
-    on_take: told the size of each that is taken. Iterating gives (first byte, piece), which is
-        valid until the thread asks for its next one; it raises as `PositionedFile`.
+    free: buffers that nobody uses; each thread takes one and gives it back.
+    on_take: called with the size in bytes of each piece that a thread takes.
+    count: how many pieces there are.
+
+    A piece is valid until the thread asks for its next one. Iterating raises as `PositionedFile`.
     """
 
     def __init__(self, stretch: Stretch, free: list[Array], on_take: Callable[[int], None]) -> None:
@@ -83,6 +89,8 @@ class Pieces:
         self.count = -(-self._size // self._step)
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
+        """Yield the pieces that this thread gets, read into one buffer: (first byte within the
+        range, bytes)."""
         if self._free:
             buffer = self._free.pop()
         else:
@@ -126,15 +134,10 @@ class ReadAhead:
 
     def serves(self, tensor: str, start: int, stop: int) -> bool:
         """Whether the next announced range is exactly these bytes of this tensor."""
-        if self._stretches:
-            following = self._stretches[0]
-        else:
-            following = None
-        return following is not None and (following.tensor, following.start, following.stop) == (
-            tensor,
-            start,
-            stop,
-        )
+        if not self._stretches:
+            return False
+        following = self._stretches[0]
+        return (following.tensor, following.start, following.stop) == (tensor, start, stop)
 
     def pieces(self) -> Pieces:
         """The pieces of the next announced range, which counts as taken."""
@@ -159,7 +162,7 @@ class ReadAhead:
         """Read the ranges from the disk one after the other, in a thread of its own, never more
         than `AHEAD` bytes beyond what was taken. What the system has cached already is skipped;
         what is read only fills that cache."""
-        away = np.empty(0, np.uint8)
+        unused = np.empty(0, np.uint8)  # what is read goes here, and nobody looks at it
         for stretch in stretches:
             for start in range(stretch.start, stretch.stop, PIECE):
                 with self._change:
@@ -172,10 +175,10 @@ class ReadAhead:
                 if self._reached_bytes >= self._taken_bytes and not stretch.file.at_hand(
                     start + count - 1
                 ):
-                    if not away.size:
-                        away = np.empty(PIECE, np.uint8)
-                    with suppress(InputError):  # whoever takes these bytes will say it
-                        stretch.file.fill(away[:count].data, start, "")
+                    if not unused.size:
+                        unused = np.empty(PIECE, np.uint8)
+                    with suppress(InputError):  # the thread that needs these bytes will raise it
+                        stretch.file.fill(unused[:count].data, start, about="")
                 self._reached_bytes += count
 
 
@@ -203,7 +206,13 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         """Whether x, [row, in], can be multiplied with the stored matrix piece by piece, as floats
         of the backend's type on the CPU."""
         shape = self.shape
-        if len(shape) != 2 or x.ndim != 2 or x.shape[1] != shape[not self.in_out] or len(x) < 2:
+        if len(shape) != 2 or x.ndim != 2 or len(x) < 2:
+            return False
+        if self.in_out:
+            width = shape[0]
+        else:
+            width = shape[1]
+        if x.shape[1] != width:
             return False
         row_bytes = shape[1] * max(self.dtype.itemsize, ITEM[backend.dtype])
         if backend.device != "cpu" or backend.dtype_of(x) != backend.dtype or row_bytes > PIECE:
@@ -212,9 +221,8 @@ class StoredMatrix(Struct, frozen=True, eq=False):
             return True
         rows = np.asarray(x)
         few = len(rows) <= numpy_backend.FEW_ROWS
-        if (
-            self.in_out
-        ):  # each piece gives a part of every sum, which is much to hold where there are many
+        if self.in_out:
+            # a piece adds to every number of the product, whose copies for many rows are too large
             return few and rows.dtype.itemsize >= 4
         can_block = not few or numpy_backend.block_of(rows) is not None
         return rows.dtype.itemsize >= 4 and rows.flags.c_contiguous and can_block
@@ -224,16 +232,19 @@ class StoredMatrix(Struct, frozen=True, eq=False):
     ) -> tuple[AnyArray, bool]:
         """x·Wᵀ + b, [row, out], and whether every number of W is finite in both types.
 
-        pieces: whole rows as they lie.
+        pieces: whole rows of the stored matrix, in its type.
+        x: [row, in].
+        bias: [out], None for none.
 
-        An infinite or undefined weight leaves no number of its column finite, so that only where
-        the first row has such a number each weight is looked at.
+        A weight that is infinite or NaN makes all numbers of its column of the product so. Each
+        weight is looked at only where the product's first row has such a number.
         """
         if backend.name != "numpy":
             return self._multiply_by_library(pieces, x, backend, bias)
-        product, finite = (
-            self._multiply_by_turned_tiles if self.in_out else self._multiply_by_tiles
-        )(pieces, np.asarray(x))
+        if self.in_out:
+            product, finite = self._multiply_by_turned_tiles(pieces, np.asarray(x))
+        else:
+            product, finite = self._multiply_by_tiles(pieces, np.asarray(x))
         if bias is not None:
             product += np.asarray(bias)
         return product, finite
@@ -247,8 +258,9 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         result = backend.full((len(x), self.shape[0]), 0, backend.dtype)
         finite: list[bool] = []
 
-        def take() -> None:
-            """Multiply pieces of rows by the library until none is left."""
+        def multiply_rest() -> None:
+            """Multiply x with pieces of the matrix by the backend, into `result`, until none is
+            left."""
             for first_row, numbers in self._rows_of(pieces):
                 weight = backend.array(numbers)
                 part = slice(first_row, first_row + len(weight))
@@ -259,8 +271,8 @@ class StoredMatrix(Struct, frozen=True, eq=False):
                     or (all_finite(numbers) and bool(backend.isfinite(weight).all()))
                 )
 
-        with backend.shared_out(numpy_backend.MANY) as count:
-            numpy_backend.at_once([take] * count)
+        with backend.shared_out(numpy_backend.MANY) as thread_count:
+            numpy_backend.at_once([multiply_rest] * thread_count)
         return result, all(finite)
 
     def _multiply_by_tiles(self, pieces: PieceSource, x: Array) -> tuple[Array, bool]:
@@ -270,6 +282,8 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         rows, width = self.shape
         result = np.empty((len(x), rows), x.dtype)
         finite: list[bool] = []
+
+        # the height of a tile: a multiple of the block in which few rows of x are multiplied best
         has_few_rows = len(x) <= numpy_backend.FEW_ROWS
         if has_few_rows:
             block = numpy_backend.block_of(x) or 1
@@ -282,8 +296,9 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         tile_height = max(step // width // block, 1) * block
 
         @np.errstate(over="ignore", invalid="ignore")
-        def take() -> None:
-            """Widen pieces of rows tile by tile and multiply each tile until none is left."""
+        def multiply_rest() -> None:
+            """Take pieces of the matrix until none is left: convert each to the type of x tile by
+            tile, and write what a tile gives to `result`."""
             if as_stored:
                 tile = None
             else:
@@ -302,28 +317,31 @@ class StoredMatrix(Struct, frozen=True, eq=False):
                     result[:, first_row + row : first_row + row + len(tile_rows)] = product
                     finite.append(bool(np.isfinite(product[0]).all()) or all_finite(tile_rows))
 
-        numpy_backend.at_once([take] * min(numpy_backend.cores(), 2, pieces.count))
+        numpy_backend.at_once([multiply_rest] * min(numpy_backend.cores(), 2, pieces.count))
         return result, all(finite)
 
     def _multiply_by_turned_tiles(self, pieces: PieceSource, x: Array) -> tuple[Array, bool]:
-        """As `_multiply_by_tiles` for a matrix stored as [in, out]: the products of the pieces are added in
-        the order of the file, whichever thread made them, so that sums are reproducible."""
+        """x·W, [row, out], for a matrix stored as [in, out], without a bias, computed tile by tile
+        in NumPy; and whether every number of W is finite.
+
+        Each piece adds to every number of the product. They are added in the order of the file,
+        whichever thread made them, so that sums are reproducible.
+        """
         width, columns = self.shape
-        many = max(STEP // columns, 1)
-        parts: dict[int, Array] = {}
+        tile_height = max(STEP // columns, 1)
+        parts: dict[int, Array] = {}  # what each piece adds, [row, out], by its first row
         finite: list[bool] = []
 
         @np.errstate(over="ignore", invalid="ignore")
-        def take() -> None:
-            """Widen pieces of rows and sum what their tiles add to the product, piece by piece,
-            until none is left.
-            """
-            tile = np.empty((min(many, width), columns), x.dtype)
+        def multiply_rest() -> None:
+            """Take pieces of the matrix until none is left: convert each to the type of x tile by
+            tile, and sum what its tiles add to the product."""
+            tile = np.empty((min(tile_height, width), columns), x.dtype)
             for first_row, part in self._rows_of(pieces):
                 sums = np.zeros((len(x), columns), x.dtype)
-                for row in range(0, len(part), many):
-                    tile_rows = tile[: min(many, len(part) - row)]
-                    tile_rows[:] = part[row : row + many]
+                for row in range(0, len(part), tile_height):
+                    tile_rows = tile[: min(tile_height, len(part) - row)]
+                    tile_rows[:] = part[row : row + tile_height]
                     product = np.matmul(
                         x[:, first_row + row : first_row + row + len(tile_rows)], tile_rows
                     )
@@ -331,11 +349,11 @@ class StoredMatrix(Struct, frozen=True, eq=False):
                     sums += product
                 parts[first_row] = sums
 
-        numpy_backend.at_once([take] * min(numpy_backend.cores(), 2, pieces.count))
+        numpy_backend.at_once([multiply_rest] * min(numpy_backend.cores(), 2, pieces.count))
+        first, *later = sorted(parts)
         with np.errstate(over="ignore", invalid="ignore"):
-            return sum((parts[row] for row in sorted(parts)[1:]), start=parts[min(parts)]), all(
-                finite
-            )
+            product = sum((parts[row] for row in later), start=parts[first])
+        return product, all(finite)
 
     def _rows_of(self, pieces: PieceSource) -> Iterator[tuple[int, Array]]:
         """Each piece of the stored matrix as (number of its first row, rows of stored numbers)."""

@@ -133,7 +133,10 @@ def find_regions(
         rules: As `parse_region` returns them.
         text: The text, or the chat.
         tokens: Its tokens.
-        note: Is told which regions share tokens.
+        note: Called with a sentence where regions share tokens.
+
+    Returns:
+        The regions with at least one token.
 
     Raises:
         InputError: For a rule that no token fits, naming what is nearest, and for a name that comes
@@ -167,7 +170,8 @@ def find_regions(
 
 
 def _note_shared_tokens(regions: Sequence[Region], note: Callable[[str], None]) -> None:
-    """Tell `note` which two regions share the most tokens, where any do."""
+    """Call `note` with a sentence on which two regions share the most tokens, where any do."""
+    # the numbers of the regions that hold each token; then how many tokens each such group shares
     holders: dict[int, list[int]] = {}
     for number, region in enumerate(regions):
         for token in region.tokens:
@@ -182,7 +186,7 @@ def _note_shared_tokens(regions: Sequence[Region], note: Callable[[str], None]) 
     for numbers, count in groups.items():
         for pair in combinations(numbers, 2):
             shared[pair] += count
-    # of equals the first pair, in the order of the regions
+    # the pair with the most tokens; of equals the first, in the order of the regions
     (first, second), count = min(shared.items(), key=lambda row: (-row[1], row[0]))
     note(
         message(
@@ -243,7 +247,8 @@ def region_tokens(
 ) -> tuple[int, ...] | None:
     """The tokens of the region of this name; None where no region has it.
 
-    note: is told that a region is meant.
+    note: called with a sentence that the name is a region's, and how its weights are summed, where
+        a region has it.
     """
     for region in regions:
         if region.name == name:
@@ -279,14 +284,14 @@ def region_span(
 
 
 def word_regions(regions: Sequence[Region], starts: Sequence[int]) -> list[Region]:
-    """Regions of tokens turned into regions of words: a word belongs where any of its tokens does;
-    `rest` holds words in no other.
+    """Regions of tokens turned into regions of words, with indices of words in place of tokens: a
+    word belongs to a region where any of its tokens does; `rest` holds the words in no other.
 
-    starts: the first token of each word.
+    starts: the index of the first token of each word, ascending.
     """
     words = {
         region.name: {bisect_right(starts, token) - 1 for token in region.tokens}
-        for region in sorted(regions, key=lambda region: region.name == REST)
+        for region in regions
     }
     if REST in words:
         words[REST] = words[REST].difference(
@@ -308,7 +313,8 @@ def _tokens_of_rule(
 ) -> tuple[int, ...]:
     """The indices of the tokens that a rule selects; at least one, else it raises InputError.
 
-    matches: the places of its pattern, where it has one.
+    text: the whole text.
+    matches: where in it the rule's pattern matches; not used for a rule of another form.
     """
     kind, colon, numbers = rule.spec.partition(":")
     if colon and kind in FORMS:
@@ -358,6 +364,7 @@ def _tokens_of_range(
     """The indices of the tokens in a range of lines, characters or tokens; at least one, else it
     raises InputError."""
     low, high = _parse_range(rule, kind, numbers)
+    # where each line begins, and last where the text ends
     starts = [0, *(match.end() for match in re.finditer("\n", text)), len(text)]
     match kind:
         case "tokens":
@@ -365,6 +372,7 @@ def _tokens_of_range(
             last = len(tokens) - 1
         case "lines":
             last = len(starts) - 1
+            # lines count from 1: line 1 is starts[0] to starts[1]
             span = starts[min(low, last + 1) - 1], starts[min(high, last)]
             members = _tokens_in_spans([span], tokens)
         case _:
@@ -438,9 +446,8 @@ def _pattern_error(error: TaskError, rule: RegionRule) -> AttnError:
 
 
 def _spans_between(text: str, start: str, end: str) -> Iterator[Span]:
-    """The places between two markers: each from the end of a first marker to the next second
-    marker.
-    """
+    """Yield the character spans between two markers, each from the end of a marker `start` to the
+    next marker `end`."""
     place = 0
     while (opening := text.find(start, place)) >= 0:
         inside = opening + len(start)
@@ -469,12 +476,15 @@ def _tokens_of_json(
     """The indices of the tokens of the JSON values that a path leads to; at least one, else it
     raises InputError.
     """
-    steps = [next(filter(None, step), "") for step in STEP.findall(path[1:])]
+    # $.docs[0] has the steps "docs" and "0"; of each match one of the pattern's groups is not empty
+    steps = [next(filter(None, groups), "") for groups in STEP.findall(path[1:])]
     if not path.startswith("$") or STEP.sub("", path[1:]) or len(steps) > DEEPEST:
         what = message(
             "region {name} has no path {spec}", name=repr(rule.name), spec=repr(rule.spec)
         )
         raise rule.error(what, message("such as {example}", example="json:$.docs[0]"))
+
+    # the values at the end of the path, in all JSON of the text; and paths for a suggestion
     known: dict[str, None] = {}
     places = []
     for place in _json_starts(text):
@@ -484,8 +494,9 @@ def _tokens_of_json(
             if len(keys) == len(steps) and all(
                 step in ("*", str(key)) for step, key in zip(steps, keys, strict=True)
             ):
-                is_text = text[start] == '"'
+                is_text = text[start] == '"'  # of a text, what stands between the quotes
                 places.append((start + 1, stop - 1) if is_text else (start, stop))
+
     if not (members := _tokens_in_spans(places, tokens)):
         if not known or places:
             raise _empty_region(
@@ -531,13 +542,17 @@ def _json_starts(text: str) -> Iterator[int]:
 
 
 def _json_end(text: str, start: int) -> int:
-    """The index behind the JSON that begins at a character. Raises ValueError where there is none,
-    with how far it was read in `pos`, and RecursionError."""
+    """The index behind the JSON that begins at the character `start`. Raises ValueError where there
+    is none, with how far it was read in `pos`, and RecursionError.
+
+    Short windows of the text are tried first, as the parser counts all lines before a fault.
+    """
     for size in WINDOWS:
         window = text[start : start + size]
         try:
             return start + JSON.raw_decode(window)[1]
         except JSONDecodeError as error:
+            # a fault well before the window's end is one of the text; at its end, more is needed
             is_inside = error.pos < size - LONGEST_WORD and not error.msg.startswith("Unterminated")
             if is_inside or len(window) < size:
                 raise
@@ -548,10 +563,11 @@ Keys = tuple[str | int, ...]
 
 
 def _json_values(text: str, start: int, keys: Keys, depth: int) -> Iterator[tuple[Keys, int, int]]:
-    """The JSON value that begins at character `start`, and all values within it: each as its keys,
-    first character and end. Raises ValueError where there is none.
+    """Yield the JSON value that begins at character `start`, and all values within it: each as its
+    keys, first character and end. Raises ValueError where there is none.
 
-    depth: how far down.
+    keys: those that lead to the value at `start`.
+    depth: how many levels of values within it to go down.
     """
     _, stop = JSON.raw_decode(text, start)
     yield keys, start, stop
@@ -564,6 +580,7 @@ def _json_values(text: str, start: int, keys: Keys, depth: int) -> Iterator[tupl
         if text[start] == "{":
             key, place = JSON.raw_decode(text, place)
             place = _after_blanks(text, _after_blanks(text, place) + 1)  # the colon
+        # the first of these is the member itself, which says where the next one begins
         inner = _json_values(text, place, (*keys, key), depth - 1)
         member = next(inner)
         yield member
@@ -583,9 +600,8 @@ def _after_blanks(text: str, place: int) -> int:
 
 
 def _nearest_word(missing: str, text: str, expected: str) -> str:
-    """The message `expected`, with the word of the text that is most like `missing`, if one is
-    alike.
-    """
+    """What an error expects: the message `expected`, with the word of the text that is most like
+    the missing word, if one is alike."""
     if len(missing) > LONGEST_WORD:
         return expected
     beginning = text[:SEARCHED]
@@ -603,9 +619,17 @@ def _nearest_word(missing: str, text: str, expected: str) -> str:
 
 
 def _parse_range(rule: RegionRule, kind: str, numbers: str) -> tuple[int, int]:
-    """The first and the last number of a range such as 3-5 or 3. Raises UsageError."""
+    """The first and the last number of a range such as 3-5 or 3. Raises what `RegionRule.error`
+    returns for anything else.
+
+    kind: what is counted, a key of `FORMS`.
+    """
+    first = 0
+    last = -1
     match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", numbers)
-    first, last = (int(match[1]), int(match[2] or match[1])) if match is not None else (0, -1)
+    if match is not None:
+        first = int(match[1])
+        last = int(match[2] or match[1])
     if match is None or first < FORMS[kind] or last < first:
         what = message(
             "region {name} has no range {spec}", name=repr(rule.name), spec=repr(rule.spec)
@@ -623,7 +647,7 @@ def _parse_range(rule: RegionRule, kind: str, numbers: str) -> tuple[int, int]:
 def _empty_region(rule: RegionRule, expected: str) -> InputError:
     """The error, returned and not raised, that a rule selects no token.
 
-    expected: what would.
+    expected: what would select one.
     """
     return InputError(
         "nothing in the text is in region {name}: {spec}",

@@ -62,7 +62,7 @@ def byte_count(tensor: str, dtype: np.dtype[Any], shape: Iterable[object], where
     """The bytes that an array takes, counted without overflow. Raises InputError for a shape that
     no array can have.
     """
-    sizes = list(shape)
+    sizes = list(shape)  # from a file: anything may stand there
     if len(sizes) > MOST_AXES:
         what = message("tensor {tensor} has {sizes} axes", tensor=repr(tensor), sizes=len(sizes))
         raise InputError(what, where=where, expected="at most {most_axes}", most_axes=MOST_AXES)
@@ -98,9 +98,8 @@ def check_array(
         native = array
     else:
         native = array.astype(array.dtype.newbyteorder("="))
-    is_native = (
-        native.dtype.str[1:] in NATIVE_CODES
-    )  # asking for a name takes longer than reading a small array
+    # by code, such as "f4": asking for a type's name takes longer than reading a small array
+    is_native = native.dtype.str[1:] in NATIVE_CODES
     if not is_native and native.dtype.name != "bfloat16":
         raise unsupported_dtype(tensor, native.dtype.name, where)
     row_major = np.asarray(native, order="C")
@@ -177,23 +176,25 @@ def convert(source: Array, target: Array) -> bool:
             source_part = source[begin : begin + STEP]
             target_part = target[begin : begin + STEP]
             target_part[:] = source_part
-            # where the source is infinite or NaN the target is too, and a wider one holds every
-            # number
-            if not all_finite(
-                source_part if (source.dtype.name, target.dtype.name) in WIDER else target_part
-            ):
+            # a number that is not finite in the source is not finite in the target either; and a
+            # wider type holds every number of the narrow one, which is faster to check
+            checked = target_part
+            if (source.dtype.name, target.dtype.name) in WIDER:
+                checked = source_part
+            if not all_finite(checked):
                 return False
     return True
 
 
 def all_finite(array: Array) -> bool:
     """Whether no number is NaN or infinite; true of integers and booleans."""
-    bits = EXPONENTS.get(array.dtype.name)
-    if (
-        bits is not None
-    ):  # as whole numbers: the sign is the highest bit, so each sign has a largest finite one
+    exponent = EXPONENTS.get(array.dtype.name)
+    if exponent is not None:
+        # the bits of a 16-bit float as a whole number: positive floats are finite below all
+        # exponent bits set; negative ones, whose highest bit is set, the same above 0x8000
         return not array.size or bool(
-            array.view(np.int16).max() < bits and array.view(np.uint16).max() < 0x8000 + bits
+            array.view(np.int16).max() < exponent
+            and array.view(np.uint16).max() < 0x8000 + exponent
         )
     return array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
@@ -296,6 +297,7 @@ def write_safetensors(
     name, so that all are aligned and the same content gives the same bytes. Raises UnsupportedError
     for a data type that the format or `attn` does not have, LimitError for a header longer than the
     format's 100 MB."""
+    # the header: of each tensor its type, shape and bytes [begin, end) within the data
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     if metadata:
         header: dict[str, Any] = {METADATA: {key: metadata[key] for key in sorted(metadata)}}
@@ -307,9 +309,11 @@ def write_safetensors(
         if array.dtype.name not in CODES:
             raise unsupported_dtype(name, array.dtype.name, EXPECTED)
         stop = end + array.nbytes
-        header[name] = dict(
-            zip(MEMBERS, (CODES[array.dtype.name], list(array.shape), [end, stop]), strict=True)
-        )
+        header[name] = {
+            "dtype": CODES[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [end, stop],
+        }
         end = stop
     raw = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)
@@ -321,6 +325,8 @@ def write_safetensors(
             hint="save as .npz",
             header_limit=HEADER_LIMIT,
         )
+
+    # its length, the header, the data in little-endian order
     stream.write(struct.pack("<Q", len(raw)) + raw)
     for name in order:
         array = tensors[name]
@@ -331,13 +337,15 @@ def write_safetensors(
 def _parse_entry(name: str, field: Any, origin: int, where: str) -> Entry:
     """The tensor that a field of the header declares.
 
-    origin: where the data begin.
+    name: the tensor's, the key of the field.
+    field: any JSON value.
+    origin: where the data begin in the file, in bytes.
 
     Raises as `read_header`.
     """
-    dtype, shape, offsets = (
-        map(field.get, MEMBERS) if type(field) is dict and len(field) == 3 else (None, None, None)
-    )
+    dtype = shape = offsets = None
+    if type(field) is dict and len(field) == len(MEMBERS):
+        dtype, shape, offsets = map(field.get, MEMBERS)
     if (
         type(dtype) is not str
         or type(shape) is not list

@@ -63,11 +63,12 @@ class ClusterKind(Enum):
 def script_words(text: str) -> Iterator[tuple[int, int]]:
     """Start and end (exclusive) of every word and sign, in order; linear in the text. Blank text
     gives none."""
-    start: int | None = None
+    start: int | None = None  # of the word under way
     for begin, end in clusters(text):
         kind = _cluster_kind(text, begin, end)
         if kind is ClusterKind.WORD:
-            start = begin if start is None else start
+            if start is None:
+                start = begin
             continue
         if start is not None and kind is ClusterKind.SIGN and _is_inside(text, begin, end):
             continue
@@ -124,9 +125,11 @@ def _is_letter(char: str) -> bool:
 
 
 def set_apart(text: str) -> bool:
-    """Whether blanks stand between characters of a script written without spaces, so that the text
-    is already cut into words."""
+    """Whether a text in a script without spaces is already cut into words by blanks, such as
+    今天 我 的 计划: a blank stands between two of its characters, and a part has several."""
     parts = text.split()
-    return any(is_unspaced(a[-1]) and is_unspaced(b[0]) for a, b in pairwise(parts)) and any(
-        len(part) > 1 and any(map(is_unspaced, part)) for part in parts
+    has_blank_within = any(
+        is_unspaced(part[-1]) and is_unspaced(following[0]) for part, following in pairwise(parts)
     )
+    has_words = any(len(part) > 1 and any(map(is_unspaced, part)) for part in parts)
+    return has_blank_within and has_words

@@ -77,6 +77,8 @@ def read_pieces(raw: bytes, name: str) -> SentencePieces:
     trainer: dict[int, Any] = {}
     normalizer: dict[int, Any] = {}
     try:
+        # field 1 is a piece, once for each; 2 says how the vocabulary was trained, 3 how texts are
+        # prepared
         for number, value in _fields(raw):
             if number == 1:
                 piece = dict(_fields(value))
@@ -107,12 +109,14 @@ def _no_file(name: str) -> InputError:
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, Any]]:
-    """The number and value of every field of a message of protocol buffers: an int, or its bytes.
+    """Yield the number and the value of every field of a message of protocol buffers; a value is an
+    int, or bytes.
 
     Raises ValueError or IndexError for bytes that are no such message.
     """
     place = 0
     while place < len(raw):
+        # a field begins with its number and, in the lowest three bits, how its value is stored
         key, place = _varint(raw, place)
         number = key >> 3
         wire = key & 7
@@ -133,8 +137,8 @@ def _fields(raw: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _varint(raw: bytes, place: int) -> tuple[int, int]:
-    """The whole number that is stored from this place on, seven bits a byte, and the place after
-    it."""
+    """The whole number that is stored from this place on, seven bits a byte, the lowest first, and
+    the place after it. The last byte is the one without the highest bit."""
     value = 0
     for count in range(LONGEST_VARINT):
         byte = raw[place + count]

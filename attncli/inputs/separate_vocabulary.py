@@ -56,9 +56,10 @@ LLAMA_SPECIALS = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
 class PairRule(Struct, frozen=True):
     """How a class of tokenizers cuts by merges of bytes.
 
-    patterns: what a text is cut by before.
+    patterns: what a text is cut by before the merges.
     specials: its special tokens by their role.
-    ends: whether a text stands between two of them.
+    composes: whether texts are composed first (Unicode's NFC).
+    ends: whether each text is put between the tokens of the roles cls_token and sep_token.
     """
 
     patterns: tuple[str, ...]
@@ -118,7 +119,8 @@ def read_vocabulary(folder: Path, name: str | None = None) -> PieceTokenizer | N
 
 
 def _added_tokens(files: VocabularyFolder) -> dict[int, AddedToken]:
-    """The tokens that the settings put beside the vocabulary, by id, in their order."""
+    """The tokens that a folder's files add to its vocabulary, by id, ascending: those of
+    added_tokens.json, and those that the settings describe, which win."""
     tokens: dict[int, AddedToken] = {}
     if files.has("added_tokens.json"):
         path = guarded_path(files.folder, "added_tokens.json")
@@ -126,7 +128,9 @@ def _added_tokens(files: VocabularyFolder) -> dict[int, AddedToken]:
             if isinstance(number, int):
                 tokens[number] = AddedToken(text, normalized=False)
     stated = files.settings.get("added_tokens_decoder")
-    for number, token in stated.items() if isinstance(stated, dict) else ():
+    if not isinstance(stated, dict):
+        stated = {}
+    for number, token in stated.items():
         if str(number).isdecimal() and isinstance(token, dict) and "content" in token:
             flags = ("special", "lstrip", "rstrip", "normalized", "single_word")
             chosen = {flag: bool(token.get(flag)) for flag in flags}
@@ -138,7 +142,8 @@ def _added_tokens(files: VocabularyFolder) -> dict[int, AddedToken]:
 
 
 def _words(files: VocabularyFolder) -> PieceTokenizer | None:
-    """The tokenizer of a vocab.txt by BERT's rule; None where another class is named."""
+    """The tokenizer of a vocab.txt by BERT's rule; None where the settings name a class with
+    another rule, or the vocabulary lacks BERT's special tokens."""
     name = files.where(WORDS)
     try:
         lines = files.raw(WORDS).decode("utf-8").splitlines()
@@ -148,9 +153,8 @@ def _words(files: VocabularyFolder) -> PieceTokenizer | None:
         ) from error
     vocabulary = {token: number for number, token in enumerate(lines)}
     specials = files.specials(BERT_SPECIALS)
-    if files.kind not in BERT_WORDS or not {
-        specials[role] for role in ("unk_token", "cls_token", "sep_token")
-    } <= set(vocabulary):
+    needed = {specials[role] for role in ("unk_token", "cls_token", "sep_token")}
+    if files.kind not in BERT_WORDS or not needed <= set(vocabulary):
         return None
     lower = files.settings.get("do_lower_case")
     if not isinstance(lower, bool):  # a vocabulary without capitals is of a model that reads none
@@ -174,7 +178,11 @@ def _words(files: VocabularyFolder) -> PieceTokenizer | None:
 def _add(
     hf: tokenizers.Tokenizer, files: VocabularyFolder, specials: Iterable[str], name: str
 ) -> None:
-    """Add the special tokens that the vocabulary holds and those that the settings put beside it.
+    """Add to a tokenizer those special tokens that its vocabulary holds, and the tokens that the
+    folder's files add to the vocabulary.
+
+    specials: the spellings of special tokens.
+    name: the vocabulary's file, for errors.
 
     Raises InputError where one of these would have another id than the settings say.
     """
@@ -194,7 +202,8 @@ def _add(
 
 
 def _put_between(hf: tokenizers.Tokenizer, first: str | None, last: str | None) -> None:
-    """Have a tokenizer put these tokens before and after each text; None for none."""
+    """Make a tokenizer put the token `first` before each text and `last` after it, after both texts
+    of a pair; None for none."""
     before = []
     if first is not None:
         before = [first]
@@ -226,8 +235,9 @@ def _byte_pairs(files: VocabularyFolder) -> PieceTokenizer | None:
         guarded_path(files.folder, PAIRED), what=message("a vocabulary"), limit=FILE_LIMIT
     )
     if files.is_unnamed:
+        # Ġ spells a blank in the alphabet of bytes; without it pieces are of characters, or words
         if not any("Ġ" in token for token in vocabulary):
-            return None  # pieces of characters, or words
+            return None
         if set(ROBERTA_SPECIALS.values()) <= vocabulary.keys():
             rule = ROBERTA_RULE
     pairs = _merges(files)
@@ -285,9 +295,10 @@ def _merges(files: VocabularyFolder) -> list[Merge]:
 def _stated_ends(
     files: VocabularyFolder, specials: Mapping[str, str], *, begins: bool = False
 ) -> tuple[str | None, str | None]:
-    """The tokens before and after each text, as the settings say.
+    """The tokens that the settings put before and after each text, (first, last); None for none.
 
-    begins: whether there is one before where they say nothing.
+    specials: the spellings of special tokens by role.
+    begins: whether there is one before each text where the settings do not say.
     """
     stated = files.settings.get("add_bos_token")
     if isinstance(stated, bool):
@@ -347,6 +358,8 @@ def _sentence_pieces(files: VocabularyFolder, name: str) -> PieceTokenizer | Non
     where = files.where(name)
     raw = files.raw(name)
     _refuse_ranks(raw, where)
+
+    # the pieces, with those that the settings add behind them
     content = read_pieces(raw, where)
     if content.rule == PAIRS and (content.charsmap or content.trims):
         return None  # pairs are cut here from the text as it stands
@@ -357,13 +370,18 @@ def _sentence_pieces(files: VocabularyFolder, name: str) -> PieceTokenizer | Non
     extra = _extra_pieces(files, len(pieces))
     pieces += extra
     types += [CONTROL] * len(extra)
+
+    # the tokens before and after a text
     specials = files.specials(usual)
     numbers = {piece: number for number, piece in enumerate(pieces)}
     first, last = _stated_ends(
         files, specials, begins=files.kind not in ("T5Tokenizer", PIECES_ALONE)
     )
     if files.kind == "T5Tokenizer":
-        first, last = None, specials["eos_token"]
+        first = None
+        last = specials["eos_token"]
+
+    # written as the metadata of a GGUF file, whose reader makes the tokenizer
     values = {
         **content.metadata(),
         "tokenizer.ggml.tokens": StringTable.of(pieces),
@@ -404,7 +422,7 @@ class _RankedBytes(PairScheme):
         return hf
 
     def characters(self, text: str) -> Iterable[str]:
-        """The alphabet of bytes."""
+        """The characters that any text is spelled with here: one for each of the 256 bytes."""
         return alphabet()
 
     def merges(self, ids: Mapping[str, int]) -> list[Merge]:
@@ -415,7 +433,8 @@ class _RankedBytes(PairScheme):
 
 
 def _tekken(files: VocabularyFolder) -> PieceTokenizer:
-    """The tokenizer of a tekken.json. Raises InputError for one that is none."""
+    """The tokenizer of a tekken.json: pieces of bytes in the order of their ranks, special tokens
+    before them. Raises InputError for a file that is none."""
     where = files.where(TEKKEN)
     path = guarded_path(files.folder, TEKKEN)
     content = read_object(path, what=message("a tekken.json"), limit=FILE_LIMIT)
@@ -444,6 +463,8 @@ def _tekken(files: VocabularyFolder) -> PieceTokenizer:
             where=where,
             expected=message("config with a pattern and numbers of tokens, and vocab with ranks"),
         ) from error
+
+    # special tokens have the first ids; older files do not spell them
     usual = dict(enumerate(("<unk>", "<s>", "</s>")))
     specials = [
         control.get(number, usual.get(number, f"<SPECIAL_{number}>")) for number in range(count)

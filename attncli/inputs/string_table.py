@@ -48,6 +48,7 @@ class StringTable(Sequence[str]):
     def __getitem__(self, place: slice, /) -> list[str]: ...
 
     def __getitem__(self, place: int | slice, /) -> str | list[str]:
+        """A text by its number, or the texts of a slice; each is decoded now."""
         if isinstance(place, slice):
             return [self[number] for number in range(*place.indices(len(self)))]
         return self.piece(place).decode("utf-8", "replace")
@@ -73,6 +74,7 @@ class StringTable(Sequence[str]):
         sought = set(texts)
         if not sought:
             return []
+        # equal keys make candidates, whose bytes are then compared
         sought_keys = np.sort(np.fromiter(map(_key, sought), np.uint64, len(sought)))
         keys = self.keys()
         nearest = np.minimum(np.searchsorted(sought_keys, keys), len(sought_keys) - 1)
@@ -124,8 +126,10 @@ def text_starts(raw: bytes, at: int, count: int) -> tuple[Array, int]:
     """
     likely, run_ends = _likely_lengths(raw, at)
     starts = np.empty(count, np.int64)
-    done, place = 0, at
+    done = 0
+    place = at  # of the next length
     while done < count and place + PREFIX <= len(raw):
+        # this length alone, or the unbroken run of likely ones that begins with it
         run = np.array([place])
         first = int(np.searchsorted(likely, place))
         if first < len(likely) and likely[first] == place:
@@ -140,12 +144,17 @@ def text_starts(raw: bytes, at: int, count: int) -> tuple[Array, int]:
 
 
 def _likely_lengths(raw: bytes, at: int) -> tuple[Array, Array]:
-    """The places from `at` on that look like a length from 1 to 255, ascending; and by number the last
-    place of each run in which one place follows from the one before."""
+    """Find the places from `at` on whose eight bytes look like a length from 1 to 255 (a byte that
+    is not 0, then seven that are).
+
+    Returns the places, ascending, and of each run of them the index of its last one: within a run
+    each place is where the text of the place before ends.
+    """
     numbers = np.frombuffer(raw, np.uint8, offset=at)
     if len(numbers) < PREFIX:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    zero, last = numbers == 0, len(numbers) - PREFIX + 1
+    zero = numbers == 0
+    last = len(numbers) - PREFIX + 1
     alike = ~zero[:last]
     for byte in range(1, PREFIX):
         alike &= zero[byte : last + byte]

@@ -3,11 +3,11 @@ asked for it, so it imports nothing."""
 
 
 class TaskError(Exception):
-    """A task in a bounded process did not end well.
+    """A task in a bounded process failed.
 
-    kind: "time" or "memory" for one that takes too much of it; else one of those that the task
-        itself names.
-    reason: in its own words, "" for none.
+    kind: "time" or "memory" where it takes too much of it; else a kind that the task itself names,
+        such as "syntax".
+    reason: why, in the task's words; "" for none.
     place: the line of the template, or the number of the pattern; None where it is not known.
     """
 

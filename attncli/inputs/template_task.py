@@ -50,13 +50,20 @@ class _RefusedError(Exception):
 
 
 def perform(request: Mapping[str, Any], write: Callable[[object], None]) -> list[str]:
-    """The text that the template `source` renders with each of the dictionaries in `values`.
+    """Render a chat template once for each of several dictionaries of variables.
 
-    request: also `limit`, characters that a text may have.
-    write: is told the lines of the template, each with its line in Python: what is left of a
-        process that takes too long.
+    Args:
+        request: The template's `source`, the dictionaries `values`, and `limit`, the most
+            characters that a text may have.
+        write: Called with {"lines": pairs of a line of the template and the line of the Python code
+            that Jinja makes of it}: if this process is ended for its time, the parent process finds
+            the template's line by it.
 
-    Raises TaskError: of the kind "syntax", "beyond", "refused", "failed" or "long".
+    Returns:
+        The texts, one for each dictionary.
+
+    Raises:
+        TaskError: Of the kind "syntax", "beyond", "unsafe", "refused", "failed" or "long".
     """
     environment = _environment()
     try:
@@ -98,11 +105,13 @@ def _rendered_text(template: Any, values: Mapping[str, Any], limit: int) -> str:
 
 
 def _line_of(error: BaseException, template: Any) -> int | None:
-    """The innermost line of the template in an error's traceback; None where it was in none."""
+    """The template's line at which an error was raised, the innermost one in its traceback; None
+    where the traceback has none."""
     line = None
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == "<template>":
+            # Jinja rewrites tracebacks to lines of the template, but not of every exception
             is_rewritten = "__jinja_exception__" in trace.tb_frame.f_globals
             line = trace.tb_lineno
             if not is_rewritten:
@@ -168,7 +177,10 @@ class _TemplateSandbox(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset(("*", "**", "%"))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """The value of an operator of the template. Raises _BeyondError where it would be too large."""
+        """The value of an arithmetic operator in a template, which Jinja asks for before each `*`,
+        `**` and `%`. Raises _BeyondError where it would be too large.
+        """
+        # the length of a text or list, the absolute value of a number
         sizes = [
             len(side) if isinstance(side, str | list | tuple | dict) else abs(side or 0)
             for side in (left, right)
@@ -177,6 +189,7 @@ class _TemplateSandbox(ImmutableSandboxedEnvironment):
             raise _BeyondError("power")
         if operator == "*" and sizes[0] * sizes[1] > LONGEST_PRODUCT:
             raise _BeyondError("product")
+        # a width of six digits, or one taken from the values, as in "%*d"
         if operator == "%" and isinstance(left, str) and re.search(r"[0-9*]{6}|\*", left):
             raise _BeyondError("width")
         return super().call_binop(context, operator, left, right)
@@ -184,6 +197,7 @@ class _TemplateSandbox(ImmutableSandboxedEnvironment):
     def wrap_str_format(self, value: Any) -> Any:
         """`str.format` within the sandbox. Raises _BeyondError for widths too large."""
         wrapped = super().wrap_str_format(value)
+        # a width of six digits, or one taken from the values, as in "{:{width}}"
         if wrapped is not None and re.search(r"[0-9]{6}|\{[^}]*\{", value.__self__):
             raise _BeyondError("width")
         return wrapped
@@ -201,7 +215,10 @@ class _Variables(Namespace):
     """Jinja's namespace, which raises _BeyondError for a name that begins with an underscore."""
 
     def __init__(*args: Any, **values: Any) -> None:
-        self, args = args[0], args[1:]
+        """Names as `dict` takes them. `self` is taken from the arguments, so that a template may
+        have a variable of that name."""
+        self = args[0]
+        args = args[1:]
         names = dict(*args, **values)
         if any(str(name).startswith("_") for name in names):
             raise _BeyondError("name")

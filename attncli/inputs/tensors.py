@@ -77,9 +77,8 @@ def read_npy_header(stream: BinaryIO, name: str, where: str, total: int) -> NpyH
     start = stream.tell()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # about headers of Python 2, which are read all the same
+            # NumPy warns of headers written by Python 2, which are read all the same
+            warnings.simplefilter("ignore")
             version = npy_format.read_magic(stream)
             if version not in readers:
                 what = message(
@@ -91,7 +90,7 @@ def read_npy_header(stream: BinaryIO, name: str, where: str, total: int) -> NpyH
             shape, column_major, dtype = readers[version](stream)
     except UnsupportedError:
         raise
-    except Exception as error:  # the parser raises whatever its pieces do
+    except Exception as error:  # NumPy's parser raises many kinds for damaged bytes
         what = message("the array {name} has a damaged header", name=repr(name))
         raise InputError(what, where=where, expected="an array written by numpy.save") from error
     if dtype.hasobject:
@@ -192,6 +191,7 @@ class Archive:
         if METADATA_MEMBER not in self._members:
             return {}
         with self._open_member(METADATA_MEMBER) as (stream, _):
+            # read until the stream gives no more bytes
             raw = b"".join(iter(lambda: stream.read(CHUNK), b""))
         try:
             metadata = json.loads(raw.decode("utf-8"))
@@ -256,16 +256,16 @@ def write_npz(
                 json.dumps(dict(metadata), sort_keys=True),
             )
         for name in sorted(tensors):
-            tensor = tensors[name]
-            array = np.asarray(
-                tensor.astype(np.float32) if tensor.dtype.name == "bfloat16" else tensor, order="C"
-            )
+            array = tensors[name]
+            if array.dtype.name == "bfloat16":
+                array = array.astype(np.float32)
+            array = np.asarray(array, order="C")
             if array.dtype.name not in NATIVE:
                 raise unsupported_dtype(name, array.dtype.name, EXPECTED)
             entry = zipfile.ZipInfo(f"{name}.npy", EARLIEST)
             entry.compress_type = kind
             if deflate:
-                # an entry of one's own has no level but where it is written in one piece
+                # zipfile takes a level of compression only for an entry written in one piece
                 whole = BytesIO()
                 npy_format.write_array(whole, array, version=(1, 0), allow_pickle=False)
                 zip_file.writestr(entry, whole.getbuffer(), compresslevel=DEFLATE_LEVEL)
@@ -304,6 +304,7 @@ class _BoundedStream:
         self._where = where
 
     def __getattr__(self, name: str) -> Any:
+        """Every other attribute, such as `seek`, is the wrapped stream's."""
         return getattr(self._stream, name)
 
     def read(self, size: int = -1) -> bytes:
@@ -323,8 +324,8 @@ class _BoundedStream:
 
 
 def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[str, zipfile.ZipInfo]:
-    """The members of a zip by name, without ".npy", each found to be a plausible array. Raises as
-    `open_archive`.
+    """The members of a zip by name, without ".npy"; raises as `open_archive` for one that is no
+    plausible array, and for more than `limit` bytes in all.
     """
     ratios = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: DEFLATE_RATIO}
     members: dict[str, zipfile.ZipInfo] = {}
@@ -489,9 +490,8 @@ def write_tensors(
 
 
 def check_writable_format(path: Path) -> None:
-    """Raises UsageError where `write_tensors` does not know the file's ending: asked before work
-    starts.
-    """
+    """Check that `write_tensors` knows the file's ending; a command does so before it starts its
+    work. Raises UsageError."""
     if path.suffix.lower() not in WRITABLE_FORMATS:
         what = message(
             "tensors cannot be saved as {suffix}",
@@ -501,7 +501,11 @@ def check_writable_format(path: Path) -> None:
 
 
 def _stored_arrays(path: Path, header: SafetensorsHeader | None) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of a .safetensors, whose header this is, of an .npz or an .npy, unchecked for NaN."""
+    """The arrays of a tensor file by name, unchecked for NaN.
+
+    path: of a .safetensors, .npz or .npy.
+    header: that of a .safetensors; None for the other two.
+    """
     where = str(path)
     stream, size = open_regular(path, what=WHAT, limit=SIZE_LIMIT)
     with stream:
@@ -681,7 +685,8 @@ def _json_rows(raw: bytes, what: str, where: str) -> Sequence[Sequence[object]]:
     try:
         rows = orjson.loads(raw.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
-        if error.msg.partition(" ")[0] in ("Recursion", "depth"):  # limit …
+        # "depth limit exceeded", in older versions "Recursion limit …"
+        if error.msg.partition(" ")[0] in ("Recursion", "depth"):
             raise nesting_error(where, message("a list of rows of finite numbers")) from error
         place = message("line {line}, column {column}", line=error.lineno, column=error.colno)
         fault = message("this is not JSON at {place}: {msg}", place=place, msg=error.msg)
@@ -709,8 +714,9 @@ def _csv_rows(raw: bytes, where: str) -> Sequence[Sequence[object]]:
             expected="UTF-8 text",
             error_start=error.start,
         ) from error
-    first = text.lstrip().partition("\n")[0]
-    delimiter = next((sign for sign in "\t;," if sign in first), ",")
+    # what separates cells: the first of these that the first line has
+    first_line = text.lstrip().partition("\n")[0]
+    delimiter = next((sign for sign in "\t;," if sign in first_line), ",")
     try:
         rows = list(csv.reader(text.splitlines(), delimiter=delimiter, strict=True))
     except csv.Error as error:
@@ -720,7 +726,7 @@ def _csv_rows(raw: bytes, where: str) -> Sequence[Sequence[object]]:
     return [
         [_csv_value(cell.strip()) for cell in row]
         for row in rows
-        if len(row) > 1 or "".join(row).strip()
+        if len(row) > 1 or "".join(row).strip()  # blank lines are left out
     ]
 
 

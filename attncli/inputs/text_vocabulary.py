@@ -76,10 +76,13 @@ class TextVocabulary:
     """A vocabulary of pairs, of which only those pieces are built into a tokenizer that a text needs;
     what one text needed is there for the next.
 
+    scheme: how it cuts a text.
     tokens: its pieces by id.
     types: what kind each is, [token].
-    always: ids of pieces that a tokenizer has whatever the text, as the template's.
-    finish: completes a tokenizer that is built.
+    always: ids of pieces that every tokenizer has, such as the special tokens around a text.
+    finish: called with each tokenizer that is built, to add what the file says besides, such as the
+        special tokens around a text.
+    name: of the file, for errors.
     """
 
     def __init__(
@@ -94,6 +97,8 @@ class TextVocabulary:
         self.scheme, self.tokens, self.types, self.name = scheme, tokens, types, name
         self._finish = finish
         fixed = np.flatnonzero((types == BYTE) | (types == UNKNOWN)).tolist()
+        # of all texts so far: the pieces and added tokens they need, with their ids; the parts of
+        # texts that were looked up; and the tokenizers, with and without added tokens
         self._pieces = {tokens[number]: number for number in (*fixed, *always)}
         self._present: dict[str, int] = {}
         self._sought: set[str] = set()
@@ -129,8 +134,9 @@ class TextVocabulary:
         """A tokenizer that cuts these texts as the whole vocabulary would; None where the texts
         have too many parts to look up.
 
-        encode: encodes a text by a tokenizer without what its template adds.
-        with_added: whether what spells an added token stands for it.
+        encode: called with a tokenizer and a text; gives the encoding without the special tokens
+            that go around a text.
+        with_added: whether the spelling of an added token within a text is read as that token.
         """
         most = sum(len(text) * min(len(text), self._longest) for text in texts)
         if len(self._sought) + most > MOST_PARTS:
@@ -155,13 +161,13 @@ class TextVocabulary:
 
         added: the tokens that are taken out of the text before.
         """
+        # a tokenizer whose only pieces are characters leaves each word in its characters
         letters = {letter: number for number, letter in enumerate(self.scheme.characters(text))}
         by_letter = self._with_added(self.scheme.tokenizer(letters, []), added)
         encoding = encode(by_letter, text)
         parts: set[str] = set()
-        for _, letters_of_word in groupby(
-            zip(encoding.word_ids, encoding.tokens, strict=True), key=itemgetter(0)
-        ):
+        numbered_letters = zip(encoding.word_ids, encoding.tokens, strict=True)
+        for _, letters_of_word in groupby(numbered_letters, key=itemgetter(0)):
             word = "".join(letter for _, letter in letters_of_word)
             for start in range(len(word)):
                 stop = min(len(word), start + self._longest)
@@ -174,6 +180,7 @@ class TextVocabulary:
         self._sought.update(new.values())
         hits = self.tokens.find(new)
         pieces = {new[piece]: number for piece, number in hits}
+        # a piece with two hits is in the vocabulary twice
         check_different(self.tokens, len(self.tokens) - len(hits) + len(pieces), self.name)
         if pieces.keys() <= self._pieces.keys() and added.keys() <= self._present.keys():
             return
@@ -200,9 +207,9 @@ class TextVocabulary:
 
 
 def add_tokens(hf: tokenizers.Tokenizer, specials: Mapping[str, bool]) -> None:
-    """Add tokens that are taken out of a text before it is cut.
+    """Add tokens to a tokenizer, which then takes them out of a text before it cuts the rest.
 
-    specials: by text, whether it is a control token.
+    specials: for each token's text, whether it is a control token.
     """
     added = [
         AddedToken(text, special=is_special, normalized=False)
@@ -213,7 +220,11 @@ def add_tokens(hf: tokenizers.Tokenizer, specials: Mapping[str, bool]) -> None:
 
 
 def check_different(tokens: Sequence[str], different: int, name: str) -> None:
-    """Raise InputError for a vocabulary that holds fewer different pieces than pieces."""
+    """Raise InputError for a vocabulary that holds a piece twice.
+
+    different: how many different pieces the caller counted among the tokens.
+    name: the vocabulary's file.
+    """
     if different != len(tokens):
         raise InputError(
             "the vocabulary of {tokens:,} tokens holds {different:,} different ones",

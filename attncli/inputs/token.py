@@ -115,9 +115,8 @@ def read_texts(
     if file is not None:
         return _texts_of_file(file, lines)
     if argument is not None and argument != "-":
-        return _texts_of(
-            BytesIO(argument.encode("utf-8", "surrogatepass")), "argument", lines, "surrogatepass"
-        )
+        stream = BytesIO(argument.encode("utf-8", "surrogatepass"))
+        return _texts_of(stream, "argument", lines, errors="surrogatepass")
     if argument is None and stdin_is_terminal:
         if sample is None:
             raise UsageError("no text is given", expected="TEXT, --file PATH, or a pipe")
@@ -156,16 +155,20 @@ def _texts_of_file(path: Path, lines: bool) -> Iterator[Text]:
 
 
 def _texts_of(stream: BinaryIO, origin: str, lines: bool, errors: str = "strict") -> Iterator[Text]:
-    """The text in a stream, or with `lines` a text for each line that is not blank.
+    """Yield the text in a stream, or with `lines` a text for each line that is not blank. Raises
+    InputError where there is none.
 
+    origin: where the text comes from, as `Text` has it.
     errors: as of `bytes.decode`, such as "strict".
     """
-    where = "" if origin == "argument" else origin  # an argument is before the reader's eyes
+    where = "" if origin == "argument" else origin  # errors need not say where an argument is
+    if lines:
+        pieces = _raw_lines(stream, where)
+    else:
+        pieces = _raw_whole(stream, where)
     offset = 0
     has_text = False
-    for number, raw in enumerate(
-        _raw_lines(stream, where) if lines else _raw_whole(stream, where), 1
-    ):
+    for number, raw in enumerate(pieces, 1):
         text = _decode(raw, where, offset, number, errors).rstrip("\r\n")
         offset += len(raw)
         if text.strip():
@@ -200,6 +203,9 @@ def _raw_whole(stream: BinaryIO, where: str) -> Iterator[bytes]:
 def _read_bounded(read: Callable[[int], bytes], most: int, where: str) -> bytes:
     """The bytes that `read` gives, b"" at the end of its stream. Raises LimitError for more than
     `most` bytes.
+
+    read: a method of a stream, such as `readline`, called with the most bytes to give.
+    where: the stream's name, for errors.
     """
     with system_errors("cannot read the text: {strerror}", where):
         part = read(most + 1)
@@ -220,6 +226,7 @@ def _decode(raw: bytes, where: str, offset: int, line: int, errors: str) -> str:
     """Bytes of UTF-8 as text, without a byte-order mark.
 
     offset, line: where in the file they begin, for the error.
+    errors: as of `bytes.decode`, such as "strict".
 
     Raises InputError for invalid bytes.
     """
@@ -288,10 +295,13 @@ class Token(Struct, frozen=True):
         return self.special and not self.added and self.start is not None
 
     def relocate(self, index: int, characters: int) -> Token:
-        """A copy of the token with this index, its offsets moved on by so many characters."""
-        start, end = (
-            None if offset is None else offset + characters for offset in (self.start, self.end)
-        )
+        """A copy of the token with another index, its offsets moved on by so many characters."""
+        start = self.start
+        if start is not None:
+            start += characters
+        end = self.end
+        if end is not None:
+            end += characters
         return replace(self, index=index, start=start, end=end)
 
 
@@ -320,9 +330,13 @@ class Tokenizer(Protocol):
 def encode_pair(tokenizer: Tokenizer, text: str, second: int) -> list[Token]:
     """The tokens of a text of two lines, read as the two segments of a pair.
 
-    tokenizer: whose rules for pairs say what stands between the two, and which type each token has.
-    second: the character with which the second line begins. Offsets count in the text as a whole.
+    tokenizer: its rules for pairs say which special tokens stand between the two, and which type
+        each token has.
+    second: the index of the character with which the second line begins.
+
+    The offsets of the tokens count in the text as a whole.
     """
+    # the line break between the two belongs to neither
     tokens = tokenizer.encode(text[: second - 1], text[second:])
     return [
         replace(token.relocate(token.index, second), part=0) if token.part else token
@@ -331,7 +345,7 @@ def encode_pair(tokenizer: Tokenizer, text: str, second: int) -> list[Token]:
 
 
 def token_types(tokens: Sequence[Token], types: int) -> list[int]:
-    """The row of a model's table of token types that each token takes, [token].
+    """The type of each token, [token], as the index of a row in a model's table of token types.
 
     types: the rows of the table, at least 1. Where there is only one, every token takes it.
 
@@ -425,13 +439,14 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
     """The run of tokens that a reference names: a single one as `find_token` takes it, or several
     in a row that spell it.
 
-    `#3-5` are the tokens 3 to 5; a word or phrase that the tokenizer splits, those that spell it,
-    the first time they do or as `:2` says. Raises InputError for no such tokens.
+    `#3-5` are the tokens 3 to 5. A word or phrase that the tokenizer splits is the run that spells
+    it, the first one, or with `:2` the second. Raises InputError for no such tokens.
     """
     try:
         match = find_token(tokens, reference)
         return Span(match.index, match.index + 1, match.occurrences)
     except InputError:
+        # "#3-5": a range of indices
         if by_range := re.fullmatch(r"#([0-9]{1,18})-([0-9]{1,18})", reference):
             first, last = (_checked_index(tokens, int(number)) for number in by_range.groups())
             if first > last:
@@ -440,6 +455,8 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
                     "{reference} runs backwards", expected=expected, reference=repr(reference)
                 ) from None
             return Span(first, last + 1)
+
+        # the whole reference as a phrase; then "the cat:2" as the phrase "the cat", second time
         text, _, count = reference.rpartition(":")
         for phrase, which in ((reference, ""), (text, count)):
             if which and not re.fullmatch("[0-9]{1,18}", which):
@@ -457,8 +474,8 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
 
 
 def _written_forms(text: str) -> list[str]:
-    """A text as it is, with its letters and marks composed, and with them apart: Unicode has `é` as
-    one sign or as two, and a reader sees no difference."""
+    """The ways to write a text that a reader sees no difference between: as it is, with letters and
+    marks composed, and with them apart (Unicode has `é` as one sign or as two). Each once."""
     return list(dict.fromkeys((text, normalize("NFC", text), normalize("NFD", text))))
 
 
@@ -504,7 +521,7 @@ def choose_last_token(
     """The index of the token that a reference names, or of the last one of a word of several: there
     a model that reads from left to right has the whole word.
 
-    note: called with a sentence where that is so, and as `choose_token` calls it.
+    note: called with a sentence where the word has several tokens, and as `choose_token` calls it.
     unknown: whether tokens that the vocabulary does not know are allowed.
 
     Raises InputError as `find_span`, and for unknown tokens where they may not be.
@@ -610,7 +627,8 @@ def _spelling_runs(
     runs: list[tuple[int, int]] = []
     for first in range(len(tokens)):
         if runs and first < runs[-1][1]:
-            continue
+            continue  # within the run before
+        # take tokens as long as what they spell is a beginning of the target
         spelling = spellings[first]
         stop = first + 1
         while (
@@ -662,6 +680,7 @@ def find_token(tokens: Sequence[Token], reference: str) -> TokenMatch:
 
 def _places(tokens: Sequence[Token], text: str) -> list[int]:
     """The indices of the tokens whose text equals this one by the rules of `find_token`."""
+    # what is compared: the text itself, the text in any case, and that without marks of pieces
     keys: tuple[Callable[[str], str], ...] = (str, str.casefold, _lower_without_marks)
     for key in keys:
         targets = {key(form) for form in _written_forms(text)} - {""}
@@ -692,9 +711,8 @@ def _checked_index(tokens: Sequence[Token], index: int) -> int:
 
 
 def _occurrence_index(places: Sequence[object], text: str, count: int) -> int:
-    """The `count`th (from 1) of the places where a text occurs. Raises InputError where it occurs
-    less often.
-    """
+    """The index in `places` of the `count`th (from 1) place where a text occurs. Raises InputError
+    where it occurs less often."""
     if not 1 <= count <= len(places):
         if len(places) > 1:
             expected = message(

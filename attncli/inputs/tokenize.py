@@ -69,8 +69,11 @@ class BuiltinTokenizer(ABC):
 
     def encode(self, text: str, pair: str | None = None) -> list[Token]:
         """The tokens of a text, and of its pair as part 1, each with where it stands in its text."""
+        parts = [text]
+        if pair is not None:
+            parts.append(pair)
         tokens: list[Token] = []
-        for number, part in enumerate((text,) if pair is None else (text, pair)):
+        for number, part in enumerate(parts):
             for start, end, piece, code in self.pieces(part):
                 tokens.append(
                     Token(len(tokens), piece, code, start, end, part=number, segment=number)
@@ -236,7 +239,7 @@ def _tokenizer_at(path: Path) -> Tokenizer:
     else:
         folder = path.parent
     if is_folder(path) and not is_there(path / "tokenizer.json"):
-        name = None
+        name = None  # whichever vocabulary file the folder has
     elif path.name.endswith(VOCABULARY_SUFFIXES):
         name = path.name
     else:

@@ -98,7 +98,9 @@ class VocabularyFolder(Struct, frozen=True):
 
     @classmethod
     def read(cls, folder: Path) -> VocabularyFolder:
-        """What the settings in a folder say. Raises InputError for a file that is no JSON object."""
+        """Read the settings in a folder, and derive the class of its tokenizer: the one they name,
+        else that of the family, else what the vocabulary's file names suggest. Raises InputError
+        for a file that is no JSON object."""
         settings: dict[str, Any] = {}
         for name in SETTINGS:
             path = guarded_path(folder, name)
@@ -125,7 +127,8 @@ class VocabularyFolder(Struct, frozen=True):
         return all(is_there(guarded_path(self.folder, name)) for name in names)
 
     def has_own(self) -> bool:
-        """Whether a file of a vocabulary is there, and one that the class of tokenizers reads."""
+        """Whether the folder has the vocabulary files that its class of tokenizers reads; any
+        vocabulary file, for a class that is not listed here."""
         if self.kind in BERT_WORDS:
             return self.has(WORDS)
         if self.kind in BYTE_PAIRS:
@@ -155,7 +158,8 @@ class VocabularyFolder(Struct, frozen=True):
             names = [name for name in SENTENCE_PIECES if self.has(name)]
             if self.kind == PIECES_ALONE and SHIFTED in names:
                 names.remove(SHIFTED)
-            return next(iter(names), None)
+            if names:
+                return names[0]
         return None
 
     def specials(self, usual: Mapping[str, str]) -> dict[str, str]:
@@ -201,6 +205,8 @@ def missing_tokenizer(folder: Path) -> tuple[Message, Message | str]:
     """
     files = VocabularyFolder.read(folder)
     place = quote(str(folder))
+
+    # a tokenizer that is a program of transformers: only that can give ids
     family = str(files.settings.get("model_type"))
     if files.kind:
         program = UNWRITTEN.get(files.kind)
@@ -211,6 +217,8 @@ def missing_tokenizer(folder: Path) -> tuple[Message, Message | str]:
             message("token ids: a tokenizer of this kind is a program that no file holds"),
             IDS_COMMAND.replace("FOLDER", place),
         )
+
+    # what lies in the folder: half of a vocabulary, a whole one, or none that can be used
     for name in NAMES:
         if files.has(name):
             files.raw(name)  # raises for a pointer that stands for the file

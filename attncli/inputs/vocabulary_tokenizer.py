@@ -42,6 +42,7 @@ def alphabet() -> dict[str, int]:
         *range(ord("®"), ord("ÿ") + 1),
     ]
     others = (byte for byte in range(256) if byte not in printable)
+    # the others are written by the characters from 256 on, in their order
     return {chr(byte): byte for byte in printable} | {
         chr(256 + place): byte for place, byte in enumerate(others)
     }
@@ -76,6 +77,7 @@ def _offsets_of_bytes(text: str, pieces: Sequence[tuple[int, int, str]]) -> list
     pieces: start, end and spelling of each piece, in order.
     """
     offsets: list[tuple[int, int]] = []
+    # pieces in a row for which the library gives the same characters
     for (start, end), run in groupby(pieces, lambda piece: piece[:2]):
         spellings = [spelling for *_, spelling in run]
         characters = text[start:end]
@@ -129,6 +131,7 @@ def from_tokenizers(hf: tokenizers.Tokenizer, name: str) -> PieceTokenizer:
     """
     hf.no_padding()
     hf.no_truncation()
+    # settings of BPE and Unigram models by which they cut a text at random
     for chance in ("dropout", "alpha", "nbest_size"):
         if getattr(hf.model, chance, None) is not None:
             setattr(hf.model, chance, None)
@@ -170,7 +173,9 @@ class PieceTokenizer:
         U+FFFD. Raises LimitError where it takes more than 20 seconds, InputError where the library
         fails.
         """
-        parts = (text,) if pair is None else (text, pair)
+        parts: tuple[str, ...] = (text,)
+        if pair is not None:
+            parts = (text, pair)
         readable = tuple(_without_surrogates(part) for part in parts)
         if pair is None:
             entry: Any = readable[0]
@@ -202,7 +207,8 @@ class PieceTokenizer:
 
         if not after:
             return tokens_of(readable)
-        # after a newline a piece has the tokens that it has in the middle of a text
+        # encoded behind a newline, whose own tokens are taken off again: the piece then has the
+        # tokens that it has in the middle of a text
         line = tokens_of("\n")
         whole = tokens_of("\n" + readable)
         if [token.id for token in whole[: len(line)]] != [token.id for token in line]:
@@ -240,9 +246,11 @@ class PieceTokenizer:
         tokens: list[Token] = []
         part = 0
         for index, code in enumerate(ids):
+            # an added token belongs to the text before it; its type does not say to which, as
+            # XLNet's added tokens have a type of their own
             owner = owners[index]
-            # the type of an added token is no number of a text: XLNet's has a type of its own
-            part = part if owner is None else owner
+            if owner is not None:
+                part = owner
             if added[index]:
                 name = self._piece(code) or pieces[index]
                 tokens.append(
@@ -300,7 +308,7 @@ class PieceTokenizer:
                 raise InputError(
                     "no token has the id {code}", where=self.name, expected=expected, code=code
                 )
-            # an id says no more: it may stand for a word, or for the token as it is spelled
+            # the id alone does not tell a word without a piece from a text that spells "[UNK]"
             unknown = code == self.unknown_id
             special = code in self.special_ids and not unknown
             if special or unknown:
@@ -311,7 +319,16 @@ class PieceTokenizer:
             if not special:
                 utf8 = self._piece_bytes(piece)
             tokens.append(
-                Token(index, shown, code, None, None, special, unknown=unknown, utf8=utf8)
+                Token(
+                    index,
+                    shown,
+                    code,
+                    start=None,
+                    end=None,
+                    special=special,
+                    unknown=unknown,
+                    utf8=utf8,
+                )
             )
         return tokens
 
@@ -377,32 +394,39 @@ class PieceTokenizer:
         )
 
     def _token(self, index: int, code: int, piece: str, span: PieceSpan, text: str) -> Token:
-        """The token of a piece of a text, which covers `span` of it.
+        """The token of a piece of a text.
 
-        What it is follows from its id, with one exception: text without a piece of its own has the
-        id of the unknown token, and so has the name of that token where a text spells it.
+        index: the token's place among all tokens.
+        code: the piece's id.
+        piece: how the vocabulary spells it.
+        span: the characters of the text that it covers.
+        text: the whole text.
+
+        Whether it is special follows from its id, with one exception: the id of the unknown token
+        stands for a text without a piece, and for a text that spells that token's name.
         """
         covered_text = text[span.start : span.end]
         is_name = code == self.unknown_id and covered_text == self._piece(code)
         unknown = code == self.unknown_id and not is_name
         special = code in self.special_ids and not unknown
         if special:
+            # some special tokens take the blanks beside them, which their text leaves out
             trimmed = covered_text.strip() or covered_text
             start = text.index(trimmed, span.start)
             end = start + len(trimmed)
-            # some take the blanks beside them
             has_blanks = (start, end) != (span.first, span.end)
             utf8 = None
             if has_blanks:
                 utf8 = _utf8(text[span.first : span.end])
             return Token(index, trimmed, code, start, end, special=True, utf8=utf8)
         if span.is_shared or span.start == span.end:
+            # a part of a character, or nothing of the text: shown by its own spelling
             shown = self._piece_text(piece)
             utf8 = b""
             if span.is_shared:
                 utf8 = self._piece_bytes(piece)
             if span.first == span.start:
-                utf8 = utf8.removeprefix(b" ")  # a blank that stands in no text
+                utf8 = utf8.removeprefix(b" ")  # a blank that the vocabulary put there
         else:
             shown = covered_text
             utf8 = None
@@ -506,10 +530,12 @@ class _WorkThread:
     @classmethod
     def free(cls) -> _WorkThread:
         """An idle thread, or a new one; threads of a parent process are not reused after a fork."""
+        # another thread may take the last idle one at any moment, which raises IndexError
         with suppress(IndexError):
-            while (thread := cls.idle.pop())._process != os.getpid():
-                pass
-            return thread
+            while True:
+                thread = cls.idle.pop()
+                if thread._process == os.getpid():
+                    return thread
         return cls()
 
     def do(self, work: Callable[[], Result]) -> Result:
@@ -518,8 +544,8 @@ class _WorkThread:
         self._tasks.put(work)
         try:
             result, failure = self._results.get(timeout=SECONDS)
-        except BaseException:
-            self._tasks.put(None)
+        except BaseException:  # too long, or Ctrl-C
+            self._tasks.put(None)  # ends the thread's loop
             raise
         self.idle.append(self)
         if failure is not None:
@@ -545,7 +571,8 @@ def _try(work: Callable[[], Result]) -> tuple[Result | None, BaseException | Non
 def _run_timed(work: Callable[[], Result], where: str) -> Result:
     """The result of `work` done in another thread. Raises LimitError where it takes too long, as a
     vocabulary's patterns can run for ever."""
-    with _silent_panics():  # for this thread to undo: one that is left behind never would
+    # entered in this thread, which also leaves it; a thread that is given up never would
+    with _silent_panics():
         try:
             return _WorkThread.free().do(
                 lambda: run_guarded(work, message("the tokenizer failed on this text"), where)
@@ -562,7 +589,8 @@ def _run_timed(work: Callable[[], Result], where: str) -> Result:
 def run_guarded(work: Callable[[], Result], what: str, where: str) -> Result:
     """The result of `work`; whatever the tokenizers library raises in it becomes an InputError.
 
-    what: its sentence.
+    what: the sentence of that error.
+    where: the tokenizer's file or name, for the error.
     """
     try:
         return work()
@@ -622,6 +650,7 @@ def check_charsmap(raw: bytes, where: str) -> None:
     # any letter of a name or value may be written as an escape
     plain = _ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), raw).replace(b"\\/", b"/")
     for match in _CHARSMAP.finditer(plain):
+        # the table is in base64; its first four bytes state the size of a part
         size = int.from_bytes(base64.b64decode(match[1].ljust(8, b"A"))[:4], "little")
         if size > len(raw):
             what = message(
@@ -673,13 +702,14 @@ def _growth(normalizer: Any) -> int:
             case "Replace":
                 pattern = part["pattern"].get("String", "")
                 content = part["content"]
-                # a regular expression may match between any two characters
-                growth *= max(1, -(-len(content) // len(pattern))) if pattern else 1 + len(content)
+                if pattern:
+                    growth *= max(1, -(-len(content) // len(pattern)))
+                else:  # a regular expression, which may match between any two characters
+                    growth *= 1 + len(content)
             case "Prepend":
                 growth *= 1 + len(part["prepend"])
-            case (
-                "Precompiled"
-            ):  # texts that characters become follow the table's tree, each with a 0 at its end
+            case "Precompiled":
+                # behind the table's tree lie the texts that characters become, each ended by a 0
                 table = base64.b64decode(part["precompiled_charsmap"])
                 tree_size = int.from_bytes(table[:4], "little")
                 growth *= max(1, *map(len, table[4 + tree_size :].split(b"\0")))

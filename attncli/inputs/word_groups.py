@@ -48,13 +48,12 @@ class Words(Struct, frozen=True, eq=False):
         """Attention weights [..., token, token] as [..., word, word]: summed over a word's keys,
         averaged over its queries that see anything."""
         token_weights = np.asarray(weights, np.float64)[..., : self.count]
-        to = np.add.reduceat(token_weights, self.starts, axis=-1)
-        looking = np.add.reduceat(
-            (token_weights.sum(-1) > 0).astype(np.float64), self.starts, axis=-1
-        )
-        word_weights: Floats = (
-            np.add.reduceat(to, self.starts, axis=-2) / np.maximum(looking, 1)[..., None]
-        )
+        # [..., token, word]; then how many tokens of each word see anything, [..., word]
+        to_words = np.add.reduceat(token_weights, self.starts, axis=-1)
+        sees_anything = (token_weights.sum(-1) > 0).astype(np.float64)
+        query_counts = np.add.reduceat(sees_anything, self.starts, axis=-1)
+        sums = np.add.reduceat(to_words, self.starts, axis=-2)
+        word_weights: Floats = sums / np.maximum(query_counts, 1)[..., None]
         return word_weights
 
     def average(self, rows: Any) -> Floats:
@@ -78,21 +77,28 @@ class WordsOfTwo(Struct, frozen=True, eq=False):
     def merge(self, weights: Floats) -> Floats:
         """Weights [..., query token, key token] as [..., query word, key word]: summed over a word's
         keys, averaged over its queries that see anything. Learned keys count for queries alone."""
-        whole = np.asarray(weights, np.float64)
-        to = np.add.reduceat(whole[..., : self.keys.count], self.keys.starts, axis=-1)
+        token_weights = np.asarray(weights, np.float64)
+        # learned keys, which stand behind those of the text, are no words; a query that sees only
+        # them counts in the average all the same
+        of_text = token_weights[..., : self.keys.count]
+        to_words = np.add.reduceat(of_text, self.keys.starts, axis=-1)
         starts = self.queries.starts
-        looking = np.add.reduceat((whole.sum(-1) > 0).astype(np.float64), starts, axis=-1)
-        merged: Floats = np.add.reduceat(to, starts, axis=-2) / np.maximum(looking, 1)[..., None]
-        return merged
+        sees_anything = (token_weights.sum(-1) > 0).astype(np.float64)
+        query_counts = np.add.reduceat(sees_anything, starts, axis=-1)
+        sums = np.add.reduceat(to_words, starts, axis=-2)
+        word_weights: Floats = sums / np.maximum(query_counts, 1)[..., None]
+        return word_weights
 
     def merge_visible(self, visible: Bools) -> Bools:
-        """Visibility of tokens as that of words: whether any piece sees any piece."""
-        to = np.logical_or.reduceat(visible[..., : self.keys.count], self.keys.starts, axis=-1)
-        return np.logical_or.reduceat(to, self.queries.starts, axis=-2)
+        """Visibility [..., query token, key token] as [..., query word, key word]: whether any piece
+        of the one sees any piece of the other."""
+        of_text = visible[..., : self.keys.count]
+        by_key_word = np.logical_or.reduceat(of_text, self.keys.starts, axis=-1)
+        return np.logical_or.reduceat(by_key_word, self.queries.starts, axis=-2)
 
 
 def word_starts(tokens: Sequence[Token], text: str) -> list[int]:
-    """The first token of each word that tokens of a text make up.
+    """The index of the first token of each word that tokens of a text make up.
 
     Two neighbouring tokens belong to one word when their spans touch or overlap within a word of
     the text, as WordPiece, byte-level and SentencePiece tokens do; special tokens, tokens without a
@@ -112,7 +118,7 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
     """The words that the tokens of a text make up, cut as `word_starts` does."""
     starts = word_starts(tokens, text)
     ends = [*starts, len(tokens)][1:]
-    words_found: list[Token] = []
+    word_tokens: list[Token] = []
     for index, (first, stop) in enumerate(zip(starts, ends, strict=True)):
         piece = tokens[first]
         last = tokens[stop - 1]
@@ -126,21 +132,21 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
         else:
             number = None
         is_unknown = any(token.unknown for token in tokens[first:stop])
-        words_found.append(
+        word_tokens.append(
             Token(
                 index,
                 word_text,
                 number,
                 piece.start,
                 last.end,
-                piece.special,
-                piece.part,
-                is_unknown,
-                piece.added,
-                piece.segment,
+                special=piece.special,
+                part=piece.part,
+                unknown=is_unknown,
+                added=piece.added,
+                segment=piece.segment,
             )
         )
-    return Words(tuple(words_found), np.array(starts, np.int64), len(tokens))
+    return Words(tuple(word_tokens), np.array(starts, np.int64), len(tokens))
 
 
 def join_words(
@@ -151,11 +157,9 @@ def join_words(
     """
     if words is None:
         row_tokens = list(tokens)
-    else:
-        row_tokens = list(words.words)
-    if words is None:
         starts = list(range(len(tokens)))
     else:
+        row_tokens = list(words.words)
         starts = words.starts.tolist()
     ends = dict(spans)
     inside = {index for first, stop in spans for index in range(first + 1, stop)}
@@ -201,15 +205,15 @@ def unknown_words(text: str, tokens: Sequence[Token]) -> tuple[int, int]:
 def token_notes_of_two(
     first: tuple[str, str, Sequence[Token]], second: tuple[str, str, Sequence[Token]]
 ) -> list[str]:
-    """The warnings of `token_notes` for two texts, each headed by that text's name; only one
-    where both have the same.
+    """The warnings of `token_notes` for two texts, each headed by that text's name; those of one
+    text alone, without a name, where both have the same.
 
     Args:
         first: What a text is called, the text and its tokens.
         second: The same of the other.
 
     Returns:
-        The warnings, at most two.
+        The warnings, those of the first text first.
     """
     notes = [token_notes(text, tokens) for _, text, tokens in (first, second)]
     if notes[0] == notes[1]:
@@ -294,7 +298,8 @@ def _continues_word(
 ) -> bool:
     """Whether a token continues the word of the token before it.
 
-    spans, starts: of the words in the text.
+    spans: the characters [start, end) of each word in the text.
+    starts: their starts, ascending.
     """
     if before.special or token.special or before.part != token.part or token.part:
         return False
@@ -312,6 +317,7 @@ def _continues_word(
         return True
     if token.start >= len(text) or token.start == 0:
         return False
+    # within a word of the text, and on neither side a character that is a word by itself
     word_index = bisect_right(starts, token.start) - 1
     inside = word_index >= 0 and spans[word_index][0] < token.start < spans[word_index][1]
     return inside and not (_is_unspaced(text[token.start - 1]) or _is_unspaced(text[token.start]))
