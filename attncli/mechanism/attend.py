@@ -40,7 +40,7 @@ class ScoreBuffer:
         self._arrays: dict[str, Array] = {}
 
     def take(self, name: str, shape: Sequence[int]) -> Array:
-        """The array of that name in this shape, with whatever was left in it."""
+        """The array of that name in this shape. Its numbers are whatever the last user left there."""
         if name not in self._arrays:
             self._arrays[name] = self._backend.full((self._size,), 0, self._dtype)
         return self._arrays[name][: prod(shape)].reshape(tuple(shape))
@@ -85,13 +85,15 @@ def softmax(
 ) -> SoftmaxResult:
     """Softmax over keys of scores [..., head, rows, key] in which hidden keys are −inf.
 
-    visibility: visibility that broadcasts to the scores; None if every row sees something.
-    sinks: a logit per head that takes part and is dropped.
+    visibility: booleans that broadcast to the scores, True where a key is seen; None if every row
+        sees something.
+    sinks: a logit for each head, [head], that takes part and is dropped; None for none.
     free: whether the scores may be overwritten.
-    entropy: whether each row's is computed.
+    entropy: whether the entropy of each row is computed.
     hidden: the ranges of keys among which some are hidden, None where that is not known.
-    buffer: memory to work in.
+    buffer: memory to work in; None for new memory.
     """
+    # the highest score is taken from all, so that no exponential overflows
     highest = backend.max(scores, -1)
     shape = (*scores.shape[:-1], 1)
     if visibility is None:
@@ -115,11 +117,14 @@ def softmax(
         scores = scores - highest
     # Σ w ln w needs no logarithm of each weight while their exponents are at hand
     if entropy:
-        weights = backend.exp(
-            scores, out=None if buffer is None else buffer.take("weights", scores.shape)
-        )
-        for part in (slice(None),) if hidden is None else hidden:
-            backend.at_least(scores[..., part], LEAST)  # 0 · −inf is not 0
+        out = None
+        if buffer is not None:
+            out = buffer.take("weights", scores.shape)
+        weights = backend.exp(scores, out=out)
+        if hidden is None:
+            hidden = (slice(None),)
+        for part in hidden:
+            backend.at_least(scores[..., part], LEAST)  # as 0 · −inf would be NaN, not 0
     else:
         weights = backend.exp_over(scores)
     total = backend.sum(weights, -1)
@@ -127,6 +132,7 @@ def softmax(
         total = total + backend.exp(sink - highest)
     total = unless_empty(1.0, total)
     weights /= total
+
     log_total = backend.log(total)
     entropies = None
     if entropy:
@@ -136,7 +142,7 @@ def softmax(
         else:
             mean_log_total = log_total * backend.sum(weights, -1)
         entropies = mean_log_total - backend.dot_over(scores, weights)
-    # the highest score's exponential is 1
+    # the exponential of a row's highest score is 1, so its largest weight is 1 / total
     if sinks is None:
         peak = unless_empty(0.0, 1.0 / total)
     else:
@@ -149,7 +155,9 @@ def softmax(
 def weigh_scores(backend: Backend, scores: Array, rule: Rule) -> Array:
     """The attention weights of given scores, [..., head, query, key], −∞ where a key is hidden.
 
-    A row that sees nothing has weights 0. rule: with the learned logits that take a share, if any.
+    A row that sees nothing has weights 0.
+
+    rule: its sinks take part; nothing else of it is used.
     """
     visibility = scores > -float("inf")
     return softmax(backend, scores, visibility, rule.sinks, free=False).weights
@@ -269,9 +277,8 @@ def attend(
     return attend_rows(backend, q, k, v, rule, 0, q.shape[-2], keep=keep, whole=True)
 
 
-@np.errstate(
-    over="ignore", invalid="ignore"
-)  # infinities and NaN are results here, not news for standard error
+# NumPy's warnings are off, as infinities and NaN are results here
+@np.errstate(over="ignore", invalid="ignore")
 def attend_rows(
     backend: Backend,
     q: Array,
@@ -292,18 +299,26 @@ def attend_rows(
     q: [..., head, query, dim].
     k: [..., kv, key, dim].
     v: [..., kv, key, v_dim]; consecutive heads share a kv head.
-    keep: names of the stages to return, and what is cheap here of each row, [..., head, rows]:
-        "entropy" in nats, and "peak", the largest weight, which is not told where there are sinks.
+    keep: names of the stages to return, and of two numbers for each row, [..., head, rows], that
+        are cheap to compute here: "entropy" in nats, and "peak", the largest weight (left out where
+        there are sinks).
     whole: whether to compute over all keys even where a range of them is known to be hidden.
-    finite: whether v is known to hold only finite numbers, which spares looking.
+    finite: whether v is known to hold only finite numbers, so that need not be checked.
     buffer: memory for scores and weights, which the next block in it overwrites; None for new
-        memory. A row that sees nothing has weights 0 and mixed 0. Hidden keys and values may hold
-        NaN.
+        memory.
+
+    A row that sees nothing has weights 0 and mixed 0. Hidden keys and values may hold NaN.
     """
     keys = k.shape[-2]
-    low, high = (0, keys) if whole else _key_range(rule, start, stop, keys)
+    if whole:
+        low = 0
+        high = keys
+    else:
+        low, high = _key_range(rule, start, stop, keys)
     dtype = rule.score_dtype(backend, q)
     stages = _Stages(frozenset(keep))
+
+    # scores: q·k, scaled, capped
     queries = backend.cast(q[..., start:stop, :], dtype)
     scale = rule.scale
     if "raw" not in keep and frexp(scale)[0] == 0.5:
@@ -323,12 +338,16 @@ def attend_rows(
     if rule.softcap is not None:
         scores = stages.multiply(backend.tanh(scores / rule.softcap), rule.softcap)
     stages.note("capped", scores)
+
+    # biases, by the positions i of queries and j of keys
     row = backend.arange(start, stop)[:, None]
     i = row + rule.offset
     j = backend.arange(low, high)[None, :]
     for bias in _biases(backend, rule, i, j, (start, stop, low, high), keys):
         scores = stages.add(scores, backend.cast(bias, dtype))
     stages.note("biased", scores)
+
+    # hidden keys get −inf
     find_visibility = partial(
         _find_visibility, backend, rule, i, j, row, keys, (start, stop, low, high)
     )
@@ -337,7 +356,8 @@ def attend_rows(
         edges = _partly_hidden_keys(rule, start, stop, low, high, keys)
     if edges is not None:
         hidden = [slice(first - low, last - low) for first, last in edges]
-        # every row sees something, and hidden values are finite: only the edges need a look
+        # every row sees something, and hidden values are finite: only the ranges of keys that some
+        # rows see and some do not need to be masked
         visibility = None
         for part in hidden:
             backend.hide(
@@ -350,6 +370,8 @@ def attend_rows(
         if visibility is not None:
             scores = stages.hide(backend, scores, visibility)
     stages.note("masked", scores)
+
+    # weights, and the values that they mix
     weights, lse, empty, entropy, peak = softmax(
         backend,
         scores,
@@ -388,11 +410,12 @@ def _biases(
     block: tuple[int, int, int, int],
     keys: int,
 ) -> Iterator[Array]:
-    """Yield what the rule adds to the scores of a block: by position, and by number of row and key.
+    """Yield the biases that the rule adds to the scores of a block, each so that it broadcasts to
+    [..., head, rows, columns]: that of the position encoding, and the given one.
 
-    i, j: positions of its queries and keys.
-    block: its first and last row, and key.
-    keys: of all.
+    i, j: positions of its queries, [..., rows, 1], and its keys, [1, columns].
+    block: its start and stop row, and low and high key.
+    keys: how many keys there are in all.
     """
     if rule.position_bias is not None:
         bias = rule.position_bias(i, j)
@@ -407,7 +430,12 @@ def _partly_hidden_keys(
     rule: Rule, start: int, stop: int, low: int, high: int, keys: int
 ) -> list[tuple[int, int]] | None:
     """The ranges of keys that some rows of a block see and some do not; None where these are not
-    known from the mask alone, or a row may see nothing."""
+    known from the mask alone, or a row may see nothing.
+
+    start, stop: the block's rows.
+    low, high: its keys.
+    keys: how many keys there are in all.
+    """
     mask = _mask_alone(rule)
     if mask is None or not isinstance(rule.offset, int):
         return None
@@ -475,17 +503,18 @@ def _key_range(rule: Rule, start: int, stop: int, keys: int) -> tuple[int, int]:
     if rule.extra_keys:
         return 0, keys
     offset = rule.offset
-    least, most = (
-        (offset, offset) if isinstance(offset, int) else (int(offset.min()), int(offset.max()))
-    )
-    first = start + least
-    last = stop - 1 + most
+    if isinstance(offset, int):
+        first = start + offset
+        last = stop - 1 + offset
+    else:  # one for each text of a batch
+        first = start + int(offset.min())
+        last = stop - 1 + int(offset.max())
     low, high = span(rule.mask, first, last, keys)
     if rule.key_lengths is not None:
         high = min(high, int(rule.key_lengths.max()))
-    return (
-        (low, high) if low < high else (0, min(1, keys))
-    )  # never an empty matrix: the row is masked instead
+    if low < high:
+        return low, high
+    return 0, min(1, keys)  # one key, which is then masked, in place of an empty matrix
 
 
 def _find_visibility(
@@ -500,11 +529,15 @@ def _find_visibility(
     """Which keys the rows of a block see, booleans that broadcast to [..., head, rows, columns];
     None for all.
 
-    where: the block's first row, the one after its last, and the same of keys.
+    i, j: positions of its queries, [..., rows, 1], and its keys, [1, columns].
+    row: the numbers of its rows, [rows, 1].
+    keys: how many keys there are in all.
+    where: the block's start and stop row, and its low and high key.
     """
     real = keys - rule.extra_keys
     parts = []
     if not shows_all(rule.mask):
+        # extra keys have no position: the mask is asked about key 0 in their place
         if rule.extra_keys:
             inside = backend.where(j < real, j, 0)
         else:
@@ -539,12 +572,14 @@ def _block_of(array: Array, start: int, stop: int, low: int, high: int) -> Array
 
 
 def by_group(backend: Backend, a: Array, b: Array, buffer: ScoreBuffer | None = None) -> Array:
-    """a [..., head, rows, n] times b [..., kv, n, m], consecutive heads sharing one entry of b.
+    """The product of a, [..., head, rows, n], and b, [..., kv, n, m], in which consecutive heads
+    share one entry of b: [..., head, rows, m].
 
-    buffer: where to put it.
+    buffer: memory to put it in; None for new memory.
     """
     heads = a.shape[-3]
     groups = b.shape[-3]
+    # the rows of the heads that share an entry are multiplied as rows of one matrix
     if heads == groups:
         rows = a
     else:
@@ -568,7 +603,7 @@ def mix(backend: Backend, weights: Array, values: Array, visibility: Array | Non
     """
     if visibility is None:
         return by_group(backend, weights, values)
-    # a sum is finite only if every summand is, and is found in a seventh of the time
+    # a sum is finite only if every summand is, and takes a seventh of the time to check
     if bool(backend.isfinite(backend.sum(values, -1)).all()):
         return by_group(backend, weights, values)
     finite = backend.isfinite(values)
@@ -598,8 +633,8 @@ def mix_with_weights(backend: Backend, weights: Array, values: Array, rule: Rule
     apart = separate_queries_in(backend, rule.apart, dtype, where)
     if apart is not None:
         rows = list(apart.rows)
-        own = weights[..., rows, :]
-        mixed[..., rows, :] = mix(backend, own, apart.v, own > 0)
+        row_weights = weights[..., rows, :]
+        mixed[..., rows, :] = mix(backend, row_weights, apart.v, row_weights > 0)
     return backend.cast(mixed, backend.dtype_of(values))
 
 
@@ -630,12 +665,11 @@ def separate_queries_in(
 
     where: start and stop row, low and high key of the block.
     """
-    start, stop, low, high = where
     if apart is None:
-        places = []
-    else:
-        places = [place for place, row in enumerate(apart.rows) if start <= row < stop]
-    if apart is None or not places:
+        return None
+    start, stop, low, high = where
+    places = [place for place, row in enumerate(apart.rows) if start <= row < stop]
+    if not places:
         return None
     return SeparateQueries(
         tuple(apart.rows[place] - start for place in places),
@@ -771,8 +805,8 @@ def stream(
         return replace(row_block, first_head=head_slice.start)
 
     works = [partial(attend_part, *part, row_range) for row_range in ranges for part in parts]
-    # written in place: thousands of small results kept between large blocks would leave memory in
-    # shreds
+    # results are written in place: thousands of small ones between large blocks would fragment the
+    # memory
     mixed = backend.full((*lead, heads, queries, v.shape[-1]), 0, backend.dtype_of(v))
     empty = backend.full((*lead, heads, queries), 0, "bool")
 
@@ -785,16 +819,17 @@ def stream(
 
     with backend.shared_out(THREADS) as threads:
         size = prod(lead) * group_size * area
-        take_in_order(
-            works,
-            write_block,
-            [ScoreBuffer(backend, dtype, size) for _ in range(threads + 1 if threads > 1 else 1)],
-        )
+        # threads compute while one more block waits to be handed on
+        buffer_count = 1
+        if threads > 1:
+            buffer_count = threads + 1
+        buffers = [ScoreBuffer(backend, dtype, size) for _ in range(buffer_count)]
+        take_in_order(works, write_block, buffers)
     return StreamResult(mixed, empty)
 
 
 def ignore_block(block: RowBlock) -> None:
-    """An `on_block` that does nothing."""
+    """Do nothing with a block: the `on_block` for callers that only want the mixed values."""
 
 
 def compute_attention(
@@ -879,18 +914,23 @@ def row_ranges(rule: Rule, queries: int, keys: int, most: int) -> tuple[list[ran
 
     A block has as many weights as `most` rows over all keys have, so more rows where they see fewer
     keys; under a narrow window it has about as many rows as that is wide.
+
+    queries, keys: how many there are of either.
+    most: rows of a block whose rows see all keys.
     """
+    # every block is computed over all keys
     if rule.extra_keys or not isinstance(rule.offset, int):
-        return [
-            range(start, min(start + most, queries)) for start in range(0, queries, most)
-        ], most * keys
+        ranges = [range(start, min(start + most, queries)) for start in range(0, queries, most)]
+        return ranges, most * keys
+
+    # how many keys the rows start..stop-1 see
     width = partial(_key_span_length, rule.mask, rule.offset, queries, keys)
-    ranges = list[range]()
+    ranges = []
     largest = 1
     start = 0
     while start < queries:
-        # rows further on may see more keys: a first guess is too many rows, what they see makes it
-        # too few
+        # later rows may see more keys than the next ones: as many rows as the next ones suggest
+        # would be too many, and what those see then gives a number that is safe
         guess = most * keys // width(start, start + most)
         rows = max(most * keys // width(start, start + guess), most)
         last = min(start + most, queries)

@@ -82,9 +82,8 @@ def attention(
         softmax_dtype=softmax_dtype,
     )
     block = attend(backend, queries, keys, values, rule)
-    stages = {
-        name: cast("Library", block.stages[name]) for name in SQUARE
-    }  # of q's library, as all of a backend's
+    # a backend computes in arrays of the library that q is of, which a type checker cannot know
+    stages = {name: cast("Library", block.stages[name]) for name in SQUARE}
     return AttentionTrace(
         **stages, mixed=cast("Library", block.mixed), empty_rows=cast("Library", block.empty)
     )
@@ -122,7 +121,7 @@ def check_arguments(
     batch = np.broadcast_shapes(tuple(q.shape[:-3]), tuple(k.shape[:-3]))
     scores = (*batch, q.shape[-3], q.shape[-2], k.shape[-2])
     rule = Rule(
-        # a NumPy scalar would widen float32
+        # Python's float, as a NumPy scalar in float64 would widen float32 arrays
         scale=1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),
         softcap=None if softcap is None else float(softcap),
         mask=intersection(Causal() if causal else Everywhere(), _window_mask(window)),
@@ -298,7 +297,8 @@ def _check_shapes(q: Array, k: Array, v: Array) -> None:
 
 
 def _wrong_shape(name: str, array: Array, expected: str) -> InputError:
-    """The error that the argument of this name has another shape."""
+    """The error, returned and not raised, that the argument of this name has another shape than
+    expected."""
     return InputError(
         "{name} has shape {array}", expected=expected, name=name, array=shape_text(array)
     )
@@ -344,11 +344,16 @@ def _window_mask(window: tuple[int | None, int | None] | None) -> Mask:
 def _checked_offset(
     backend: Backend, offset: int | Sequence[int] | Array, batch: tuple[int, ...]
 ) -> int | Array:
-    """The position of query 0, or of each batch entry's, [batch..., 1, 1, 1]. Raises InputError for
-    one too far.
+    """The position of query 0: one number, or one for each batch entry, [batch..., 1, 1, 1]. Raises
+    InputError for a position beyond ±`FURTHEST`.
     """
-    start = offset if isinstance(offset, int) else _per_batch(backend, "offset", offset, batch)
-    least, most = (start, start) if isinstance(start, int) else (int(start.min()), int(start.max()))
+    if isinstance(offset, int):
+        start: int | Array = offset
+        least = most = offset
+    else:
+        start = _per_batch(backend, "offset", offset, batch)
+        least = int(start.min())
+        most = int(start.max())
     if least < -FURTHEST or most > FURTHEST:
         what = message("offset is {least}", least=least if least < -FURTHEST else most)
         raise InputError(
@@ -361,8 +366,10 @@ def _checked_offset(
 def _per_batch(
     backend: Backend, name: str, value: Sequence[int] | Array | int, batch: tuple[int, ...]
 ) -> Array:
-    """Integers per batch entry as [batch..., 1, 1, 1], so that they meet [..., head, rows,
-    columns].
+    """Integers, one for each batch entry or one for all, as [batch..., 1, 1, 1], so that they
+    broadcast with [batch..., head, rows, columns]. Raises InputError for other types and shapes.
+
+    name: the argument's, for errors.
     """
     if hasattr(value, "dtype"):
         integers = value

@@ -20,6 +20,7 @@ from attncli.mechanism.attend import (
 from attncli.mechanism.context import (
     Context,
     Intervention,
+    Kind,
     KnockOut,
     Weigh,
     Weights,
@@ -44,19 +45,22 @@ if TYPE_CHECKING:
     from attncli.mechanism.edit import Edits, Site  # few runs edit
 
 
-@np.errstate(
-    over="ignore", invalid="ignore"
-)  # infinities and NaN are results here, not news for standard error
+# NumPy's warnings are off, as infinities and NaN are results here
+@np.errstate(over="ignore", invalid="ignore")
 def run_block(
     backend: Backend, block: Block, weights: Weights, hidden: Array, context: Context, layer: int
 ) -> LayerTrace:
-    """Run one layer.
+    """Run one layer, from the vectors that enter it to those that leave.
 
-    hidden: what enters it, [..., token, width]. The trace's `after`, what leaves it, has the same
-        axes and is computed only when it is asked for, or at once where a callback listens to
-        activations.
+    block: what the layer does.
+    weights: its weights by role.
+    hidden: the vectors that enter it, [..., token, width].
+    context: positions, what to keep and to change, callbacks.
+    layer: its number, for callbacks, edits and the trace.
 
-    A block without residual gives its last branch's output, whose width may differ.
+    Returns the trace of the layer. Its `after`, the vectors that leave the layer, has the same axes
+    and is computed only when it is asked for, or at once where a callback listens to activations. A
+    block without residual gives its last branch's output, whose width may differ.
     """
     edit = partial(_edited_array, backend, context.edits, layer)
     hidden = edit("resid_pre", hidden)
@@ -81,7 +85,7 @@ def run_block(
         )
 
     def scale_branch(branch: Array) -> Array:
-        """What a branch adds, times the block's scale."""
+        """What attention or feed-forward adds to the residual, times the block's scale."""
         if block.branch_scale == 1.0:
             return branch
         return branch * block.branch_scale
@@ -94,9 +98,12 @@ def run_block(
         """What the feed-forward part adds, edited."""
         return edit("mlp_out", scale_branch(branch))
 
+    # the norm before attention; some models add what attention gives to the normed vectors
     entering = apply_norm("attn.in", hidden)
     if block.normed:
         hidden = entering
+
+    # attention, a mixer such as Mamba beside it, or a mixer instead of it
     if block.mixer is None:
         mixed = None
     else:
@@ -109,13 +116,16 @@ def run_block(
             )
         out = stages["out"] = mixed
     else:
-        stages, empty = mix_heads(attention, entering, None, context, layer)
+        stages, empty = mix_heads(attention, entering, memory=None, context=context, layer=layer)
         _add_output(attention, stages)
         out = apply_norm("attn.out", stages["out"])
         if mixed is not None:
             out = out + mixed
+
+    # from here on only the tokens whose output is asked for
     hidden, entering, before = map(context.queries_of, (hidden, entering, block_input))
     cross = None
+    # the feed-forward part: beside attention, or after it (and after cross-attention, if any)
     if block.parallel and block.mlp is not None:
         mlp = block.mlp
 
@@ -152,6 +162,8 @@ def run_block(
         state = edit("resid_mid", state)
 
         def run_mlp() -> Array:
+            """The residual stream after the feed-forward part, [..., token, width]; before it where
+            the block has none."""
             if block.mlp is None:
                 return state
             output = watch(
@@ -190,20 +202,21 @@ def mix_heads(
     stages by name, and which rows see no key, booleans [..., head, query].
 
     x: what enters it, [..., token, width].
-    memory: the vectors that it reads in place of those, None for none.
+    memory: the encoder's output, [..., token, width], which cross-attention makes keys and values
+        from; None for self-attention.
 
     Raises UnsupportedError for hash attention over rows, batches, kept keys or a link that is cut.
     """
     backend = attention.backend
     spec = attention.spec
-    if memory is None:
-        kind = "self"
-    else:
-        kind = "cross"
-    interventions = context.interventions.get((layer, "self" if memory is None else "cross"), ())
+    kind: Kind = "self"
     edits = context.edits
     if memory is not None:
-        edits = {}
+        kind = "cross"
+        edits = {}  # edits are of the self-attention
+    interventions = context.interventions.get((layer, kind), ())
+
+    # queries, keys, values, and the rule for their scores
     parts = project(attention, x, memory, context, layer)
     rule = parts.rule
     apart = parts.rule.apart
@@ -214,6 +227,8 @@ def mix_heads(
         i = backend.arange(0, parts.q.shape[-2])[:, None]
         j = backend.arange(0, parts.k.shape[-2])[None, :]
         stages |= {name: score(i + rule.offset, j) for name, score in parts.scores.items()}
+
+    # what the heads mix: by weights given in place of the softmax, by hashing, or by attention
     weights = held_weights(interventions)
     if weights is not None:
         mixed = mix_with_weights(backend, weights, parts.v, rule)
@@ -255,12 +270,14 @@ def mix_heads(
             for name in edited - context.keep:
                 square_stages.pop(name)
         stages |= square_stages
+
+    # what is changed after it
     mixed = put_weights(backend, interventions, stages, parts.v, mixed)
     mixed = apply_interventions(backend, interventions, mixed)
     stages["mixed"] = _edited_array(backend, edits, layer, "z", mixed)
     if spec.gated:
         gate = attention.split_heads(attention.linear("gate", context.queries_of(x)), spec.heads)
-        stages["gate"] = (backend.tanh(gate * 0.5) + 1.0) * 0.5
+        stages["gate"] = (backend.tanh(gate * 0.5) + 1.0) * 0.5  # a sigmoid that never overflows
         stages["gated"] = stages["mixed"] * stages["gate"]
     return stages, empty
 
@@ -272,8 +289,9 @@ def _hash_heads(
     context: Context,
     interventions: Sequence[Intervention],
 ) -> HashTrace:
-    """What hash attention makes of queries and values. Raises UnsupportedError over rows, batches,
-    kept keys or a link that is cut.
+    """Run hash attention (Reformer) on the projected queries and values. Raises UnsupportedError
+    for a run by blocks of rows, a batch, kept keys of earlier tokens, and a link that is cut or
+    weighed.
     """
     assert spec.hashing is not None, "an attention that hashes says how"
     has_knock_out = any(isinstance(change, KnockOut | Weigh) for change in interventions)
@@ -288,7 +306,8 @@ def _hash_heads(
 
 
 def _edited_array(backend: Backend, edits: Edits, layer: int, site: Site, array: Array) -> Array:
-    """What the edits of a place make of an array; the array itself where nothing is edited."""
+    """What the user's edits make of the array that a layer has at this site; the array itself where
+    nothing is edited."""
     if not edits:
         return array
     from attncli.mechanism.edit import apply_edits
@@ -314,14 +333,16 @@ def _edit_weights(
 
 
 def _add_output(attention: LayerAttention, stages: dict[str, Array]) -> None:
-    """Add to the stages what becomes of the heads' output: side by side, and through the output
-    projection if any.
-    """
+    """Add to the stages the heads' outputs side by side, [..., token, head·v_dim], as "concat", and
+    those through the output projection as "out"; without a projection the first is "out"."""
     side_by_side = join_heads(attention.backend, head_outputs(stages))
     output = linear_if_any(
         attention.backend, attention.weights, f"{attention.prefix}.o", side_by_side
     )
-    stages |= {"out": side_by_side} if output is None else {"concat": side_by_side, "out": output}
+    if output is None:
+        stages["out"] = side_by_side
+    else:
+        stages |= {"concat": side_by_side, "out": output}
 
 
 def _mix(part: LayerPart, mixer: Mixer, x: Array, context: Context, layer: int) -> Array:
@@ -329,7 +350,11 @@ def _mix(part: LayerPart, mixer: Mixer, x: Array, context: Context, layer: int) 
     width]; its state goes on from `context.past` and is kept there."""
     from attncli.mechanism.mixer import Carry, mix  # few models have one
 
-    carry = Carry(() if context.past is None else context.past.get((layer, "mixer"), ()))
+    # states from the tokens before, where a text is run in parts
+    states: tuple[Array, ...] = ()
+    if context.past is not None:
+        states = context.past.get((layer, "mixer"), ())
+    carry = Carry(states)
     mixed = mix(part, mixer, x, carry)
     if context.past is not None:
         context.past[layer, "mixer"] = tuple(carry.after)
@@ -347,7 +372,7 @@ def _without_heads(
     backend = attention.backend
     spec = attention.spec
     count = x.shape[-2]
-    queries = len(range(count)[context.asking or slice(None)])
+    queries = len(range(count)[context.asking or slice(None)])  # those that are asked for
     if context.past is None:
         keys = count
     else:
@@ -364,7 +389,7 @@ def _without_heads(
 
 
 def join_heads(backend: Backend, x: Array) -> Array:
-    """[..., head, token, dim] to [..., token, head·dim]."""
+    """Put the heads' vectors, [..., head, token, dim], side by side: [..., token, head·dim]."""
     by_token = backend.permute(x, [*range(x.ndim - 3), x.ndim - 2, x.ndim - 3, x.ndim - 1])
     return by_token.reshape((*by_token.shape[:-2], by_token.shape[-2] * by_token.shape[-1]))
 
@@ -388,10 +413,11 @@ def convolve(part: LayerPart, spec: Convolution, x: Array) -> Array:
     wide = backend.concat([zeros, x, zeros], x.ndim - 2)
     width = x.shape[-1] // spec.groups
     groups = []
+    # each group of entries is computed from the same entries of the neighbouring tokens
     for first in range(0, x.shape[-1], width):
-        own = slice(first, first + width)
-        entries = wide[..., own]
-        weight = matrix[own]
+        group = slice(first, first + width)
+        entries = wide[..., group]
+        weight = matrix[group]
         total = backend.matmul(entries[..., :count, :], backend.transpose(weight[:, :, 0]))
         for step in range(1, spec.kernel):
             total = total + backend.matmul(

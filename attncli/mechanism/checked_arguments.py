@@ -33,9 +33,11 @@ SEVERAL = (Sequence, Collection, Iterable, list)
 def checked(
     function: Callable[Parameters, Answer], *, by_itself: Collection[str] = ()
 ) -> Callable[Parameters, Answer]:
-    """A public function that first checks the kinds of its arguments, by their annotations.
+    """Decorator: make a public function check the kinds of its arguments, by their annotations,
+    before it runs.
 
-    Texts are taken where a path is meant, and layers and heads as `choose_heads_of` reads them.
+    A text for an argument that is a path becomes a path; layers and heads, however they are named,
+    become what `choose_heads_of` makes of them.
 
     Args:
         function: The function. One whose arguments choose heads has the model as its first.
@@ -52,12 +54,14 @@ def checked(
         signature = _signature(function)
         bound = signature.bind(*values, **settings)
         kinds = _kinds(function)
+        # "L5H11" as the argument head becomes a layer and a number, before the kinds are checked
         _name_layer(kinds, bound.arguments)
         for name, value in bound.arguments.items():
             kind = kinds.get(name, Any)
             if kind is not CHOICE and name not in by_itself:
                 bound.arguments[name] = _value_of(name, value, kind)
         _check_request(function, bound.arguments)
+        # what only the model can tell: which layers, heads and tokens there are
         if CHOICE in kinds.values() and "model" in bound.arguments:
             _choose(function, bound)
         _check_places(bound.arguments)
@@ -79,13 +83,15 @@ def _signature(function: Callable[..., object]) -> inspect.Signature:
 
 @cache
 def _kinds(function: Callable[..., object]) -> dict[str, Any]:
-    """The kind of each parameter, by its annotation; `Any` for what only a type checker knows."""
+    """The kind of each parameter: the type that its annotation names, `CHOICE` where it chooses
+    layers or heads, `Any` for a type that is imported for type checkers alone."""
     kinds: dict[str, Any] = {}
     for name, parameter in _signature(function).parameters.items():
         annotation = str(parameter.annotation)
         if any(part.strip() in CHOICES for part in annotation.split("|")):
             kinds[name] = CHOICE
             continue
+        # annotations are texts; they are evaluated among the names of the function's own module
         names = _Names({**getattr(function, "__globals__", {}), **OF_NAME})
         kinds[name] = eval(annotation, {}, names)
     return kinds
@@ -130,20 +136,27 @@ class _Names(dict[str, Any]):
     """The names that annotations use; those imported for type checkers alone are `Any`."""
 
     def __missing__(self, name: str) -> Any:
+        """A name that the module does not have at run time: a builtin, or `Any`."""
         if name in OF_NAME:
             return OF_NAME[name]
         return getattr(builtins, name, Any)
 
 
 def _name_layer(kinds: Mapping[str, Any], arguments: dict[str, Any]) -> None:
-    """Put the layer and the number of one head in place that a caller names as "L5H11" or (5, 11),
-    for a function that takes both. Raises UsageError for a head of another layer than the one that
-    is named beside it."""
+    """Split an argument `head` such as "L5H11" or (5, 11) into the arguments `layer` and `head`, in
+    place; nothing for a function that does not take both, or a head without its layer. Raises
+    UsageError for a head of another layer than the argument `layer` says.
+
+    kinds: the kind of each parameter of the function.
+    arguments: what it was called with, by name.
+    """
     head = arguments.get("head")
     if kinds.get("head") not in (int | None, OneHead | None) or "layer" not in kinds:
         return
     if isinstance(head, str | tuple):
-        selection = [head] if isinstance(head, tuple) else head
+        selection: Any = head
+        if isinstance(head, tuple):
+            selection = [head]
         layer, heads = layer_and_heads(arguments.get("layer"), selection)
         if isinstance(heads, list) and len(heads) != 1:
             raise UsageError(
@@ -156,7 +169,10 @@ def _name_layer(kinds: Mapping[str, Any], arguments: dict[str, Any]) -> None:
 
 
 def _choose(function: Callable[..., object], bound: inspect.BoundArguments) -> None:
-    """Put the layers and heads that a caller names in place, as numbers that the model has."""
+    """Replace the arguments `layers` and `heads` of a call, in place, by what `choose_heads_of`
+    makes of them: numbers that the model has, or a `HeadSelection` where the function takes one.
+    Raises UsageError and InputError as that does, and for a choice of nothing.
+    """
     arguments = bound.arguments
     parameters = _signature(function).parameters
     names = [name for name in ("layers", "heads") if name in parameters]
@@ -169,6 +185,7 @@ def _choose(function: Callable[..., object], bound: inspect.BoundArguments) -> N
     if any(isinstance(part, Collection) and len(part) == 0 for part in chosen):
         raise UsageError("no layer or no head is chosen", expected="at least one of them")
     selection = choose_heads_of(spec, *chosen)
+    # the function takes a HeadSelection, or layers and heads as numbers
     if any(part in str(parameters["heads"].annotation) for part in ("Which", "HeadSelection")):
         if selection.pairs:
             arguments["heads"] = selection
@@ -181,7 +198,11 @@ def _choose(function: Callable[..., object], bound: inspect.BoundArguments) -> N
 
 
 def _check_request(function: Callable[..., object], arguments: Mapping[str, Any]) -> None:
-    """Raise UsageError for a request beside an argument that it holds and that may be left out."""
+    """Raise UsageError for an optional argument given beside a `request` that has a field of the
+    same name.
+
+    arguments: what the function was called with, by name.
+    """
     fields = getattr(arguments.get("request"), "__struct_fields__", ())
     parameters = _signature(function).parameters
     for name in fields:
@@ -205,6 +226,7 @@ def _check_places(arguments: Mapping[str, Any]) -> None:
     places = [arguments.get("layer"), arguments.get("head")]
     model = arguments.get("model")
     if model is not None and any(isinstance(place, int) for place in places):
+        # raises for numbers that the model does not have
         layer, head = (EVERY if place is None else [place] for place in places)
         choose_heads_of(model.spec, layer, head)
     tokens, query = arguments.get("tokens"), arguments.get("query")
@@ -239,7 +261,12 @@ def _check_size(name: str, value: Any) -> None:
 
 
 def _value_of(name: str, value: Any, kind: Any) -> Any:
-    """The value of an argument, a path in place of its text. Raises UsageError for another kind."""
+    """Check the value of an argument against its kind and return it; a text becomes a path where
+    the kind is one. Raises UsageError for another kind of value, or an impossible size.
+
+    name: the argument's.
+    kind: the type that its annotation names.
+    """
     if not _fits(value, kind):
         raise UsageError(
             "{name} is {value}",
@@ -332,6 +359,9 @@ def _fits_each(value: Any, kinds: Sequence[Any]) -> bool:
 def _fits_several(value: Any, origin: Any, part: Any) -> bool:
     """Whether a value is a collection of items of one kind; a string is no list of its letters. The
     items of an iterator, which can be read only once, are not checked.
+
+    origin: the kind of collection that is asked for, such as `Sequence`.
+    part: the kind of its items.
     """
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         return False
@@ -354,7 +384,7 @@ def _fits_mapping(value: Any, kinds: Sequence[Any]) -> bool:
 
 
 def _kind_in_words(kind: Any) -> str:
-    """A kind in words."""
+    """A type annotation in words, as an error says what it expected."""
     if _is_union(kind):
         return listing([_kind_in_words(part) for part in typing.get_args(kind)], " or ")
     origin, parts = typing.get_origin(kind), typing.get_args(kind)

@@ -130,9 +130,8 @@ def visible_links(
     ]
     if not knock_outs:
         return None
-    in_all = all(
-        len(knock_out.heads) == heads for knock_out in knock_outs
-    )  # one matrix does, where heads are many
+    # where all heads lose the same links, one matrix stands for all
+    in_all = all(len(knock_out.heads) == heads for knock_out in knock_outs)
     visible = np.ones((1 if in_all else heads, len(positions), keys), bool)
     for knock_out in knock_outs:
         rows = np.flatnonzero(np.isin(positions, knock_out.queries))
@@ -155,7 +154,7 @@ def weighed_scores(
     """The bias that the `Weigh`s among these interventions add to scores, [head, 1, key]; None
     without any.
 
-    keys: how many there are.
+    heads, keys: how many there are of either.
     """
     weighed = [change for change in interventions if isinstance(change, Weigh)]
     if not weighed:
@@ -171,7 +170,8 @@ def weighed_scores(
 
 
 def held_weights(interventions: Sequence[Intervention]) -> Array | None:
-    """The attention weights that are held, [head, query, key]; None where none are."""
+    """The attention weights of the last `HoldWeights` among these interventions, [head, query,
+    key]; None where there is none."""
     weights = [change.weights for change in interventions if isinstance(change, HoldWeights)]
     if weights:
         return weights[-1]
@@ -186,11 +186,12 @@ def hold_weights(
     *,
     sinks: bool,
 ) -> tuple[Intervention, ...]:
-    """The interventions of an attention with its weights held. A knock-out among them is carried
-    out on these weights, as it would be on their scores: the rest of the row grows.
+    """These interventions, changed so that the attention keeps given weights: a `HoldWeights` first,
+    then all but the knock-outs. A knock-out is carried out on the given weights, as it would be on
+    their scores: the rest of the row grows.
 
-    weights: of the run that they are held from, [head, query, key].
-    positions: of the queries.
+    weights: those to keep, of another run, [head, query, key].
+    positions: absolute position of each query, [query].
     sinks: whether a learned logit takes part in the softmax, so that rows sum to less than 1.
     """
     heads, _, keys = weights.shape
@@ -199,7 +200,7 @@ def hold_weights(
         rest = backend.where(visible, weights, 0.0)
         total = backend.sum(rest, -1)
         if sinks:
-            total = total + 1.0 - backend.sum(weights, -1)
+            total = total + 1.0 - backend.sum(weights, -1)  # the sink's share stays in the sum
         weights = backend.where(total > 0, rest / backend.where(total > 0, total, 1.0), 0.0)
     others = (change for change in interventions if not isinstance(change, KnockOut))
     return (HoldWeights(weights), *others)
@@ -211,28 +212,26 @@ def put_projections(
     """Queries [..., head, query, dim], keys and values [..., kv, key, dim] with the PutProjections
     among the interventions applied; keys or values get one entry per query head where one is
     replaced."""
+    projections = {"q": q, "k": k, "v": v}
     heads = q.shape[-3]
     for put in (change for change in interventions if isinstance(change, PutProjection)):
-        whole = {"q": q, "k": k, "v": v}[put.side]
-        group = heads // whole.shape[-3]
+        whole = projections[put.side]
+        group_size = heads // whole.shape[-3]
         lead = np.broadcast_shapes(tuple(put.values.shape[:-2]), tuple(whole.shape[:-3]))
+        # one entry for each query head, [..., 1, token, dim]
         parts = []
         for head in range(heads):
-            part = whole[..., head // group : head // group + 1, :, :]
+            number = head // group_size
+            part = whole[..., number : number + 1, :, :]
             if head == put.head:
-                beyond = part[..., put.values.shape[-2] :, :]  # learned keys stay
-                own = put.values[..., None, :, :]
-                if beyond.shape[-2]:
-                    own = backend.concat(
-                        [own, backend.broadcast(beyond, (*own.shape[:-2], *beyond.shape[-2:]))], -2
-                    )
-                part = own
+                learned_keys = part[..., put.values.shape[-2] :, :]  # behind those of the text
+                part = put.values[..., None, :, :]
+                if learned_keys.shape[-2]:
+                    shape = (*part.shape[:-2], *learned_keys.shape[-2:])
+                    part = backend.concat([part, backend.broadcast(learned_keys, shape)], -2)
             parts.append(backend.broadcast(part, (*lead, *part.shape[-3:])))
-        joined = backend.concat(parts, -3)
-        q, k, v = (
-            joined if put.side == side else array for side, array in (("q", q), ("k", k), ("v", v))
-        )
-    return q, k, v
+        projections[put.side] = backend.concat(parts, -3)
+    return projections["q"], projections["k"], projections["v"]
 
 
 def apply_interventions(
@@ -250,7 +249,7 @@ def apply_interventions(
             case Replace(heads, values):
                 mixed = _replace_heads(backend, heads, values, mixed)
             case KnockOut() | Weigh() | PutProjection() | HoldWeights() | PutWeights():
-                pass  # it has been at work before the softmax
+                pass  # these act before the softmax or in its place
             case _:
                 assert_never(intervention)
     return mixed
@@ -273,35 +272,45 @@ def put_weights(
     values: [..., kv, key, v_dim]; consecutive heads share an entry.
     """
     heads = mixed.shape[-3]
+    groups = values.shape[-3]
     count = mixed.shape[-2]
     for put in (change for change in interventions if isinstance(change, PutWeights)):
-        own = values[..., [head * values.shape[-3] // heads for head in put.heads], :, :]
-        fresh = []
-        kept = []
+        # the values of each of its heads, [..., one of the heads, key, v_dim]
+        head_values = values[..., [head * groups // heads for head in put.heads], :, :]
+        mixed_parts = []
+        weight_parts = []
         for start in range(0, count, PUT_ROWS):
             rows = put.rows(start, min(start + PUT_ROWS, count))
-            fresh.append(mix(backend, rows, backend.cast(own, backend.dtype_of(rows)), rows > 0))
-            kept += [rows] if "weights" in stages else []
-        outputs = backend.cast(backend.concat(fresh, -2), backend.dtype_of(mixed))
+            row_values = backend.cast(head_values, backend.dtype_of(rows))
+            mixed_parts.append(mix(backend, rows, row_values, rows > 0))
+            if "weights" in stages:
+                weight_parts.append(rows)
+        outputs = backend.cast(backend.concat(mixed_parts, -2), backend.dtype_of(mixed))
         mixed = _replace_heads(backend, put.heads, outputs, mixed)
-        if kept:
+        if weight_parts:
             stages["weights"] = _replace_heads(
-                backend, put.heads, backend.concat(kept, -2), stages["weights"]
+                backend, put.heads, backend.concat(weight_parts, -2), stages["weights"]
             )
     return mixed
 
 
 def _replace_heads(backend: Backend, heads: Sequence[int], values: Array, mixed: Array) -> Array:
-    """The heads' mixed values, [..., head, token, v_dim], with those of `heads` replaced by
-    `values`.
+    """The heads' mixed values, [..., head, token, v_dim], with those of some heads replaced.
+
+    heads: the numbers of those heads.
+    values: in their place, [..., one of the heads, token, v_dim]; its leading axes broadcast with
+        those of `mixed`.
     """
     if tuple(heads) == tuple(range(mixed.shape[-3])):
         return values
     variants = np.broadcast_shapes(tuple(values.shape[:-3]), tuple(mixed.shape[:-3]))
     parts = []
     for head in range(mixed.shape[-3]):
-        source, place = (values, list(heads).index(head)) if head in heads else (mixed, head)
-        part = source[..., place : place + 1, :, :]
+        if head in heads:
+            place = list(heads).index(head)
+            part = values[..., place : place + 1, :, :]
+        else:
+            part = mixed[..., head : head + 1, :, :]
         parts.append(backend.broadcast(part, (*variants, *part.shape[-3:])))
     return backend.concat(parts, -3)
 
@@ -400,11 +409,10 @@ class Context(Struct, frozen=True, eq=False):
     on_activation: Callable[[int, str, Array], None] | None = None
 
     def queries_of(self, x: Array) -> Array:
-        """The rows of x, [..., token, width], of the tokens that `asking` selects as queries; x
-        itself where it is None.
+        """The rows of x, [..., token, width], of the tokens that `asking` selects as queries.
 
-        It is x itself where none are singled out: a tensor that several roles share is multiplied
-        once with one array.
+        Where `asking` is None this is x itself, the same object, so that a matrix that several
+        roles share is multiplied with it only once.
         """
         if self.asking is None:
             return x

@@ -18,8 +18,9 @@ from attncli.mechanism.spec import Activation, Bounded, Experts, Mlp, Norm
 
 
 def deviation(norm: Norm, x: Floats) -> Floats:
-    """What a norm divides each vector of x, [..., width], by: [..., 1], float64. With these numbers
-    held fixed a norm is an affine map."""
+    """The number by which a norm divides each vector of x, [..., width]: its standard deviation, or
+    the root of its mean square, [..., 1], float64. With these held fixed a norm is an affine map.
+    """
     wide = np.asarray(x, np.float64)
     if norm.kind == "layer":
         wide = wide - wide.mean(-1, keepdims=True)
@@ -28,23 +29,32 @@ def deviation(norm: Norm, x: Floats) -> Floats:
 
 
 def through_norm(norm: Norm, matrix: Floats, weight: Floats | None) -> Floats:
-    """Move a linear map from behind a norm to before it: its matrix, [dim, width], times the norm's
-    weight and without the mean, but not the division by the deviation."""
+    """The matrix, [dim, width], that a linear map behind a norm is for the vectors before the norm,
+    but for the norm's division: W·diag(weight), without the mean for layer normalization.
+
+    matrix: W, [dim, width].
+    weight: the norm's, [width]; None for none.
+    """
     if norm.affine and weight is not None:
-        matrix = matrix * (weight + 1.0 if norm.unit_offset else weight)
+        if norm.unit_offset:  # stored less 1
+            weight = weight + 1.0
+        matrix = matrix * weight
     if norm.kind == "layer":
         return matrix - matrix.mean(-1, keepdims=True)
     return matrix
 
 
-@np.errstate(
-    over="ignore", invalid="ignore"
-)  # outside the layers, too: the embedding's norm and the final one
+# NumPy's warnings are off; within the layers `run_block` does so, but not for the norms outside
+@np.errstate(over="ignore", invalid="ignore")
 def normalise(
     backend: Backend, norm: Norm, x: Array, weight: Array | None, bias: Array | None
 ) -> Array:
-    """Layer or root-mean-square normalization over the last axis; statistics in float32 for low
-    precision.
+    """Layer or root-mean-square normalization of x over its last axis; statistics in float32 for
+    low precision.
+
+    norm: which of the two, and its constant.
+    weight, bias: what the result is multiplied by, and what is added, [width] or [head, 1, width];
+        None for none.
     """
     if weight is not None and weight.ndim > 1:  # every head has weights of its own
         return _normalise_rows(backend, norm, weight, bias, x)
@@ -54,14 +64,15 @@ def normalise(
 def _normalise_rows(
     backend: Backend, norm: Norm, weight: Array | None, bias: Array | None, x: Array
 ) -> Array:
-    """`normalise` of rows that are in memory together, [..., width]."""
+    """What `normalise` does, for some rows of x, [..., width]."""
     dtype = backend.dtype_of(x)
     if dtype in LOW_PRECISION:
         wide = backend.cast(x, "float32")
     else:
         wide = x
     if not norm.affine:
-        weight = bias = None
+        weight = None
+        bias = None
     elif weight is not None and norm.unit_offset:
         weight = weight + 1.0
     if norm.kind == "layer" and (weight is None or weight.ndim == 1):
@@ -189,22 +200,26 @@ class LayerPart(Struct, frozen=True, eq=False):
 
 
 def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
-    """Each token through its best experts, each in its share. Source: Jiang et al., Mixtral, 2024."""
+    """The sum of what a token's best experts give, each times its share, [..., token, width].
+    Source: Jiang et al., Mixtral, 2024."""
     flat = x.reshape((-1, x.shape[-1]))
+
+    # the router: which experts, and in what shares, [token, expert]
     logits = np.asarray(backend.numpy(linear(backend, weights, "experts.router", flat)))
+    correction = None
     if spec.routing.corrected:
-        correction = weights("experts.correction")
-    else:
-        correction = None
-    shares = route(
-        spec, logits, None if correction is None else np.asarray(backend.numpy(correction))
-    )
+        stored = weights("experts.correction")
+        if stored is not None:
+            correction = np.asarray(backend.numpy(stored))
+    shares = route(spec, logits, correction)
+
+    # each expert that any token has chosen; some models make vectors narrower before
     part = Mlp(spec.width, spec.activation, spec.gated, spec.bounded)
     if spec.narrow is not None:
         flat = linear(backend, weights, "experts.into", flat)
     total = flat * 0.0
     for expert in np.flatnonzero(shares.any(0)):
-
+        # the default binds this turn's expert: the loop goes on before a weight may be read
         def role(name: str, expert: int = int(expert)) -> Array | None:
             """One expert's weight of this role; None where the model has none."""
             whole = weights(name)
@@ -223,7 +238,11 @@ def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
 
 
 def _apply_bounds(backend: Backend, spec: Bounded, gate: Array, up: Array) -> Array:
-    """The gate and what it lets through, cut off at their bounds; NaN stays."""
+    """gate · sigmoid(slope · gate) · (up + 1), with the gate cut off above the limit and `up` at
+    both sides, as gpt-oss does; NaN stays NaN.
+
+    gate, up: the two projections of the feed-forward part, [..., token, inner].
+    """
     gate = backend.where(gate > spec.limit, spec.limit, gate)
     up = backend.where(
         up > spec.limit, spec.limit, backend.where(up < -spec.limit, -spec.limit, up)
@@ -233,8 +252,8 @@ def _apply_bounds(backend: Backend, spec: Bounded, gate: Array, up: Array) -> Ar
 
 
 def _run_shared(backend: Backend, spec: Experts, part: Mlp, weights: Role, x: Array) -> Array:
-    """The output of the expert that serves every token; where the model has a gate for it, times a
-    sigmoid of each token."""
+    """The output of the expert that serves every token, [..., token, width]; where the model has a
+    gate for it, times the sigmoid of that gate for each token."""
     output = feed_forward(backend, part, weights, x, "shared")
     if not spec.shared_share:
         return output
@@ -288,8 +307,9 @@ def activate(backend: Backend, kind: Activation, x: Array) -> Array:
             result = backend.tanh(x * (1.702 * 0.5))
         case _:
             assert_never(kind)
+    # x · (1 + result) / 2; halved before the product, as 2x may leave the range of its type
     result += 1.0
-    result *= 0.5  # before x, which twice over may leave the range of its type
+    result *= 0.5
     result *= x
     return result
 
@@ -302,12 +322,11 @@ Floats = np.ndarray[Any, Any]
 def route(spec: Experts, logits: Floats, correction: Floats | None = None) -> Floats:
     """The weight of each expert in each token's sum, [token, expert], 0 for experts not chosen.
 
-    logits: the router's, [token, expert].
-
     logits: what the router gives, [token, expert].
     correction: what is added to the shares where the best are sought, [expert]; None for nothing.
-        Of equals the first are chosen. Sources: Shazeer et al., 2017; DeepSeek-AI, DeepSeek-V3,
-        2024 for groups and corrections.
+
+    Of equal experts the first are chosen. Sources: Shazeer et al., 2017; DeepSeek-AI, DeepSeek-V3,
+    2024 for groups and corrections.
     """
     match spec.routing.score:
         case "softmax":
@@ -317,7 +336,11 @@ def route(spec: Experts, logits: Floats, correction: Floats | None = None) -> Fl
             shares = (np.tanh(0.5 * logits) + 1.0) * 0.5
         case _:
             assert_never(spec.routing.score)
-    worth = _scores_in_best_groups(spec, shares if correction is None else shares + correction)
+    # the correction helps to choose the experts, and does not change their shares
+    worth = shares
+    if correction is not None:
+        worth = shares + correction
+    worth = _scores_in_best_groups(spec, worth)
     best = np.argsort(-worth, -1, kind="stable")[:, : spec.chosen]
     token_shares = np.zeros_like(shares)
     np.put_along_axis(token_shares, best, np.take_along_axis(shares, best, -1), -1)
@@ -327,13 +350,16 @@ def route(spec: Experts, logits: Floats, correction: Floats | None = None) -> Fl
 
 
 def _scores_in_best_groups(spec: Experts, worth: Floats) -> Floats:
-    """The experts' scores, [token, expert], −∞ for those outside the best groups of experts."""
+    """The experts' scores, [token, expert], −∞ for those outside a token's best groups of experts.
+
+    worth: the scores of all, [token, expert]; a group's is the sum of its highest few.
+    """
     routing = spec.routing
     if routing.groups == 1:
         return worth
-    apart = worth.reshape((len(worth), routing.groups, -1))
-    of_group = np.sort(apart, -1)[..., -routing.group_by :].sum(-1)
-    best = np.argsort(-of_group, -1, kind="stable")[:, : routing.groups_chosen]
-    stays = np.zeros(of_group.shape, bool)
-    np.put_along_axis(stays, best, True, -1)
-    return np.where(stays[..., None], apart, -np.inf).reshape(worth.shape)
+    by_group = worth.reshape((len(worth), routing.groups, -1))
+    group_scores = np.sort(by_group, -1)[..., -routing.group_by :].sum(-1)
+    best = np.argsort(-group_scores, -1, kind="stable")[:, : routing.groups_chosen]
+    is_best = np.zeros(group_scores.shape, bool)
+    np.put_along_axis(is_best, best, True, -1)
+    return np.where(is_best[..., None], by_group, -np.inf).reshape(worth.shape)

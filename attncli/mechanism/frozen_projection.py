@@ -122,7 +122,9 @@ def head_projection(
 ) -> HeadProjection:
     """The weight matrix of one query head's queries, or of the keys or values it attends to.
 
-    apart: take the separate projections that global tokens of Longformer have.
+    side: which of the three.
+    head: the number of the query head; it may share keys and values with others.
+    apart: whether the separate projections are meant that global tokens of Longformer have.
     """
     spec = attention.spec
     if side == "q" or spec.latent is not None:
@@ -169,14 +171,21 @@ def _latent_matrix(
     rows: slice,
     head: int,
 ) -> Floats:
-    """One head's matrix, [dim, width], through the latent vectors of MLA, as `from_latent`
-    computes; the latent norm's division is left out."""
+    """One head's matrix, [dim, width], of an attention whose queries, keys and values are made from
+    narrow (latent) vectors (MLA): the product of the matrix up and the matrix down, with the latent
+    norm's weight between them, but not its division.
+
+    read: gives the weights of a role.
+    rows: the head's rows of the query's matrix up; not used for keys and values.
+    """
     if side == "q":
         if latent.query is None:
             return read("q.weight")[rows]
         return through_norm(latent.norm, read("q.weight")[rows], read("q_down_norm.weight")) @ read(
             "q_down.weight"
         )
+    # in the matrix up each head has rows for its key's content and, behind them, for its value;
+    # the rest of a key, which is rotated, comes straight from the last rows of the matrix down
     content = spec.head_dim - latent.straight
     first = head * (content + spec.v_dim)
     down = read("kv_down.weight")
@@ -195,8 +204,11 @@ def freeze(
     """The linear steps and the constant that turn one head's raw queries or keys into those of this
     run, with norms and rotations held fixed.
 
-    x: what enters the attention, or what keys are made from, [token, width].
-    memory: whether that is an encoder's output.
+    projection: the head's raw queries or keys, as `head_projection` gives them.
+    x: the vectors that they are computed from, [token, width]: what enters the attention, or an
+        encoder's output.
+    context: the run's, for positions.
+    memory: whether x is an encoder's output.
     """
     attention = projection.attention
     side = projection.side
@@ -206,6 +218,7 @@ def freeze(
     vectors = _numpy_floats(backend, x)
     steps: list[Step] = []
     constant = np.zeros((len(vectors), len(projection.matrix)), vectors.dtype)
+    # the queries or keys after the steps so far, [token, dim], which clipping and norms depend on
     total = vectors @ projection.matrix.T
 
     def array_of(role: str) -> Floats | None:
@@ -219,7 +232,8 @@ def freeze(
         """Append a linear step, and apply it to the constant and to the sum so far."""
         nonlocal constant, total
         steps.append(step)
-        constant, total = step.apply(constant), step.apply(total)
+        constant = step.apply(constant)
+        total = step.apply(total)
 
     def add_vector(by: Floats | None) -> None:
         """Add a vector to the constant and to the sum so far; None adds nothing."""
@@ -228,12 +242,15 @@ def freeze(
             constant = constant + by
             total = total + by
 
+    # latent norms and biases
     if spec.latent is not None:
         _freeze_latent(spec, spec.latent, array_of, side, rows, vectors, add_step, add_vector)
     else:
         bias = array_of(f"{projection.name}.bias")
         if bias is not None:
             add_vector(bias[rows] - (bias.mean() if _is_centred(spec, side) else 0.0))
+
+    # a bound, as the share of each entry that it keeps
     if spec.clip is not None:
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(total == 0, 1.0, np.clip(total, -spec.clip, spec.clip) / total)
@@ -275,6 +292,7 @@ def freeze(
         bias = head_part("bias")
         add_vector(bias if norm.norm.affine else None)
 
+    # norm, rotation and temperature in the order of the model: some norm after the rotation
     if norm is not None and norm.over == "width":
         norm_by_width(norm)
     elif norm is not None and not norm.after:
@@ -303,19 +321,34 @@ def _freeze_latent(
     add_step: Callable[[Step], None],
     add_vector: Callable[[Floats | None], None],
 ) -> None:
-    """Add the steps that latent attention (MLA) has of its own: the division of its latent norm,
-    and biases.
+    """Add the steps that latent attention (MLA) has of its own, for one head's queries, keys or
+    values: the division of its latent norm, and biases.
+
+    array_of: gives the weights of a role, None where the model has none.
+    rows: the head's rows in its projection.
+    vectors: what enters the attention, [token, width].
+    add_step, add_vector: called with each linear step, and each vector that is added, [dim].
     """
+    # queries without a latent vector
     if side == "q" and latent.query is None:
         bias = array_of("q.bias")
         add_vector(None if bias is None else bias[rows])
         return
-    name, kept = ("q_down", None) if side == "q" else ("kv_down", latent.keys)
+
+    # the latent vectors; of those for keys and values the last entries are not normed
+    if side == "q":
+        name = "q_down"
+        normed_count = None
+    else:
+        name = "kv_down"
+        normed_count = latent.keys
     down = array_of(f"{name}.weight")
     added = array_of(f"{name}.bias")
     assert down is not None
     narrow = vectors @ down.T
-    narrow = (narrow if added is None else narrow + added)[:, :kept]
+    if added is not None:
+        narrow = narrow + added
+    narrow = narrow[:, :normed_count]
     weight = array_of(f"{name}_norm.weight")
     if side == "q":
         wide = array_of("q.weight")
@@ -326,6 +359,8 @@ def _freeze_latent(
         add_step(Factor(1.0 / deviation(latent.norm, narrow)))
         add_vector(None if bias is None else bias[rows])
         return
+
+    # a head's rows in the matrix up: its key's content, then its value
     wide = array_of("kv.weight")
     bias = array_of("kv.bias")
     assert wide is not None
@@ -339,6 +374,9 @@ def _freeze_latent(
         add_step(Factor(1.0 / deviation(latent.norm, narrow)))
         add_vector(None if bias is None else bias[values])
         return
+
+    # a key: its content through the norm, and behind it the entries that come straight from the
+    # matrix down and are not normed
     if added is not None:
         through = (
             through_norm(latent.norm, wide[first : first + content], weight) @ added[: latent.keys]

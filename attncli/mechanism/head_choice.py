@@ -78,7 +78,10 @@ def choose_heads_of(spec: Spec, layers: Any, heads: Any) -> HeadSelection:
         if heads.pairs:
             _check_pairs(heads.pairs, counts)
             return heads
-        layers, heads = heads.layers, heads.heads
+        layers = heads.layers
+        heads = heads.heads
+
+    # the layers
     if layers is EVERY:
         chosen = list(range(len(counts)))
     else:
@@ -87,6 +90,8 @@ def choose_heads_of(spec: Spec, layers: Any, heads: Any) -> HeadSelection:
     layer_numbers: Selection = EVERY if layers is EVERY else chosen
     if heads is EVERY:
         return HeadSelection(layer_numbers)
+
+    # the heads: numbers, the same in each layer, or pairs of a layer and a head
     if layers is EVERY:
         places = list(_places_or_one_pair(heads))
     else:
@@ -140,25 +145,29 @@ def layer_and_heads(layer: int | None, heads: Any) -> tuple[int | None, Any]:
     if not pairs:
         return layer, heads
     layers = {number for number, _ in pairs}
-    if len(pairs) < len(places) or len(layers | ({layer} - {None})) > 1:
+    if layer is not None:
+        layers.add(layer)
+    if len(pairs) < len(places) or len(layers) > 1:
         raise _no_choice(heads)
     return pairs[0][0], [head for _, head in pairs]
 
 
 def _heads_of(spec: Spec, layer: int) -> int:
-    """How many heads a layer has: the most that one of its attentions has, or those of the mixer in
-    their place, 0 for one without heads.
+    """How many heads a layer has: the larger number where self- and cross-attention differ; those
+    of the mixer where that stands in place of attention, 0 for a mixer without heads.
     """
     block = spec.blocks[layer]
     if block.instead:
         return getattr(block.mixer, "heads", 0)
-    return max(block.attention.heads, 0 if block.cross is None else block.cross.heads)
+    if block.cross is None:
+        return block.attention.heads
+    return max(block.attention.heads, block.cross.heads)
 
 
 def _check_pairs(pairs: Collection[tuple[int, int]], counts: list[int]) -> None:
-    """Raise InputError for a layer and head that is not there.
+    """Raise InputError for a pair of a layer and a head that the model does not have.
 
-    counts: heads, by layer.
+    counts: how many heads each layer has.
     """
     for layer, head in pairs:
         _check([layer], len(counts), "layer")
@@ -166,9 +175,9 @@ def _check_pairs(pairs: Collection[tuple[int, int]], counts: list[int]) -> None:
 
 
 def _check(numbers: Collection[int], count: int, what: str) -> None:
-    """Raise InputError for a number that is none of 0..count-1.
+    """Raise InputError for a number outside 0..count-1.
 
-    what: "layer" or "head".
+    what: "layer" or "head", for the error.
     """
     for number in numbers:
         if not 0 <= number < count:
@@ -225,7 +234,7 @@ def _places_of_text(text: str, selection: Any) -> Iterator[int | tuple[int, int]
     """Yield each number, or pair of a layer and a head, of a selection written as text, such as
     "0,2-5" or "L5H11,L3H1".
 
-    selection: what an error tells.
+    selection: the whole selection, for errors.
     """
     for part in text.split(","):
         if pair := parse_head(part):

@@ -37,7 +37,8 @@ class Carry:
     """The state that a mixer (such as Mamba) carries from earlier tokens to the next run:
     convolution inputs and recurrent state, in the order in which it uses them.
 
-    before: what it kept of an earlier run; nothing before the first token.
+    before: what an earlier run left in `after`; empty before the first token.
+    after: what this run leaves for the next one.
     """
 
     def __init__(self, before: Sequence[Array] = ()) -> None:
@@ -58,7 +59,7 @@ def mix(part: LayerPart, mixer: Mixer, x: Array, carry: Carry) -> Array:
     match mixer:
         case ShortConvolution():
             gate_in, gate_out, values = _split(part.linear("input", x), [x.shape[-1]] * 3)
-            mixed = gate_out * _convolve(part, gate_in * values, None, carry)
+            mixed = gate_out * _convolve(part, gate_in * values, activation=None, carry=carry)
         case SelectiveScan():
             mixed = _run_selective_scan(part, mixer, x, carry)
         case StateSpace() | DeltaRule() | KimiDelta() | LinearAttention():
@@ -105,22 +106,26 @@ def recur(
         state = backend.full((*v.shape[:-3], *v.shape[-2:], k.shape[-1]), 0.0, backend.dtype_of(v))
     outputs = []
     for token in range(v.shape[-3]):
-        where = k[..., token, :, :]
+        # the state fades, by one number for a head or one for each entry of its keys
         if step.ndim < k.ndim:
-            far = step[..., token, :, None, None]
+            token_step = step[..., token, :, None, None]
         else:
-            far = step[..., token, :, None, :]
-        fades = backend.exp(rate * far)
-        if token:  # in its place: the state is wider than all else
+            token_step = step[..., token, :, None, :]
+        fades = backend.exp(rate * token_step)
+        if token:  # in place, as the state is the largest array; the first one is the caller's
             state *= fades
         else:
             state = state * fades
+
+        # the token writes: its value, or by the delta rule what the state does not hold of it yet
+        key = k[..., token, :, :]
         added_values = v[..., token, :, :]
         if strength is not None:
-            added_values = (
-                added_values - backend.matmul(state, where[..., None])[..., 0]
-            ) * strength[..., token, :, None]
-        state += added_values[..., None] * where[..., None, :]
+            stored_values = backend.matmul(state, key[..., None])[..., 0]
+            added_values = (added_values - stored_values) * strength[..., token, :, None]
+        state += added_values[..., None] * key[..., None, :]
+
+        # and reads
         outputs.append(backend.matmul(state, q[..., token, :, :, None])[..., None, :, :, 0])
     if carry is not None:
         carry.after.append(state)
@@ -147,11 +152,12 @@ class _Recurrence(NamedTuple):
             return recur(
                 backend, self.rate, self.step, self.k, self.v, self.q, self.strength, carry
             )
+        # a state space writes values times their steps, and adds a share of each value itself
         added_values = self.v * self.step[..., None]
-        return (
-            recur(backend, self.rate, self.step, self.k, added_values, self.q, None, carry)
-            + self.v * self.straight
+        output = recur(
+            backend, self.rate, self.step, self.k, added_values, self.q, strength=None, carry=carry
         )
+        return output + self.v * self.straight
 
 
 def has_implicit_weights(mixer: Mixer | None) -> bool:
@@ -184,15 +190,14 @@ def implicit_weights(
     """
     parts = _recurrence(LayerPart(backend, weights, "mixer"), mixer, x, Carry())
     count = parts.v.shape[-3]
-    axes = list(range(parts.v.ndim))
     # the recurrence with the identity as its values: what comes out is A
     unit = backend.cast(backend.array(np.eye(count)), backend.dtype_of(parts.v))[:, None, :]
     units = backend.broadcast(unit, (*parts.v.shape[:-1], count))
-    axes[-3:-1] = axes[-2], axes[-3]
-    return (
-        backend.permute(parts._replace(v=units).output(backend), axes),
-        backend.permute(parts.v, axes),
-    )
+    matrix = parts._replace(v=units).output(backend)
+    # from [..., token, head, n] to [..., head, token, n]
+    axes = list(range(parts.v.ndim))
+    axes[-3:-1] = [axes[-2], axes[-3]]
+    return backend.permute(matrix, axes), backend.permute(parts.v, axes)
 
 
 def _recurrence(part: LayerPart, mixer: Recurrence, x: Array, carry: Carry) -> _Recurrence:
@@ -257,6 +262,7 @@ def _state_space(part: LayerPart, spec: StateSpace, x: Array, carry: Carry) -> _
         backend.repeat(_by_head(array, spec.groups), spec.heads // spec.groups, -2)
         for array in (k, q)
     )
+    # the step of each token and head, Δ, within the model's bounds
     time = _softplus(backend, time + _wide_weight(part, "step"))
     low, high = spec.limits
     time = backend.where(time < low, low, time)
@@ -264,7 +270,8 @@ def _state_space(part: LayerPart, spec: StateSpace, x: Array, carry: Carry) -> _
         time = backend.where(time > high, high, time)
     rate = -backend.exp(_wide_weight(part, "decay"))[:, None, None]
     straight = _wide_weight(part, "straight")[:, None]
-    return _Recurrence(rate, time, k, _by_head(values, spec.heads), q, None, gate, straight)
+    values = _by_head(values, spec.heads)
+    return _Recurrence(rate, time, k, values, q, strength=None, gate=gate, straight=straight)
 
 
 def _run_selective_scan(part: LayerPart, spec: SelectiveScan, x: Array, carry: Carry) -> Array:
@@ -286,7 +293,8 @@ def _run_selective_scan(part: LayerPart, spec: SelectiveScan, x: Array, carry: C
     shape = (*values.shape, spec.state)  # every entry is a head of its own, 1 wide
     k, q = (backend.broadcast(array[..., None, :], shape) for array in (k, q))
     rate = -backend.exp(_wide_weight(part, "decay"))[:, None, :]
-    output = recur(backend, rate, time, k, (values * time)[..., None], q, None, carry)[..., 0]
+    added_values = (values * time)[..., None]
+    output = recur(backend, rate, time, k, added_values, q, strength=None, carry=carry)[..., 0]
     return (output + values * _wide_weight(part, "straight")) * activate(backend, "silu", gate)
 
 
@@ -309,7 +317,8 @@ def _delta_rule(part: LayerPart, spec: DeltaRule, x: Array, carry: Carry) -> _Re
     step = _softplus(backend, time + _wide_weight(part, "step"))
     values = _by_head(v, spec.heads)
     strength = _sigmoid(backend, strength)
-    return _Recurrence(rate, step, k, values, q * spec.key_dim**-0.5, strength, gate, None)
+    q = q * spec.key_dim**-0.5
+    return _Recurrence(rate, step, k, values, q, strength, gate, straight=None)
 
 
 def _kimi_delta(part: LayerPart, spec: KimiDelta, x: Array, carry: Carry) -> _Recurrence:
@@ -329,7 +338,7 @@ def _kimi_delta(part: LayerPart, spec: KimiDelta, x: Array, carry: Carry) -> _Re
     step = _by_head(_softplus(backend, time + _wide_weight(part, "step")), spec.heads)
     k = _unit_vectors(backend, k)
     q = _unit_vectors(backend, q) * spec.dim**-0.5
-    return _Recurrence(rate, step, k, v, q, strength, gate, None)
+    return _Recurrence(rate, step, k, v, q, strength, gate, straight=None)
 
 
 def _linear_attention(
@@ -338,7 +347,7 @@ def _linear_attention(
     """The inputs of lightning attention's recurrence, whose states decay by fixed numbers, for the
     vectors x, [..., token, width].
 
-    carry: unused, as there is no convolution.
+    carry: not used, as there is no convolution before the recurrence.
     """
     del carry
     backend = part.backend
@@ -348,7 +357,7 @@ def _linear_attention(
     slopes = spec.share * 2.0 ** (-8.0 / spec.heads * np.arange(1, spec.heads + 1))
     rate = backend.cast(backend.array(-slopes[:, None, None]), backend.dtype_of(v))
     step = backend.full(tuple(v.shape[:-1]), 1.0, backend.dtype_of(v))
-    return _Recurrence(rate, step, k, v, q, None, gate, None)
+    return _Recurrence(rate, step, k, v, q, strength=None, gate=gate, straight=None)
 
 
 def _wide_weight(part: LayerPart, name: str) -> Array:
@@ -375,8 +384,14 @@ def _widen(backend: Backend, array: Array) -> Array:
 def _convolve(
     part: LayerPart, x: Array, activation: Activation | None, carry: Carry, role: str = "conv"
 ) -> Array:
-    """A causal convolution of each entry over its last tokens, x [..., token, width]; zeros stand
-    before the first. The role is [width, 1, kernel], the last weight for the token itself."""
+    """A causal convolution of each entry of x, [..., token, width], over the last tokens, then the
+    activation, if any; same shape.
+
+    carry: gives the tokens before the first, where an earlier run left some (else zeros), and takes
+        the last ones for the next run.
+    role: of the weight, [width, 1, kernel], whose last number is for the token itself, and the
+        bias.
+    """
     backend = part.backend
     matrix = _wide_weight(part, f"{role}.weight")
     bias = part.find(f"{role}.bias")
@@ -408,7 +423,7 @@ def _split(x: Array, widths: Sequence[int]) -> list[Array]:
 
 
 def _by_head(x: Array, heads: int) -> Array:
-    """[..., token, head·dim] as [..., token, head, dim]."""
+    """Split the last axis into heads: [..., token, head·dim] to [..., token, head, dim]."""
     return x.reshape((*x.shape[:-1], heads, x.shape[-1] // heads))
 
 
@@ -422,12 +437,13 @@ def _norm_groups(part: LayerPart, spec: StateSpace, x: Array) -> Array:
 
 
 def _unit_vectors(backend: Backend, x: Array) -> Array:
-    """Vectors of length 1, but for the 10⁻⁶ that keep a zero from dividing."""
+    """The vectors of x, [..., dim], scaled to length 1; 10⁻⁶ under the root keeps a vector of zeros
+    from dividing by 0."""
     return x / backend.sqrt(backend.sum(x * x, -1) + 1e-6)
 
 
 def _softplus(backend: Backend, x: Array) -> Array:
-    """ln(1 + exp x), entrywise."""
+    """ln(1 + exp x), entrywise; x itself where it is large, so that exp does not overflow."""
     return backend.where(
         x > STRAIGHT, x, backend.log(backend.exp(backend.where(x > STRAIGHT, STRAIGHT, x)) + 1.0)
     )

@@ -85,18 +85,20 @@ def frequencies(rope: Rope, length: int) -> tuple[Floats, float]:
             return plain / factor, 1.0
         case Dynamic(factor, original):
             longest = max(length, original)
-            theta = rope.theta * (factor * longest / original - (factor - 1)) ** (
-                rope.dims / (rope.dims - 2)
-            )
+            growth = factor * longest / original - (factor - 1)
+            theta = rope.theta * growth ** (rope.dims / (rope.dims - 2))
             return theta**-exponent, 1.0
         case Llama3(factor, low, high, original):
-            turns = original * plain / (2 * math.pi)  # original / wavelength
+            # how often a pair turns within the original length
+            turns = original * plain / (2 * math.pi)
             if high == low:  # nothing lies between: long wavelengths are divided, short ones kept
                 smooth = np.where(turns > high, 1.0, 0.0)
             else:
                 smooth = np.clip((turns - low) / (high - low), 0.0, 1.0)
             return (1 - smooth) * plain / factor + smooth * plain, 1.0
         case Yarn(factor, original, fast, slow, magnitude, truncate):
+            # the pairs that turn `fast` and `slow` times within the original length: between them
+            # the frequency goes over from the plain one to the divided one
             ends = [
                 rope.dims * math.log(original / (turn * 2 * math.pi)) / (2 * math.log(rope.theta))
                 for turn in (fast, slow)
@@ -105,9 +107,8 @@ def frequencies(rope: Rope, length: int) -> tuple[Floats, float]:
                 ends = [math.floor(ends[0]), math.ceil(ends[1])]
             first = max(ends[0], 0)
             last = min(ends[1], rope.dims - 1)
-            last = (
-                last + 0.001 if last == first else last
-            )  # a ramp of no width would divide by zero
+            if last == first:  # a ramp of no width would divide by zero
+                last += 0.001
             ramp = np.clip((np.arange(rope.dims // 2) - first) / (last - first), 0.0, 1.0)
             if magnitude is None and factor > 1:
                 amplitude = 0.1 * math.log(factor) + 1.0
@@ -136,9 +137,10 @@ def rotation(rope: Rope, positions: np.ndarray[Any, Any], length: int) -> tuple[
 
 
 def keeps_angles(position: Position, before: int, after: int) -> bool:
-    """Whether tokens of a text of `before` positions are turned as they are once it has `after`.
+    """Whether the rotary angles of tokens stay the same when a text grows from `before` positions
+    to `after`.
 
-    Where they are not, keys that were kept are another text's: what a longer text has must be
+    Where they do not, keys kept from the shorter text are wrong for the longer one, which must be
     computed anew from its first token.
     """
     if not isinstance(position, Rope) or not isinstance(position.scaling, Dynamic | LongRope):
@@ -149,9 +151,10 @@ def keeps_angles(position: Position, before: int, after: int) -> bool:
 
 
 def rotate(backend: Backend, rope: Rope, x: Array, cos: Array, sin: Array) -> Array:
-    """Queries or keys [..., head, token, dim] with `dims` entries rotated, from entry `first` on.
+    """Queries or keys x, [..., head, token, dim], with the rotary embedding: `rope.dims` entries
+    from entry `rope.first` on are rotated in pairs, the others stay.
 
-    cos, sin: [token, dims/2]. The other entries pass through unchanged.
+    cos, sin: of each token's angles, [token, dims/2].
     """
     last = rope.first + rope.dims
     before = x[..., : rope.first]
@@ -178,8 +181,8 @@ def rotate(backend: Backend, rope: Rope, x: Array, cos: Array, sin: Array) -> Ar
 
 
 def temperatures(temperature: Temperature, positions: np.ndarray[Any, Any]) -> Floats:
-    """What the query at each position is multiplied with, [token], float64, at least 1. Source:
-    Llama 4, 2025.
+    """The factor that the query at each position is multiplied with, [token], float64, at least 1.
+    Source: Llama 4, 2025.
     """
     steps = np.floor((np.asarray(positions, np.float64) + temperature.first) / temperature.floor)
     return np.log1p(steps) * temperature.scale + 1.0
@@ -228,7 +231,9 @@ def coarse_alibi(
 
     slopes: [head], of all heads.
     i: [..., rows, 1].
-    j: [1, columns]. It is m·j − m·i; models add the first term alone, which gives the same weights.
+    j: [1, columns].
+
+    The bias is m·j − m·i; models add the first term alone, which gives the same weights.
     """
     from ml_dtypes import bfloat16
 
@@ -258,7 +263,7 @@ def first_block_again(
     j: [1, columns].
     """
     del heads
-    block = i // position.size
+    block = i // position.size  # of each query
     last = (keys - 1) // position.size
     is_repeated = (block > 0) & (block < last) & (j < position.size)
     return backend.where(
@@ -281,7 +286,7 @@ def t5_bucket(relative: np.ndarray[Any, Any], buckets: RelativeBuckets) -> np.nd
         count = buckets.buckets
         base = np.zeros_like(relative)
         distance = np.maximum(-relative, 0)
-    exact = count // 2
+    exact = count // 2  # distances below have a bucket each
     ratio = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact)) / np.float32(
         math.log(buckets.max_distance / exact)
     )
@@ -308,7 +313,7 @@ class LayerAttention(LayerPart, frozen=True, eq=False):
     spec: Attention
 
     def split_heads(self, x: Array, heads: int) -> Array:
-        """[..., token, head·dim] to [..., head, token, dim]."""
+        """Split the last axis into heads: [..., token, head·dim] to [..., head, token, dim]."""
         apart = x.reshape((*x.shape[:-1], heads, x.shape[-1] // heads))
         axes = [*range(apart.ndim - 3), apart.ndim - 2, apart.ndim - 3, apart.ndim - 1]
         return self.backend.permute(apart, axes)
@@ -317,16 +322,25 @@ class LayerAttention(LayerPart, frozen=True, eq=False):
 def project(
     attention: LayerAttention, x: Array, memory: Array | None, context: Context, layer: int
 ) -> Projection:
-    """Queries from x, keys and values from x or from `memory`, normed and rotated as the spec says.
+    """Queries from x, keys and values from x or from `memory`, normed and rotated as the spec says,
+    and the rule by which they become weights.
 
-    x: [..., token, width]. The result's q: [..., head, query, dim]; k, v: [..., kv, key, dim or
-    v_dim].
+    x: what enters the attention, [..., token, width].
+    memory: an encoder's output, [..., token, width], for cross-attention; None for self-attention.
+    layer: the layer's number, for kept keys and interventions.
+
+    The result's q is [..., head, query, dim], its k and v [..., kv, key, dim or v_dim].
     """
     spec = attention.spec
-    source = x if memory is None else memory
-    positions = context.positions[context.asking or slice(None)]
+    if memory is None:
+        source = x
+    else:
+        source = memory
+    positions = context.positions[context.asking or slice(None)]  # of the queries
     if memory is None:
         x = context.queries_of(x)
+
+    # queries, keys and values
     q, k, v, vectors = _project_inputs(attention, x, source, context)
     q, k, v = _split_and_normalise(attention, q, k, v)
     q, k = _rotate_and_norm(attention, q, k, memory, context)
@@ -335,6 +349,8 @@ def project(
     if context.past is not None and memory is None:
         k, v = _remember(attention.backend, context.past, layer, k, v)
     spec.mask.check_size(q.shape[-2], k.shape[-2])
+
+    # some models have a learned key and value behind those of the text
     learned_k = attention.find("bias_k")
     learned_v = attention.find("bias_v")
     extra_keys = 0
@@ -342,6 +358,8 @@ def project(
         k = _append_key(attention, k, learned_k)
         v = _append_key(attention, v, learned_v)
         extra_keys = 1
+
+    # the rule
     offset = 0
     if memory is None and len(positions):
         offset = int(positions[0])
@@ -392,8 +410,9 @@ def _project_inputs(
 def _split_and_normalise(
     attention: LayerAttention, q: Array, k: Array, v: Array
 ) -> tuple[Array, Array, Array]:
-    """Queries, keys and values split into heads, normed over the whole width before or over each
-    head after, unless that norm follows the rotation."""
+    """Queries, keys and values, [..., token, head·dim], split into heads, [..., head, token, dim].
+    Queries and keys are normed where the model says so: over the whole width before the split, or
+    over each head after it, unless that norm follows the rotation."""
     spec = attention.spec
     norm = spec.qk_norm
     if norm is not None and norm.over == "width":
@@ -430,7 +449,8 @@ def _rotate_and_norm(
 
 
 def _remember(backend: Backend, past: Past, layer: int, k: Array, v: Array) -> tuple[Array, Array]:
-    """The keys and values of the tokens so far, the new ones last; kept in `past` for the next."""
+    """The layer's keys and values of all tokens so far, [..., token, dim]: those in `past`, then
+    the new ones, k and v. Both are put into `past` for the next run."""
     if layer in past:
         k = backend.concat([past[layer][0], k], -2)
         v = backend.concat([past[layer][1], v], -2)
@@ -441,9 +461,13 @@ def _remember(backend: Backend, past: Past, layer: int, k: Array, v: Array) -> t
 def _bias_of_places(
     attention: LayerAttention, scores: Mapping[str, PositionBias], keys: int
 ) -> PositionBias | None:
-    """What is added to the scores of a pair of places: the scores of content with relative
-    positions, the first block counted again in a long text, or the spec's own bias; None for
-    nothing."""
+    """The function that gives the bias by position on the scores: the sum of the scores of content
+    with relative positions, where there are any; that of BigBird's first block in a long text; or
+    the spec's own bias. None for no bias.
+
+    scores: those of content with relative positions, by stage name.
+    keys: how many keys there are.
+    """
     if scores:
         return partial(_sum_scores, scores)
     position = attention.spec.position
@@ -455,10 +479,12 @@ def _bias_of_places(
 def _append_key(attention: LayerAttention, keys: Array, learned: Array) -> Array:
     """Keys or values, [..., kv, key, dim], with one more at the end, a learned vector for each
     head.
+
+    learned: the vectors of all heads side by side.
     """
-    own = learned.reshape((attention.spec.kv_heads, 1, -1))
-    own = attention.backend.broadcast(own, (*keys.shape[:-2], 1, keys.shape[-1]))
-    return attention.backend.concat([keys, own], -2)
+    by_head = learned.reshape((attention.spec.kv_heads, 1, -1))
+    learned_key = attention.backend.broadcast(by_head, (*keys.shape[:-2], 1, keys.shape[-1]))
+    return attention.backend.concat([keys, learned_key], -2)
 
 
 def _separate_queries(
@@ -515,7 +541,7 @@ def position_bias(attention: LayerAttention) -> PositionBias | None:
         case RelativeBuckets():
             return partial(_bucket_bias, backend, spec.position, attention.read("buckets.weight"))
         case Rope() | Disentangled() | RelativeSines() | FirstBlockAgain() | None:
-            return None  # or one that is no function of the distance
+            return None  # none, or one that content or the length of the text takes part in
         case _:
             assert_never(spec.position)
 
@@ -535,10 +561,10 @@ def _bucket_bias(
     i: [rows, 1].
     j: [1, columns].
     """
-    own = table[:, heads]
+    head_table = table[:, heads]
     buckets = t5_bucket(backend.numpy(j - i), spec)
-    biases = backend.take(own, backend.array(buckets.reshape(-1)), 0)
-    return backend.permute(biases.reshape((*buckets.shape, own.shape[-1])), (2, 0, 1))
+    biases = backend.take(head_table, backend.array(buckets.reshape(-1)), 0)
+    return backend.permute(biases.reshape((*buckets.shape, head_table.shape[-1])), (2, 0, 1))
 
 
 def _norm_heads(attention: LayerAttention, norm: Norm, name: str, x: Array) -> Array:
@@ -578,22 +604,31 @@ def from_latent(
         """Latent vectors (MLA) normed, with the weight of the role `name`_norm."""
         return normalise(backend, latent.norm, wide, attention.find(f"{name}_norm.weight"), None)
 
-    q = attention.linear(
-        "q",
-        x if latent.query is None else normalise_narrow("q_down", attention.linear("q_down", x)),
-    )
+    # queries
+    query_input = x
+    if latent.query is not None:
+        query_input = normalise_narrow("q_down", attention.linear("q_down", x))
+    q = attention.linear("q", query_input)
+
+    # one map down gives the narrow vectors of keys and values, and behind them the entries of keys
+    # that all heads share
     down = attention.linear("kv_down", source)
     narrow = down[..., : latent.keys]
     straight = down[..., latent.keys :]
+
+    # one map up gives, for each head, the content of its key and then its value
     both = attention.linear("kv", normalise_narrow("kv_down", narrow))
     lead = tuple(both.shape[:-1])
     content_dim = spec.head_dim - latent.straight
     both = both.reshape((*lead, spec.heads, content_dim + spec.v_dim))
     straight_keys = backend.broadcast(straight[..., None, :], (*lead, spec.heads, latent.straight))
-    k = backend.concat([both[..., :content_dim], straight_keys], -1).reshape(
-        (*lead, spec.heads * spec.head_dim)
+    k = backend.concat([both[..., :content_dim], straight_keys], -1)
+    v = both[..., content_dim:]
+    return (
+        q,
+        k.reshape((*lead, spec.heads * spec.head_dim)),
+        v.reshape((*lead, spec.heads * spec.v_dim)),
     )
-    return q, k, both[..., content_dim:].reshape((*lead, spec.heads * spec.v_dim))
 
 
 # Disentangled attention: content meets content, content meets position, position meets content.
@@ -629,27 +664,27 @@ def project_with_places(
     if isinstance(position, RelativeSines):
         q, k, v = (linear(name, x) for name in "qkv")
         sines = backend.array(distance_sines(position, x.shape[-2], x.shape[-1]))
+        # queries that meet positions have another bias than those that meet content: the difference
         more = (attention.read("relative_q.bias") - attention.read("q.bias"))[None, :]
-        return q, k, v, PlaceVectors(linear("relative_k", sines), None, more)
+        return q, k, v, PlaceVectors(keys=linear("relative_k", sines), queries=None, more=more)
     table = attention.read("relative.weight")
     if position.norm is not None:
         table = attention.normalise(position.norm, "relative_norm", table)
     v = linear("v", x)
     if position.own:
         q, k = (linear(name, x) for name in "qk")
+        keys = None
         if position.asks:
             keys = linear("relative_k", table)
-        else:
-            keys = None
-        return (
-            q,
-            k,
-            v,
-            PlaceVectors(keys, linear("relative_q", table) if position.answers else None),
-        )
+        queries = None
+        if position.answers:
+            queries = linear("relative_q", table)
+        return q, k, v, PlaceVectors(keys, queries)
+    # the table shares the projections of the content: it stands behind the tokens, so that each
+    # matrix is read once
     count = x.shape[-2]
     both = backend.concat([x, backend.broadcast(table, (*x.shape[:-2], *table.shape))], -2)
-    q, k = (linear(name, both) for name in "qk")  # so that each matrix is read once
+    q, k = (linear(name, both) for name in "qk")
     places = PlaceVectors(
         k[..., count:, :] if position.asks else None,
         q[..., count:, :] if position.answers else None,
@@ -672,24 +707,25 @@ def distance_sines(position: RelativeSines, count: int, width: int) -> Floats:
 def place_scores(
     attention: LayerAttention, q: Array, k: Array, places: PlaceVectors, offset: int
 ) -> dict[str, PositionBias]:
-    """Functions, by stage name, that give the scores of content with relative positions: of (i
-    [rows, 1], j [1, columns]), [..., head, rows, columns].
+    """The functions, by stage name, that give the scores of content with relative positions. Each
+    is called with positions of queries, i [rows, 1], and of keys, j [1, columns], and gives [...,
+    head, rows, columns].
 
-    q, k: [..., head, token, dim].
+    q, k: queries and keys of the content, [..., head, token, dim].
+    places: the vectors of relative positions.
     offset: the position of query 0.
     """
     heads = attention.spec.heads
     scores: dict[str, PositionBias] = {}
     if places.keys is not None:
-        if places.more is None:
-            meeting = q
-        else:
-            meeting = q + attention.split_heads(places.more, heads)
+        queries = q
+        if places.more is not None:
+            queries = q + attention.split_heads(places.more, heads)
         keys = attention.split_heads(places.keys, heads)
-        scores[CONTENT_POSITION] = partial(_score_place_keys, attention, meeting, keys, offset)
+        scores[CONTENT_POSITION] = partial(_score_place_keys, attention, queries, keys, offset)
     if places.queries is not None:
-        queries = attention.split_heads(places.queries, heads)
-        scores[POSITION_CONTENT] = partial(_score_place_queries, attention, k, queries)
+        place_queries = attention.split_heads(places.queries, heads)
+        scores[POSITION_CONTENT] = partial(_score_place_queries, attention, k, place_queries)
     return scores
 
 
@@ -715,15 +751,15 @@ def relative_vectors(
     position = attention.spec.position
     if not isinstance(position, Disentangled | RelativeSines):
         return None
-    places = project_with_places(attention, position, x)[3]
+    *_, places = project_with_places(attention, position, x)
     rows = _distance_rows(position, query - np.asarray(keys, np.int64), x.shape[-2])
-    own = slice(head * attention.spec.head_dim, (head + 1) * attention.spec.head_dim)
+    columns = slice(head * attention.spec.head_dim, (head + 1) * attention.spec.head_dim)
 
     def of_head(array: Array | None, which: Integers) -> np.ndarray[Any, Any] | None:
         """The rows `which` of an array, only this head's columns, float64; None for None."""
         if array is None:
             return None
-        return np.asarray(attention.backend.numpy(array), np.float64)[which][:, own]
+        return np.asarray(attention.backend.numpy(array), np.float64)[which][:, columns]
 
     more = of_head(places.more, np.zeros(1, np.int64))
     return RelativeVectors(
@@ -743,8 +779,9 @@ def _distance_rows(
 
 
 def distance_buckets(relative: Integers, position: Disentangled) -> Integers:
-    """DeBERTa's position bucket for each i − j, integers in [0, 2·span). The logarithm is taken in
-    float32, as trained."""
+    """DeBERTa's position bucket for each i − j, integers in [0, 2·span). Distances up to span / 2
+    have a bucket each, larger ones share buckets by their logarithm, taken in float32, as the
+    models were trained."""
     relative = np.asarray(relative, np.int64)
     rows = relative
     if position.furthest is not None:
@@ -772,8 +809,14 @@ def _score_place_keys(
     *,
     heads: slice = EVERY_HEAD,
 ) -> Array:
-    """Content-to-position scores: queries q, [..., head, token, dim], with position vectors as
-    keys, [..., head, bucket, dim]."""
+    """The scores of queries with relative positions, [..., head, rows, columns]: for each pair, the
+    query times the key that stands for their distance.
+
+    q: [..., head, token, dim].
+    keys: the position vectors as keys, [..., head, bucket, dim].
+    offset: the position of query 0.
+    i, j: positions of queries, [rows, 1], and keys, [1, columns].
+    """
     backend = attention.backend
     position = attention.spec.position
     assert isinstance(position, Disentangled | RelativeSines)
@@ -796,8 +839,13 @@ def _score_place_queries(
     *,
     heads: slice = EVERY_HEAD,
 ) -> Array:
-    """Position-to-content scores: position vectors as queries, [..., head, bucket, dim], with keys
-    k, [..., head, token, dim]."""
+    """The scores of relative positions with keys, [..., head, rows, columns]: for each pair, the
+    query that stands for their distance times the key.
+
+    k: [..., head, token, dim].
+    queries: the position vectors as queries, [..., head, bucket, dim].
+    i, j: positions of queries, [rows, 1], and keys, [1, columns].
+    """
     backend = attention.backend
     position = attention.spec.position
     assert isinstance(position, Disentangled)
@@ -812,12 +860,16 @@ def _score_place_queries(
 
 
 def _pick_buckets(backend: Backend, scores: Array, buckets: Integers) -> Array:
-    """Scores by bucket, [..., row, bucket], looked up at each pair's bucket, [row, column]: scores
-    by column, [..., row, column]."""
+    """Pick from the scores of each row with every bucket, [..., row, bucket], the one of each
+    pair's bucket: [..., row, column].
+
+    buckets: the bucket of each pair, [row, column].
+    """
+    # one look-up in all rows side by side
     rows = buckets.shape[0]
-    wide = scores.shape[-1]
-    flat = scores.reshape((*scores.shape[:-2], rows * wide))
-    places = (np.arange(rows)[:, None] * wide + buckets).reshape(-1)
+    bucket_count = scores.shape[-1]
+    flat = scores.reshape((*scores.shape[:-2], rows * bucket_count))
+    places = (np.arange(rows)[:, None] * bucket_count + buckets).reshape(-1)
     return backend.take(flat, backend.array(places), -1).reshape(
         (*scores.shape[:-2], *buckets.shape)
     )

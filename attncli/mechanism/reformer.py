@@ -31,9 +31,12 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Reformer(Struct, frozen=True):
-    """buckets: even.
+    """The settings of Reformer's hash attention.
+
+    buckets: an even number.
     rounds: how often to hash.
     chunk: tokens per chunk; None for 2·tokens/buckets, the paper's choice.
+    seed: of the random directions that hash.
     """
 
     buckets: int = 4
@@ -44,9 +47,10 @@ class Reformer(Struct, frozen=True):
     @property
     def spec(self) -> str:
         """The value of `--attention` that means this hash attention."""
-        return f"reformer:{self.buckets},{self.rounds}" + (
-            "" if self.chunk is None else f",{self.chunk}"
-        )
+        text = f"reformer:{self.buckets},{self.rounds}"
+        if self.chunk is None:
+            return text
+        return f"{text},{self.chunk}"
 
 
 class HashTrace(Struct, frozen=True, eq=False):
@@ -97,9 +101,10 @@ def hash_attention(
     v: [head, token, v_dim].
     mask: further hides keys, by position.
     buckets: given [head, round, token] instead of hashed.
-    dense: whether to return the merged weights and the scores, which are n × n. A text of no more
-        than one chunk is one chunk that looks at itself. A row that sees nothing has weights and
-        mixed 0.
+    dense: whether to return the merged weights and the scores, which are n × n.
+
+    A text of no more than one chunk is one chunk that looks at itself. A row that sees nothing has
+    weights and mixed 0.
 
     Raises UsageError for an odd number of buckets, UnsupportedError for a mask that differs by
     head.
@@ -111,6 +116,8 @@ def hash_attention(
     tokens = q.shape[1]
     if backend.dtype_of(q) in LOW_PRECISION:
         q = backend.cast(q, "float32")
+
+    # tokens sorted by bucket in each round, [head, round, token]
     chunk = min(rule.chunk or max(-(-2 * tokens // rule.buckets), 1), tokens)
     if chunk == tokens:
         order = np.broadcast_to(np.arange(tokens), (heads, 1, tokens))
@@ -123,6 +130,8 @@ def hash_attention(
             buckets = backend.numpy(buckets_of(backend, q, rotations))
         order = np.argsort(buckets, axis=-1, kind="stable")
     places = _SortedTokens(order, chunk)
+
+    # each chunk attends to itself and the chunk before; −1 marks places that no token fills
     keys = hash_keys(backend, q)
     i = places.queries[..., :, None]
     j = places.looked_at[..., None, :]
@@ -147,23 +156,18 @@ def hash_attention(
         keep=("weights",) if dense else (),
         whole=True,
     )
+
+    # rounds are merged by how much each sees: a softmax of log-sum-exp, [head, token, round]
     lse = backend.permute(places.by_token(backend, block.lse[..., None])[..., 0], (0, 2, 1))
-    shares, _, empty, *_ = softmax(
-        backend, lse, lse != -float("inf"), None, free=False
-    )  # over rounds, [head, token, round]
+    shares, _, empty, *_ = softmax(backend, lse, lse != -float("inf"), sinks=None, free=False)
     by_round = backend.cast(places.by_token(backend, block.mixed), backend.dtype_of(shares))
     mixed = backend.cast(
         backend.sum(by_round * backend.permute(shares, (0, 2, 1))[..., None], 1)[:, 0],
         backend.dtype_of(v),
     )
-    trace = HashTrace(
-        keys,
-        mixed,
-        buckets,
-        chunk,
-        places.looked_at.shape[1] * chunk * places.looked_at.shape[2],
-        empty[..., 0],
-    )
+    chunk_count, keys_of_chunk = places.looked_at.shape[1:]
+    pair_count = chunk_count * chunk * keys_of_chunk
+    trace = HashTrace(keys, mixed, buckets, chunk, pair_count, empty[..., 0])
     if not dense:
         return trace
     return _add_square_stages(
@@ -199,18 +203,23 @@ class _SortedTokens:
     """The order of tokens sorted by bucket, all hash rounds one after the other, in chunks, and the
     way back.
 
-    queries: the token at each place, [head, chunk, place], −1 for a place that fills the last
-    chunk of a round. looked_at: those places and the previous chunk's, [head, chunk, 2·place].
+    order: the tokens of each round, sorted by bucket, [head, round, token].
+    chunk: places in a chunk.
+    queries: the token at each place, [head, chunk, place], −1 for a place that fills the last chunk
+        of a round.
+    looked_at: the tokens of the previous chunk and of the chunk itself, [head, chunk, 2·place]; of
+        itself alone where there is one chunk.
+    place: where in the order each token is, [head, round, token].
     """
 
     def __init__(self, order: Integers, chunk: int) -> None:
         self.heads, self.rounds, self.tokens = order.shape
-        self.length = -(-self.tokens // chunk) * chunk
+        self.length = -(-self.tokens // chunk) * chunk  # places of a round: whole chunks
         slots = np.full((self.heads, self.rounds, self.length), -1)
         slots[..., : self.tokens] = order
         self.queries = slots.reshape(self.heads, -1, chunk)
-        alone = self.queries.shape[1] == 1
-        if alone:
+        is_one_chunk = self.queries.shape[1] == 1
+        if is_one_chunk:
             self.looked_at = self.queries
         else:
             self.looked_at = np.concatenate([np.roll(self.queries, 1, 1), self.queries], -1)
@@ -220,14 +229,17 @@ class _SortedTokens:
         )
 
     def gather(self, backend: Backend, x: Array, tokens: Integers) -> Array:
-        """The rows of x [head, token, n] at `tokens` [head, chunk, place]: [head, chunk, place, n]."""
+        """The rows of x, [head, token, n], of these tokens, [head, chunk, place]: [head, chunk,
+        place, n]. A place without a token (−1) gets the row of token 0."""
+        # rows of all heads one below the other
         flat = np.maximum(tokens, 0) + np.arange(self.heads)[:, None, None] * self.tokens
         return backend.take(
             x.reshape((-1, x.shape[-1])), backend.keep(flat.reshape(-1)), 0
         ).reshape((*tokens.shape, x.shape[-1]))
 
     def by_token(self, backend: Backend, x: Array) -> Array:
-        """x [head, chunk, place, n] back in the order of the text, [head, round, token, n]."""
+        """x, [head, chunk, place, n], back in the order of the text, [head, round, token, n]."""
+        # the first place of each head and round, where all places are rows one below the other
         starts = (
             np.arange(self.heads * self.rounds).reshape(self.heads, self.rounds, 1) * self.length
         )
@@ -246,13 +258,24 @@ def _add_square_stages(
     shares: Array,
     visibility: Array,
 ) -> HashTrace:
-    """The trace with the rounds' weights merged, and the scores of the pairs that were compared."""
+    """The trace with two n × n stages: the weights, merged over rounds, and the scores of the pairs
+    that were compared.
+
+    q: queries, [head, token, dim].
+    weights: of each chunk, [head, chunk, place, 2·place].
+    shares: how much each round counts, [head, token, round].
+    visibility: which pairs of a chunk are visible, like `weights`.
+    """
     heads = places.heads
     tokens = places.tokens
-    share = np.asarray(backend.numpy(shares), np.float64)  # [head, token, round]
-    turn = np.arange(places.queries.shape[1]) // (places.length // trace.chunk)
+
+    # the share of the round that each place belongs to, [head, chunk, place]
+    share = np.asarray(backend.numpy(shares), np.float64)
+    round_of_chunk = np.arange(places.queries.shape[1]) // (places.length // trace.chunk)
     head = np.arange(heads)[:, None, None]
-    per_place = share[head, np.maximum(places.queries, 0), turn[None, :, None]]
+    place_shares = share[head, np.maximum(places.queries, 0), round_of_chunk[None, :, None]]
+
+    # head, query and key of every visible pair; a pair may be compared in several rounds
     visible_pairs = np.broadcast_to(backend.numpy(visibility), weights.shape)
     head, i, j = np.broadcast_arrays(
         head[..., None], places.queries[..., :, None], places.looked_at[..., None, :]
@@ -260,11 +283,8 @@ def _add_square_stages(
     index = (head[visible_pairs], i[visible_pairs], j[visible_pairs])
     weight_sums = np.zeros((heads, tokens, tokens))
     pair_mask = np.zeros((heads, tokens, tokens), bool)
-    np.add.at(
-        weight_sums,
-        index,
-        (np.asarray(backend.numpy(weights), np.float64) * per_place[..., None])[visible_pairs],
-    )
+    shared_weights = np.asarray(backend.numpy(weights), np.float64) * place_shares[..., None]
+    np.add.at(weight_sums, index, shared_weights[visible_pairs])
     pair_mask[index] = True
     scores = backend.matmul(q, backend.transpose(trace.keys))
     scores = scores + backend.cast(backend.keep(ITSELF * np.eye(tokens)), backend.dtype_of(scores))

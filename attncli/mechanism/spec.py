@@ -551,7 +551,8 @@ class Block(Struct, frozen=True):
         )
 
     def only(self, part: Mlp | Experts) -> Block:
-        """The layer reduced to this feed-forward part and the norm before it, without attention."""
+        """A copy of the layer that has only this feed-forward part and the norm before it: no
+        attention and no other norms."""
         norms: Mapping[Place, Norm] = {"mlp.in": self.norms["mlp.in"]}
         if isinstance(part, Mlp):
             name = "feed-forward part alone"
@@ -642,6 +643,7 @@ def parse_head(text: str) -> tuple[int, int] | None:
     match = HEAD_ADDRESS.fullmatch(text.strip())
     if match is None:
         return None
+    # the two numbers of the form that matched; those of the other forms are None
     layer, head = (int(number) for number in match.groups() if number is not None)
     return layer, head
 
@@ -657,7 +659,8 @@ def head_label(layer: int, head: int) -> str:
 
 
 def spoken_head(layer: int | str, head: int | str) -> Message:
-    """The name of a head in sentences and titles: "layer 5 head 11"; of texts, a template of it."""
+    """The name of a head in sentences and titles: "layer 5 head 11". With texts in place of numbers,
+    such as "{0}", it is a template of that."""
     return message("layer {layer} head {head}", layer=layer, head=head)
 
 
@@ -836,9 +839,8 @@ def most_heads(spec: Spec) -> int:
 
 
 def heads_of(block: Block) -> int:
-    """The largest number of heads that an attention of this layer has; 0 for a layer that does not
-    attend.
-    """
+    """How many heads this layer has, the larger number where self- and cross-attention differ; 0
+    for a layer that does not attend."""
     return max((attention.heads for _, attention in attentions(block)), default=0)
 
 

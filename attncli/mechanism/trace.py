@@ -239,6 +239,7 @@ class Later:
         self._make: Callable[[], Array] | None = make
 
     def __call__(self) -> Array:
+        """The array; the first call computes it, and lets go of what computed it."""
         if self._make is not None:
             self._array = self._make()
             self._make = None

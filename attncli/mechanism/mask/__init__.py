@@ -51,13 +51,20 @@ __all__ = [
 def visible(
     mask: Mask, i: Array, j: Array, *, keys: int, backend: Backend, row: Array | None = None
 ) -> Array:
-    """Whether query i sees key j; the arguments are those of `Pairs`, row None if the queries'
-    numbers are i.
+    """Whether query i sees key j: booleans that broadcast to [..., rows, columns], with a leading
+    head axis for masks that differ by head.
 
-    Returns booleans that broadcast to [..., rows, columns], with a leading head axis for masks that
-    differ by head. `Hashed` must have been bound first (TypeError otherwise).
+    i: positions of queries, integers [..., rows, 1].
+    j: positions of keys, integers [1, columns].
+    keys: how many keys there are in all.
+    row: the queries' numbers, integers [rows, 1]; None where these are their positions.
+
+    A mask that depends on queries and keys themselves must have been bound to them first; else this
+    raises TypeError.
     """
-    return mask.sees(Pairs(i, j, i if row is None else row, keys, backend))
+    if row is None:
+        row = i
+    return mask.sees(Pairs(i, j, row, keys, backend))
 
 
 def shows_all(mask: Mask) -> bool:
@@ -107,6 +114,8 @@ def _parse_kind(spec: str, seed: int) -> Mask:
             kinds=listing(KINDS),
         )
         raise UsageError("unknown mask {spec}", expected=expected, hint=hint, spec=repr(spec))
+
+    # its numbers: as many as the kind takes, each within bounds
     spelling, kind = KINDS[name]
     if colon:
         texts = rest.split(",")

@@ -75,27 +75,32 @@ def parse_policies(specs: Sequence[str], budgets: Sequence[int], usual: int) -> 
                 expected=choice(POLICIES),
                 hint=f"--policy {close[0]}" if close else "attn guide long",
             )
+        # "h2o:256" names a budget of its own; "h2o" alone has the usual one where none is given
+        masks: list[Mask] = []
+        numbers: list[str] = []
+        spec_budgets = budgets
         if colon:
-            parsed = [parse_mask(spec.strip())]
-        else:
-            parsed = []
-        if colon:
+            masks.append(parse_mask(spec.strip()))
             numbers = rest.split(",")
-        else:
-            numbers = []
-        for budget in budgets or ([] if colon else [usual]):
-            parsed.append(parse_mask(f"{name}:{_numbers(name, numbers, budget)}"))
-        for policy in sorted(
-            (policy for policy in parsed if isinstance(policy, Policy)), key=budget_of
-        ):
+        elif not budgets:
+            spec_budgets = [usual]
+        for budget in spec_budgets:
+            masks.append(parse_mask(f"{name}:{_numbers(name, numbers, budget)}"))
+        parsed = [mask for mask in masks if isinstance(mask, Policy)]
+        for policy in sorted(parsed, key=budget_of):
             policies.setdefault(policy.spec(), policy)
     return list(policies.values())
 
 
 def _numbers(name: str, numbers: Sequence[str], budget: int) -> str:
-    """The numbers of a policy's spec, joined by commas, with its budget replaced by `budget`."""
+    """The numbers of a policy's spec, joined by commas, with its budget replaced by `budget`.
+
+    name: of the policy.
+    numbers: those of its spec; empty for a name alone.
+    """
     if name != "sinks":
         return ",".join([str(budget), *numbers[1:]])
+    # "sinks" has two numbers, the first keys and the last ones, which add up to its budget
     if numbers:
         first = min(int(numbers[0]), budget)
     else:
@@ -111,11 +116,12 @@ def last_queries(
 
     q: queries [head, query, dim].
     k: keys [kv, key, dim] of the same tokens.
-    scale, softcap: of the scores.
+    scale, softcap: what scores are multiplied by, and their bound (None for none).
     """
     heads = q.shape[-3]
     count = k.shape[-2]
     if isinstance(policy, Streaming):
+        # the first keys stay, every other one is seen by the `recent` queries from its own on
         keys = np.arange(count)
         last = np.where(
             keys < policy.sinks, count - 1, np.minimum(keys + policy.recent - 1, count - 1)
@@ -146,7 +152,7 @@ class WhileReading(Mask, frozen=True):
         return self.policy.describe()
 
     def sees(self, pairs: Pairs) -> Array:
-        """Raises TypeError: what is forgotten is known once the mask is bound to queries and keys."""
+        """Raise TypeError: which keys are forgotten is known only after `bind`."""
         raise unbound_error(self)
 
     def reach(self, i: Ints, keys: int) -> Reach:
@@ -165,6 +171,7 @@ class WhileReading(Mask, frozen=True):
         last = last_queries(
             self.policy, backend, q[..., prompt, :], k[..., prompt, :], scale, softcap
         )
+        # keys that the last query of the prompt sees, and all later ones, are seen to the end
         whole = np.full((last.shape[0], total), total - 1)
         whole[:, prompt] = np.where(last == self.count - 1, total - 1, last)
         return Forgotten(self.policy, whole)

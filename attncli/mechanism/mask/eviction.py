@@ -46,7 +46,7 @@ class Eviction(Mask, frozen=True):
     depends_on = "vectors"
 
     def sees(self, pairs: Pairs) -> Array:
-        """Raises TypeError: what is forgotten is known once the mask is bound to queries and keys."""
+        """Raise TypeError: which keys are forgotten is known only after `bind`."""
         raise unbound_error(self)
 
     def reach(self, i: Ints, keys: int) -> Reach:
@@ -112,8 +112,8 @@ class HeavyHitters(Eviction, frozen=True):
         weight_sums = np.zeros((k.shape[0], k.shape[-2]))
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
-            """The mean weight of each key in the cache per query that saw it; infinite for recent
-            keys.
+            """The mean weight of each key in the cache per query that saw it, [kv, cached];
+            infinite for recent keys. Arguments as `forget_online` calls it.
             """
             rows = np.arange(len(cache))[:, None]
             weight_sums[rows, cache] += weights.mean(1)
@@ -149,8 +149,8 @@ class LastQuery(Eviction, frozen=True):
         this query weighs least. For queries [head, query, dim] and keys [kv, key, dim]."""
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
-            """This query's weight of each key in the cache, the mean over all heads; infinite for
-            its own key.
+            """This query's weight of each key in the cache, the mean over all heads, [kv, cached];
+            infinite for its own key. Arguments as `forget_online` calls it.
             """
             mean = weights.mean((0, 1))
             return np.where(cache == query, np.inf, np.broadcast_to(mean, cache.shape))
@@ -183,10 +183,13 @@ class LastWindow(Eviction, frozen=True):
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
         """SnapKV with a budget, a window and a pool, usual ones where not said. Raises UsageError
         for a window above the budget and an even pool."""
-        budget, window, pool = (
-            *numbers,
-            *(min(WINDOW, max(numbers[0] // 2, 1)), POOL)[len(numbers) - 1 :],
-        )
+        budget = numbers[0]
+        window = min(WINDOW, max(budget // 2, 1))
+        if len(numbers) > 1:
+            window = numbers[1]
+        pool = POOL
+        if len(numbers) > 2:
+            pool = numbers[2]
         if window > budget or pool % 2 == 0:
             raise UsageError(
                 "mask {spec} has a window wider than its budget, or pools an even number of keys",
@@ -218,16 +221,23 @@ class LastWindow(Eviction, frozen=True):
         """
         queries, keys = group_queries(backend, q, k)
         kv, group, count, _ = queries.shape
-        first = count - self.window
-        last = np.full((kv, count), count - 1)
+        first = count - self.window  # the window's first query
+
+        # the weights of its queries for the keys before it, their mean: [kv, group, key]
         scores = cap_scores(
             np.einsum("kgqd,kjd->kgqj", queries[:, :, first:], keys) * scale, softcap
         )
         hidden = np.arange(count) > np.arange(first, count)[:, None]
         votes = softmax_rows(np.where(hidden, -np.inf, scores))[..., :first].mean(2)
+
+        # the mean over `pool` neighbours as a difference of running sums, then over the group: [kv,
+        # key]
         side = self.pool // 2
         sums = np.cumsum(np.pad(votes, ((0, 0), (0, 0), (side + 1, side))), -1)
         pooled = ((sums[..., self.pool :] - sums[..., : -self.pool]) / self.pool).mean(1)
+
+        # keys beyond the budget are last seen by the query before the window
+        last = np.full((kv, count), count - 1)
         order = np.argsort(-pooled, axis=-1, kind="stable")
         np.put_along_axis(last, order[:, self.budget - self.window :], first - 1, -1)
         return Forgotten(self, np.repeat(last, group, 0))
@@ -271,7 +281,8 @@ class ByChance(Eviction, frozen=True):
         draws = normal(self.seed, "cache", (k.shape[0], k.shape[-2])).astype(np.float64)
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
-            """The random number of each key in the cache; infinite for the query's own key."""
+            """The random number of each key in the cache, [kv, cached]; infinite for the query's
+            own key. Arguments as `forget_online` calls it."""
             return np.where(cache == query, np.inf, np.take_along_axis(draws, cache, -1))
 
         return forget_online(
@@ -308,9 +319,8 @@ class Forgotten(DerivedMask, frozen=True, eq=False):
 
 
 def unbound_error(mask: Mask) -> TypeError:
-    """The error to raise where a mask that depends on queries and keys is asked before it is bound
-    to them.
-    """
+    """The error, returned and not raised, that a mask which depends on queries and keys was used
+    before it was bound to them."""
     return TypeError(f"a {type(mask).__name__} mask must be bound to queries and keys before use")
 
 
@@ -328,8 +338,11 @@ def cached_pairs(budget: int, n: int) -> int:
 
 
 def group_queries(backend: Backend, q: Array, k: Array) -> tuple[Floats, Floats]:
-    """Queries by the keys that they share, [kv, group, query, dim], and keys [kv, key, dim], in
-    float64.
+    """Queries grouped by the key head that they share, [kv, group, query, dim], and keys [kv, key,
+    dim], both in float64.
+
+    q: queries, [head, query, dim].
+    k: keys, [kv, key, dim].
 
     Raises UsageError for queries that are not those of the same tokens as the keys.
     """
@@ -366,12 +379,14 @@ def forget_online(
     """The mask of a cache of `budget` keys that after each query evicts the key that `worth` rates
     lowest.
 
-    vectors: queries and keys.
-    score: scale and soft cap.
-    worth: of each key [kv, cached], given the weights [kv, group, cached], the keys in the cache
-        [kv, cached] and the query; the least, and of equals the first, is forgotten once there is a
-        key too many, so that a query sees at most `budget` with its own.
-    by_weights: whether `worth` is given any.
+    source: the mask that this is the result of.
+    vectors: queries [head, query, dim] and keys [kv, key, dim].
+    score: the scale and the soft cap of scores.
+    worth: called for each query with its weights of the keys in the cache, [kv, group, cached],
+        the numbers of those keys, [kv, cached], and its own number; gives the worth of each key,
+        [kv, cached]. The key of least worth, and of equals the first, is forgotten once the cache
+        is full, so that a query sees at most `budget` keys with its own.
+    by_weights: whether weights are computed; else `worth` gets none, [kv, group, 0].
     """
     queries, keys = group_queries(backend, *vectors)
     kv, group, count, dim = queries.shape
@@ -387,7 +402,8 @@ def forget_online(
         size = min(query + 1, budget)
         if query < budget:
             place[:] = query
-        cache[heads, place], cached[heads, place] = query, keys[:, query]
+        cache[heads, place] = query
+        cached[heads, place] = keys[:, query]
         inside = cache[:, :size]
         weights = np.empty((kv, group, 0))
         if by_weights:

@@ -283,9 +283,8 @@ class Window(Mask, frozen=True):
             case int(left), 0:
                 return f"window:{left + 1}"
             case left, right:
-                return (
-                    f"window:{'all' if left is None else left},{'all' if right is None else right}"
-                )
+                before, after = ("all" if side is None else str(side) for side in (left, right))
+                return f"window:{before},{after}"
 
     def describe(self) -> Message:
         """The sentence with how many keys before and after itself a query sees."""
@@ -354,9 +353,11 @@ class Window(Mask, frozen=True):
             low = np.zeros_like(i)
         else:
             low = i - self.left
-        return Reach(
-            low, np.full_like(i, keys) if self.right is None else i + self.right + 1, whole=True
-        )
+        if self.right is None:
+            high = np.full_like(i, keys)
+        else:
+            high = i + self.right + 1
+        return Reach(low, high, whole=True)
 
     def pairs(self, n: int) -> int | None:
         """How many (query, key) pairs are visible among n tokens: the band about the diagonal."""
@@ -396,8 +397,9 @@ class Dilated(Mask, frozen=True):
     def pairs(self, n: int) -> int | None:
         """How many (query, key) pairs are visible among n tokens: those at the distances 0, step,
         2·step, … below `size`."""
-        steps = min(self.size - 1, n - 1)
-        return n + _floors(steps, self.step) + max(n - 1 - steps, 0) * (steps // self.step)
+        # query i sees itself and min(i, size − 1) // step keys before it
+        furthest = min(self.size - 1, n - 1)
+        return n + _floors(furthest, self.step) + max(n - 1 - furthest, 0) * (furthest // self.step)
 
 
 def band(n: int, left: int | None, right: int | None) -> int:

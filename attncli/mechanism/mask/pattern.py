@@ -64,7 +64,8 @@ class Global(Mask, frozen=True):
 
     def _is_global(self, positions: Array) -> Array:
         """Whether each position is that of a global token, booleans of the same shape."""
-        return reduce(or_, (positions == token for token in self.tokens), positions != positions)
+        none = positions != positions  # False everywhere, on either backend
+        return reduce(or_, (positions == token for token in self.tokens), none)
 
 
 @final
@@ -198,6 +199,7 @@ class Documents(Mask, frozen=True):
     def sees(self, pairs: Pairs) -> Array:
         """Whether query and key carry the same document id."""
         id_of = pairs.backend.array(np.asarray(self.ids, np.int64))
+        # a query's position may lie outside the text, where it sees nothing; 0 stands in as index
         inside = (pairs.i >= 0) & (pairs.i < len(self.ids))
         return inside & (id_of[pairs.backend.where(inside, pairs.i, 0)] == id_of[pairs.j])
 
@@ -338,7 +340,8 @@ class BigBird(Mask, frozen=True):
             form = BigBird.spelling.form
             what = message("mask {spec} has a 0 where none may be", spec=repr(spec))
             raise UsageError(what, expected=message("{form}, with BLOCK from 1", form=form))
-        size, random, block_seed = (*numbers, *(64, 3, seed)[len(numbers) :])
+        usual = (64, 3, seed)  # for the numbers that are left out
+        size, random, block_seed = (*numbers, *usual[len(numbers) :])
         return BigBird(size, random, block_seed)
 
     def spec(self) -> str:
@@ -381,6 +384,7 @@ class BigBird(Mask, frozen=True):
         if pairs.keys <= self._dense_length:
             return pairs.all
         blocks = block_visibility(-(-pairs.keys // self.size), self.random, self.seed)
+        # a query's position may lie outside the text, where it sees nothing; 0 stands in as index
         inside = (pairs.i >= 0) & (pairs.i < pairs.keys)
         query_block = pairs.backend.where(inside, pairs.i, 0) // self.size
         return inside & pairs.backend.array(blocks)[query_block, pairs.j // self.size]
@@ -422,12 +426,13 @@ def block_visibility(count: int, random: int, seed: int) -> np.ndarray[Any, Any]
             count=count,
         )
     table = np.zeros((count, count), bool)
-    table[[0, -1], :] = table[:, [0, -1]] = True
+    table[[0, -1], :] = True
+    table[:, [0, -1]] = True
     for block in range(1, count - 1):
         table[block, block - 1 : block + 2] = True
-        rest = [candidate for candidate in range(1, count - 1) if abs(candidate - block) > 1]
-        for draw in integers(seed, f"bigbird\0{block}", min(random, len(rest))):
-            table[block, rest.pop(int(draw) % len(rest))] = True
+        candidates = [place for place in range(1, count - 1) if abs(place - block) > 1]
+        for draw in integers(seed, f"bigbird\0{block}", min(random, len(candidates))):
+            table[block, candidates.pop(int(draw) % len(candidates))] = True
     return table
 
 
@@ -472,7 +477,7 @@ class Hashed(Mask, frozen=True):
         )
 
     def sees(self, pairs: Pairs) -> Array:
-        """Raises TypeError: buckets are known once the mask is bound to queries and keys."""
+        """Raise TypeError: buckets are known only after `bind`."""
         raise TypeError("a Hashed mask must be bound to queries and keys before use")
 
     def bind(
@@ -506,7 +511,7 @@ class SameBucket(DerivedMask, frozen=True, eq=False):
 
     def sees(self, pairs: Pairs) -> Array:
         """Whether query and key share a bucket in any round, booleans [head, rows, columns]."""
-        # [head, round, rows, 1] against [head, round, 1, columns], any round
+        # [head, round, rows, 1] is compared with [head, round, 1, columns]; one equal round is enough
         rows = pairs.row.reshape((-1,))
         columns = pairs.j.reshape((-1,))
         same = self.query[:, :, rows][..., None] == self.key[:, :, columns][:, :, None, :]
