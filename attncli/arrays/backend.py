@@ -255,9 +255,14 @@ def array_kind(backend: Backend) -> ArrayKind:
 def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backend:
     """The backend that suits a job: NumPy, or torch where that is asked for or repays its import.
 
-    name: "auto", "numpy" or "torch". "auto" takes torch for a device other than the CPU,
-    for low precision, or for `work` (multiply-adds) large enough to repay its import; only
-    if torch is installed. Raises UsageError, UnsupportedError.
+    name: "auto", "numpy" or "torch". "auto" takes torch for a device other than the CPU, and, where
+        torch is installed, for low precision and for enough work.
+    device: "cpu" or one of torch's, such as "cuda"; None for the CPU.
+    dtype: the float type to compute in.
+    work: multiply-adds of the job, which decide whether torch repays its import.
+
+    Raises UsageError for an unknown name or dtype, UnsupportedError for a device that NumPy does not
+    have, and for torch where it is not installed.
     """
     if dtype not in DTYPES:
         raise UsageError("unknown dtype {dtype}", expected=" ".join(DTYPES), dtype=repr(dtype))
@@ -293,7 +298,8 @@ def numpy_backend(dtype: str) -> Backend:
     from attncli.arrays.numpy_backend import NDArray, NumpyBackend
 
     backend: Operations[NDArray] = NumpyBackend(dtype)
-    return cast("Backend", backend)  # all arrays of a job are made by its backend
+    # a type checker cannot know that all arrays of a job are made by its one backend
+    return cast("Backend", backend)
 
 
 def torch_is_installed() -> bool:

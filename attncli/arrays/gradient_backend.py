@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import count
+from itertools import count, pairwise
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -38,7 +38,7 @@ class Variable:
     """
 
     __slots__ = ("gradient", "number", "parents", "value")
-    __array_ufunc__ = None  # so that array + variable comes here
+    __array_ufunc__ = None  # so that NumPy leaves array + variable to `__radd__`
 
     def __init__(self, value: NDArray, parents: Sequence[tuple[Variable, Pull]] = ()) -> None:
         self.value = value
@@ -63,18 +63,20 @@ class Variable:
         return len(self.value)
 
     def reshape(self, shape: tuple[int, ...], /) -> Variable:
-        """The same entries in another shape; the gradient comes back in this one."""
+        """The same entries in another shape; the gradient is put back into the shape of now."""
         before = self.value.shape
         return Variable(self.value.reshape(shape), ((self, lambda g: g.reshape(before)),))
 
     def __getitem__(self, index: Any) -> Variable:
+        """The entries at this index, as NumPy has them; the gradient goes back to their places."""
         whole_array = self.value
         part = self.value[index]
-        basic = np.may_share_memory(part, whole_array)
-        same = part.shape == whole_array.shape and part.strides == whole_array.strides
+        # slices give views of the same memory, lists of indices give copies
+        is_view = np.may_share_memory(part, whole_array)
+        same_layout = part.shape == whole_array.shape and part.strides == whole_array.strides
         if (
-            basic
-            and same
+            is_view
+            and same_layout
             and part.__array_interface__["data"] == whole_array.__array_interface__["data"]
         ):
             return self  # a slice of everything
@@ -82,7 +84,7 @@ class Variable:
         def pull(g: NDArray) -> NDArray:
             """The gradient of the whole array: the part's at its place, 0 elsewhere."""
             whole = np.zeros_like(whole_array)
-            if basic:
+            if is_view:
                 whole[index] = g
             else:
                 np.add.at(whole, index, g)  # an entry may be picked more than once
@@ -170,8 +172,11 @@ def _variable_of(value: Any, *operands: tuple[Any, Pull]) -> Variable:
 
 
 def _result(value: Any, *operands: tuple[Any, Pull]) -> AnyArray:
-    """A variable with this value where an operand is one; else the value itself. operands: each
-    with the function for its gradient."""
+    """The result of an operation: a variable with this value where an operand is a variable, else
+    the value itself.
+
+    operands: each with the function that turns the gradient of the result into its own.
+    """
     if any(isinstance(operand, Variable) for operand, _ in operands):
         return _variable_of(value, *operands)
     return value
@@ -198,7 +203,8 @@ def _sum_to(g: NDArray, shape: tuple[int, ...]) -> NDArray:
 
 
 def zeros_like(array: Array) -> Variable:
-    """A variable of zeros: added to an array, it has that array's gradient."""
+    """A variable of zeros in the shape and type of an array: added to that array, it gets the
+    array's gradient without changing its numbers."""
     return Variable(np.zeros(tuple(array.shape), str(array.dtype)))
 
 
@@ -207,6 +213,8 @@ def gradients(loss: Array, parameters: Iterable[Variable]) -> list[NDArray]:
     0 for one that it does not depend on. The graph behind the loss is freed."""
     result = cast("Variable", loss)
     result.gradient = np.ones_like(result.value)
+    # from the loss back: a variable has a higher number than all that it was computed from, so its
+    # gradient is complete when its turn comes
     for variable in sorted(_ancestors(result), key=lambda node: -node.number):
         gradient = variable.gradient
         variable.gradient = None
@@ -219,13 +227,14 @@ def gradients(loss: Array, parameters: Iterable[Variable]) -> list[NDArray]:
             else:
                 parent.gradient = parent.gradient + part
         variable.parents = ()
-    kept = []
+    results = []
     for parameter in parameters:
-        kept.append(
-            np.zeros_like(parameter.value) if parameter.gradient is None else parameter.gradient
-        )
+        gradient = parameter.gradient
+        if gradient is None:
+            gradient = np.zeros_like(parameter.value)
+        results.append(gradient)
         parameter.gradient = None
-    return kept
+    return results
 
 
 def _ancestors(result: Variable) -> Iterator[Variable]:
@@ -275,12 +284,13 @@ class GradientBackend:
         return self._plain.dtype_of(_value(array))
 
     def cast(self, array: AnyArray, dtype: str) -> AnyArray:
-        """The array in another data type; the gradient of a variable comes back in its own."""
-        before = array.dtype
-        if before.name == dtype or not isinstance(array, Variable):
-            if isinstance(array, Variable):
-                return array
+        """The array in another data type; the gradient of a variable is put back into its type of
+        now."""
+        if not isinstance(array, Variable):
             return self._plain.cast(array, dtype)
+        before = array.dtype
+        if before.name == dtype:
+            return array
         return _variable_of(
             self._plain.cast(array.value, dtype), (array, lambda g: g.astype(before))
         )
@@ -333,9 +343,8 @@ class GradientBackend:
             place = (slice(None),) * axis + (slice(first, last),)
             return lambda g: g[place]
 
-        return _result(
-            value, *((array, cut(ends[i], ends[i + 1])) for i, array in enumerate(arrays))
-        )
+        pulls = [cut(first, last) for first, last in pairwise(ends)]
+        return _result(value, *zip(arrays, pulls, strict=True))
 
     def broadcast(self, array: AnyArray, shape: Sequence[int]) -> AnyArray:
         """A view of the array in a larger shape; the gradient is summed over the axes that grew."""
@@ -345,9 +354,10 @@ class GradientBackend:
     def repeat(self, array: AnyArray, times: int, axis: int) -> AnyArray:
         """Every entry along an axis `times` times in a row; the gradient is the sum over them."""
         value = self._plain.repeat(_value(array), times, axis)
+        # the copies of an entry lie side by side: with an axis of their own, they can be summed
         place = axis % value.ndim
-        apart = (*array.shape[: place + 1], times, *array.shape[place + 1 :])
-        return _result(value, (array, lambda g: g.reshape(apart).sum(place + 1)))
+        with_copies = (*array.shape[: place + 1], times, *array.shape[place + 1 :])
+        return _result(value, (array, lambda g: g.reshape(with_copies).sum(place + 1)))
 
     def take(self, array: AnyArray, indices: AnyArray, axis: int) -> AnyArray:
         """The entries at `indices` (one axis) along an axis; the gradient of each entry is summed
@@ -356,6 +366,7 @@ class GradientBackend:
         value = self._plain.take(_value(array), places, axis)
         if not isinstance(array, Variable):
             return value
+        # 1 where an entry was taken to a place, [entry, place]: a product with it sums over places
         hits = (np.arange(array.shape[axis])[:, None] == places[None, :]).astype(array.dtype)
 
         def pull(g: NDArray) -> NDArray:
@@ -417,8 +428,8 @@ class GradientBackend:
         return self._plain.isfinite(_value(array))
 
     def max(self, array: AnyArray, axis: int) -> NDArray:
-        """Maximum along an axis as plain numbers without a gradient, enough for a softmax, which is
-        the same whatever is subtracted."""
+        """Maximum along an axis, which stays with size 1, as plain numbers without a gradient: that
+        is enough for a softmax, which is the same whatever number is subtracted."""
         return self._plain.max(_value(array), axis)
 
     def sum(self, array: AnyArray, axis: int) -> AnyArray:
@@ -453,7 +464,7 @@ class GradientBackend:
         )
 
     def multiplier(self, weight: AnyArray) -> None:
-        """None: a weight that is trained changes with each step and is multiplied as it is."""
+        """None: packing a weight would not pay, as it changes with each step of training."""
 
     def layer_norm(
         self, x: AnyArray, eps: float, weight: AnyArray | None, bias: AnyArray | None

@@ -62,12 +62,10 @@ def normal(seed: int, name: str, shape: tuple[int, ...]) -> Floats:
     """
     count = int(np.prod(shape, dtype=np.int64))
     raw = integers(seed, name, 2 * count).astype(np.float64)
+    # Box and Muller's method: a radius and an angle from two uniform numbers in (0, 1)
     radius = np.sqrt(-2.0 * np.log((raw[:count] + 0.5) * 2.0**-32))
-    return (
-        (radius * np.cos(2.0 * np.pi * (raw[count:] + 0.5) * 2.0**-32))
-        .astype(np.float32)
-        .reshape(shape)
-    )
+    angle = 2.0 * np.pi * (raw[count:] + 0.5) * 2.0**-32
+    return (radius * np.cos(angle)).astype(np.float32).reshape(shape)
 
 
 # Seeded embeddings: a vector for every text, the same on every machine, backend and version; and
@@ -165,10 +163,10 @@ def at_once(works: Sequence[Callable[[], None]]) -> None:
         """Run a function in a thread, and keep what it raises in `errors`."""
         try:
             work()
-        except BaseException as error:  # raised where the others are waited for
+        except BaseException as error:  # raised below, once all threads have ended
             errors.append(error)
 
-    # in the context of this thread, which holds what NumPy warns of
+    # each runs in a copy of this thread's context, which holds the settings of `np.errstate`
     others = [
         Thread(
             target=copy_context().run, args=(run_in_thread, work), name="attn-beside", daemon=True
@@ -190,8 +188,8 @@ def share_work(works: Iterator[Callable[[], Result]], threads: int) -> list[Resu
     """Call the functions in `threads` threads and return their results in order. If one raises an
     exception, no more are started, and the exception is raised here.
 
-    works: taken one by one, each when a thread is free. Their own products are not divided among
-    threads again.
+    works: an iterator, from which each function is taken only when a thread is free. Matrix
+        products within them are not divided among threads again.
     """
     results: dict[int, Result] = {}
     numbered = enumerate(works)
@@ -229,9 +227,10 @@ def take_in_order(
     """Call these functions in threads at the same time, and call `take` in this thread with each
     result, in the order of the functions. Raises the exception of the first that fails.
 
+    works: the functions; each is called with one of the places.
     places: memory that functions write in. A function has one to itself from its start until `take`
         has returned. There is one thread fewer than places, so that all threads can work while
-        `take` reads one.
+        `take` reads one; this thread is one of them.
     """
     line = _Line(works, places)
     helpers = [
@@ -250,7 +249,11 @@ def take_in_order(
 
 class _Line(Generic[Place, Result]):
     """A queue of functions that are started in order by whichever thread is free, and whose results
-    are taken in that order."""
+    are taken in that order.
+
+    works: the functions, each called with one of the places.
+    places: memory that functions write in, one function at a time.
+    """
 
     def __init__(self, works: Sequence[Callable[[Place], Result]], places: Sequence[Place]) -> None:
         self._works, self._free_places = works, list(places)
@@ -264,39 +267,43 @@ class _Line(Generic[Place, Result]):
         try:
             while (work := self._begin(lambda: self._begun_count >= len(self._works))) is not None:
                 self._do(*work)
-        except BaseException as error:  # raised where what the work gives is waited for
+        except BaseException as error:  # `take_all` raises it in the caller's thread
             with self._change:
                 self._errors.append(error)
                 self._change.notify_all()
 
     def take_all(self, take: Callable[[Result], None]) -> None:
         """Call `take` with each result in order, as soon as it is there; while waiting, run further
-        functions of the queue.
+        functions of the queue. Raises the first exception that a function raised.
         """
-        for due in range(len(self._works)):
-            while (work := self._begin(partial(self._is_settled, due))) is not None:
+        for number in range(len(self._works)):
+            while (work := self._begin(partial(self._is_settled, number))) is not None:
                 self._do(*work)
-            if due not in self._results:
+            if number not in self._results:
                 raise self._errors[0]
-            place, result = self._results.pop(due)
+            place, result = self._results.pop(number)
             take(result)
             with self._change:
                 self._free_places.append(place)
                 self._change.notify_all()
 
     def stop(self) -> None:
-        """Start no more functions."""
+        """Let no further function start, so that helping threads end after their current one."""
         with self._change:
             self._begun_count = len(self._works)
             self._change.notify_all()
 
-    def _is_settled(self, due: int) -> bool:
-        """Whether function number `due` has a result, or any function has raised an error."""
-        return due in self._results or bool(self._errors)
+    def _is_settled(self, number: int) -> bool:
+        """Whether this function has a result, or any function has raised an error."""
+        return number in self._results or bool(self._errors)
 
     def _begin(self, enough: Callable[[], bool]) -> tuple[int, Place] | None:
-        """Wait for a free place (memory that a function writes in) and start the next function: its
-        number and the place; None as soon as `enough()` is true."""
+        """Wait for a free place (memory that a function writes in) and reserve it for the next
+        function: its number and the place.
+
+        enough: called whenever something has changed; as soon as it is true, the answer is None and
+            nothing is reserved.
+        """
         with self._change:
             self._change.wait_for(
                 lambda: enough() or (self._free_places and self._begun_count < len(self._works))
@@ -629,28 +636,29 @@ def erf(x: NDArray) -> NDArray:
 
 
 def _erf_float64(wide: NDArray) -> NDArray:
-    """The error function of float64 numbers, by Cody's approximations."""
+    """The error function of float64 numbers, entrywise, by Cody's approximations: one of erf for
+    small numbers, two of 1 − erf for middle and large ones."""
     size = np.minimum(np.abs(wide), 6.0)  # erf(6) is 1 to the last bit
     square = size * size
     near = wide * _polynomial_ratio(square, _ERF_P, _ERF_Q)
-    rest = np.exp(-square)
-    rest *= _polynomial_ratio(size, _MID_P, _MID_Q)
-    far = size > 4
-    if far.any():  # few are, and often none
-        last = size[far]
-        inverse = 1 / (last * last)
-        rest[far] = (
-            np.exp(-last * last)
+    complement = np.exp(-square)
+    complement *= _polynomial_ratio(size, _MID_P, _MID_Q)
+    is_far = size > 4
+    if is_far.any():  # few are, and often none
+        large = size[is_far]
+        inverse = 1 / (large * large)
+        complement[is_far] = (
+            np.exp(-large * large)
             * (_INV_SQRT_PI - inverse * _polynomial_ratio(inverse, _FAR_P, _FAR_Q))
-            / last
+            / large
         )
-    result: NDArray = np.where(size <= 0.46875, near, np.copysign(1 - rest, wide))
+    result: NDArray = np.where(size <= 0.46875, near, np.copysign(1 - complement, wide))
     return result
 
 
 def _erf_float32(wide: NDArray) -> NDArray:
-    """The error function, good for float32; computed wide, so that only the result is rounded.
-    Overwrites its argument."""
+    """The error function to the precision of float32, entrywise, computed in float64, so that only
+    the result is rounded. Overwrites its argument."""
     np.clip(wide, -_SINGLE_UP_TO, _SINGLE_UP_TO, out=wide)
     square = wide * wide
     wide *= _horner(square, _SINGLE_P)
@@ -708,6 +716,7 @@ def block_rows(a: NDArray, b: NDArray) -> int | None:
         return None
     if not b.T.flags.c_contiguous or (os.cpu_count() or 1) > FEW_CORES:
         return None
+    # the largest block that divides the columns
     block = block_of(a)
     while block is not None and b.shape[1] % block:
         if block > LEAST_BLOCK:
@@ -731,12 +740,14 @@ def block_of(a: NDArray) -> int | None:
 def product(a: NDArray, b: NDArray, block: int) -> NDArray:
     """a·b, [rows, out], computed by blocks of `block` columns, which must divide the columns of b."""
     weight = b.T
+    # [block number, rows, column of the block], one small product for each block
     parts = np.matmul(a, weight.reshape(len(weight) // block, block, -1).swapaxes(1, 2))
     return parts.swapaxes(0, 1).reshape(len(a), len(weight))
 
 
 def product_of_any(a: NDArray, b: NDArray, block: int) -> NDArray:
-    """a·b, [rows, out], computed by blocks of `block` columns and a rest."""
+    """a·b, [rows, out], computed by blocks of `block` columns, and those that are left over at
+    once."""
     whole = b.shape[1] // block * block
     if whole == b.shape[1]:
         return product(a, b, block)

@@ -61,20 +61,17 @@ class TorchBackend:
         if torch.is_tensor(values):
             return values.detach().to(self.device)
         array = np.asarray(values)
-        if array.dtype.name == "bfloat16":
-            return (
-                torch.from_numpy(_shareable(array.view(np.uint16)))
-                .view(torch.bfloat16)
-                .to(self.device)
-            )
+        if array.dtype.name == "bfloat16":  # which torch does not take from NumPy: by its bits
+            bits = torch.from_numpy(_shareable(array.view(np.uint16)))
+            return bits.view(torch.bfloat16).to(self.device)
         return torch.from_numpy(_shareable(array)).to(self.device)
 
     def numpy(self, array: Tensor) -> np.ndarray[Any, Any]:
         """The tensor as a NumPy array on the CPU; bfloat16 widened to float32."""
         on_cpu = array.detach().cpu()
-        result: np.ndarray[Any, Any] = (
-            on_cpu.float() if on_cpu.dtype == torch.bfloat16 else on_cpu
-        ).numpy()
+        if on_cpu.dtype == torch.bfloat16:
+            on_cpu = on_cpu.float()
+        result: np.ndarray[Any, Any] = on_cpu.numpy()
         return result
 
     def dtype_of(self, array: Tensor) -> str:
@@ -128,10 +125,10 @@ class TorchBackend:
     def hide(self, array: Tensor, visible: Tensor) -> Tensor:
         """The tensor itself with −inf written where `visible`, which broadcasts to it, is false."""
         if array.is_cpu and visible.numel() * FEW_TIMES <= array.numel():
-            # a third of the time of masked_fill_; what is NaN in a hidden place shows in the sum
-            torch.minimum(
-                array, torch.where(visible, float("inf"), -float("inf")).to(array.dtype), out=array
-            )
+            # the minimum with ±inf takes a third of the time of masked_fill_, but leaves NaN in a
+            # hidden place, which then shows in the sum
+            limits = torch.where(visible, float("inf"), -float("inf")).to(array.dtype)
+            torch.minimum(array, limits, out=array)
             if not bool(array.sum().isnan()):
                 return array
         return array.masked_fill_(~visible, -float("inf"))
@@ -198,11 +195,12 @@ class TorchBackend:
         CPU and for low precision."""
         if not weight.is_cpu or weight.dtype not in (torch.float32, torch.float64):
             return None
-        # a row has the same bits beside any others, alone perhaps not
+        # in oneDNN's own order; a row's result has the same bits beside any other rows, but perhaps
+        # not alone
         if weight.dtype == torch.float32 and _can_pack():
             packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), TYPICAL_ROWS)
             return partial(_packed_product, packed)
-        # of few rows a tenth less time than row by row
+        # stored column by column: a tenth less time for few rows of x than row by row
         columns = weight.t().contiguous().t()
         return lambda x, bias: functional.linear(x, columns, bias)
 
@@ -260,7 +258,8 @@ def _can_pack() -> bool:
 
 
 def _packed_product(packed: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
-    """x·Wᵀ + b with a weight that is packed in oneDNN's own order."""
+    """x·Wᵀ + b, [row, out], with a weight that is packed in oneDNN's own order."""
+    # no activation behind it: "none", with no arguments and no algorithm
     product: Tensor = torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
     return product
 
@@ -268,6 +267,7 @@ def _packed_product(packed: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
 def _exponential(array: Tensor) -> Tensor:
     """The array itself overwritten by its exponentials, 0 where they would be subnormal: the
     library for the CPU takes five times as long for −∞, and fifty times for a subnormal result."""
+    # raised to `least`, such entries become just above the least normal number, then 0
     least = LEAST_EXPONENT[array.dtype]
     return functional.threshold(
         array.clamp_min_(least).exp_(), math.exp(least) * 1.001, 0.0, inplace=True
@@ -319,7 +319,11 @@ def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]
 
 
 def _load_state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
-    """The tensors of a torch file by name. Raises InputError for anything else."""
+    """The tensors of a torch file by name, read by torch's restricted unpickler. Raises InputError
+    for any other content.
+
+    mmap: whether the file is mapped into memory, not read.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a damaged file, which is told below
@@ -344,8 +348,12 @@ def _load_state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
         isinstance(k, str) and torch.is_tensor(v) for k, v in tensors.items()
     ):
         what = message("this torch file holds something other than named tensors")
+        # such as {"model": state_dict, "epoch": 3}: the hint takes the state_dict out
         hint = ""
-        for key, value in tensors.items() if isinstance(tensors, Mapping) else ():
+        entries: Mapping[Any, Any] = {}
+        if isinstance(tensors, Mapping):
+            entries = tensors
+        for key, value in entries.items():
             if isinstance(value, Mapping) and value and all(map(torch.is_tensor, value.values())):
                 hint = f"torch.save(torch.load(file)[{key!r}], file)"
                 break
@@ -383,8 +391,8 @@ def _dense_array(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
 def fused_attention(
     q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bool = False
 ) -> Tensor:
-    """torch's own attention of q, k, v [head, token, width]: what `attn cost --measure` compares
-    times with, nothing else."""
+    """The mixed values of q, k and v, [head, token, width] each, by torch's own attention: `attn
+    cost --measure` compares its time with that of `attend`; no result of attn comes from it."""
     # the fast kernels exist only for a batch
     return functional.scaled_dot_product_attention(
         q[None], k[None], v[None], is_causal=causal, scale=scale
@@ -415,5 +423,5 @@ def capability() -> str:
 
 
 def one_thread() -> None:
-    """Have torch compute with one thread from now on."""
+    """Make torch compute with one thread from now on."""
     torch.set_num_threads(1)

@@ -82,15 +82,19 @@ class Kinds(Mapping[str, Any]):
     field `topic` tells apart. Each is imported when it is first asked for."""
 
     def __getitem__(self, schema: str) -> tuple[type[Document], ...]:
+        """The classes of a schema. Raises KeyError for a schema that there is not."""
         name = name_of(schema)
         if name not in NAMES or schema != _schema_of(name):
             raise KeyError(schema)
-        if name in BESIDE_COMPUTE:
-            file = "compute"
+        if name == "error":
+            place = __name__
+        elif name in BESIDE_COMPUTE:
+            place = f"{folder_of(name)}.compute"
         else:
-            file = "document"
-        module = import_module(__name__ if name == "error" else f"{folder_of(name)}.{file}")
+            place = f"{folder_of(name)}.document"
+        module = import_module(place)
         classes: tuple[type[Document], ...] | None = getattr(module, "TOPICS", None)
+        # "compare_models" is declared as `CompareModelsDocument`
         return classes or (getattr(module, f"{name.title().replace('_', '')}Document"),)
 
     def __iter__(self) -> Iterator[str]:
@@ -216,8 +220,9 @@ class Part(Struct, frozen=True, eq=False, forbid_unknown_fields=True, kw_only=Tr
         return f"{type(self).__name__}({', '.join(pieces)})"
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """The contradictions in this document besides sizes: pairs of a place, such as
-        `layers[0].heads`, and what is wrong there."""
+        """Yield what contradicts itself in this part, sizes of axes aside: pairs of a place, such
+        as `layers[0].heads`, and what is wrong there. A part overrides this where it has members
+        that must fit each other."""
         return iter(())
 
 
@@ -335,8 +340,9 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
         views().write_page(self, path, lang)
 
     def lengths(self) -> Mapping[str, int | range]:
-        """How long axes are, by name, or between what, as far as the document's own lists tell.
-        Other axes are as long as they are met first."""
+        """The lengths of axes, by name, that the document's own lists determine; a range where any
+        length in it is allowed. An axis that is not named here has the length of the first array
+        that has it."""
         return {}
 
 
@@ -365,6 +371,7 @@ def members(part: Part) -> Iterator[tuple[str, Any]]:
     config = part.__struct_config__
     if config.tag is not None:
         yield str(config.tag_field), config.tag
+    # a member's name in JSON may be another than its field's in Python
     for name, field in zip(part.__struct_encode_fields__, part.__struct_fields__, strict=True):
         value = getattr(part, field)
         if value is not UNSET:
@@ -409,6 +416,7 @@ class Schemas(Mapping[str, dict[str, Any]]):
     is first asked for."""
 
     def __getitem__(self, name: str) -> dict[str, Any]:
+        """The JSON schema of the documents of this schema. Raises KeyError as `KINDS`."""
         kinds = KINDS[name]
         roots, parts = schema_components(kinds, schema_hook=lambda kind: dict(ARRAY))
         about: dict[str, Any] = {
@@ -511,8 +519,7 @@ def token_facts(token: Token) -> dict[str, Any]:
 
 
 def position_errors(tokens: Sequence[TokenRow], text: str, name: str) -> Iterator[tuple[str, str]]:
-    """The validation errors of tokens whose offsets do not lie in their text: pairs of place and
-    message. name: of the list of tokens.
+    """The validation errors of tokens whose offsets do not lie in their text.
 
     Args:
         tokens: The tokens.
@@ -552,7 +559,7 @@ def mask_name(mask: str) -> Message:
         mask: As `--mask` spells it.
 
     Returns:
-        A message; where the mask is more than one word, it is told as it is spelt.
+        A message: words for a plain mask and for one from a file, its spelling for any other.
     """
     names = {"none": message("mask none"), "causal": message("mask causal")}
     if mask.startswith("file "):
@@ -610,14 +617,16 @@ class ModelPart(Part, frozen=True, kw_only=True):
     ] = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Weights from a seed name it."""
+        """Yield an error where the weights come from a seed and none is named."""
         if self.source in ("seeded", "random") and self.seed is None:
             yield "seed", message("weights from a seed, and none is named")
 
     @property
     def attending(self) -> int:
-        """How many of its layers attend."""
-        return self.layers - (0 if self.idle is UNSET else sum(map(len, self.idle.values())))
+        """How many of its layers have attention."""
+        if self.idle is UNSET:
+            return self.layers
+        return self.layers - sum(map(len, self.idle.values()))
 
 
 class AttentionPart(Part, frozen=True, kw_only=True):
@@ -659,7 +668,7 @@ class ShapeRow(Part, frozen=True, kw_only=True):
     formula: str
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Every axis has a size."""
+        """Yield an error unless there is one size for each axis."""
         if len(self.axes) != len(self.shape):
             yield (
                 "shape",
@@ -766,8 +775,10 @@ class Header(Document, frozen=True, kw_only=True):
     pieces: Pieces | UnsetType = UNSET
 
     def lengths(self) -> Mapping[str, int | range]:
-        """The tokens of the text, or its words; learned keys come after them."""
+        """The lengths of the token axes, by name: as many as the text has tokens, or words; keys
+        may be more, as learned ones come after them."""
         count = len(self.tokens)
+        # errors name these axes: those of two words are translated
         return {
             "token": count,
             message("query token"): count,
@@ -776,5 +787,5 @@ class Header(Document, frozen=True, kw_only=True):
         }
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Tokens lie in the text."""
+        """Yield an error for each token whose characters do not lie in the text."""
         yield from position_errors(self.tokens, self.text, "tokens")

@@ -78,9 +78,10 @@ def header(
     """The members that every document about a text begins with: version, text, tokens, model,
     attention.
 
-    words: those that the tokens are merged to; they stand for the tokens then, and the tokens are
-        its `pieces`.
-    computing: the backend that the text was computed in, None for the one it is computed in alone.
+    words: the words that the tokens are merged to; they then take the place of the tokens in the
+        document, whose `pieces` are the tokens. None where tokens are not merged.
+    computing: the backend that the text was computed in; None for the one that the model chooses
+        for a text of this length.
     """
     return {
         "version": __version__,
@@ -113,7 +114,7 @@ def tokens_of(rows: Iterable[TokenRow]) -> list[Token]:
             row.id,
             row.start,
             row.end,
-            row.special,
+            special=row.special,
             unknown=bool(row.unknown),
             added=bool(row.added),
             segment=row.segment or 0,
@@ -156,7 +157,8 @@ def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
 
 
 def _length_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
-    """The warning that a text is longer than the model is made for, by its own word."""
+    """The warning that a text is longer than the model is made for by its config; none where it is
+    not, or the config does not say."""
     limit = model.spec.stated_positions
     if limit is None or len(tokens) <= limit:
         return []
@@ -171,8 +173,9 @@ def _length_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
 
 
 def _segment_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
-    """The warning that scores by segment are left out, where a text has several segments; a special
-    token may be one of its own."""
+    """The warning that attn leaves out how a model scores keys of another segment than the query's,
+    for a text of several segments; none for other models and texts. (In some vocabularies a special
+    token has a segment of its own.)"""
     if not tokens or not model.spec.scores_segments:
         return []
     stranger = next((token for token in tokens if token.segment != tokens[0].segment), None)
@@ -188,7 +191,8 @@ def _segment_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
 
 
 def _type_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
-    """The warning that the tokenizer gives a type to a token which a model of one type has not."""
+    """The warning that the tokenizer gives a token a type other than 0, for a model that has only
+    one type; none for other models and texts."""
     if model.spec.embedding.types != 1:
         return []
     stranger = next((token for token in tokens if token.segment), None)
@@ -210,6 +214,7 @@ def _separator_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
     """
     if model.spec.embedding.types <= 1:
         return []
+    # the ids that the tokenizer puts around a text; one of them typed within it is a separator
     ends = {token.id for token in tokens if token.added}
     last = max((place for place, token in enumerate(tokens) if not token.special), default=0)
     for token in tokens[:last]:
@@ -225,23 +230,26 @@ def _separator_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
 
 
 def warnings_of_sides(a: Sequence[str], b: Sequence[str]) -> list[str]:
-    """The warnings of two compared sides together: one that only a side has begins with its name, A
-    or B.
+    """The warnings of the two sides of a comparison in one list. A warning of one side alone begins
+    with that side's name, A or B; one of both stands once.
 
     Args:
-        a: The warnings of one side.
-        b: Those of the other.
+        a: The warnings of side A.
+        b: Those of side B.
 
     Returns:
         A's, then those of B that A lacks.
     """
-    own = [
-        warning if warning in b else message("A: {warning}", warning=warning)
-        for warning in dict.fromkeys(a)
-    ]
-    return own + [
-        message("B: {warning}", warning=warning) for warning in dict.fromkeys(b) if warning not in a
-    ]
+    warnings = []
+    for warning in dict.fromkeys(a):
+        if warning in b:
+            warnings.append(warning)
+        else:
+            warnings.append(message("A: {warning}", warning=warning))
+    for warning in dict.fromkeys(b):
+        if warning not in a:
+            warnings.append(message("B: {warning}", warning=warning))
+    return warnings
 
 
 SIZES_IN_COMMON = ("family", "d_model", "layers", "heads", "kv_heads", "d_k", "d_v")
@@ -282,8 +290,8 @@ def model_part(model: Model) -> ModelPart:
 
 
 def attention_part(model: Model, computing: Backend) -> AttentionPart:
-    """The conventions that ran; where layers differ, each mask and position encoding comes with its
-    layers.
+    """The conventions of the attention that ran: scale, mask, position encoding, types. Where
+    layers differ, each mask and position encoding comes with the numbers of its layers.
 
     computing: the backend that the text was computed in.
     """
@@ -318,7 +326,11 @@ def _texts_by_layer(texts: Sequence[str], numbers: Sequence[int]) -> str:
 
 
 def _layers_by_text(texts: Sequence[str], numbers: Sequence[int]) -> dict[str, list[int]]:
-    """The numbers of the layers for each different text. texts: one for each number."""
+    """Group layers by their text: for each different text, the numbers of the layers that have it.
+
+    texts: one for each layer.
+    numbers: those of the layers, in the same order.
+    """
     layers: dict[str, list[int]] = {}
     for text, number in zip(texts, numbers, strict=True):
         layers.setdefault(text, []).append(number)
@@ -326,12 +338,17 @@ def _layers_by_text(texts: Sequence[str], numbers: Sequence[int]) -> dict[str, l
 
 
 def _masks_in_words(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
-    """A description of all layers' masks: one if all are alike, else each with its layers."""
+    """The sentence that describes the layers' masks: one for all if all are alike, else one for
+    each mask behind the numbers of its layers.
+
+    masks: one for each layer.
+    numbers: those of the layers, in the same order.
+    """
     texts = [mask.describe() for mask in masks]
     layers = _layers_by_text(texts, numbers)
     if len(layers) == 1:
         return texts[0]
-    return _mask_sentences({ranges(own): text for text, own in layers.items()})
+    return _mask_sentences({ranges(places): text for text, places in layers.items()})
 
 
 LAYERS_OF_SPEC = re.compile(r"(?P<spec>.+?) \((?P<layers>[0-9, -]+)\)(?:, |$)")
@@ -343,8 +360,9 @@ LONGEST_MASK = 10_000
 
 
 def mask_meaning(attention: AttentionPart) -> str:
-    """The sentence on what a query sees, of a document that was read from a file, in a form that
-    can be translated: written anew from the masks; the file's own where that says something else.
+    """The sentence on what a query sees, for a document that was read from a file. It is written
+    anew from the masks, so that it can be translated; where that differs from the sentence in the
+    file, the file's stands.
     """
     saved_sentence = attention.mask_says or ""
     if len(attention.mask) > LONGEST_MASK:
@@ -381,12 +399,16 @@ def _mask_sentences(texts: Mapping[str, str]) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers as text, runs drawn together: "0, 2-5"."""
-    runs = [
-        run.tolist()
-        for run in np.split(np.asarray(numbers), np.flatnonzero(np.diff(numbers) != 1) + 1)
-    ]
-    return listing(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs if run)
+    """Ascending numbers as text, numbers in a row as a range: [0, 2, 3, 4, 5] is "0, 2-5"."""
+    # cut where a number does not follow the one before
+    cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
+    texts = []
+    for run in np.split(np.asarray(numbers), cuts):
+        if len(run) == 1:
+            texts.append(str(run[0]))
+        elif len(run):
+            texts.append(f"{run[0]}-{run[-1]}")
+    return listing(texts)
 
 
 def position_name(position: Position) -> str:
@@ -439,14 +461,17 @@ def biased_modules(
     part: which attention; the cross-attention is the decoder's where the model has two sides.
     """
     names = (*MODULES.values(), *NARROW_MODULES)
-    if model.identity.source != "checkpoint":  # one layer, whose weights are in memory
+    # a seeded, given or captured attention is one layer, whose weights are in memory
+    if model.identity.source != "checkpoint":
         weights = model.store.layer(model.backend, layer)
         return frozenset(name for name in names if weights(f"attn.{name}.bias") is not None)
     spec = model.spec
     if part == "cross":
         spec = spec.decoder or spec
-    if not model.own_layers:  # the test run has listed the biases one by one
+    # the spec of a model that runs through transformers lists each bias that a test run found
+    if not model.own_layers:
         return frozenset(name for name in names if f"{part}.{name}" in spec.biases)
+    # else the family's roles tell
     roles = {role.name for role in layer_roles(spec, spec.blocks[layer])}
     return frozenset(name for name in names if f"{part}.{name}.bias" in roles)
 
@@ -454,11 +479,11 @@ def biased_modules(
 def projection_formulas(
     model: Model, layer: int, part: Literal["attn", "cross"] = "attn"
 ) -> dict[str, str]:
-    """How the projections of a layer's attention come about, by stage: with the biases that the
-    model adds, and by way of narrow vectors in latent attention. Stages whose formula is the plain
-    one are left out.
+    """The formulas of a layer's queries, keys, values and output, by stage, where they are not the
+    plain ones: with the biases that the model adds, and by way of narrow vectors in latent
+    attention (MLA).
 
-    part: as of `biased_modules`.
+    part: which attention, as `biased_modules` takes it.
     """
     biased = biased_modules(model, layer, part)
     formulas = {
@@ -471,7 +496,8 @@ def projection_formulas(
 
 
 def word_formula(formula: str) -> str:
-    """The formula of one word's vector, q = x·W_Q, by that of all words', Q = X·W_Q."""
+    """The formula of one word's vector, q = x·W_Q, from the formula of all words' vectors, Q =
+    X·W_Q."""
     return formula[:1].lower() + formula[1:].replace("X·", "x·")
 
 
@@ -485,7 +511,11 @@ def latent_formulas(latent: Latent, biased: Collection[str]) -> dict[str, str]:
     """
 
     def product(vectors: str, name: str, symbol: str) -> str:
-        """Vectors times a matrix, and its bias where there is one. name: among the roles."""
+        """The formula of vectors times a matrix, and its bias where there is one.
+
+        name: of the matrix, as `biased` has it.
+        symbol: what stands behind W_ and b_.
+        """
         if name in biased:
             return f"{vectors}·W_{symbol} + b_{symbol}"
         return f"{vectors}·W_{symbol}"
@@ -513,6 +543,7 @@ def shape_rows(
 
     projections: the formulas that differ from the plain ones, as `projection_formulas` gives them.
     """
+    # stages that the attention does not have
     absent = {
         "capped": attention.softcap is None,
         "biased": not isinstance(attention.position, ADDED),
@@ -524,13 +555,13 @@ def shape_rows(
         formulas |= {"k": "K = Q / rms(Q) / √d", "masked": message("−∞ where not compared")}
     if "concat" not in trace.stages:  # no W_O: the heads' outputs are the output
         formulas.pop("out", None)
-    # all stages with a number per pair have the shape of the weights
+    # all stages with a number per pair have the shape of the weights; this array takes no memory
     queries = trace.stages["q"].shape[-2]
     keys = trace.stages["k"].shape[-2]
     square = dict.fromkeys(
         (*SQUARE, *position_stages(attention.position)),
         np.broadcast_to(np.zeros(1), (*trace.stages["q"].shape[:-2], queries, keys)),
-    )  # takes no memory
+    )
     stages = {
         name: array
         for name, array in {**trace.stages, **square}.items()
@@ -540,7 +571,10 @@ def shape_rows(
 
 
 def shape_row(row: Shape, formula: str | None = None) -> ShapeRow:
-    """A step of the shape trace as a row of documents. formula: to show in place of the step's own."""
+    """A step of the shape trace as a row of a document.
+
+    formula: what to show in place of the step's own formula; None for that.
+    """
     return ShapeRow(
         step=row.step, axes=list(row.axes), shape=list(row.shape), formula=formula or row.formula
     )
@@ -549,10 +583,11 @@ def shape_row(row: Shape, formula: str | None = None) -> ShapeRow:
 def layer_part(
     backend: Backend, trace: LayerTrace, heads: Sequence[int], *, stages: bool = False
 ) -> RunLayer:
-    """One layer of a run. heads: the numbers of the heads that the trace holds.
+    """One layer of a run as a part of a document: of each head its scores (what enters the softmax,
+    null where hidden), weights and output, and the layer's output.
 
-    `scores` are the values that enter the softmax, null where hidden. stages: whether to add
-    every stage by name.
+    heads: the numbers of the heads that the trace holds, in its order.
+    stages: whether to add every stage by name.
     """
     names = [name for name in order_stages(trace.stages) if stages or name in SHOWN]
     values = {name: backend.numpy(trace.stages[name]) for name in names}
@@ -603,9 +638,14 @@ def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
     heads, queries = np.nonzero(~rows)
     if not heads.size:
         return []
-    count = len(set(queries.tolist()))
-    several = len(set(heads.tolist()))
-    places = {"count": count, "shape": rows.shape[-1], "several": several, "shape_2": rows.shape[0]}
+    query_count = len(set(queries.tolist()))
+    head_count = len(set(heads.tolist()))
+    places = {
+        "count": query_count,
+        "shape": rows.shape[-1],
+        "several": head_count,
+        "shape_2": rows.shape[0],
+    }
     affected = message("{count} of {shape} queries in {several} of {shape_2} heads", **places)
     where = message(
         "layer {layer}: {affected} have no finite output", layer=trace.layer, affected=affected
@@ -632,13 +672,19 @@ def identities_of(document: Header, tokens: Sequence[Token]) -> list[Hashable]:
     the ids of its pieces."""
     if document.pieces is UNSET:
         return identities(tokens)
-    names: list[Hashable] = []
+    values: list[Hashable] = []
     for word in tokens:
-        inside = [
-            piece.id
-            for piece in document.pieces
-            if None not in (word.start, word.end, piece.start, piece.end)
-            and (word.start or 0) <= (piece.start or 0) < (piece.end or 0) <= (word.end or 0)
-        ]
-        names.append(tuple(inside) or (word.text if word.id is None else word.id))
-    return names
+        # the pieces whose characters lie within the word; special tokens have no characters
+        inside = []
+        for piece in document.pieces:
+            if None in (word.start, word.end, piece.start, piece.end):
+                continue
+            if (word.start or 0) <= (piece.start or 0) < (piece.end or 0) <= (word.end or 0):
+                inside.append(piece.id)
+        if inside:
+            values.append(tuple(inside))
+        elif word.id is None:
+            values.append(word.text)
+        else:
+            values.append(word.id)
+    return values

@@ -41,7 +41,7 @@ class MeanWithInterval(Part, frozen=True, kw_only=True):
     high: float | None
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield a (field, fault) unless the interval has two ends, or none."""
+        """Yield an error unless the interval has two ends, or none."""
         if (self.low is None) != (self.high is None):
             yield "high", message("an interval with one end")
 
@@ -224,8 +224,8 @@ LABEL_NAMES = {
 
 
 def label_name(label: str, lang: str) -> str:
-    """A label in this language; behind a positional one its offset stays: `positional -2` is `固定偏移
-    -2`.
+    """The name of a head's label in this language; the offset behind a positional label stays as it
+    is: `positional -2` is `固定偏移 -2`. A label that is not listed is returned unchanged.
     """
     if label in LABEL_NAMES:
         return LABEL_NAMES[label].translation(lang)

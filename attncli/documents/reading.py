@@ -21,11 +21,14 @@ Kind = TypeVar("Kind")
 
 
 def document_of(content: Mapping[str, Any], where: str) -> Document:
-    """The document that parsed JSON holds. where: what errors call the file.
+    """The document that parsed JSON holds, checked.
+
+    where: what errors call the file.
 
     Raises InputError, naming the place, for another schema, a member too many or too few, a value
     of another type, and sizes that do not fit each other.
     """
+    # one class for a schema, but for explanations, which their topic tells apart
     kinds = kinds_of(content, where)
     kind = kinds[0]
     if len(kinds) > 1:
@@ -51,10 +54,10 @@ def document_of(content: Mapping[str, Any], where: str) -> Document:
 
 
 def kinds_of(content: Mapping[str, Any], where: str) -> tuple[type[Document], ...]:
-    """The classes that documents of this `schema` may have, of parsed JSON.
+    """The classes that a document with the `schema` of this parsed JSON may have.
 
     Raises:
-        InputError: it is no schema that attn writes, or what attn said when it failed.
+        InputError: For a schema that attn does not write, and for the document of a failure.
     """
     name = content.get("schema")
     if name is None and set(content) == {"error"}:
@@ -94,9 +97,9 @@ def part_of(content: Any, kind: type[Kind], where: str, expected: str) -> Kind:
     try:
         return convert(content, kind, dec_hook=_array_of_lists)
     except (ValidationError, OverflowError) as error:
-        message, *paths = str(error).split(
-            AT
-        )  # within an array, the path begins anew there, and comes first
+        # "Expected `int` - at `$[0]` - at `$.layers`": the path within an array, which has a decoder
+        # of its own, comes before the path to the array
+        message, *paths = str(error).split(AT)
         place = "$" + "".join(path.rstrip("`") for path in reversed(paths))
         raise InputError(
             "the document is not as declared: {message}{message_2}",
@@ -125,12 +128,17 @@ def check(document: Document, where: str) -> None:
 
 
 def _array_of_lists(kind: type, value: Any) -> Any:
-    """Nested lists of numbers as an array. Raises ValueError for anything else, of which msgspec
-    makes a ValidationError."""
+    """Nested lists of numbers as an array, NaN for null: msgspec calls this for a field whose type
+    is an array. Raises ValueError for anything else, which msgspec turns into a ValidationError.
+
+    kind: the field's type.
+    value: its parsed JSON.
+    """
     if (get_origin(kind) or kind) is not np.ndarray:
         raise TypeError(f"a document holds no {kind}")
     if isinstance(value, np.ndarray):
         return value
+    # how deep the lists are nested, by their first items
     depth = -1
     inner = value
     while isinstance(inner, list) and depth < len(NESTED) - 1:
@@ -151,8 +159,12 @@ DocumentError = tuple[str, str]
 
 
 class Axes(Struct, frozen=True):
-    """The axes that a field's type declares. axes: of an array, or of a list the one it runs along.
-    at: the axis that an index belongs to. items: the same for the items of a list or dictionary."""
+    """The axes that a field's type declares.
+
+    axes: those of an array; of a list the one that it runs along; None for none.
+    at: the axis that an index belongs to; None for no index.
+    items: the same for the items of a list or dictionary.
+    """
 
     axes: tuple[str, ...] | None = None
     at: str | None = None
@@ -165,19 +177,18 @@ class Lengths(Struct, frozen=True):
     by_axis: dict[str, tuple[int | range, str]] = field(default_factory=dict)
 
     def length_error(self, axis: str, length: int, place: str) -> str:
-        """The error text for an axis of this length at this place; "" where it agrees with the
-        length found before, or is the first."""
+        """The error text for an axis that has this length at this place of the document, where
+        another place has another length; "" where they agree. The first length of an axis is kept
+        for later places."""
         if not axis:
             return ""
         declared, source = self.by_axis.setdefault(axis, (length, place))
         if isinstance(declared, range) and length in declared:
-            self.by_axis[axis] = (length, place)
+            self.by_axis[axis] = (length, place)  # from here on exactly this length
         elif declared != length:
-            declared_text = (
-                f"{declared.start} to {declared.stop - 1}"
-                if isinstance(declared, range)
-                else declared
-            )
+            declared_text: object = declared
+            if isinstance(declared, range):
+                declared_text = f"{declared.start} to {declared.stop - 1}"
             places = {
                 "length": length,
                 "axis": repr(axis),
@@ -198,32 +209,43 @@ def axes_of(kind: type[Part]) -> Mapping[str, Axes]:
 
 
 def _axes_of_hint(hint: Any) -> Axes:
-    """The axes that a field's type hint declares."""
+    """The axes that a field's type hint declares by `axes(…)` and `index_of(…)`, in any depth of
+    lists, dictionaries and unions."""
     if get_origin(hint) is Annotated:
         inner, *details = get_args(hint)
-        sizes = _axes_of_hint(inner)
+        declared = _axes_of_hint(inner)
         for item in details:
             if isinstance(item, Meta) and item.extra:
-                sizes = Axes(
-                    item.extra.get("axes", sizes.axes), item.extra.get("at", sizes.at), sizes.items
+                declared = Axes(
+                    item.extra.get("axes", declared.axes),
+                    item.extra.get("at", declared.at),
+                    declared.items,
                 )
-        return sizes
+        return declared
     if get_origin(hint) in (list, dict):
         return Axes(items=_axes_of_hint(get_args(hint)[-1]))
     if get_origin(hint) is np.ndarray:
         return Axes()
-    of_each = [
-        _axes_of_hint(item) for item in get_args(hint)
-    ]  # a union: a list of positions, or one position
-    fields = [[getattr(item, name) for item in of_each] for name in Axes.__struct_fields__]
-    return Axes(
-        *(next((value for value in values if value is not None), None) for values in fields)
-    )
+    # a union, such as a list of positions or one position: what its members declare together
+    axes = None
+    at = None
+    items = None
+    for member in map(_axes_of_hint, get_args(hint)):
+        if axes is None:
+            axes = member.axes
+        if at is None:
+            at = member.at
+        if items is None:
+            items = member.items
+    return Axes(axes, at, items)
 
 
 def _part_errors(part: Part, lengths: Lengths, path: str) -> Iterator[DocumentError]:
-    """The errors in a part of a document and below it: (place, message). path: where it is, such as
-    `layers[0]`; "" for the document itself."""
+    """Yield the errors in a part of a document and in all parts within it, (place, message) each.
+
+    lengths: those of axes that were met before; lengths of this part are added.
+    path: where the part is, such as `layers[0]`; "" for the document itself.
+    """
     kind = type(part)
     for name, (field_name, sizes) in zip(
         kind.__struct_encode_fields__, axes_of(kind).items(), strict=True
@@ -236,8 +258,11 @@ def _part_errors(part: Part, lengths: Lengths, path: str) -> Iterator[DocumentEr
 
 
 def _value_errors(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
-    """The errors in the value of a field and below it: (place, message). place: its path, such as
-    `layers[0].heads`.
+    """Yield the errors in the value of a field and within it, (place, message) each.
+
+    sizes: the axes that the field declares.
+    lengths: those of axes that were met before; lengths of this value are added.
+    place: the path of the field, such as `layers[0].heads`.
     """
     match value:
         case Part():
@@ -249,6 +274,7 @@ def _value_errors(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iter
                 wrong := lengths.length_error(sizes.axes[0], len(value), place)
             ):
                 yield place, wrong
+            # items are looked at where they declare axes, or may be parts that do
             items = sizes.items or Axes()
             if items != Axes() or (value and not isinstance(value[0], str | float)):
                 for number, item in enumerate(value):
