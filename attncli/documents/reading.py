@@ -177,10 +177,13 @@ class Lengths(Struct, frozen=True):
     by_axis: dict[str, tuple[int | range, str]] = field(default_factory=dict)
 
     def length_error(self, axis: str, length: int, place: str) -> str:
-        """The error text for an axis that has this length at this place of the document, where
-        another place has another length; "" where they agree. The first length of an axis is kept
-        for later places."""
-        if not axis:
+        """Compare the length of an axis at one place of the document with the length that it had at
+        the places before; the first one is kept for the places to come.
+
+        Returns the text of an error where they differ; "" where they agree, or the place is the
+        first.
+        """
+        if not axis:  # one whose length is free
             return ""
         declared, source = self.by_axis.setdefault(axis, (length, place))
         if isinstance(declared, range) and length in declared:

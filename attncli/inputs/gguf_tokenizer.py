@@ -226,7 +226,15 @@ def gguf_tokenizer(metadata: Metadata, name: str) -> PieceTokenizer | None:
 def pairs_tokenizer(
     scheme: PairScheme, metadata: Metadata, tokens: StringTable, types: Array, name: str
 ) -> PieceTokenizer:
-    """The tokenizer of a vocabulary of pairs, built in parts where it is large."""
+    """The tokenizer of a vocabulary whose pieces are joined in pairs. Of a large one, only the
+    pieces that a text needs are built.
+
+    scheme: how the vocabulary cuts a text.
+    metadata: the file's, which name the special tokens around a text.
+    tokens: the pieces by id.
+    types: what kind each piece is, [token].
+    name: the file, for errors.
+    """
     template = _SpecialEnds(metadata, tokens, scheme.kind, name)
     vocabulary = TextVocabulary(
         scheme, tokens, types, template.specials.values(), template.complete, name
@@ -355,7 +363,9 @@ class _ScoredPairs(PairScheme):
         self._types = types
         unknown = np.flatnonzero(types == UNKNOWN)
         self._unknown = tokens[int(unknown[0])] if unknown.size else None
+        # a character without a piece is spelled by its bytes where the vocabulary has those
         self._falls_back = bool((types == BYTE).any())
+        # a blank is put before each text unless the file forbids it
         self._begins = metadata.flag("tokenizer.ggml.add_space_prefix") is not False
 
     def tokenizer(self, ids: Mapping[str, int], merges: Sequence[Merge]) -> tokenizers.Tokenizer:

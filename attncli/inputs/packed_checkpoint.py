@@ -152,6 +152,8 @@ class _PackedMatrices:
         self.settings: Mapping[str, Any] = settings if isinstance(settings, dict) else {}
         self.where = str(raw.folder)
         self.method = _packing_method(raw.config)
+        # stored tensors that a matrix is made of; then the result: every tensor that a model may
+        # read, how the computed ones are made, and the bytes of each kind of numbers
         self.used_names: set[str] = set()
         self.tensors: dict[str, TensorInfo] = {}
         self.recipes: dict[str, Recipe] = {}
@@ -479,8 +481,9 @@ class _PackedMatrices:
         )
 
     def awq(self, module: str, parts: Parts) -> None:
-        """Add a module's matrix in AWQ's format: words along the rows of [in, out], their numbers
-        in an order of their own."""
+        """Add a module's matrix in AWQ's format, stored as [in, out]: eight neighbouring outputs of
+        an input share a word, and groups of inputs share a scale and a zero point. Raises
+        UnsupportedError for other bits and layouts; nothing for a module without such parts."""
         if "qweight" not in parts:
             return
         weight, zeros, scale = self.stored_parts(module, parts, "qweight", "qzeros", "scales")

@@ -121,6 +121,7 @@ class ReadAhead:
     memory, at most 128 MiB before they are taken."""
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:
+        """Start the thread, which reads these ranges in their order."""
         self._stretches = [stretch for stretch in stretches if stretch.stop > stretch.start]
         self._free: list[Array] = []
         self._taken_bytes = self._reached_bytes = 0
@@ -252,9 +253,8 @@ class StoredMatrix(Struct, frozen=True, eq=False):
     def _multiply_by_library(
         self, pieces: PieceSource, x: AnyArray, backend: Backend, bias: AnyArray | None
     ) -> tuple[AnyArray, bool]:
-        """`multiply_pieces` by the backend's own product, which converts each piece and adds the
-        bias.
-        """
+        """x·Wᵀ + b, [row, out], and whether every number of W is finite; computed by the backend's
+        own product, piece by piece, in several threads. Arguments as `multiply_pieces`."""
         result = backend.full((len(x), self.shape[0]), 0, backend.dtype)
         finite: list[bool] = []
 

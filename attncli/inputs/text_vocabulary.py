@@ -191,7 +191,13 @@ class TextVocabulary:
     def _complete(
         self, ids: Mapping[str, int], merges: Sequence[Merge], added: Mapping[str, int]
     ) -> tokenizers.Tokenizer:
-        """A tokenizer with these pieces, merges and added tokens, and what the file says besides."""
+        """A tokenizer with these pieces and merges, to which the added tokens and whatever `finish`
+        adds have been added.
+
+        ids: the ids of the pieces, by their text.
+        merges: in the order of their rank.
+        added: the ids of added tokens, by their text.
+        """
         hf = self._with_added(self.scheme.tokenizer(ids, merges), added)
         self._finish(hf)
         return hf

@@ -152,8 +152,12 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
 def join_words(
     tokens: Sequence[Token], text: str, spans: Sequence[tuple[int, int]], words: Words | None = None
 ) -> Words:
-    """The tokens, or the words in `words`, with each span [first, stop) joined into one word; spans
-    do not overlap.
+    """Join tokens, or words that were merged before, to longer words.
+
+    text: the text that the tokens are of.
+    spans: runs [first, stop) of tokens, or of words, each of which becomes one word; they do not
+        overlap.
+    words: what the spans count in; None for the tokens.
     """
     if words is None:
         row_tokens = list(tokens)

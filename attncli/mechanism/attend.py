@@ -558,7 +558,8 @@ def _find_visibility(
 
 
 def _block_of(array: Array, start: int, stop: int, low: int, high: int) -> Array:
-    """The part of an array that broadcasts to [..., query, key] for these rows and columns."""
+    """Cut an array that broadcasts to [..., query, key] to the queries start..stop-1 and the keys
+    low..high-1; an axis of length 1, or one that it does not have, stays as it is."""
     if array.ndim < 2 or array.shape[-2] == 1:
         rows = array
     else:
@@ -881,8 +882,16 @@ def gather_blocks(
     keep: Collection[str],
     block: int = GATHERED,
 ) -> tuple[dict[str, Array], Array, Array]:
-    """Dense attention computed in blocks of `block` weights; the weights are put together if `keep`
-    holds "weights". Shapes as in `stream`, results as in `compute_attention`."""
+    """Dense attention computed block by block, with the weights of all blocks put together in one
+    array where `keep` holds "weights".
+
+    q: [..., head, query, dim], k: [..., kv, key, dim], v: [..., kv, key, v_dim].
+    keep: names of the stages to return.
+    block: weights in a block, about.
+
+    Returns the stages by name, the mixed values, [..., head, query, v_dim], and which rows see
+    nothing, booleans [..., head, query].
+    """
     heads = q.shape[-3]
     queries = q.shape[-2]
     keys = k.shape[-2]

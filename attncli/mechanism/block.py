@@ -91,11 +91,11 @@ def run_block(
         return branch * block.branch_scale
 
     def attention_branch(branch: Array) -> Array:
-        """What the attention part adds, edited."""
+        """What attention adds to the residual, after scale and the user's edits."""
         return edit("attn_out", scale_branch(branch))
 
     def feed_forward_branch(branch: Array) -> Array:
-        """What the feed-forward part adds, edited."""
+        """What the feed-forward part adds to the residual, after scale and the user's edits."""
         return edit("mlp_out", scale_branch(branch))
 
     # the norm before attention; some models add what attention gives to the normed vectors

@@ -81,8 +81,9 @@ class HeavyHitters(Eviction, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
-        """H2O with a budget and how many of it are the last keys, half where not said. Raises
-        UsageError for more than the budget."""
+        """The cache that `h2o:BUDGET` or `h2o:BUDGET,RECENT` means, from its numbers: half of the
+        budget is for recent keys where that is left out. Raises UsageError for more recent keys
+        than the budget."""
         if len(numbers) > 1:
             recent = numbers[1]
         else:
@@ -113,7 +114,10 @@ class HeavyHitters(Eviction, frozen=True):
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
             """The mean weight of each key in the cache per query that saw it, [kv, cached];
-            infinite for recent keys. Arguments as `forget_online` calls it.
+            infinite for recent keys.
+
+            weights: the query's, of the keys in the cache, [kv, group, cached].
+            cache: the numbers of those keys, [kv, cached].
             """
             rows = np.arange(len(cache))[:, None]
             weight_sums[rows, cache] += weights.mean(1)
@@ -150,7 +154,10 @@ class LastQuery(Eviction, frozen=True):
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
             """This query's weight of each key in the cache, the mean over all heads, [kv, cached];
-            infinite for its own key. Arguments as `forget_online` calls it.
+            infinite for its own key.
+
+            weights: the query's, of the keys in the cache, [kv, group, cached].
+            cache: the numbers of those keys, [kv, cached].
             """
             mean = weights.mean((0, 1))
             return np.where(cache == query, np.inf, np.broadcast_to(mean, cache.shape))
@@ -181,8 +188,8 @@ class LastWindow(Eviction, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
-        """SnapKV with a budget, a window and a pool, usual ones where not said. Raises UsageError
-        for a window above the budget and an even pool."""
+        """The cache that `snapkv:BUDGET,WINDOW,POOL` means, from its numbers, of which the last two
+        may be left out. Raises UsageError for a window above the budget and an even pool."""
         budget = numbers[0]
         window = min(WINDOW, max(budget // 2, 1))
         if len(numbers) > 1:
@@ -255,7 +262,8 @@ class ByChance(Eviction, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
-        """A random cache with a budget and a seed. Raises UsageError for a budget of 0."""
+        """The cache that `random:BUDGET` or `random:BUDGET,SEED` means, from its numbers; `seed`
+        where that is left out. Raises UsageError for a budget of 0."""
         if numbers[0] == 0:
             raise UsageError(
                 "mask {spec} has a 0 where none may be",
@@ -282,7 +290,11 @@ class ByChance(Eviction, frozen=True):
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
             """The random number of each key in the cache, [kv, cached]; infinite for the query's
-            own key. Arguments as `forget_online` calls it."""
+            own key.
+
+            weights: not used.
+            cache: the numbers of those keys, [kv, cached].
+            """
             return np.where(cache == query, np.inf, np.take_along_axis(draws, cache, -1))
 
         return forget_online(

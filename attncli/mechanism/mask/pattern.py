@@ -40,7 +40,7 @@ class Global(Mask, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
-        """The mask whose global tokens stand at these positions."""
+        """The mask that `global:I,J,…` means: its numbers are the positions of the global tokens."""
         return Global(tuple(numbers))
 
     def spec(self) -> str:
@@ -264,7 +264,8 @@ class Streaming(Mask, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
-        """The mask of S first keys and R last ones. Raises UsageError for R of 0."""
+        """The mask that `sinks:S,R` means: S first keys and R last ones. Raises UsageError for an R
+        of 0."""
         if numbers[1] == 0:
             raise UsageError(
                 "mask {spec} has a 0 where none may be",
@@ -333,9 +334,8 @@ class BigBird(Mask, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
-        """The mask of this block size, number of random blocks and seed. Raises UsageError for a
-        block size of 0.
-        """
+        """The mask that `bigbird:BLOCK,RANDOM,SEED` means, from its numbers, any of which may be
+        left out from the end. Raises UsageError for a block size of 0."""
         if list(numbers[:1]) == [0]:
             form = BigBird.spelling.form
             what = message("mask {spec} has a 0 where none may be", spec=repr(spec))
@@ -450,9 +450,8 @@ class Hashed(Mask, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
-        """The mask of this number of buckets, rounds and seed. Raises UsageError for an odd number
-        of buckets.
-        """
+        """The mask that `lsh:BUCKETS` or `lsh:BUCKETS,ROUNDS` means, from its numbers; one round
+        where that is left out. Raises UsageError for an odd number of buckets."""
         if numbers[0] % 2:
             what = message("lsh needs an even number of buckets, not {number}", number=numbers[0])
             raise UsageError(what, expected=message("lsh:{number_2}", number_2=numbers[0] + 1))
