@@ -46,7 +46,9 @@ class LinearForm:
     __array_ufunc__ = None  # array + form is asked of the form
 
     def __init__(self, constant: Floats, keys: Floats | None, facts: Mapping[str, Floats]) -> None:
-        self.constant, self.keys, self.facts = constant, keys, dict(facts)
+        self.constant = constant
+        self.keys = keys
+        self.facts = dict(facts)
 
     def _as_row(self, value: Any) -> Floats:
         """Numbers as float64 [row], or [1] where all rows have the same. Raises TypeError for
@@ -57,6 +59,7 @@ class LinearForm:
         return values.reshape(-1)
 
     def __add__(self, addend: Any) -> LinearForm:
+        """The sum with another form, or with numbers."""
         if not isinstance(addend, LinearForm):
             return LinearForm(self.constant + self._as_row(addend), self.keys, self.facts)
         if addend.keys is None:
@@ -73,6 +76,7 @@ class LinearForm:
     __radd__ = __add__
 
     def __mul__(self, factor: Any) -> LinearForm:
+        """The product with numbers; TypeError for a form, since the product is not linear."""
         if isinstance(factor, LinearForm):
             raise TypeError("a product of two forms is not linear")
         row = self._as_row(factor)
@@ -84,6 +88,7 @@ class LinearForm:
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: Any) -> LinearForm:
+        """The quotient by numbers; TypeError for a form, since the quotient is not linear."""
         if isinstance(divisor, LinearForm):
             raise TypeError("a quotient of two forms is not linear")
         return self * (1.0 / self._as_row(divisor))
@@ -104,8 +109,8 @@ class LinearForm:
         args: tuple[Any, ...],
         settings: Mapping[str, Any],
     ) -> Any:
-        """np.where(rows, form or numbers, form or numbers); no other function of NumPy takes a
-        form.
+        """Called by NumPy where a form is given to one of its functions: np.where(rows, a, b) of
+        forms or numbers is a form; every other function raises TypeError.
         """
         del types
         if function is not np.where or len(args) != 3 or settings:
@@ -117,20 +122,25 @@ class LinearForm:
         """A value as a form: a form itself, or numbers as a form's constant."""
         if isinstance(value, LinearForm):
             return value
-        return LinearForm(self._as_row(value), None, {})
+        return LinearForm(self._as_row(value), keys=None, facts={})
 
 
 class FormRows:
     """An `AttentionRows` (facts of a block of query rows) whose every fact is a `LinearForm` over
     keys 0..keys-1 in place of numbers.
 
-    i, sight, about: as there.
+    i: the index of each query row, [row].
+    sight: which keys each row sees.
+    about: what is known of the tokens.
     """
 
     heads = 1
 
     def __init__(self, i: Ints, sight: Sight, about: TokenFacts, keys: int) -> None:
-        self.i, self.sight, self.about, self._j = i, sight, about, np.arange(keys)
+        self.i = i
+        self.sight = sight
+        self.about = about
+        self._j = np.arange(keys)
 
     def __getattr__(self, fact: str) -> Any:
         """Raises TypeError: this fact has no linear form, so a metric that uses it must be computed
@@ -143,11 +153,11 @@ class FormRows:
 
         coefficients: [row, key].
         """
-        return LinearForm(np.zeros(self.i.size), np.asarray(coefficients, np.float64), {})
+        return LinearForm(np.zeros(self.i.size), np.asarray(coefficients, np.float64), facts={})
 
     def _fact_form(self, name: str) -> Any:
         """The form that equals the fact of this name, such as "entropy", in each row."""
-        return LinearForm(np.zeros(self.i.size), None, {name: np.ones(self.i.size)})
+        return LinearForm(np.zeros(self.i.size), keys=None, facts={name: np.ones(self.i.size)})
 
     @property
     def total(self) -> Any:
@@ -227,17 +237,17 @@ class Coefficients(Struct, frozen=True, eq=False):
 
 
 def coefficients(metric: Metric, rows: FormRows) -> Coefficients | None:
-    """The coefficients of a metric, found by running its formula on linear forms; None for a metric
-    that is not linear in weights and facts: a form raises TypeError for any operation that is not
-    linear, and that is how it is noticed."""
+    """The coefficients of a metric, which come out when its formula is run on linear forms; None for
+    a metric that is not linear in weights and facts: then a form raises TypeError in its formula.
+    """
     try:
         per_row = metric.of(rows)
         used_rows = np.asarray(per_row.used_rows)
         if used_rows.ndim == 2 and used_rows.shape[0] != 1:
             return None  # rows that differ between heads have no coefficients in common
         row_mask = np.broadcast_to(used_rows.reshape(-1), rows.i.shape).astype(np.float64)
-        zero = LinearForm(np.zeros(rows.i.size), None, {})
-        # zero + …: a plain number becomes a form
+        # added to zero, a plain number becomes a form
+        zero = LinearForm(np.zeros(rows.i.size), keys=None, facts={})
         value = _sum_rows(zero + per_row.value, row_mask)
         if per_row.weight is None:
             norm = None
@@ -285,6 +295,8 @@ class LengthTally:
         self.count = count
         self.i = np.arange(count)
         self.sight = sight_of(mask, count)
+
+        # the metrics by index: with coefficients that all texts share, not linear, or of tokens
         rows = FormRows(self.i, self.sight, TokenFacts(), count)
         self.by_coefficients: dict[int, Coefficients] = {}
         self.by_row: dict[int, Metric] = {}
@@ -301,6 +313,8 @@ class LengthTally:
         self.of_special: dict[int, tuple[bytes, Coefficients]] = {}
         """By metric: which tokens were special in the last text, and its coefficients."""
         self._columns: dict[tuple[str, str], Array] = {}
+
+        # by part: its constant, whether it has coefficients of weights, and those of other facts
         parts = self.parts()
         self.constant = np.array([part.constant for part in parts])
         self.keyed = np.array([part.keys is not None for part in parts], bool)
@@ -313,8 +327,8 @@ class LengthTally:
         self.baseline, self.rows = self._baselines()
 
     def _baselines(self) -> tuple[Floats, np.ndarray[Any, np.dtype[np.int64]]]:
-        """What uniform attention gives each metric, NaN for those that need tokens; and how many
-        rows each is a mean of. Both [metric]."""
+        """The value of each metric for uniform attention, NaN for those that need tokens; and over
+        how many rows it is taken. Both [metric]."""
         even = uniform_rows(self.i, self.sight, TokenFacts())
         baseline = np.full(len(self.names), np.nan)
         rows = np.zeros(len(self.names), np.int64)
@@ -346,11 +360,10 @@ class LengthTally:
         if (backend.name, dtype) not in self._columns:
             columns = [part.keys.reshape(-1) for part in self.parts() if part.keys is not None]
             kind = np.float64 if dtype == "float64" else np.float32
-            none = np.zeros((self.count * self.count, 0))
             if columns:
                 matrix = np.stack(columns, -1, dtype=kind, casting="same_kind")
             else:
-                matrix = none
+                matrix = np.zeros((self.count * self.count, 0))
             self._columns[backend.name, dtype] = backend.cast(backend.keep(matrix), dtype)
         return self._columns[backend.name, dtype]
 
@@ -365,7 +378,7 @@ class LengthTally:
 
 
 def sight_of(mask: Mask, count: int) -> Sight:
-    """The `Sight` (which keys are visible) of `count` queries over as many keys, under a mask that
+    """The `Sight` (which keys each row sees) of `count` queries over as many keys, under a mask that
     depends on positions alone."""
     i = np.arange(count)
     closed_form = sight_of_mask(mask, i, count)
@@ -373,13 +386,13 @@ def sight_of(mask: Mask, count: int) -> Sight:
         return closed_form
     numpy = numpy_backend("float64")
     visibility: Bools = np.asarray(visible(mask, i[:, None], i[None, :], keys=count, backend=numpy))
-    return find_sight(
-        np.broadcast_to(visibility, (*visibility.shape[:-2], count, count)), count, 0, count
-    )
+    whole = np.broadcast_to(visibility, (*visibility.shape[:-2], count, count))
+    return find_sight(whole, count, 0, count)
 
 
 def about_coefficients(length: LengthTally, about: TokenFacts) -> dict[int, Coefficients]:
-    """The coefficients, by the metric's index, of the metrics that depend on a text's tokens.
+    """The coefficients of the metrics that depend on a text's tokens, by the metric's index; metrics
+    that are not linear are left out.
 
     about: what is known of the tokens, all fields set.
     """
@@ -390,10 +403,9 @@ def about_coefficients(length: LengthTally, about: TokenFacts) -> dict[int, Coef
             special_bytes = about.special.tobytes()
         else:
             special_bytes = b""
+        # most texts of a length have special tokens at the same places: then nothing is new
         last_bytes, form = length.of_special.get(index, (b"", None))
-        if (
-            not special_bytes or last_bytes != special_bytes
-        ):  # most texts of a length have their special tokens alike
+        if not special_bytes or last_bytes != special_bytes:
             form = coefficients(metric, rows)
         if form is not None:
             by_metric[index] = form
@@ -412,10 +424,12 @@ class TextBatch:
         self.length = length
         self._abouts = abouts
         self.text_coefficients = [about_coefficients(length, about) for about in abouts]
+
+        # the metrics of uniform attention, [text, metric]; those that all texts share are there
         even = length.sight.spread(length.count)
         self.baseline = np.repeat(length.baseline[None], len(abouts), 0)
         self.rows = length.rows.copy()
-        even_values: dict[int, float] = {}  # most texts have some coefficients alike
+        even_values: dict[int, float] = {}  # by form, which most texts have in common
         for text, of_text in enumerate(self.text_coefficients):
             for index, form in of_text.items():
                 if id(form) not in even_values:
@@ -423,11 +437,12 @@ class TextBatch:
                     even_values[id(form)] = (
                         _value_of_form(form.value, even[0]) / norm if norm > 0 else np.nan
                     )
-                self.baseline[text, index], self.rows[index] = even_values[id(form)], form.rows
+                self.baseline[text, index] = even_values[id(form)]
+                self.rows[index] = form.rows
+            # metrics that are not linear, by rows
             for index in length.by_text.keys() - of_text.keys():
-                per_row = length.by_text[index].of(
-                    uniform_rows(length.i, length.sight, abouts[text])
-                )
+                even_rows = uniform_rows(length.i, length.sight, abouts[text])
+                per_row = length.by_text[index].of(even_rows)
                 value_sums, weight, self.rows[index] = _row_sums(per_row, 1, length.count)
                 self.baseline[text, index] = value_sums[0] / weight[0] if weight[0] > 0 else np.nan
         self._columns: dict[tuple[str, str], Array] = {}
@@ -444,9 +459,10 @@ class TextBatch:
                 for place, index in enumerate(self.length.by_text):
                     if index not in of_text:
                         continue
-                    for side, part in enumerate((of_text[index].value, of_text[index].norm)):
+                    # columns 2 · place and 2 · place + 1: the metric's value and its norm
+                    for column, part in enumerate((of_text[index].value, of_text[index].norm)):
                         if part is not None and part.keys is not None:
-                            matrix[text, 2 * place + side] = part.keys.reshape(-1)
+                            matrix[text, 2 * place + column] = part.keys.reshape(-1)
             self._columns[backend.name, dtype] = backend.transpose(
                 backend.cast(backend.keep(matrix), dtype)
             )
@@ -466,6 +482,8 @@ class TextBatch:
         flat = weights.reshape((texts, heads, count * count))
         value = np.zeros((texts, heads, len(length.names)))
         norm = np.zeros_like(value)
+
+        # metrics whose coefficients all texts share: one product, and the facts beside weights
         facts = _BatchFacts(backend, weights, entropy)
         products = _as_float64(backend, backend.matmul(flat, length.columns(backend, dtype)))
         totals = np.zeros((texts, heads, length.constant.size)) + length.constant
@@ -474,11 +492,15 @@ class TextBatch:
             totals += facts.of(name) @ coefficients_of
         column = 0
         for index, form in length.by_coefficients.items():
-            value[..., index], column = totals[..., column], column + 1
+            value[..., index] = totals[..., column]
+            column += 1
             if form.norm is None:
                 norm[..., index] = form.rows
             else:
-                norm[..., index], column = totals[..., column], column + 1
+                norm[..., index] = totals[..., column]
+                column += 1
+
+        # metrics whose coefficients depend on a text's tokens
         if length.by_text:
             products = _as_float64(backend, backend.matmul(flat, self.columns(backend, dtype)))
             for place, index in enumerate(length.by_text):
@@ -498,6 +520,8 @@ class TextBatch:
                     norm[text, :, index] = (
                         form.rows if form.norm is None else products[text, :, 2 * place + 1]
                     )
+
+        # metrics that are not linear and need no tokens: the rows of all texts and heads together
         if length.by_row:
             if entropy is None:
                 text_entropy = None
@@ -507,11 +531,9 @@ class TextBatch:
                 backend, weights.reshape((texts * heads, count, count)), TokenFacts(), text_entropy
             )
             for index, metric in length.by_row.items():
-                value_sums, weight, _ = _row_sums(metric.of(rows), texts * heads, count)
-                value[..., index], norm[..., index] = (
-                    value_sums.reshape((texts, heads)),
-                    weight.reshape((texts, heads)),
-                )
+                value_sums, norm_sums, _ = _row_sums(metric.of(rows), texts * heads, count)
+                value[..., index] = value_sums.reshape((texts, heads))
+                norm[..., index] = norm_sums.reshape((texts, heads))
         return Sums(value, norm, self.rows, self.baseline)
 
     def _rows(
@@ -550,7 +572,7 @@ class _BatchFacts:
             match name:
                 case "entropy":
                     self._values[name] = _as_float64(backend, backend.entropy(weights))
-                case "entropy_beyond_first":
+                case "entropy_beyond_first":  # of the keys after the first
                     first = _as_float64(backend, weights[..., 0])
                     others = _as_float64(backend, backend.sum(weights[..., 1:], -1)[..., 0])
                     self._values[name] = entropy_of_part(self.of("entropy"), first, others)
@@ -558,7 +580,7 @@ class _BatchFacts:
                     self._values[name] = np.maximum(
                         self.of("peak_beyond_first"), _as_float64(backend, weights[..., 0])
                     )
-                case _:
+                case _:  # "peak_beyond_first"; 0 where there is one key alone
                     beyond = weights[..., 1:]
                     if beyond.shape[-1]:
                         peaks = backend.max(beyond, -1)[..., 0]
@@ -569,17 +591,23 @@ class _BatchFacts:
 
 
 def _row_sums(per_row: PerRow, heads: int, count: int) -> tuple[Floats, Floats, int]:
-    """The sums over rows of a metric's value and norm, each [head], and how many rows it uses."""
+    """The sums over rows of a metric's value and norm, each [head], and how many rows it uses.
+
+    per_row: arrays that broadcast to [head, row]. count: the number of rows.
+    """
     used_rows = np.broadcast_to(per_row.used_rows, (heads, count))
     weight = 1.0 if per_row.weight is None else per_row.weight
-    value, norm = (np.where(used_rows, numbers, 0.0).sum(-1) for numbers in (per_row.value, weight))
+    value = np.where(used_rows, per_row.value, 0.0).sum(-1)
+    norm = np.where(used_rows, weight, 0.0).sum(-1)
     return value, norm, int(used_rows[0].sum())
 
 
 def _value_of_form(part: FormSum, even: Floats) -> float:
     """The number that a summed form has for the weights `even`, [query, key], of uniform attention;
     the form uses no facts but weights."""
-    return part.constant + (0.0 if part.keys is None else float((part.keys * even).sum()))
+    if part.keys is None:
+        return part.constant
+    return part.constant + float((part.keys * even).sum())
 
 
 def _as_float64(backend: Backend, array: Array) -> Floats:

@@ -21,14 +21,17 @@ RESTS = message("Xiao et al. 2023; Voita et al. 2019")
 
 
 def _several_beyond(rows: AttentionRows) -> Bools:
-    """Which rows see two keys or more beside the first and are not the first themselves."""
+    """Which query rows, but for the first, see two keys or more besides key 0: booleans [head or 1,
+    row]."""
     others = rows.sight.count - rows.sight.has_key(np.zeros_like(rows.i))
     return (others >= 2) & (rows.i > 0)
 
 
 def _weight_beyond(rows: AttentionRows) -> Floats:
-    """Each row's weight on keys other than the first: summed, not subtracted, as resting heads leave
-    little."""
+    """Each row's weight on all keys but the first, [head, row]. It is summed, since 1 less the weight
+    on the first would lose the digits of what heads that look at the first token leave for others.
+    """
+    # `rest` leaves out the query's own key as well, at offset 0; for row 0 that is the first key
     return rows.rest + np.where(rows.i > 0, rows.at_offset(0), 0.0)
 
 
@@ -37,30 +40,39 @@ def _share(
     used_rows: Callable[[AttentionRows], Bools] = _several_beyond,
 ) -> Callable[[AttentionRows], PerRow]:
     """Make the formula of a score that is a share: Σ `value` divided by Σ of the weight on keys
-    other than the first, over the rows used."""
-    return lambda rows: PerRow(value(rows), used_rows(rows), _weight_beyond(rows))
+    other than the first, over the rows used.
+
+    value, used_rows: called with the rows for a number, and for whether it counts, of each row.
+    """
+
+    def formula(rows: AttentionRows) -> PerRow:
+        """The number of each row, whether it counts, and the weight by which it is divided."""
+        return PerRow(value(rows), used_rows(rows), _weight_beyond(rows))
+
+    return formula
 
 
 def _at_offset(offset: int) -> Callable[[AttentionRows], PerRow]:
-    """The formula of the share at a fixed offset, over rows that see that key, which is not the
-    first."""
-    return _share(
-        lambda rows: rows.at_offset(offset),
-        lambda rows: (
-            _several_beyond(rows) & rows.sight.has_key(rows.i + offset) & (rows.i + offset != 0)
-        ),
-    )
+    """Make the formula of the share of weight on the key `offset` tokens from the query, over the
+    rows that see that key, where it is not the first."""
+
+    def used_rows(rows: AttentionRows) -> Bools:
+        """Which rows count, [row]."""
+        key = rows.i + offset
+        return _several_beyond(rows) & rows.sight.has_key(key) & (key != 0)
+
+    return _share(lambda rows: rows.at_offset(offset), used_rows)
 
 
 def _evenness(rows: AttentionRows) -> Floats:
-    """Each row's entropy over the keys beside the first, as a share of the largest there may be,
-    times its weight on them."""
+    """Each row's entropy over the keys other than the first, as a share of the largest that it could
+    be, times the row's weight on them, [head, row]."""
     others = rows.sight.count - rows.sight.has_key(np.zeros_like(rows.i))
     return rows.entropy_beyond_first / np.log(np.maximum(others, 2))
 
 
 def _punctuation(rows: AttentionRows) -> Floats:
-    """Each row's weight on punctuation other than the first token."""
+    """Each row's weight on punctuation, the first token left out, [head, row]."""
     assert rows.about.punctuation is not None
     keys = rows.about.punctuation.copy()
     keys[:1] = False

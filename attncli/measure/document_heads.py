@@ -58,7 +58,7 @@ class DocumentHeads(NamedTuple):
 
 
 def no_facts(layer: int, part: object) -> HeadFacts:
-    """The facts of a head of which only the weights are known: none."""
+    """A `DocumentHeads.facts` for a document that holds weights and nothing else of its heads."""
     del layer, part
     return HeadFacts()
 
@@ -79,8 +79,8 @@ def text_sides(document: Header) -> Sides:
 
 
 def heads_of(document: Document) -> DocumentHeads | None:
-    """The heads that a document is about, as the page of its feature reads them; None for a
-    document that is not about heads.
+    """The heads that a document holds, as the feature that made it reads them out of it
+    (`<name>_document_heads` in its page.py); None for a document that is not about heads.
     """
     name = name_of(document.schema)
     if name not in ABOUT_HEADS:
@@ -101,10 +101,12 @@ def document_record(document: Document) -> RunRecord | None:
 
 
 def _head_records(document: Any, heads: DocumentHeads) -> Iterator[HeadRecord]:
-    """The records of a document's heads, layer by layer; a ranking lists them by its measure."""
+    """Yield the records of a document's heads, layer by layer, also where the document lists them
+    in another order, as a ranking does."""
     is_learned = document.model.source == "checkpoint"
     sides = heads.sides
     for layer, part in sorted(heads.parts, key=lambda entry: (entry[0], entry[1].head or 0)):
+        # a head without weights, or with pooled ones: a record of what else the document says
         values = getattr(part, "weights", UNSET)
         if values is UNSET:
             weights = None
@@ -115,14 +117,15 @@ def _head_records(document: Any, heads: DocumentHeads) -> Iterator[HeadRecord]:
             small = weights if pooled else None
             yield _facts_record(layer, part.head, sides, heads.facts(layer, part), small)
             continue
+
+        # scores tell which keys are hidden: theirs are -inf
         scores = getattr(part, "scores", UNSET)
         if scores is UNSET:
             visibility = np.ones(weights.shape, bool)
         else:
             visibility = np.isfinite(as_float32(scores))
-        if (
-            heads.rows is not None
-        ):  # only some queries are held: the others are as if they saw nothing
+        # the document holds some queries only: the others are as if they saw nothing
+        if heads.rows is not None:
             whole = np.zeros((2, len(sides.queries), weights.shape[1]), np.float32)
             whole[0, list(heads.rows)] = weights
             whole[1, list(heads.rows)] = visibility
@@ -145,6 +148,7 @@ def weights_record(
     visibility: booleans of that shape, false where hidden.
     is_learned: as for `LayerRecords`.
     """
+    # as a layer of one head, number 0, whose rows all come at once
     records = LayerRecords(NUMPY, layer, sides, [0], is_learned=is_learned)
     masked = np.where(visibility, np.float32(0), np.float32(-np.inf))
     feed_whole(NUMPY, records, {"weights": weights[None], "masked": masked[None]}, None)
@@ -154,9 +158,10 @@ def weights_record(
 def _facts_record(
     layer: int, head: int, sides: Sides, facts: HeadFacts, small: np.ndarray[Any, Any] | None
 ) -> HeadRecord:
-    """The record of a head whose weights the document does not hold.
+    """The record of a head whose weights the document does not hold, or only pooled.
 
-    small: its pooled map, None without.
+    small: its pooled map, [row, column]; None where there is none: then one cell stands for it,
+        with the weight of the strongest link.
     """
     strongest = max((weight for *_, weight in facts.links if weight != HIDDEN), default=0.0)
     if small is None:
@@ -184,5 +189,13 @@ def _facts_record(
 def record_of_document(
     document: Any, text: str, sides: Sides, heads: Iterator[HeadRecord]
 ) -> RunRecord:
-    """A `RunRecord` with a document's model, attention and warnings, and these texts and heads."""
-    return RunRecord("", text, sides, document.model, document.attention, heads, document.warnings)
+    """A `RunRecord` with a document's model, attention and warnings, and this text and its heads."""
+    return RunRecord(
+        name="",
+        text=text,
+        sides=sides,
+        model=document.model,
+        attention=document.attention,
+        heads=heads,
+        warnings=document.warnings,
+    )

@@ -113,8 +113,6 @@ def numbers(matrix: FixedPoint | Floats) -> Floats:
 def decode_weights(recipe: QueryKeyRecipe, rows: Ints, visibility: Bools | None) -> Floats:
     """The weights of these query rows computed from kept queries and keys, float32 [row, key].
 
-    visibility: booleans [row, key], None where all is visible.
-
     visibility: booleans [row, key], None where nothing is hidden.
 
     Source: the softmax written with its row's log-sum-exp, as in Dao et al., FlashAttention, 2022.
@@ -123,6 +121,7 @@ def decode_weights(recipe: QueryKeyRecipe, rows: Ints, visibility: Bools | None)
     if recipe.softcap is not None:
         scores = np.float32(recipe.softcap) * np.tanh(scores / np.float32(recipe.softcap))
     if recipe.bias is not None:
+        # the bias of query i and key j stands at j − i + queries − 1
         queries = len(recipe.lse)
         keys = scores.shape[-1]
         scores = scores + recipe.bias[np.arange(keys) - rows[:, None] + queries - 1]
@@ -171,8 +170,9 @@ class GatheredRows:
         self.sample: Floats = np.zeros((heads, len(self.sampled), keys), np.float32)
         self.bias: Floats | None = None
         self.straight = True
-        self._common_bits: Bits | None = None  # what is visible to all heads
-        self._bits_by_head: dict[int, Bits] = {}  # and to each that sees otherwise than others
+        # visible keys as bits: those given for all heads at once, and those given head by head
+        self._common_bits: Bits | None = None
+        self._bits_by_head: dict[int, Bits] = {}
 
     def add(
         self,
@@ -201,6 +201,8 @@ class GatheredRows:
         self.lse[heads, rows] = lse
         if self.weights is not None:
             self.weights[heads, rows, low:high] = weights
+
+        # of the sampled rows those in this block
         inside = np.flatnonzero((self.sampled >= rows.start) & (self.sampled < rows.stop))
         for place, head in enumerate(range(*heads.indices(self.heads))):
             self.sample[head, inside, low:high] = weights[place, self.sampled[inside] - start]
@@ -214,7 +216,8 @@ class GatheredRows:
     ) -> None:
         """Keep as bits which of the keys low..high-1 these rows of these heads see.
 
-        visibility: as in `add`.
+        visibility: booleans that broadcast to [head, row, key], None where nothing is hidden;
+            without a head axis they hold for all heads.
         """
         row_visibility = np.zeros((rows.stop - rows.start, self.keys), bool)
         if visibility is None or visibility.ndim < 3:
@@ -231,29 +234,31 @@ class GatheredRows:
             self._bits_by_head[head][rows] = np.packbits(row_visibility, axis=-1)
 
     def _all_visible(self) -> Bits:
-        """Visibility bits with no key hidden."""
+        """Visibility bits, [query, ⌈key/8⌉], with no key hidden."""
         return np.full((self.queries, -(-self.keys // 8)), 255, np.uint8)
 
     def _keep_bias(
         self, first: int, start: int, low: int, bias: Floats, visibility: Bools | None
     ) -> None:
-        """Keep the biases [head, row, key] that were added to scores, of heads from `first`, rows
-        from `start` and keys from `low` on, as a function of distance."""
+        """Keep the biases [head, row, key] that were added to scores, as one number for each
+        distance j − i; where a distance has two different ones, `straight` becomes False.
+
+        first, start, low: the head, row and key at which `bias` begins.
+        visibility: as in `_keep_visibility`; hidden pairs are passed over.
+        """
         if visibility is None:
             is_known = np.isfinite(bias)
         else:
             is_known = np.isfinite(bias) & visibility
         if self.bias is None:
-            if not np.any(bias[is_known]):  # no bias yet; one that begins later meets zeros here
+            # while all are 0 nothing is kept: a distance without a number counts as 0
+            if not np.any(bias[is_known]):
                 return
             self.bias = np.full((self.heads, self.queries + self.keys - 1), np.nan, np.float32)
-        place = (
-            low
-            + np.arange(bias.shape[2])
-            - (start + np.arange(bias.shape[1]))[:, None]
-            + self.queries
-            - 1
-        )
+        # the index of each pair's distance, [row, key]: j − i + queries − 1, which is 0 or more
+        i = start + np.arange(bias.shape[1])
+        j = low + np.arange(bias.shape[2])
+        place = j - i[:, None] + self.queries - 1
         for head, table in enumerate(self.bias[first : first + len(bias)]):
             distance = place[is_known[head]]
             values = bias[head][is_known[head]]
@@ -272,7 +277,8 @@ class GatheredRows:
             return self._common_bits
         if self._common_bits is None:
             return head_bits
-        # rows came both ways: in each, the one that did not get a row has all its keys visible
+        # some rows were given for all heads, others head by head; bits that did not get a row have
+        # all its keys visible
         return head_bits & self._common_bits
 
 
@@ -387,12 +393,16 @@ class LayerRecords:
         exact: bool = False,
     ) -> None:
         self._exact = exact
-        self.layer, self.head_numbers, self.keys = layer, list(head_numbers), len(sides.keys)
+        self.layer = layer
+        self.head_numbers = list(head_numbers)
+        self.keys = len(sides.keys)
         self._sides = sides
         self._rows: GatheredRows | None = None
         # heads that share keys or values share what is kept of them
         self._key_matrices: dict[tuple[int, int | None], FixedPoint | Floats] = {}
         self._value_matrices: dict[int, FixedPoint] = {}
+
+        # what the blocks of rows are handed to: metrics, strongest links, small maps
         keys = sides.keys
         heads = len(self.head_numbers)
         about = TokenFacts(
@@ -446,29 +456,36 @@ class LayerRecords:
         for place, head in enumerate(self.head_numbers):
             recipe, terms, error = self._stored_weights(place, arithmetic)
             values = {name: float(results[name].value[place]) for name in METRICS}
+            vectors, group, value_width = self._values(head, arithmetic)
             yield HeadRecord(
-                self.layer,
-                head,
-                rows.keys,
-                self._maps.values[place],
-                {name: None if np.isnan(value) else value for name, value in values.items()},
-                [label_text(label) for label in labels_of(results, place)],
-                links[place],
-                rows.visibility_bits(place),
-                recipe,
-                terms,
-                error,
-                len(rows.sampled),
-                *self._values(head, arithmetic),
+                layer=self.layer,
+                head=head,
+                columns=rows.keys,
+                small=self._maps.values[place],
+                metrics={
+                    name: None if np.isnan(value) else value for name, value in values.items()
+                },
+                labels=[label_text(label) for label in labels_of(results, place)],
+                links=links[place],
+                visibility_bits=rows.visibility_bits(place),
+                recipe=recipe,
+                terms=terms,
+                error=error,
+                checked_rows=len(rows.sampled),
+                values=vectors,
+                group=group,
+                value_width=value_width,
             )
 
     def _values(
         self, head: int, arithmetic: Arithmetic | None
     ) -> tuple[FixedPoint | None, int, int]:
-        """(value vectors of a head, [key, dim], in their first dimensions; the number of its value
-        head; how many dimensions values have); the vectors are None where not every key has one."""
+        """What a record keeps of a head's values: the first dimensions of its value vectors, [key,
+        dim]; the number of its value head; how many dimensions values have. The vectors are None
+        where they were not kept, one is not finite, or a learned key has none."""
         if arithmetic is None or arithmetic.v is None:
             return None, 0, 0
+        # heads in a row share a value head
         group = head * len(arithmetic.v) // len(arithmetic.q)
         v = arithmetic.v[group]
         width = v.shape[-1]
@@ -486,8 +503,7 @@ class LayerRecords:
         """Choose how the record stores a head's weights: as the queries and keys that they are
         computed from, where those give them closely enough, else as the weights themselves.
 
-        place: of the head among the chosen ones.
-
+        place: the head's index among the chosen ones.
         Returns: the recipe; the queries and keys, None where q·kᵀ does not give the scores; the
         largest error of weights computed from the recipe over the sampled rows.
         """
@@ -504,6 +520,8 @@ class LayerRecords:
                 if weights is not None and is_short:
                     return Exact(weights), products, 0.0
                 return products, products, error
+
+        # q·kᵀ does not give them: as they are, in 16 bits if there are many, or not at all
         if weights is None:
             return Absent(), None, 0.0
         if weights.size <= SMALL:
@@ -516,8 +534,11 @@ class LayerRecords:
     def _smallest_products(
         self, place: int, arithmetic: Arithmetic, *, is_short: bool
     ) -> tuple[QueryKeyRecipe | None, float]:
-        """A head's queries and keys in the fewest steps that give its weights closely enough, and
+        """A head's queries and keys in the coarsest codes that give its weights closely enough, and
         the largest error of those weights; None where not even floats do.
+
+        place: the head's index among the chosen ones.
+        is_short: whether the text is no longer than a head is wide.
         """
         # fewer steps deflate better, but keys that heads share are stored once, and a short text
         # takes little anyway
@@ -525,6 +546,7 @@ class LayerRecords:
             coarse: tuple[int, ...] = ()
         else:
             coarse = COARSE
+        # None: as floats
         for steps in (None,) if self._exact else (*coarse, STEPS, None):
             products = self._products(place, arithmetic, steps)
             if products is None:
@@ -556,32 +578,31 @@ class LayerRecords:
         else:
             bias = np.nan_to_num(biases[place])
         return QueryKeyRecipe(
-            q if steps is None else to_fixed_point(q, steps),
-            self._key_matrices[group, steps],
-            group,
-            self.rows(0).lse[place],
-            bias,
-            arithmetic.scale,
-            arithmetic.softcap,
+            q=q if steps is None else to_fixed_point(q, steps),
+            k=self._key_matrices[group, steps],
+            group=group,
+            lse=self.rows(0).lse[place],
+            bias=bias,
+            scale=arithmetic.scale,
+            softcap=arithmetic.softcap,
         )
 
     def _error(self, place: int, products: QueryKeyRecipe) -> float:
-        """The largest difference of weights computed from `products` from the true ones over the
-        sampled rows; infinite where one is NaN."""
+        """The largest difference between weights computed from `products` and the true ones, over
+        the sampled rows of a head; infinite where one is NaN."""
         rows = self.rows(0)
         bits = self.rows(0).visibility_bits(place)
         if bits is None:
             visibility = None
         else:
             visibility = np.unpackbits(bits[rows.sampled], axis=-1, count=rows.keys).astype(bool)
-        apart = np.abs(decode_weights(products, rows.sampled, visibility) - rows.sample[place]).max(
-            initial=0.0
-        )
-        if np.isfinite(apart):
-            return float(apart)
+        decoded = decode_weights(products, rows.sampled, visibility)
+        largest = np.abs(decoded - rows.sample[place]).max(initial=0.0)
+        if np.isfinite(largest):
+            return float(largest)
         return np.inf
 
 
 def numbered_tokens(count: int) -> list[Token]:
     """`count` tokens without a text of their own: each has its position as text, and no id."""
-    return [Token(index, str(index), None, None, None) for index in range(count)]
+    return [Token(index, str(index), id=None, start=None, end=None) for index in range(count)]

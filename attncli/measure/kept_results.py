@@ -145,8 +145,10 @@ class KeptArrays:
 def fingerprint(model: Model, tokens: Sequence[Token], *request: object) -> str:
     """A digest that differs whenever results may: of the weights' files, the model's specification
     and backend, the tokens, and the request."""
+    # the folders of the tokenizer, the model and its adapters, which stand as "DIR:0.5"
     places = [Path(model.tokenizer.name).parent]
-    places += [Path(name) for name in (model.identity.name,) if name is not None]
+    if model.identity.name is not None:
+        places.append(Path(model.identity.name))
     places += [Path(adapter.partition(":")[0]) for adapter in model.identity.adapters]
     description = (
         __version__,
@@ -162,9 +164,9 @@ def fingerprint(model: Model, tokens: Sequence[Token], *request: object) -> str:
 
 
 def _file_stamps(place: Path) -> list[tuple[str, int, int, int, int]]:
-    """Of a file, or of each in a folder: its name, and numbers that differ once it has changed. The
-    time of change (ctime) cannot be set back by whoever writes the file. None for a place that is
-    neither."""
+    """For a file, or each file in a folder: its name, size, times of writing and of change, and
+    inode, which differ once it has changed; an empty list for a place that is neither. The time of
+    change (ctime) cannot be set back by whoever writes the file."""
     stamps = []
     with suppress(AttnError, OSError):
         for path in folder_entries(place) if is_folder(place) else [place]:
@@ -188,6 +190,7 @@ def description_digest(place: Path) -> str:
 
     place: a folder, or a GGUF file. Raises InputError for a file that cannot be read.
     """
+    # the headers of tensor files: all before the first tensor
     starts: dict[Path, int] = {}
     for info in open_checkpoint(place).names().values():
         file = info.file.resolve()
@@ -196,6 +199,8 @@ def description_digest(place: Path) -> str:
     for file, start in sorted(starts.items()):
         if file.suffix.lower() in WEIGHT_ENDINGS:
             _add_file(hasher, file, start)
+
+    # the other files, whole
     for path in folder_entries(place) if is_folder(place) else ():
         if is_file(path) and path.suffix.lower() not in WEIGHT_ENDINGS:
             hasher.update(f"{path.name}\0{path.stat().st_size}\0".encode("utf-8", "surrogatepass"))

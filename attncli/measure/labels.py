@@ -52,8 +52,8 @@ def repeated_tokens(
     before: Sequence[Token] = (),
     after: Sequence[Token] = (),
 ) -> list[Token]:
-    """`length` different tokens drawn from `ordinary`, twice, between the special tokens `before`
-    and `after`.
+    """A text for measuring induction heads: `length` different tokens drawn from `ordinary`, twice,
+    between the special tokens `before` and `after`.
 
     Fewer ordinary tokens than `length` are drawn with repetition. Draws are equal on every machine.
     """
@@ -63,6 +63,7 @@ def repeated_tokens(
     for number in numbers:
         pool_index = int(number) % len(pool)
         drawn_tokens.append(ordinary[pool[pool_index]])
+        # without replacement: the last of the pool takes the place of the one that was drawn
         if len(ordinary) >= length:
             pool[pool_index] = pool[-1]
             pool.pop()
@@ -80,13 +81,15 @@ def score_repeats(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> RepeatScores:
-    """For each (layer, head): mean A[i, i−r] (`repeats_duplicate`) and mean A[i, i−r+1]
-    (`repeats_induction`) over the second half, r being `length`, averaged over `draws` sequences;
-    then both as parts of the weight on keys other than the first (`…_beyond_first`, 0 where there is
-    none), and how much that is (`repeats_share`). A row whose key is the first counts only in the
-    former.
+    """The duplicate-token and induction scores of heads by (layer, head), each by its name, measured
+    on random tokens that are repeated once after r = `length` tokens and averaged over `draws` texts.
 
-    run_tokens: gives each layer's number and weights [head, query, key] for some tokens.
+    `repeats_duplicate` is the mean A[i, i−r] and `repeats_induction` the mean A[i, i−r+1] over the
+    second half; `…_beyond_first` is either as a share of the weight on keys other than the first, 0
+    where there is none, and without the row whose key is the first; `repeats_share` is how much
+    weight that is.
+    run_tokens: called with the tokens of a text; yields each layer's number and weights [head,
+        query, key].
     """
     totals: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
     first = len(before) + length
@@ -94,11 +97,12 @@ def score_repeats(
     for draw in range(draws):
         tokens = repeated_tokens(ordinary, length, seed + draw, before=before, after=after)
         for layer, weights in run_tokens(tokens):
+            # [head, row]: the weight on the same token before, on the one after it, and on all keys
+            # but the first, summed, since 1 less the first would lose the digits of small rests
             duplicate = np.asarray(weights[:, i, i - length], np.float64)
             induction = np.asarray(weights[:, i, i - length + 1], np.float64)
-            # summed, not subtracted, as resting heads leave little
             others = np.asarray(weights[:, i, 1:], np.float64).sum(-1)
-            beyond = i > length
+            beyond = i > length  # rows whose same token before is not the first of the text
             sums = (
                 duplicate,
                 induction,
@@ -120,6 +124,7 @@ def _repeat_row(
     `duplicate_beyond` and `of_duplicate` are the first and the last of these over rows that do not
     look back at the first key.
     """
+    # `or 1.0`: a share of no weight at all is 0
     return {
         "repeats_duplicate": duplicate,
         "repeats_induction": induction,
@@ -136,13 +141,14 @@ CANDIDATES = 4096
 
 
 def repeat_scores(model: Model, layers: Selection, *, seed: int = 0) -> RepeatScores:
-    """Duplicate-token and induction scores of every head of these layers, measured on random tokens
-    that are repeated once; `seed` fixes them.
+    """Duplicate-token and induction scores of every head of these layers, by (layer, head) and name,
+    measured on random tokens that are repeated once; `seed` fixes them.
 
     The tokens are words of the vocabulary, letters only; for weights without a vocabulary, made-up
     words. Special tokens stand around them as around any text. Texts are shortened to what the
     model's positions allow.
     """
+    # the special tokens that the tokenizer puts before and after a text
     around = model.tokenizer.encode("a")
     first = next((index for index, token in enumerate(around) if not token.special), len(around))
     before = around[:first]
@@ -165,28 +171,31 @@ def repeat_scores(model: Model, layers: Selection, *, seed: int = 0) -> RepeatSc
 
 
 def ordinary_tokens(model: Model, seed: int) -> list[Token]:
-    """Tokens of ordinary words, at places of a model's vocabulary drawn by `seed`, by rising id:
-    letters only, two or more, no special tokens. Made-up words where the model has no vocabulary
-    or its tokenizer no ids."""
-    made_up = [Token(index, f"word{index}", None, None, None) for index in range(4 * LENGTH)]
+    """Some of a model's tokens that are ordinary words, drawn from its vocabulary by `seed`, by
+    rising id: two letters or more, nothing but letters, no special tokens. Where no such token is
+    drawn, all that are not special; made-up words where the model has no vocabulary or its tokenizer
+    no ids."""
+    made_up = [
+        Token(index, f"word{index}", id=None, start=None, end=None) for index in range(4 * LENGTH)
+    ]
     if not model.spec.vocabulary:
         return made_up
+    draws = integers(seed, "vocabulary", CANDIDATES)
+    ids = {int(number) % model.spec.vocabulary for number in draws}
     tokens: list[Token] = []
-    for number in sorted(
-        {int(number) % model.spec.vocabulary for number in integers(seed, "vocabulary", CANDIDATES)}
-    ):
+    for token_id in sorted(ids):
         try:
-            tokens += model.tokenizer.ids_to_tokens([number])
+            tokens += model.tokenizer.ids_to_tokens([token_id])
         except InputError:  # an embedding may have rows that the tokenizer has no token for
             continue
         except UsageError:  # a tokenizer without ids: embeddings are made from the words themselves
             return made_up
     plain_tokens = [token for token in tokens if not token.special]
-    words = [
-        token
-        for token in plain_tokens
-        if (text := token.text.strip("Ġ▁ ")).isalpha() and len(text) > 1
-    ]
+    words = []
+    for token in plain_tokens:
+        text = token.text.strip("Ġ▁ ")  # the marks of a blank before the word
+        if text.isalpha() and len(text) > 1:
+            words.append(token)
     return words or plain_tokens
 
 
@@ -309,12 +318,13 @@ STATES = ("first-token sink", "special-token")
 
 
 def is_enough(label: Label, score: Floats, even: Floats) -> Bools:
-    """Whether scores earn a label.
+    """Whether scores earn a label: they reach its threshold, and are clearly above uniform
+    attention's.
 
     even: what uniform attention scores, of the same shape.
     """
     above: Bools = score >= label.threshold
-    if label.name == "broad":
+    if label.name == "broad":  # its score says how near to uniform attention a head is
         return above
     return above & (score >= MARGIN * even)
 
@@ -338,13 +348,21 @@ def decide_label(
     baseline: Mapping[str, Floats],
     rows: Mapping[str, Ints],
 ) -> Decision:
-    """Whether heads have a label that a metric decides. value, baseline (of uniform attention) and
-    rows (how many were used): by metric, arrays of one shape [...]."""
+    """Whether heads have a label that a metric decides, or the largest of several metrics, as that
+    of all offsets for "positional".
+
+    value: by metric, the heads' values, [...].
+    baseline: by metric, the values of uniform attention, of the same shape.
+    rows: by metric, over how many query rows the values are taken, of the same shape.
+    """
     names = SCORE_METRICS[label.score]
     values = np.stack([np.where(rows[name] >= LEAST_ROWS, value[name], np.nan) for name in names])
-    # of a row that sees one key the weight is 1 whatever a head does: it is no row of a habit
+    # in a row that sees one key the weight is 1 whatever a head does; the normalised entropy is
+    # taken over rows that see several, of which there must be enough
     if "normalised_entropy" in rows:
         values = np.where(rows["normalised_entropy"] >= LEAST_ROWS, values, np.nan)
+
+    # the largest of the metrics, and what uniform attention has there
     place = np.where(np.isnan(values), -np.inf, values).argmax(0)
     score = np.take_along_axis(values, place[None], 0)[0]
     spread = np.stack([np.broadcast_to(baseline[name], score.shape) for name in names])
@@ -360,7 +378,8 @@ def labels_of(
     """The labels of one head, in the order of `LABELS`, with the scores that earned them, and the
     share of the head's weight that these are measured on.
 
-    results: the metrics of `NEEDED`, [head].
+    results: by name, the metrics of `NEEDED` for all heads, [head].
+    head: its index in them.
     repeats: the head's scores on random repeats (see `score_repeats`), None where these were not
         run. A score that is not known (NaN) earns nothing.
     """
@@ -368,7 +387,7 @@ def labels_of(
     baseline = {name: result.baseline[head] for name, result in results.items()}
     rows = {name: result.rows[head] for name, result in results.items()}
     sink = float(value["sink"])
-    share_beyond = None
+    share_beyond = None  # the mean weight on tokens other than the first
     if not np.isnan(sink):
         share_beyond = 1.0 - sink
     earned_labels = []
@@ -385,6 +404,8 @@ def labels_of(
             is_earned = bool(decision.is_earned)
             if decision.offset is not None:
                 detail = tuple(OFFSETS)[int(decision.offset)].removeprefix("offset")
+
+        # a head that gives next to nothing to other tokens has only labels of where it rests
         state = label.name in STATES
         does_something = state or share is None or not share < LEAST_SHARE
         if is_earned and does_something:
@@ -413,8 +434,8 @@ LARGEST = 2_000_000_000
 
 
 def row_divergences(p: Floats, q: Floats) -> Floats:
-    """½KL(p‖m) + ½KL(q‖m), m = (p + q)/2, of each row, in nats: [..., key] to [...], 0 to ln 2.
-    Rows of zeros give 0.
+    """The Jensen–Shannon divergence of each row of two arrays of weights, ½KL(p‖m) + ½KL(q‖m) with
+    m = (p + q)/2, in nats: [..., key] to [...], 0 to ln 2. Rows of zeros give 0.
 
     By entropies, H(m) − ½H(p) − ½H(q), which is the same. Rows need not sum to 1 exactly. Source:
     Lin, 1991.
@@ -424,7 +445,8 @@ def row_divergences(p: Floats, q: Floats) -> Floats:
 
 
 def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
-    """The mean of `row_divergences` over rows, [...]: 0 for equal weights, at most ln 2.
+    """The mean Jensen–Shannon divergence of the rows of two heads' weights, [...], in nats: 0 for
+    equal weights, at most ln 2.
 
     p, q: weights [..., query, key].
     visible: booleans that broadcast to them; rows in which nothing is visible are left out. None
@@ -458,10 +480,11 @@ def row_entropy(rows: Floats) -> Floats:
 
 
 def head_distances(weights: Any, visible: Bools | None = None) -> Floats:
-    """√(JS / ln 2) between all pairs of heads, [head, head], 0 to 1.
+    """The distance between the weights of each two heads, [head, head], 0 to 1: √(JS / ln 2), JS
+    being the mean Jensen–Shannon divergence of their rows.
 
     weights: [head, query, key].
-
+    visible: booleans [query, key] or [head, query, key]; None where all is visible.
     Raises LimitError where there are too many pairs.
     """
     matrices = np.asarray(weights, np.float64)
@@ -479,6 +502,7 @@ def head_distances(weights: Any, visible: Bools | None = None) -> Floats:
         )
     table = np.zeros((heads, heads))
     for head in range(heads - 1):
+        # one head against all later ones, over the rows in which both see something
         common_visibility = visible
         if visible is not None and visible.ndim == 3:
             common_visibility = visible[head + 1 :] & visible[head]
@@ -489,24 +513,29 @@ def head_distances(weights: Any, visible: Bools | None = None) -> Floats:
 
 def linkage(table: Floats) -> list[Merge]:
     """Average linkage over a table of distances [head, head]: the nearest two clusters join, until
-    one is left.
+    one is left; returns the joins in order. Clusters are numbered on after the heads, as they arise.
 
     Ties go to the lower numbers. Source: Sokal and Michener, 1958.
     """
     count = len(table)
-    near = np.array(table, np.float64)
-    np.fill_diagonal(near, np.inf)
+    distances = np.array(table, np.float64)  # between the clusters that are left
+    np.fill_diagonal(distances, np.inf)
     numbers = list(range(count))
     sizes = [1] * count
     merges = []
     for step in range(count - 1):
-        a, b = sorted(int(index) for index in np.unravel_index(int(np.argmin(near)), near.shape))
+        nearest = np.unravel_index(int(np.argmin(distances)), distances.shape)
+        a, b = sorted(int(index) for index in nearest)
         first, last = sorted((numbers[a], numbers[b]))
-        merges.append(Merge(a=first, b=last, height=float(near[a, b])))
-        mean_distances = (sizes[a] * near[a] + sizes[b] * near[b]) / (sizes[a] + sizes[b])
-        near[a], near[:, a] = mean_distances, mean_distances
-        near[a, a] = np.inf
-        near = np.delete(np.delete(near, b, 0), b, 1)
+        merges.append(Merge(a=first, b=last, height=float(distances[a, b])))
+
+        # cluster a becomes the joined one, with the mean distances of its members; b goes
+        mean_distances = sizes[a] * distances[a] + sizes[b] * distances[b]
+        mean_distances = mean_distances / (sizes[a] + sizes[b])
+        distances[a] = mean_distances
+        distances[:, a] = mean_distances
+        distances[a, a] = np.inf
+        distances = np.delete(np.delete(distances, b, axis=0), b, axis=1)
         sizes[a] += sizes[b]
         numbers[a] = count + step
         del sizes[b], numbers[b]
@@ -515,8 +544,9 @@ def linkage(table: Floats) -> list[Merge]:
 
 def leaf_order(merges: list[Merge], count: int) -> list[int]:
     """The heads in the order of the leaves of a tree of `count` heads, so that those that look
-    alike stand together.
+    alike stand together. merges: as `linkage` returns them.
     """
+    # by number: each head alone, then each cluster as it arises
     members: list[list[int]] = [[head] for head in range(count)]
     for merge in merges:
         members.append(members[merge.a] + members[merge.b])

@@ -106,7 +106,8 @@ ROLE_METRICS = {
 
 
 def _word_start(rows: AttentionRows) -> Floats:
-    """Each row's weight on tokens that begin a word, the first token left out."""
+    """Each row's weight on tokens that begin a word, [head, row]; the text's first token, special
+    tokens and punctuation are left out."""
     about = rows.about
     assert about.words is not None
     assert about.special is not None
@@ -117,18 +118,22 @@ def _word_start(rows: AttentionRows) -> Floats:
 
 
 def _same_word(rows: AttentionRows) -> Floats:
-    """Each row's weight on the other tokens of the query's word, the first token left out."""
+    """Each row's weight on the other tokens of the query's word, [head, row]; the text's first token
+    is left out."""
     assert rows.about.words is not None
     queries, keys = rows.about.words.of(rows.i)
     return rows.at_pairs(queries[keys > 0], keys[keys > 0])
 
 
 def _weight_at(least: int, most: int) -> Callable[[AttentionRows], Floats]:
-    """A function that gives each row's weight on keys from `least` to `most` tokens away, before
-    and after the query together, the first token left out: heads rest there, however far it is."""
-    offsets = sorted({side * steps for steps in range(least, most + 1) for side in (-1, 1)})
+    """Make a function of rows for each row's weight, [head, row], on keys from `least` to `most`
+    tokens away, before and after the query together. The first token is left out, since heads put
+    weight on it however far it is."""
+    steps = range(least, most + 1)
+    offsets = sorted({*steps, *(-step for step in steps)})
 
     def weight(rows: AttentionRows) -> Floats:
+        """The weight of each row, summed over the offsets."""
         beyond_first = (
             np.where(rows.i + offset != 0, rows.at_offset(offset), 0.0) for offset in offsets
         )
@@ -198,19 +203,19 @@ def measure_layer(
     names: Collection[str],
     results: Mapping[str, Measured],
 ) -> dict[str, Measured]:
-    """The metrics `sink_rate` and `moved_norm` of a layer's heads in one text, where `names` has
-    them.
+    """The metrics `sink_rate` and `moved_norm` of a layer's heads in one text, by name, as far as
+    they are among `names`.
 
-    results: the text's metrics of weights, `sink` among them.
+    heads: the numbers of the heads that are measured.
+    results: the text's metrics of weights by name, `sink` among them.
     """
     measured = {}
     if SINK_RATE in names:
+        # of one text the share of texts is 0 or 1; NaN where the mean weight is not known
         sink = results["sink"]
-        flags = [
-            np.where(np.isnan(share), np.nan, share > RESTS)
-            for share in (sink.value, sink.baseline)
-        ]
-        measured[SINK_RATE] = Measured(CORPUS_METRICS[SINK_RATE], flags[0], sink.rows, flags[1])
+        value = np.where(np.isnan(sink.value), np.nan, sink.value > RESTS)
+        baseline = np.where(np.isnan(sink.baseline), np.nan, sink.baseline > RESTS)
+        measured[SINK_RATE] = Measured(CORPUS_METRICS[SINK_RATE], value, sink.rows, baseline)
     if MOVED in names:
         count = model.spec.blocks[trace.layer].attention.heads
         sizes = OutputNorms(model.backend, model.store, trace.layer, count).of(
@@ -237,8 +242,9 @@ class OutputNorms:
 
     @cached_property
     def _gram(self) -> Floats | None:
-        """W_O · W_Oᵀ of each head, [head, v_dim, v_dim]; None where the layer has no W_O. A norm
-        then takes v_dim² steps in place of v_dim · width."""
+        """The products W_O·W_Oᵀ of each head's rows of W_O, [head, v_dim, v_dim]; None where the
+        layer has no W_O. With them a norm takes v_dim² steps in place of v_dim · width, since
+        ‖O·W_O‖² = O·(W_O·W_Oᵀ)·Oᵀ."""
         matrix = self._store.layer(self._backend, self._layer)("attn.o.weight")
         if matrix is None:
             return None
@@ -250,8 +256,10 @@ class OutputNorms:
         return gram
 
     def of(self, mixed: Array) -> Floats:
-        """The norm for each row, [..., head, row], from each head's O = A·V, [..., head, row,
-        v_dim], all heads of the layer."""
+        """The norm of what each head adds, [..., head, row].
+
+        mixed: O = A·V of all heads of the layer, [..., head, row, v_dim].
+        """
         rows = np.asarray(self._backend.numpy(mixed), np.float64)
         gram = self._gram
         if gram is None:
@@ -274,16 +282,17 @@ def massive_counts(backend: Backend, trace: LayerTrace) -> Floats:
     """How many massive activations (far larger than the median) each text has in the vectors that
     leave a layer, [text]; [1] for a single text."""
     vectors = np.abs(np.asarray(backend.numpy(trace.after), np.float64))
+    # [text, all numbers of its vectors]; without a batch axis one text
     numbers = vectors.reshape((len(vectors) if vectors.ndim > 2 else 1, -1))
     least = np.maximum(LARGE, TIMES * np.median(numbers, -1))
     return (numbers > least[:, None]).sum(-1).astype(np.float64)
 
 
 def sink_rates(sums: Floats, rows: Floats) -> tuple[Floats, Bools]:
-    """The metric `sink_rate` of each head in one text: 1 where its mean weight on the first token
-    exceeds `RESTS`, else 0; and which heads have any row to tell by.
+    """The metric `sink_rate` of each head in one text, 1 where its mean weight on the first token
+    exceeds `RESTS`, else 0; and for which heads it is known, as they have rows.
 
-    sums, rows: of the metric `sink`.
+    sums: the weight on the first token, summed over rows. rows: how many rows that are.
     """
     known = rows > 0
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -291,8 +300,11 @@ def sink_rates(sums: Floats, rows: Floats) -> tuple[Floats, Bools]:
 
 
 def order_metrics(names: Sequence[str]) -> tuple[str, ...]:
-    """Order a scan's metrics for computing: those of weights first, then those computed from
-    others; `sink` is added if `sink_rate` needs it."""
-    needed = [*names, *(("sink",) if SINK_RATE in names else ())]
+    """A scan's metrics in the order in which they are computed, each once: those of weights first,
+    then those computed from others; `sink` is added if `sink_rate` needs it."""
+    needed = list(names)
+    if SINK_RATE in names:
+        needed.append("sink")
     later = {*CORPUS_METRICS, *ROLE_METRICS}
+    # a stable sort: the order among either kind stays
     return tuple(dict.fromkeys(sorted(needed, key=lambda name: name in later)))

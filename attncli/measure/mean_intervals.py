@@ -71,31 +71,35 @@ def mean_ends(values: Floats) -> tuple[Floats, Floats]:
 
 
 def ratio_ends(values: Floats, sizes: Floats) -> tuple[Floats, Floats]:
-    """The ends of the 95% interval of Σ values / Σ sizes of each column, as `mean_ends` has them, of
-    what the ratio leaves, (values − ratio · sizes) over the mean size.
+    """The ends of the 95% interval of the ratio Σ values / Σ sizes of each column. They are those of
+    `mean_ends` for the residuals (values − ratio · sizes) / mean size.
 
     values: [value, column].
     sizes: [value]. Source of the error: Cochran, Sampling techniques, 1977, chapter 6.
     """
     ratio = values.sum(0) / sizes.sum()
-    # what the ratio leaves: of sums near to each other few digits would be left
-    rest = (values - ratio * sizes[:, None]) / sizes.mean()
-    return _ends(ratio, rest, np.abs(values / sizes.mean()).max(0))
+    # residuals first, since the difference of two large sums would have few digits
+    residuals = (values - ratio * sizes[:, None]) / sizes.mean()
+    return _ends(ratio, residuals, np.abs(values / sizes.mean()).max(0))
 
 
-def _ends(means: Floats, rest: Floats, largest: Floats) -> tuple[Floats, Floats]:
-    """The ends of the interval around each mean, [column], from how far each value lies from it:
-    `rest`, [value, column].
+def _ends(means: Floats, residuals: Floats, largest: Floats) -> tuple[Floats, Floats]:
+    """The lower and upper ends of the 95% interval around each mean, both [column]; NaN where the
+    values differ by no more than rounding.
 
-    largest: the size below which a share of `TINY` is rounding.
+    residuals: how far each value lies from its mean, [value, column].
+    largest: the largest size of the values, [column]; a spread below a share `TINY` of it is
+        rounding.
     """
-    count = len(rest)
-    spread = np.sqrt((rest**2).mean(0))
+    count = len(residuals)
+    spread = np.sqrt((residuals**2).mean(0))
     is_known = spread > TINY * largest
     with np.errstate(invalid="ignore", divide="ignore"):
-        skewness = np.where(is_known, (rest**3).mean(0) / spread**3, 0.0)
-    # few values show too little of it
+        skewness = np.where(is_known, (residuals**3).mean(0) / spread**3, 0.0)
+    # the skewness of a small sample comes out too small: the usual correction
     skewness *= math.sqrt(count * (count - 1)) / max(count - 2, 1)
+
+    # Student's t, or the same corrected for skewness, whichever lies farther out
     error = np.where(is_known, spread / math.sqrt(count - 1), np.nan)
     far = student(count - 1)
     below = np.maximum(skewed_deviate(far, skewness, count), far)
@@ -104,7 +108,7 @@ def _ends(means: Floats, rest: Floats, largest: Floats) -> tuple[Floats, Floats]
 
 
 def no_interval(count: int) -> str:
-    """Why a mean over so many pairs has no interval."""
+    """A sentence that says why a mean over `count` pairs has no interval: too few, or all equal."""
     if count < FEWEST:
         return message("Below 20 pairs there is no interval.")
     return message("All pairs give the same number: it has no interval.")
@@ -128,12 +132,13 @@ def mean_intervals(values: Floats) -> list[MeanInterval]:
     Returns:
         One interval for each column; without ends below `FEWEST` rows, and where all are the same.
     """
+    # numbers that are 0 but for rounding would have a sign that differs from library to library
     largest = np.abs(values).max(initial=0.0, where=np.isfinite(values))
     values = np.where(np.abs(values) > NOISE * largest, values, 0.0)
     means = values.mean(0)
     share = (np.sign(values) == np.sign(means)).mean(0)
     if len(values) < FEWEST:
-        return _intervals(means, None, share)
+        return _intervals(means, ends=None, share=share)
     return _intervals(means, mean_ends(values), share)
 
 
@@ -152,14 +157,18 @@ def ratio_intervals(values: Floats, sizes: Floats) -> list[MeanInterval]:
     ratios = values.sum(0) / sizes.sum()
     share = (np.sign(values / sizes[:, None]) == np.sign(ratios)).mean(0)
     if len(values) < FEWEST:
-        return _intervals(ratios, None, share)
+        return _intervals(ratios, ends=None, share=share)
     return _intervals(ratios, ratio_ends(values, sizes), share)
 
 
 def _intervals(
     means: Floats, ends: tuple[Floats, Floats] | None, share: Floats
 ) -> list[MeanInterval]:
-    """One interval for each column, without ends where there are none or they are NaN."""
+    """One MeanInterval for each column of these arrays, [column], without ends where `ends` is None
+    or NaN.
+
+    ends: the lower and the upper ones. share: of the values, those that have the sign of the mean.
+    """
     result = []
     for place, mean in enumerate(means.tolist()):
         low = high = None

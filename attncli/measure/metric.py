@@ -132,8 +132,11 @@ def row_mean(
     value: Callable[[AttentionRows], Floats],
     used_rows: Callable[[AttentionRows], Bools] = lambda rows: ~rows.sight.empty,
 ) -> Callable[[AttentionRows], PerRow]:
-    """The formula of a metric that is the mean of `value` over `used_rows`; by default the rows
-    that see at least one key."""
+    """Make the formula of a metric that is the mean of `value` over `used_rows`; by default the rows
+    that see at least one key.
+
+    value, used_rows: called with a block of rows for a number, and for whether it counts, of each.
+    """
     return lambda rows: PerRow(value(rows), used_rows(rows))
 
 
@@ -149,15 +152,15 @@ def _normalised_entropy(rows: AttentionRows) -> Floats:
 
 def _diagonality(rows: AttentionRows) -> Floats:
     """For each row 1 − (mean distance of its attention) / (distance of its farthest visible key): 0
-    to 1.
+    to 1, [head, row].
     """
     farthest = np.maximum(np.abs(rows.i - rows.sight.first), np.abs(rows.sight.last - rows.i))
     return 1 - rows.moments[0] / np.maximum(farthest, 1)
 
 
 def _offset_metric(offset: int) -> Callable[[AttentionRows], PerRow]:
-    """The formula of a metric: the mean weight on the key at this offset from the query, over rows
-    that see it.
+    """Make the formula of a metric: the mean weight on the key at this offset from the query, over
+    rows that see it.
     """
     return row_mean(
         lambda rows: rows.at_offset(offset), lambda rows: rows.sight.has_key(rows.i + offset)
@@ -165,13 +168,13 @@ def _offset_metric(offset: int) -> Callable[[AttentionRows], PerRow]:
 
 
 def _band(rows: AttentionRows) -> Floats:
-    """Each row's weight on keys at most `NEARBY` tokens from the query."""
+    """Each row's weight on keys at most `NEARBY` tokens from the query, [head, row]."""
     return sum((rows.at_offset(offset) for offset in NEAREST), np.zeros(()))
 
 
 def _share_of_rest(value: Callable[[AttentionRows], Floats]) -> Callable[[AttentionRows], PerRow]:
-    """The formula of a metric: Σ `value` over all rows divided by the weight on keys other than key
-    0 and the query itself."""
+    """Make the formula of a metric: Σ `value` over all rows divided by the weight on keys other than
+    key 0 and the query itself."""
 
     return lambda rows: PerRow(value(rows), ~rows.sight.empty, rows.rest)
 
@@ -189,8 +192,8 @@ def _punctuation(rows: AttentionRows) -> Floats:
 
 
 def _informative_keys(about: TokenFacts) -> Bools:
-    """Which keys a link to can be informative: not the first, no special token, no line break or
-    other separator, where heads rest whatever the text says; booleans [key]."""
+    """Which keys an informative link can lead to, booleans [key]: all but the first token, special
+    tokens, line breaks and other separators, on which heads put weight whatever the text says."""
     assert about.special is not None
     keys = ~about.special
     keys[:1] = False
@@ -200,22 +203,23 @@ def _informative_keys(about: TokenFacts) -> Bools:
 
 
 def _strongest_link(rows: AttentionRows) -> PerRow:
-    """Each row's strongest informative link: its largest weight on a key where heads do not rest,
-    the query itself left out; over rows of tokens that are not special and see such a key."""
+    """Each row's largest weight on an informative key (`_informative_keys`) other than the query
+    itself, over rows of tokens that are not special and see such a key."""
     about = rows.about
     keys = _informative_keys(about)
     assert about.special is not None
     is_ordinary = np.ones(rows.i.size, bool)
     inside = (rows.i >= 0) & (rows.i < keys.size)
     is_ordinary[inside] = ~about.special[rows.i[inside]]
-    # a weight of the mean, not rows left out: texts of one length then have as many rows
+    # other rows count with weight 0 in the mean and are not left out, so that all texts of one
+    # length have as many rows
     row_weights = (rows.sight.sees_any(keys, rows.i) & is_ordinary).astype(np.float64)
     return PerRow(rows.largest(keys) * row_weights, ~rows.sight.empty, row_weights)
 
 
 def _after_same(rows: AttentionRows, after: int) -> Floats:
-    """Each row's Σ A_ij over the keys j = j' + after < i, where j' < i carries the same token as i;
-    key 0 left out.
+    """Each row's weight on the keys `after` tokens behind an earlier occurrence of the query's token,
+    [head, row]: Σ A_ij over j = j' + after < i, where j' < i is the same token as i, without key 0.
     """
     assert rows.about.pairs is not None
     return rows.at_pairs(*rows.about.pairs.of(rows.i, after))
@@ -414,6 +418,7 @@ class UniformRows:
         """Each row's Σ_j A_ij |i − j| and Σ_j A_ij (j − i), under uniform attention; each [head or
         1, row].
         """
+        # keys first..last are visible: `back` of them before the query, `ahead` after it
         back = self.i - self.sight.first
         ahead = self.sight.last - self.i
         signed_distance = np.where(
@@ -427,8 +432,9 @@ class UniformRows:
         """Each row's weight without key 0 and the query itself, under uniform attention; [head or
         1, row].
         """
-        apart = self.sight.has_key(np.zeros_like(self.i)) & (self.i > 0)
-        counts: Floats = (self.sight.count - self.sight.has_key(self.i) - apart).astype(np.float64)
+        sees_first = self.sight.has_key(np.zeros_like(self.i)) & (self.i > 0)
+        others = self.sight.count - self.sight.has_key(self.i) - sees_first
+        counts: Floats = others.astype(np.float64)
         return counts * self.share
 
     def at_offset(self, offset: int) -> Floats:
@@ -445,11 +451,10 @@ class UniformRows:
         """Each row's weight on the keys in `key_mask`, booleans [key], under uniform attention;
         [head or 1, row].
         """
-        up_to = np.concatenate([[0], np.cumsum(key_mask)])
-        return (
-            np.where(self.sight.empty, 0, up_to[self.sight.last + 1] - up_to[self.sight.first])
-            * self.share
-        )
+        # how many of the keys stand before each key; the difference counts those a row sees
+        count_before = np.concatenate([[0], np.cumsum(key_mask)])
+        seen_count = count_before[self.sight.last + 1] - count_before[self.sight.first]
+        return np.where(self.sight.empty, 0, seen_count) * self.share
 
     def largest(self, key_mask: Bools) -> Floats:
         """Each row's largest weight on the keys in `key_mask` but the query itself, booleans [key],
@@ -459,15 +464,19 @@ class UniformRows:
     def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
         """Each row's weight on the keys of the pairs (row, key), integers [pair], under uniform
         attention; [head or 1, row]."""
+        # by head, which pairs are visible, and how many of these each row has
         inside = (keys >= self.sight.first[:, rows]) & (keys <= self.sight.last[:, rows])
         counts = [np.bincount(rows[pair_mask], minlength=self.i.size) for pair_mask in inside]
         return np.stack(counts).astype(np.float64) * self.share
 
 
 def _distance_sum(reach: Any) -> Any:
-    """The sum of the distances 1, 2, … of the keys on one side of each query, which ends `reach`
-    keys from it. Where the keys begin only beyond the query, `reach` is negative, and the nearer
-    distances, which the other side's sum holds too much, are subtracted.
+    """The sum of the distances 1, 2, …, `reach` of the keys on one side of each query.
+
+    reach: how many keys from the query the farthest visible one on that side is. It is negative
+        where no key on that side is visible and those on the other side begin farther than 1 away:
+        the result is then negative, and takes off the distances that the other side's sum has too
+        many.
     """
     distances = np.where(reach < 0, -reach - 1, reach)
     return np.sign(reach) * distances * (distances + 1) / 2
@@ -508,12 +517,12 @@ class Tally:
     def __init__(self, heads: int, metrics: Sequence[str | Metric], about: TokenFacts) -> None:
         self._metrics = metrics_of(metrics)
         self.about = about
+        # [the heads' or uniform attention's, metric, head]
         self._sums = np.zeros((2, len(self._metrics), heads))
         self._norms = np.zeros((2, len(self._metrics), heads))
         self._rows = np.zeros((len(self._metrics), heads), np.int64)
-        self._even: tuple[Sight, Floats, Floats] | None = (
-            None  # the baseline of the rows last added
-        )
+        # uniform attention's sums and norms for the rows last added
+        self._even: tuple[Sight, Floats, Floats] | None = None
 
     def add(self, rows: WeightRows, *, first_head: int = 0, real: Bools | None = None) -> None:
         """Add a block of rows of heads first_head, first_head + 1, … to the sums.
@@ -525,6 +534,8 @@ class Tally:
         self._sums[0, :, heads] += sums
         self._norms[0, :, heads] += norms
         self._rows[:, heads] += row_counts
+
+        # the rows of several heads often see the same keys: uniform attention is computed once
         if self._even is None or self._even[0] is not rows.sight or real is not None:
             even = self._sum_rows(uniform_rows(rows.i, rows.sight, rows.about), real)
             self._even = (rows.sight, even[0], even[1])
@@ -579,7 +590,10 @@ class Tally:
 
 def _sum_used(values: Floats, used_rows: Bools) -> Floats:
     """Each head's values [head or 1, row] summed over the rows used, [head]."""
-    return (values if used_rows.all() else np.where(used_rows, values, 0.0)).sum(-1)
+    if used_rows.all():
+        return values.sum(-1)
+    sums: Floats = np.where(used_rows, values, 0.0).sum(-1)
+    return sums
 
 
 def metrics_of(metrics: Sequence[str | Metric]) -> list[Metric]:
@@ -618,7 +632,7 @@ def metric_of(name: str | Metric, *, option: str = "--metric", more: Sequence[st
     if name not in METRICS:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, (*METRICS, *more), 1, 0.5)
+        near = get_close_matches(name, (*METRICS, *more), n=1, cutoff=0.5)
         what = message("there is no metric {name}", name=repr(name))
         raise UsageError(
             what, expected=listing((*METRICS, *more)), hint=f"{option} {near[0]}" if near else ""
@@ -627,7 +641,8 @@ def metric_of(name: str | Metric, *, option: str = "--metric", more: Sequence[st
 
 
 def _is_answerable(metric: Metric, about: TokenFacts) -> bool:
-    """Whether the facts that a metric needs (tokens, special, punctuation, words) are known."""
+    """Whether a metric can be computed with what is known of the tokens: the facts that it needs are
+    there, and, if it compares positions, queries and keys are of one text."""
     known = {
         "": True,
         "tokens": about.pairs,
@@ -639,8 +654,8 @@ def _is_answerable(metric: Metric, about: TokenFacts) -> bool:
 
 
 def uniform_rows(i: Ints, sight: Sight, about: TokenFacts) -> AttentionRows:
-    """Facts of uniform attention over the keys that `sight` says are visible, for query positions
-    i.
+    """The rows of uniform attention over the keys that `sight` says are visible, for query positions
+    i, [row]: in closed form where each row sees keys without gaps, else from an array of weights.
     """
     if sight.visibility is None:
         return UniformRows(i, sight, about)
@@ -711,6 +726,7 @@ def measure(
         real = None
     else:
         real = _truth_values(queries, (*lead, count), "queries")
+    # one head after the other, some rows at a time
     tally = Tally(flat.shape[0], metrics, about)
     step = max(BLOCK // max(keys, 1), 1)
     for head in range(flat.shape[0]):
@@ -751,7 +767,8 @@ def _one_per_key(values: Lengthy, keys: int, name: str) -> Lengthy:
 
 
 def _truth_values(values: Array | ArrayLike, shape: tuple[int, ...], name: str) -> Bools:
-    """Which values are not zero, broadcast to `shape` with its leading axes joined to one.
+    """Which values are not zero, broadcast to `shape`: [head, query, key] for the argument "visible",
+    [head, query] for another, with all leading axes joined to one of heads.
 
     name: what an error calls them.
     """

@@ -98,12 +98,15 @@ class MetricFile(Struct, frozen=True):
 class RowsOfBlock:
     """A block of query rows as the functions of a user's metric file get it.
 
-    weights: float64 [head, row, key], keys from 0; 0 where a row does not see the key. visible:
-    booleans [head or 1, row, key]. i: each row's position [row]; j: each key's [key]. special,
-    punctuation: booleans [key], None where they are not known.
+    weights: float64 [head, row, key], keys from 0; 0 where a row does not see the key.
+    visible: booleans [head or 1, row, key].
+    i: each row's position [row]; j: each key's [key].
+    special, punctuation: booleans [key], None where they are not known.
     """
 
     def __init__(self, rows: AttentionRows) -> None:
+        """Make the arrays from a block of rows, with weights or of uniform attention."""
+        # a block may hold the keys from `low` on: those before have weight 0
         sight = rows.sight
         self.i = rows.i
         if isinstance(rows, WeightRows):
@@ -118,6 +121,8 @@ class RowsOfBlock:
             count = max(int(sight.last.max()) + 1, 1)
         else:
             raise TypeError("numbers of a file's metric are computed from weights")
+
+        # which keys each row sees, from key 0 on
         sight_matrix = sight.visibility_matrix(count)
         visible = np.zeros((*sight_matrix.shape[:-1], count), bool)
         visible[..., sight.low : sight.low + sight_matrix.shape[-1]] = sight_matrix[
@@ -174,8 +179,12 @@ def load_metric_file(path: str | Path) -> MetricFile:
 
 
 def declaration_of(name: str, function: FunctionType, path: Path) -> MetricDeclaration:
-    """The declaration of a metric from its function's docstring and attributes. Raises InputError
-    for attributes that are none."""
+    """The declaration of a metric from its function's docstring and attributes, such as
+    `every_third.low = 0`. Raises InputError for an attribute of the wrong type or an impossible
+    value.
+
+    name: FILE.FUNCTION. path: of the file, for errors.
+    """
     where = f"{path}:{function.__code__.co_firstlineno}"
     values = {
         attribute: getattr(function, attribute)
@@ -207,6 +216,8 @@ def declaration_of(name: str, function: FunctionType, path: Path) -> MetricDecla
     declaration = MetricDeclaration(
         name, formula_of(function, name.rpartition(".")[2], "rows"), **values
     )
+
+    # a range has finite ends, the lower one first; either may be missing
     low = declaration.low
     high = declaration.high
     is_range = (low is None or math.isfinite(low)) and (high is None or math.isfinite(high))
@@ -228,7 +239,10 @@ def declaration_of(name: str, function: FunctionType, path: Path) -> MetricDecla
 def metric_of_function(
     declaration: MetricDeclaration, digest: str, function: FunctionType, path: Path
 ) -> Metric:
-    """The metric that a user's function computes; its results are checked each time."""
+    """The metric that a user's function computes; its results are checked each time.
+
+    digest: sha256 of the file, hexadecimal. path: the file, for errors.
+    """
     line = function.__code__.co_firstlineno
 
     def compute_rows(rows: AttentionRows) -> PerRow:
@@ -251,6 +265,8 @@ def metric_of_function(
                 shape=list(numbers.shape),
                 wanted=list(shape),
             )
+
+        # rows that see fewer keys do not count; all others must be finite and in the range
         used_rows = np.broadcast_to(rows.sight.count >= declaration.least_keys, shape)
         if declaration.low is None:
             low = -math.inf
@@ -298,15 +314,15 @@ def _stub(declaration: MetricDeclaration, digest: str) -> Metric:
     else:
         rows = message("rows that see {count} keys or more", count=declaration.least_keys)
     return Metric(
-        declaration.name,
-        declaration.formula,
-        declaration.low,
-        declaration.high,
-        declaration.unit,
-        declaration.says,
-        rows,
-        f"sha256 {digest}",
-        refuse,
+        name=declaration.name,
+        formula=declaration.formula,
+        low=declaration.low,
+        high=declaration.high,
+        unit=declaration.unit,
+        says=declaration.says,
+        rows=rows,
+        source=f"sha256 {digest}",
+        of=refuse,
         needs=declaration.needs,
         aligned=False,
     )
@@ -335,7 +351,8 @@ def declare(file: MetricFile) -> None:
 def path_of_metric(metric: Metric) -> str:
     """The path of the metric file that a metric comes from; "" for a built-in one.
 
-    Raises UsageError for any other: whoever starts anew, as a scan's workers do, would not have it.
+    Raises UsageError for a metric that was made in Python: a scan's worker processes could not load
+    it.
     """
     if metric_of(metric) in (METRICS.get(metric.name), OFFSETS.get(metric.name)):
         return ""
@@ -365,19 +382,19 @@ def try_metric(metric: Metric) -> None:
     """Compute a metric on a small block of rows, so that a mistake raises InputError before long
     work begins.
     """
+    # two heads of uniform causal attention over four tokens, a special one and a punctuation mark
     causal = np.tri(4, dtype=bool)
     weights = causal / causal.sum(-1, keepdims=True)
     about = TokenFacts(
-        None, np.array([True, False, False, False]), np.array([False, False, False, True])
+        special=np.array([True, False, False, False]),
+        punctuation=np.array([False, False, False, True]),
     )
-    backend = numpy_backend("float64")
-    metric.of(
-        WeightRows(
-            backend,
-            np.stack([weights, weights]),
-            np.arange(4),
-            0,
-            find_sight(causal, 4, 0, 4),
-            about,
-        )
+    rows = WeightRows(
+        numpy_backend("float64"),
+        np.stack([weights, weights]),
+        i=np.arange(4),
+        low=0,
+        sight=find_sight(causal, 4, 0, 4),
+        about=about,
     )
+    metric.of(rows)

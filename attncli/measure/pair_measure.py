@@ -52,7 +52,8 @@ class FittedPairs(Struct, frozen=True):
 
 
 def fit_pairs(model: Model, file: PairFile) -> FittedPairs:
-    """The pairs of a file as tokens, those left out that do not fit the model.
+    """The pairs of a file as tokens of the model; those that do not fit it come as faults, each with
+    its error.
 
     Raises UnsupportedError for a model that predicts no token.
     """
@@ -71,7 +72,10 @@ def fit_pairs(model: Model, file: PairFile) -> FittedPairs:
 
 def fitting_pairs(model: Model, file: str | Path, count: int | None) -> FittedPairs:
     """The pairs of a file that fit a model. Raises InputError where none does, with what is wrong
-    with the first."""
+    with the first.
+
+    count: how many pairs of the file are read; None for all.
+    """
     fitted = fit_pairs(model, read_pairs(file, count=count))
     if fitted.pairs:
         return fitted
@@ -88,7 +92,10 @@ def fitting_pairs(model: Model, file: str | Path, count: int | None) -> FittedPa
 def progress_of_pair(
     progress: Callable[[float], None], number: int, count: int, share: float
 ) -> None:
-    """Report the share of all pairs that is done, from the share done of pair `number`."""
+    """Call `progress` with the share of all pairs that is done.
+
+    number: of the pair at work, from 0. share: how much of that pair is done. count: all pairs.
+    """
     progress((number + share) / count)
 
 
@@ -111,8 +118,8 @@ def fit_pair(model: Model, pair: Pair) -> TokenPair:
             clean=len(clean),
             corrupt=len(corrupt),
         )
-    places = zip(clean, corrupt, strict=True)
-    different = [place for place, (a, b) in enumerate(places) if a.id != b.id]
+    token_pairs = zip(clean, corrupt, strict=True)
+    different = [place for place, (a, b) in enumerate(token_pairs) if a.id != b.id]
     if not different:
         raise InputError("both texts are the same to this model", expected="texts that differ")
     answer, versus = answer_ids(model.tokenizer, pair.clean, pair.answer, pair.versus)
@@ -128,8 +135,9 @@ def answer_ids(tokenizer: Tokenizer, text: str, answer: str, versus: str) -> tup
 
     Raises InputError as `answer_id`.
     """
-    for spellings in zip(_spellings(answer), _spellings(versus), strict=False):
-        first, second = (_entry(tokenizer, text, spelling) for spelling in spellings)
+    for spelling, versus_spelling in zip(_spellings(answer), _spellings(versus), strict=False):
+        first = _entry(tokenizer, text, spelling)
+        second = _entry(tokenizer, text, versus_spelling)
         if first is not None and second is not None:
             return first, second
     return answer_id(tokenizer, text, answer), answer_id(tokenizer, text, versus)
@@ -160,7 +168,8 @@ def answer_id(tokenizer: Tokenizer, text: str, answer: str) -> int:
 
 
 def _spellings(answer: str) -> list[str]:
-    """The ways to write an answer behind a text, the likelier first."""
+    """The ways to write an answer behind a text, the likelier first: with a blank before it or
+    without, in scripts without blanks (Chinese) the other way; as it is if it begins with one."""
     if answer[:1].isspace():
         return [answer]
     if answer and is_unspaced(answer[0]):
@@ -183,8 +192,10 @@ def _pieces(tokenizer: Tokenizer, text: str) -> list[Token]:
 
 
 def _continuation(tokenizer: Tokenizer, text: str, more: str) -> list[Token]:
-    """The tokens that `more` adds to a text; none where it changes the text's own."""
-    before, after = _pieces(tokenizer, text), _pieces(tokenizer, text + more)
+    """The tokens that `more` adds when it is written behind a text; none where the text's own tokens
+    change by it."""
+    before = _pieces(tokenizer, text)
+    after = _pieces(tokenizer, text + more)
     ids = [token.id for token in before]
     if [token.id for token in after[: len(ids)]] == ids:
         return after[len(ids) :]
@@ -194,23 +205,24 @@ def _continuation(tokenizer: Tokenizer, text: str, more: str) -> list[Token]:
 def logit_difference(
     model: Model, backend: Backend, weights: Weights, hidden: Array, answer: int, versus: int
 ) -> Floats:
-    """m = logit(answer) − logit(versus), before a soft cap, of vectors that leave the last layer,
-    [..., width]: [...], float64.
+    """How much more a model predicts one token than another, m = logit(answer) − logit(versus) before
+    a soft cap, [...], float64.
 
     weights: those outside the layers, by role.
+    hidden: vectors that leave the last layer, [..., width].
+    answer, versus: ids of the vocabulary.
     """
     head = model.spec.head
     if head is None:
         raise no_output_head(model.spec)
-    # of two entries only: the whole vocabulary costs as much as some layers
     spec = replace(model.spec, head=replace(head, softcap=None))
-    own, versus_own = (
-        logits(spec, weights, backend, hidden, slice(entry, entry + 1))[..., 0]
-        for entry in (answer, versus)
-    )
-    return np.asarray(backend.numpy(own), np.float64) - np.asarray(
-        backend.numpy(versus_own), np.float64
-    )
+
+    def logit_of(entry: int) -> Floats:
+        """The logit of one entry alone: the whole vocabulary costs as much as some layers."""
+        scores = logits(spec, weights, backend, hidden, slice(entry, entry + 1))[..., 0]
+        return np.asarray(backend.numpy(scores), np.float64)
+
+    return logit_of(answer) - logit_of(versus)
 
 
 def measured_differences(
@@ -221,16 +233,17 @@ def measured_differences(
 ) -> Floats:
     """m = logit(answer) − logit(versus) after the last token of each text, [text], float64.
 
-    texts: the tokens, answer and versus of each; texts of about equal length run together.
-    progress: told the share done, 0 to 1.
+    texts: the tokens of each, and the ids of answer and versus; texts of about equal length run
+        together.
+    progress: called with the share of the texts that is done, 0 to 1.
     """
     measured = np.zeros(len(texts))
     last = len(model.spec.blocks) - 1
-    if model.spec.blocks[last].instead:  # batches yield layers that attend alone
+    if model.spec.blocks[last].instead:  # batches yield layers with attention only
         return _measure_one_by_one(model, texts, progress)
     backend = model.backend
     weights = model.store.outer(backend)
-    done = 0
+    done = 0  # texts of the groups before this one; `place` counts within a group
     for group in model.batches([tokens for tokens, _, _ in texts], layers=[last], keep=()):
         places: list[int] = []
         for batch in group:

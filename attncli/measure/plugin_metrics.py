@@ -35,7 +35,8 @@ def load_plugin_metric(name: str) -> None:
 
 
 def plugin_metric(plugin: Plugin) -> Metric:
-    """The metric that a plugin adds, tried once. Raises PluginError as `load_plugin_metric`."""
+    """The metric that a plugin adds, computed once on a small block of rows to see that it works.
+    Raises PluginError as `load_plugin_metric`."""
     function = plugin.load()
     if not isinstance(function, FunctionType):
         plugin.refuse(

@@ -19,10 +19,11 @@ SIDES = (-1, 1)
 
 
 class QueryLinks:
-    """Collects, layer by layer, what a run says of one query besides its strongest links.
+    """Collects, layer by layer, two links of one query that its list of strongest links may lack:
+    from it to a neighbour, and from another token back to it.
 
     tokens: of the text.
-    query: the position of the one that looks.
+    query: the position of the query.
     """
 
     def __init__(self, tokens: Sequence[Token], query: int) -> None:
@@ -38,7 +39,10 @@ class QueryLinks:
         return collector
 
     def add(self, layer: int, heads: Sequence[int], weights: Sequence[Numbers]) -> None:
-        """Add a whole layer's weights [query, key], one array per head."""
+        """Add a whole layer's weights [query, key], one array per head.
+
+        heads: their numbers.
+        """
         collector = self.consumer(layer, heads)
         count = self.rest.size
         i = np.arange(count)
@@ -49,14 +53,14 @@ class QueryLinks:
             beside[-1][head, 1:] = square.diagonal(-1)
             beside[1][head, :-1] = square.diagonal(1)
             column[head] = square[:, self.query]
-        for part in (*beside.values(), column):
-            np.nan_to_num(part, copy=False)
+        for array in (*beside.values(), column):
+            np.nan_to_num(array, copy=False)
         collector.add_rows(slice(0, len(heads)), i, beside, column)
 
     def strongest_back(self) -> LinkRow | None:
-        """The strongest link from another token to the query, from a neighbour only where no other
-        sees it; None where none does."""
-        for place in range(2):
+        """The strongest link from another token to the query: from one that is no neighbour, and
+        from a neighbour only where no other token looks at the query; None where none does."""
+        for place in range(2):  # 0: tokens that are no neighbours, 1: neighbours
             link = self._largest(
                 (layer, heads[head], int(part.back_query[place, head]), self.query, float(weight))
                 for layer, heads, part in self._layers
@@ -88,10 +92,13 @@ class QueryLinks:
 
 
 class LayerQueryLinks:
-    """What `QueryLinks` keeps of one layer's heads. own: the query's weight on its neighbours,
-    [side, head], 0 on a key where heads rest. back, back_query: the largest weight that another
-    token gives the query, and which token does, [place, head]: place 0 for tokens that are no
-    neighbours, 1 for neighbours."""
+    """What `QueryLinks` keeps of one layer's heads.
+
+    own: the query's weight on its neighbour before and after it, [side, head]; 0 on the first token,
+        a special token or a separator.
+    back, back_query: the largest weight that another token gives the query, and which token does,
+        [place, head]: place 0 for tokens that are no neighbours, 1 for neighbours.
+    """
 
     def __init__(self, whole: QueryLinks, heads: int) -> None:
         self._whole = whole
@@ -111,12 +118,14 @@ class LayerQueryLinks:
         """Add rows of some heads.
 
         Args:
-            heads: Their places.
-            i: Positions of the queries, [row].
-            beside: By offset the weight on the neighbour there, [head, row].
-            column: The weight on the query, [head, row].
+            heads: Their indices among the layer's chosen heads.
+            i: The positions of the rows, [row].
+            beside: Each row's weight on the neighbour at offset −1 and +1, [head, row].
+            column: Each row's weight on the collected query as a key, [head, row].
         """
         whole = self._whole
+
+        # each row's weight on its neighbours, but for those on which heads put weight anyway
         for side, offset in enumerate(SIDES):
             key = i + offset
             counts = (key >= 0) & (key < whole.rest.size)
@@ -125,6 +134,8 @@ class LayerQueryLinks:
             self._rows[side, heads] += counts.sum()
             for row in np.flatnonzero(counts & (i == whole.query)):
                 self.own[side, heads] = beside[offset][:, row]
+
+        # the row that looks back at the query most
         distance = np.abs(i - whole.query)
         for place, counts in enumerate((distance > 1, distance == 1)):
             looks_back = np.where(counts & ~whole.special[i], column, 0.0)
@@ -137,6 +148,7 @@ class LayerQueryLinks:
             self.back[place, heads] = np.where(is_more, weight, self.back[place, heads])
 
     def is_positional(self, side: int, head: int) -> bool:
-        """Whether a head gives the neighbour on this side most of its rows' weight on average."""
+        """Whether a head is a positional one on this side: the mean weight of its rows on their
+        neighbour there reaches `POSITIONAL`, over rows enough to tell."""
         rows = int(self._rows[side, head])
         return rows >= LEAST_ROWS and bool(self._sums[side, head] / rows >= POSITIONAL)

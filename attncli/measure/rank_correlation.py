@@ -20,7 +20,9 @@ def rank_correlation(a: Floats, b: Floats) -> float | None:
 
 
 def _ranks(values: Floats) -> Floats:
-    """The rank of each value, of equal ones their mean rank."""
+    """The rank of each value, from 0 for the least; equal values get their mean rank: 5 7 7 9 have
+    the ranks 0, 1.5, 1.5 and 3."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    # of each different value: the rank of its last occurrence less half of its other occurrences
     mean_ranks = counts.cumsum() - (counts + 1) / 2
     return np.asarray(mean_ranks[places])

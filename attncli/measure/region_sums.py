@@ -47,25 +47,32 @@ class RegionSums:
 
     regions: of the text; they may overlap.
     count: tokens.
-    query: the one whose row is kept by itself.
-    rest: the keys where heads rest, booleans [key].
+    query: the position of the query whose row is kept by itself.
+    rest: the keys on which heads put weight whatever the text says (the first, special ones,
+        separators), booleans [key].
     """
 
     def __init__(
         self, heads: int, regions: Sequence[Region], count: int, query: int, rest: Bools
     ) -> None:
+        # [token, region]: 1 where the token belongs to the region
         self._members = np.zeros((count, len(regions)))
         for place, region in enumerate(regions):
             self._members[list(region.tokens), place] = 1
-        # each region, each without the keys where heads rest, and these keys
+        # [key, column]: each region, then each without the keys of `rest`, then these keys
         self._keys = np.concatenate(
-            [self._members, self._members * ~rest[:, None], rest[:, None]], 1
+            [self._members, self._members * ~rest[:, None], rest[:, None]], axis=1
         )
         self._query = query
+
+        # [head, column, region of the query] sums of weight, of the heads and of even attention,
+        # the rows that they are taken over, and the same for the one query
         shape = (heads, self._keys.shape[1], len(regions))
-        self._sums, self._even = np.zeros(shape), np.zeros(shape)
+        self._sums = np.zeros(shape)
+        self._even = np.zeros(shape)
         self._rows = np.zeros((heads, len(regions), 1))
-        self._single, self._single_even = np.full(shape[:2], np.nan), np.full(shape[:2], np.nan)
+        self._single = np.full(shape[:2], np.nan)
+        self._single_even = np.full(shape[:2], np.nan)
 
     def add(self, rows: WeightRows, *, first_head: int = 0) -> None:
         """Add a block of rows of heads first_head, first_head + 1, … to the sums."""
@@ -74,11 +81,15 @@ class RegionSums:
         high = rows.low + weights.shape[-1]
         keys = self._keys[rows.low : high]
         queries = self._members[rows.i]
-        shares = weights @ keys  # [head, row, region]
-        # sight of a mask that is a range begins at key 0, rows of a window may begin later
+        shares = weights @ keys  # [head, row, column]
+
+        # the same of even attention over the keys that a row sees; the visibility may begin at an
+        # earlier key than the block's weights
         visibility = rows.sight.visibility_matrix(high)[..., rows.low - rows.sight.low :]
         sees = ~rows.sight.empty  # [head or 1, row]
         even = (visibility @ keys) / np.maximum(rows.sight.count, 1)[..., None]
+
+        # add up the rows of each region's tokens, and keep the row of the one query
         self._sums[heads] += np.swapaxes(shares, -1, -2) @ queries
         self._even[heads] += np.swapaxes(even, -1, -2) @ queries
         self._rows[heads, :, 0] += sees @ queries
@@ -89,20 +100,23 @@ class RegionSums:
     def shares(self) -> RegionShares:
         """The shares of weight between regions over all rows added so far."""
         rows = np.where(self._rows > 0, self._rows, np.nan)
+        # the columns: regions, regions without the keys of `rest`, and these
         count = self._members.shape[1]
-        whole, beyond, rest = slice(count), slice(count, 2 * count), slice(2 * count, None)
+        whole = slice(count)
+        beyond = slice(count, 2 * count)
+        rest = slice(2 * count, None)
         between = np.swapaxes(self._sums, -1, -2) / rows
         even = np.swapaxes(self._even, -1, -2) / rows
         return RegionShares(
-            between[..., whole],
-            even[..., whole],
-            self._single[:, whole],
-            self._single_even[:, whole],
-            between[..., beyond],
-            even[..., beyond],
-            between[..., rest],
-            self._single[:, beyond],
-            self._single_even[:, beyond],
-            self._single[:, rest],
-            self._single_even[:, rest],
+            between=between[..., whole],
+            between_even=even[..., whole],
+            query=self._single[:, whole],
+            query_even=self._single_even[:, whole],
+            between_beyond=between[..., beyond],
+            between_even_beyond=even[..., beyond],
+            between_rest=between[..., rest],
+            query_beyond=self._single[:, beyond],
+            query_even_beyond=self._single_even[:, beyond],
+            query_rest=self._single[:, rest],
+            query_rest_even=self._single_even[:, rest],
         )

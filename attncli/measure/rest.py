@@ -48,7 +48,7 @@ class KeyToken(Protocol):
 
     @property
     def text(self) -> str:
-        """What it stands for."""
+        """The text of the token."""
 
     @property
     def special(self) -> bool:
@@ -56,7 +56,8 @@ class KeyToken(Protocol):
 
 
 def is_learned(source: str) -> bool:
-    """Whether heads may rest at all: only training makes them.
+    """Whether a model's weights were trained. Only trained heads put weight on the first token and
+    special tokens whatever the text says.
 
     Args:
         source: Where a model's weights come from, as documents name it.
@@ -72,8 +73,10 @@ def is_separator(token: KeyToken) -> bool:
 
 @lru_cache(4096)
 def _separates(text: str) -> bool:
-    """Whether a token's text is a line break or a mark of structure."""
-    # a byte-level vocabulary writes a line break as Ċ, which is a letter of Maltese besides
+    """Whether a token's text is a line break, perhaps with other marks, or a mark of structure such
+    as "---" or "|"."""
+    # a byte-level vocabulary writes a line break as Ċ and a blank as Ġ; in a longer text Ċ is a
+    # letter of Maltese
     if set(text) <= {"Ċ", "Ġ"}:
         bare = text.strip(MARKERS).replace("Ċ", "\n")
     else:
@@ -85,8 +88,8 @@ def _separates(text: str) -> bool:
 
 
 def rest_kinds(tokens: Sequence[KeyToken]) -> tuple[RestKind, ...]:
-    """The kinds of keys where heads rest that a text has, each once; a first token that is special
-    counts as that."""
+    """Which kinds of keys a text has on which trained heads put weight whatever it says: "first",
+    "special" and "separators"; a first token that is special counts as special."""
     kinds: list[RestKind] = []
     if tokens and not tokens[0].special:
         kinds.append("first")
@@ -98,8 +101,8 @@ def rest_kinds(tokens: Sequence[KeyToken]) -> tuple[RestKind, ...]:
 
 
 def rest_keys(tokens: Sequence[KeyToken]) -> Bools:
-    """Which keys of a text heads rest on: the first whatever it is, special tokens, line breaks and
-    separators.
+    """Which keys of a text trained heads put weight on whatever it says: the first token, special
+    tokens, line breaks and other separators.
 
     Returns:
         Booleans [key].
@@ -110,7 +113,8 @@ def rest_keys(tokens: Sequence[KeyToken]) -> Bools:
 
 
 def resting_keys(tokens: Sequence[KeyToken], source: str) -> Bools:
-    """Which keys of a text the heads of a model rest on; none where its weights are not learned.
+    """Which keys of a text the heads of a model put weight on whatever it says (`rest_keys`); none
+    where its weights were not trained.
 
     Args:
         tokens: Those of the text, or its words.
@@ -125,7 +129,8 @@ def resting_keys(tokens: Sequence[KeyToken], source: str) -> Bools:
 
 
 def choosing_queries(weights: Floats) -> Bools:
-    """Which query rows see two keys or more: of the others the one weight is 1 by construction.
+    """Which query rows see two keys or more, so that they have a choice: in a row that sees one key
+    its weight is 1 whatever the head does.
 
     Args:
         weights: [..., query, key] of any heads over the same keys.
@@ -133,19 +138,19 @@ def choosing_queries(weights: Floats) -> Bools:
     Returns:
         Booleans [query].
     """
+    # a key is visible to a row where any head gives it weight
     visible = np.asarray(weights > 0).reshape((-1, *weights.shape[-2:])).any(0)
     choosing: Bools = visible.sum(-1) >= 2
     return choosing
 
 
 def mean_received(weights: Floats) -> Floats:
-    """The mean weight that each key gets from the rows that have a choice.
+    """The mean weight that each key gets from the rows that see two keys or more.
 
     Args:
         weights: [head, query, key].
-
     Returns:
-        [head, key]; empty of keys where fewer than `LEAST_ROWS` rows have a choice.
+        [head, key]; [head, 0] where fewer than `LEAST_ROWS` rows see so many.
     """
     choosing = choosing_queries(weights)
     if choosing.sum() < LEAST_ROWS:
@@ -155,18 +160,19 @@ def mean_received(weights: Floats) -> Floats:
 
 
 def mean_at_offset(weights: Floats, offset: int, rest: Bools) -> Floats:
-    """The mean weight on the key at an offset from the query, over rows that have a choice and
-    whose key there is none where heads rest.
+    """The mean weight on the key at an offset from the query, over rows that see two keys or more
+    and whose key there is not one of `rest`.
 
     Args:
         weights: [head, query, key].
         offset: Of the key from the query, 0 for itself.
-        rest: Which keys heads rest on, booleans [key].
+        rest: Which keys get weight whatever the text says (`rest_keys`), booleans [key].
 
     Returns:
         [head]; NaN where fewer than `LEAST_ROWS` rows are left.
     """
     count = rest.size
+    # the queries whose key at this offset lies within the text
     queries = np.arange(max(-offset, 0), min(count, count - offset))
     queries = queries[choosing_queries(weights)[queries] & ~rest[queries + offset]]
     if queries.size < LEAST_ROWS:
@@ -203,15 +209,17 @@ class FrontWord(NamedTuple):
         return token
 
     def moved_words(self, words: Words) -> Words:
-        """The words of the text behind the tokens in front, each of which is a word."""
-        own = range(self.first, self.first + self.added)
-        starts = np.array(sorted([*own, *map(self.new_index, words.starts.tolist())]), np.int64)
+        """The words of the longer text: those of the original text, moved, and each token of the
+        word in front as a word of its own."""
+        in_front = range(self.first, self.first + self.added)
+        moved = [self.new_index(start) for start in words.starts.tolist()]
+        starts = np.array(sorted([*in_front, *moved]), np.int64)
         return replace(words, words=(), starts=starts, count=len(self.tokens))
 
 
 def word_in_front(tokenizer: Tokenizer, text: str, tokens: Sequence[Token]) -> FrontWord:
     """Put an ordinary word of the text's script before the text, so that all other tokens stay the
-    same.
+    same: to see whether heads look at the first token because it is the first.
 
     Args:
         tokenizer: The model's.
@@ -228,11 +236,13 @@ def word_in_front(tokenizer: Tokenizer, text: str, tokens: Sequence[Token]) -> F
     word = next(choice for choice in choices if not text.lstrip().startswith(choice))
     longer = tokenizer.encode(word + text if unspaced else f"{word} {text}")
     count = len(longer) - len(tokens)
-    # the text's first token may have another id behind a blank; all others must be the same
-    same = [token.id for token in longer[first + count + 1 :]]
-    if count < 1 or same != [token.id for token in tokens[first + 1 :]]:
-        own = [token for token in tokenizer.encode(word) if not token.special]
-        longer = [*tokens[:first], *own, *tokens[first:]]
-        count = len(own)
+
+    # the text's first token may have another id behind a blank; if others differ, too, the word's
+    # tokens are put before those of the text instead
+    following_ids = [token.id for token in longer[first + count + 1 :]]
+    if count < 1 or following_ids != [token.id for token in tokens[first + 1 :]]:
+        word_tokens = [token for token in tokenizer.encode(word) if not token.special]
+        longer = [*tokens[:first], *word_tokens, *tokens[first:]]
+        count = len(word_tokens)
     numbered = [replace(token, index=index) for index, token in enumerate(longer)]
     return FrontWord(word, numbered, first, count)

@@ -50,20 +50,23 @@ class Sight(Struct, frozen=True, eq=False):
         return self.count == 0
 
     def sees_any(self, key_mask: Bools, i: Ints) -> Bools:
-        """Which rows see a key of `key_mask`, booleans [key], besides the query at their own
-        position i [row]; [head or 1, row].
+        """Which rows see a key of `key_mask`, booleans [key], other than the row's own position;
+        booleans [head or 1, row].
+
+        i: the rows' positions, [row].
         """
         if self.visibility is not None:
             high = self.low + self.visibility.shape[-1]
             others = np.arange(self.low, high)[None, :] != i[:, None]
             pairs = self.visibility & others & key_mask[self.low : high]
             return np.asarray(pairs.any(-1), bool)
-        up_to = np.concatenate([[0], np.cumsum(key_mask)])
-        counts = np.where(self.empty, 0, up_to[self.last + 1] - up_to[self.first])
-        own = np.zeros(i.size, np.int64)
+        # without gaps: how many keys of the mask lie in first..last, less the row's own position
+        count_before = np.concatenate([[0], np.cumsum(key_mask)])
+        counts = np.where(self.empty, 0, count_before[self.last + 1] - count_before[self.first])
+        is_own_key = np.zeros(i.size, np.int64)
         inside = (i >= 0) & (i < key_mask.size)
-        own[inside] = key_mask[i[inside]]
-        return counts > own * self.has_key(i)
+        is_own_key[inside] = key_mask[i[inside]]
+        return counts > is_own_key * self.has_key(i)
 
     def has_key(self, key: Ints) -> Bools:
         """Whether row r sees key[r].
@@ -79,7 +82,7 @@ class Sight(Struct, frozen=True, eq=False):
         return inside & self.visibility[:, np.arange(key.size), column]
 
     def visibility_matrix(self, high: int) -> Bools:
-        """Visibility key by key, [head or 1, row, low..high-1]."""
+        """Which keys each row sees, booleans [head or 1, row, low..high-1]."""
         if self.visibility is not None:
             return self.visibility
         j = np.arange(self.low, high)
@@ -91,7 +94,7 @@ class Sight(Struct, frozen=True, eq=False):
 
 
 def find_sight(visibility: Bools | None, rows: int, low: int, high: int) -> Sight:
-    """The `Sight` (which keys are visible) of `rows` rows over the keys low..high-1.
+    """The `Sight` (which keys each row sees) of `rows` rows over the keys low..high-1.
 
     visibility: booleans [row, key] or [head, row, key] that broadcast, or None where all is
     visible.
@@ -99,34 +102,39 @@ def find_sight(visibility: Bools | None, rows: int, low: int, high: int) -> Sigh
     if visibility is None:
         shape = (1, rows)
         return Sight(
-            np.full(shape, high - low), np.full(shape, low), np.full(shape, high - 1), None, low
+            count=np.full(shape, high - low),
+            first=np.full(shape, low),
+            last=np.full(shape, high - 1),
+            visibility=None,
+            low=low,
         )
-    matrix = np.broadcast_to(
-        visibility if visibility.ndim == 3 else visibility[None],
-        (visibility.shape[0] if visibility.ndim == 3 else 1, rows, high - low),
-    )
+    by_head = visibility if visibility.ndim == 3 else visibility[None]
+    matrix = np.broadcast_to(by_head, (by_head.shape[0], rows, high - low))
     count = matrix.sum(-1)
+    # argmax finds the first True from the left, and from the right
     first = np.where(count, low + matrix.argmax(-1), 0)
     last = np.where(count, high - 1 - matrix[..., ::-1].argmax(-1), -1)
-    whole = bool((count == last - first + 1).all())
-    return Sight(count, first, last, None if whole else matrix, low)
+    without_gaps = bool((count == last - first + 1).all())
+    return Sight(count, first, last, None if without_gaps else matrix, low)
 
 
 def sight_of_mask(mask: Mask, i: Ints, keys: int) -> Sight | None:
-    """The `Sight` (which keys are visible) of query positions i [row] under a mask that shows each
-    a range of keys; None for other masks.
-
-    None for masks that are not known to be ranges.
+    """The `Sight` (which keys each row sees) of query positions i [row] under a mask by which each
+    query sees a range of keys without gaps, out of `keys` keys; None for other masks.
     """
-    low, high, whole = mask.reach(i, keys)
-    if not whole:
+    low, high, is_range = mask.reach(i, keys)
+    if not is_range:
         return None
     first = np.maximum(low, 0)
     last = np.minimum(high, keys) - 1
     count = np.maximum(last - first + 1, 0)
     none = count == 0
     return Sight(
-        count[None], np.where(none, 0, first)[None], np.where(none, -1, last)[None], None, 0
+        count=count[None],
+        first=np.where(none, 0, first)[None],
+        last=np.where(none, -1, last)[None],
+        visibility=None,
+        low=0,
     )
 
 
@@ -153,17 +161,18 @@ class Exclusion(Struct, frozen=True, eq=False):
 
     def rows(self, i: Ints) -> Bools:
         """Which pairs are left out for the queries i [row], booleans [row, key]."""
-        out = np.repeat(self.keys[None, :], i.size, 0)
-        out[self.queries[i]] = True
+        left_out = np.repeat(self.keys[None, :], i.size, axis=0)
+        left_out[self.queries[i]] = True
         for offset in self.beside:
-            inside = (i + offset >= 0) & (i + offset < self.keys.size)
-            out[np.flatnonzero(inside), (i + offset)[inside]] = True
-        return out
+            key = i + offset
+            inside = (key >= 0) & (key < self.keys.size)
+            left_out[np.flatnonzero(inside), key[inside]] = True
+        return left_out
 
     def without(self, weights: Any, i: Ints, low: int = 0) -> np.ndarray[Any, Any]:
-        """A copy of weights [head, row, low…] of the queries i with those of left-out pairs set to
-        0.
+        """A copy of weights [head, row, key] with those of left-out pairs set to 0.
 
+        i: the rows' query positions, [row]. low: the first key of the weights.
         A row of which nothing is left is 0, renormalised or not.
         """
         weights_left: np.ndarray[Any, Any] = np.where(
@@ -177,21 +186,21 @@ class Exclusion(Struct, frozen=True, eq=False):
 
 def parse_exclusion(text: str) -> tuple[str, ...]:
     """The names in an `--exclude` value such as "first,special", in the order of `KINDS`. Raises
-    UsageError.
+    UsageError for an unknown name, and for none.
     """
-    words = [name.strip() for name in text.split(",") if name.strip()]
-    for name in words:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
         if name not in KINDS:
             from difflib import get_close_matches
 
-            near = get_close_matches(name, KINDS, 1, 0.5)
+            near = get_close_matches(name, KINDS, n=1, cutoff=0.5)
             what = message("--exclude {name} is nothing to leave out", name=repr(name))
             raise UsageError(
                 what, expected=listing(KINDS), hint=f"--exclude {near[0]}" if near else ""
             )
-    if not words:
+    if not names:
         raise UsageError("--exclude names nothing", expected=listing(KINDS))
-    return tuple(name for name in KINDS if name in words)
+    return tuple(name for name in KINDS if name in names)
 
 
 def exclusion(
@@ -201,25 +210,26 @@ def exclusion(
     queries: Sequence[Token] | None = None,
     renormalise: bool = False,
 ) -> Exclusion:
-    """The pairs that these names leave out of a text: those of `KINDS`, and "unknown" for tokens
-    that a vocabulary does not know, as keys and as queries.
+    """The pairs of query and key that are left out of a text by these names, some of `KINDS`, or
+    "unknown" for tokens that the vocabulary does not know, as keys and as queries.
 
+    tokens: of the keys.
     queries: the query tokens if they are another text's; then there is no first token, no self and
         no neighbour to leave out.
     """
     if queries is None:
-        asking = tokens
+        query_tokens = tokens
     else:
-        asking = queries
+        query_tokens = queries
     keys = np.zeros(len(tokens), bool)
-    rows = np.zeros(len(asking), bool)
+    rows = np.zeros(len(query_tokens), bool)
     beside: tuple[int, ...] = ()
     if "special" in names:
         keys |= [token.special for token in tokens]
-        rows |= [token.special for token in asking]
+        rows |= [token.special for token in query_tokens]
     if "unknown" in names:
         keys |= [token.unknown for token in tokens]
-        rows |= [token.unknown for token in asking]
+        rows |= [token.unknown for token in query_tokens]
     if "punctuation" in names:
         keys |= [is_punctuation(token) for token in tokens]
     if "separators" in names:
@@ -266,27 +276,30 @@ class AlignedExclusion(NamedTuple):
 
     def mask(self) -> Bools:
         """Which pairs are left out, [query, key]."""
-        out = self.queries[:, None] | self.keys[None, :]
-        for places in self.places:
-            out |= np.isin(places[None, :] - places[:, None], self.beside)
-        return out
+        left_out = self.queries[:, None] | self.keys[None, :]
+        for places in self.places:  # of either text
+            offsets = places[None, :] - places[:, None]
+            left_out |= np.isin(offsets, self.beside)
+        return left_out
 
 
 def aligned_exclusion(
     names: Sequence[str], texts: Sequence[Sequence[Token]], pairs: Sequence[tuple[int, int]]
 ) -> AlignedExclusion:
-    """Which links among the words that two texts share are left out, by the kinds named (as
+    """Which links among the words that two texts share are left out, by these names (as of
     `exclusion`): a word that is left out in one text is left out in both.
 
+    texts: the tokens of the two texts.
     pairs: each shared word's token in the first and the second text.
     """
-    places = np.asarray(pairs, np.int64).reshape((-1, 2)).T
-    sides = [exclusion(names, tokens) for tokens in texts]
-    queries, keys = (
-        np.any([getattr(side, kind)[at] for side, at in zip(sides, places, strict=True)], axis=0)
-        for kind in ("queries", "keys")
+    first, second = np.asarray(pairs, np.int64).reshape((-1, 2)).T
+    in_first, in_second = (exclusion(names, tokens) for tokens in texts)
+    return AlignedExclusion(
+        queries=in_first.queries[first] | in_second.queries[second],
+        keys=in_first.keys[first] | in_second.keys[second],
+        beside=in_first.beside,
+        places=np.stack([first, second]),
     )
-    return AlignedExclusion(queries, keys, sides[0].beside, places)
 
 
 def is_punctuation(token: Token) -> bool:
@@ -314,19 +327,21 @@ class TokenPairs:
     """
 
     def __init__(self, tokens: Sequence[Hashable]) -> None:
+        """Sort the positions by token: equal tokens form a run, in the order of the text."""
         numbers: dict[Hashable, int] = {}
         kinds = np.array([numbers.setdefault(token, len(numbers)) for token in tokens], np.int64)
         self._order = np.argsort(kinds, kind="stable")
         places = np.empty_like(self._order)
         places[self._order] = np.arange(kinds.size)
+        # for each position: where its token's run begins, and how many equal tokens come before it
         starts = np.searchsorted(kinds[self._order], kinds)
         self._starts = starts
         self._earlier = places - starts
         self._last: dict[int, tuple[Ints, tuple[Ints, Ints]]] = {}
 
     def of(self, i: Ints, after: int) -> tuple[Ints, Ints]:
-        """The pairs (row, key), two arrays [pair], with key = j + after for each earlier position j
-        < i of the same token as query i.
+        """The pairs (row, key) of a block of queries, two arrays [pair], in which the key lies
+        `after` tokens behind an earlier occurrence j < i of the query's token: key = j + after.
 
         i: query positions [row].
 
@@ -343,6 +358,7 @@ class TokenPairs:
     def _find_pairs(self, i: Ints, after: int) -> tuple[Ints, Ints]:
         """As `of`, but computed each time: the pairs (row, key) with key = j + after, for earlier
         positions j of the same token."""
+        # each row comes as often as its token occurs before; `within` counts these up, 0, 1, …
         counts = self._earlier[i]
         rows = np.repeat(np.arange(i.size), counts)
         within = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -362,20 +378,20 @@ class WordPieces:
         self.is_start: Bools = np.zeros(count, bool)
         self.is_start[starts] = True
         sizes = np.diff(starts, append=count)
-        self._first, self._others = np.repeat(starts, sizes), np.repeat(sizes, sizes) - 1
+        # by token: the first token of its word, and how many others the word has
+        self._first = np.repeat(starts, sizes)
+        self._others = np.repeat(sizes, sizes) - 1
 
     def of(self, i: Ints) -> tuple[Ints, Ints]:
-        """For query positions i [row]: the pairs (row, key) where the key is another token of the
-        query's word.
+        """For query positions i [row]: the pairs (row, key), two arrays [pair], where the key is
+        another token of the query's word.
         """
+        # each row comes as often as its word has other tokens; `within` counts these up, 0, 1, …
         counts = self._others[i]
         rows = np.repeat(np.arange(i.size), counts)
-        keys = (
-            self._first[i][rows]
-            + np.arange(rows.size)
-            - np.repeat(np.cumsum(counts) - counts, counts)
-        )
-        # the query itself is left out of its word
+        within = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        keys = self._first[i][rows] + within
+        # skip the query itself: keys from its position on move up by one
         return rows, np.where(keys >= i[rows], keys + 1, keys)
 
 
@@ -418,13 +434,13 @@ def token_facts(tokens: Sequence[Token], words: WordPieces | None = None) -> Tok
 
 
 def portions(heads: int, rows: int, keys: int) -> Iterator[tuple[slice, slice]]:
-    """Slices of heads and of rows that together cover [head, row, key], each with at most `AT_ONCE`
-    weights, or one row."""
-    many = max(AT_ONCE // max(rows * keys, 1), 1)
-    few = max(AT_ONCE // max(keys, 1), 1)
-    for head in range(0, heads, many):
-        for row in range(0, rows, few):
-            yield slice(head, min(head + many, heads)), slice(row, min(row + few, rows))
+    """Yield slices of heads and of rows that together cover [head, row, key], each with at most
+    `AT_ONCE` weights, or one row: several whole heads, or some rows of one head."""
+    head_step = max(AT_ONCE // max(rows * keys, 1), 1)
+    row_step = max(AT_ONCE // max(keys, 1), 1)
+    for head in range(0, heads, head_step):
+        for row in range(0, rows, row_step):
+            yield slice(head, min(head + head_step, heads)), slice(row, min(row + row_step, rows))
 
 
 CLEARLY = 1 - 1e-6
@@ -500,13 +516,14 @@ class AttentionRows(Protocol):
 
 
 def entropy_of_part(entropy: Floats, left_out: Floats, weight: Floats) -> Floats:
-    """The entropy in nats of the weights on all keys but one, −Σ A ln(A / s), with s their sum.
-    Rounding never makes it negative.
+    """−Σ A ln(A / s) in nats over all keys but one, with s the sum of their weights: their entropy
+    times s. Rounding never makes it negative.
 
     entropy: −Σ A ln A over all keys.
     left_out: the weight on the key that is left out.
     weight: s, the weight on all others.
     """
+    # −Σ A ln A without one key is entropy + left_out · ln left_out; − Σ A ln(1 / s) adds s ln s
     part: Floats = entropy + _times_log(left_out) + _times_log(weight)
     return np.maximum(part, 0.0)
 
@@ -534,17 +551,17 @@ class WeightRows:
         facts: Mapping[str, Array] = NO_FACTS,
     ) -> None:
         if backend.name == "numpy":
-            wide = "float64"
+            wide_dtype = "float64"
         else:
-            wide = "float32"
-        narrow = backend.name == "numpy" or backend.dtype_of(weights) in LOW_PRECISION
+            wide_dtype = "float32"
+        must_widen = backend.name == "numpy" or backend.dtype_of(weights) in LOW_PRECISION
         self.backend = backend
         self.i = i
         self.low = low
         self.sight = sight
         self.about = about
-        if narrow:
-            self.weights = backend.cast(weights, wide)
+        if must_widen:
+            self.weights = backend.cast(weights, wide_dtype)
         else:
             self.weights = weights
         self._facts = facts
@@ -559,12 +576,10 @@ class WeightRows:
     def total(self) -> Floats:
         """Each row's sum of weights, Σ_j A_ij, [head, row]."""
         before, after = self._sides
-        return (
-            before
-            + self._near_weights.sum(-1)
-            + after
-            + (self.key(0) if self._near_range[0] > 0 else 0.0)
-        )
+        first_key: Floats | float = 0.0  # `before` leaves it out
+        if self._near_range[0] > 0:
+            first_key = self.key(0)
+        return before + self._near_weights.sum(-1) + after + first_key
 
     @cached_property
     def entropy(self) -> Floats:
@@ -589,12 +604,13 @@ class WeightRows:
     @cached_property
     def peak_beyond_first(self) -> Floats:
         """Each row's largest weight on a key other than key 0, [head, row]."""
-        # where key 0 is well below the peak, that is the peak beyond it, too
+        # where key 0's weight is below the row's peak, the peak is on another key; only the rows in
+        # which it may be on key 0 are looked at again
         if "peak" in self._facts:
             doubtful = self.key(0) > self.peak * CLEARLY
         else:
             doubtful = np.ones(self._shape, bool)
-        if 2 * doubtful.sum() > doubtful.size:
+        if 2 * doubtful.sum() > doubtful.size:  # most of them: all rows at once are faster
             return self._largest(self.weights)
         peaks = self.peak.copy()
         for head in np.flatnonzero(doubtful.any(-1)):
@@ -619,46 +635,47 @@ class WeightRows:
     @cached_property
     def moments(self) -> tuple[Floats, Floats]:
         """Each row's Σ_j A_ij |i − j| and Σ_j A_ij (j − i), each [head, row]."""
-        # to the left of all rows and to the right of all rows |i − j| is linear in j: two products;
-        # positions count from the first row, so that nothing large cancels
+        # before the first row's position and after the last row's, |i − j| is linear in j: there
+        # Σ A (j − i) = Σ A j − i Σ A, two products. Positions count from the first row, so that
+        # nothing large cancels.
         first = int(self.i[0])
         near_range = self._near_range
         i = (self.i - first).astype(np.float64)
-        sides = self._sides
-        whole = sides[0] + (self.key(0) if near_range[0] > 0 else 0.0)
-        before = self._ramp(0, near_range[0], first) - i * whole
-        after = self._ramp(near_range[1], self.weights.shape[-1], first) - i * sides[1]
+        weight_before, weight_after = self._sides
+        if near_range[0] > 0:
+            weight_before = weight_before + self.key(0)
+        before = self._ramp(0, near_range[0], first) - i * weight_before
+        after = self._ramp(near_range[1], self.weights.shape[-1], first) - i * weight_after
+
+        # between them, key by key
         j = self.low + np.arange(*near_range) - first
-        near = self._near_weights
         steps = j[None, :] - i[:, None]
-        far = after - before
-        signed_sums = before + after
-        return far + np.einsum("hij,ij->hi", near, np.abs(steps)), signed_sums + np.einsum(
-            "hij,ij->hi", near, steps
-        )
+        near = np.einsum("hij,ij->hi", self._near_weights, np.abs(steps))
+        near_signed = np.einsum("hij,ij->hi", self._near_weights, steps)
+        return (after - before) + near, (before + after) + near_signed
 
     @cached_property
     def _near_range(self) -> tuple[int, int]:
         """The weights' columns [start, stop) at the keys from the first row's own position to the
         last row's.
         """
-        start, stop = (
-            min(max(position - self.low, 0), self.weights.shape[-1])
-            for position in (int(self.i[0]), int(self.i[-1]) + 1)
-        )
-        return start, stop
+        columns = self.weights.shape[-1]
+        start = int(self.i[0]) - self.low
+        stop = int(self.i[-1]) + 1 - self.low
+        return min(max(start, 0), columns), min(max(stop, 0), columns)
 
     @cached_property
     def rest(self) -> Floats:
         """Each row's weight without key 0 and the query itself, [head, row]."""
         j = self.low + np.arange(*self._near_range)
         before, after = self._sides
+        # among the keys at the rows' own positions: 0 for the query itself and key 0, else 1
         key_counts = ((j[None, :] != self.i[:, None]) & (j != 0)).astype(np.float64)
         return before + np.einsum("hij,ij->hi", self._near_weights, key_counts) + after
 
     @cached_property
     def _near_weights(self) -> Floats:
-        """The weights on the keys at the rows' own positions, [head, row, position]."""
+        """The weights on the keys at the positions of the block's rows, [head, row, position]."""
         return self.numpy(self.weights[..., slice(*self._near_range)])
 
     @cached_property
@@ -666,7 +683,7 @@ class WeightRows:
         """Σ A_ij over the keys before the first row's own position and over those after the last
         row's, each [head, row]; key 0 left out."""
         start, stop = self._near_range
-        beyond = max(1 - self.low, 0)
+        beyond = max(1 - self.low, 0)  # the first column that is not key 0's
         before = self.weights[..., beyond : max(start, beyond)]
         after = self.weights[..., max(stop, beyond) :]
         return self.numpy(self.backend.sum(before, -1)[..., 0]), self.numpy(
@@ -686,15 +703,16 @@ class WeightRows:
     def at_offset(self, offset: int) -> Floats:
         """Each row's weight on the key at this offset, A_{i, i+offset}, [head, row]."""
         if offset not in self._by_offset:
-            # the nearest are asked for together: one look for all of them
+            # several metrics ask for the nearest offsets: these are taken together and kept
             if abs(offset) <= NEARBY:
                 offsets = NEAREST
             else:
                 offsets = (offset,)
-            key = self.i + np.array(offsets)[:, None] - self.low
-            inside = (key >= 0) & (key < self.weights.shape[-1])
-            weights = np.zeros((len(offsets), *self._shape)).swapaxes(0, 1)
-            weights[:, inside] = self._pick(np.nonzero(inside)[1], key[inside])
+            heads, rows = self._shape
+            column = self.i + np.array(offsets)[:, None] - self.low  # [offset, row]
+            inside = (column >= 0) & (column < self.weights.shape[-1])
+            weights = np.zeros((heads, len(offsets), rows))
+            weights[:, inside] = self._pick(np.nonzero(inside)[1], column[inside])
             self._by_offset.update(zip(offsets, weights.swapaxes(0, 1), strict=True))
         return self._by_offset[offset]
 
@@ -709,11 +727,8 @@ class WeightRows:
         columns = np.flatnonzero(key_mask[self.low : self.low + self.weights.shape[-1]])
         if not columns.size:
             return np.zeros(self._shape)
-        return self.numpy(
-            self.backend.sum(self.backend.take(self.weights, self.backend.keep(columns), -1), -1)[
-                ..., 0
-            ]
-        )
+        picked = self.backend.take(self.weights, self.backend.keep(columns), -1)
+        return self.numpy(self.backend.sum(picked, -1)[..., 0])
 
     def largest(self, key_mask: Bools) -> Floats:
         """Each row's largest weight on the keys in `key_mask` but the query itself, booleans [key];
@@ -729,6 +744,7 @@ class WeightRows:
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
         """Each row's weight on the keys of the pairs (row, key), integers [pair]; [head, row]."""
+        # keys outside the block have no weight
         if keys.size and (self.low > 0 or int(keys.max()) >= self.weights.shape[-1]):
             inside = (keys >= self.low) & (keys < self.low + self.weights.shape[-1])
             rows = rows[inside]

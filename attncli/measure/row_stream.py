@@ -61,26 +61,30 @@ class TopLinks:
         """Add rows of heads first_head, first_head + 1, …"""
         heads, count, keys = rows.weights.shape
         if self._leave_out is None:
-            counts_row = np.ones(count, bool)
+            row_counts = np.ones(count, bool)
         else:
-            counts_row = ~self._leave_out.queries[rows.i]
+            row_counts = ~self._leave_out.queries[rows.i]
         step = max(AT_ONCE // max(keys, 1), 1)
         for place in range(heads):
             head = first_head + place
-            peak = np.where(counts_row, rows.peak[place], 0.0)
+
+            # rows whose peak beats the last link kept, in portions of `step` rows
+            peak = np.where(row_counts, rows.peak[place], 0.0)
             beating = np.flatnonzero(peak > self._least_kept(head))
             for begin in dict.fromkeys((beating // step * step).tolist()):
-                # what is found makes it harder for the rows after
+                # compared again: the links of the portions before may have raised the bar
                 beat = np.flatnonzero(peak[begin : begin + step] > self._least_kept(head))
                 if beat.size:
-                    part = rows.numpy(rows.weights[place, begin : begin + step])
-                    self._add_rows(head, rows, part[beat], begin + beat)
+                    weights = rows.numpy(rows.weights[place, begin : begin + step])
+                    self._add_rows(head, rows, weights[beat], begin + beat)
 
     def _least_kept(self, head: int) -> float:
         """The weight that a new link of this head must exceed to be kept."""
         links = self._links[head]
         if len(links) == self.top:
-            return -links[-1][0]
+            return -links[-1][
+                0
+            ]  # links hold the negative weight, so that they sort strongest first
         return 0.0
 
     def _add_rows(self, head: int, rows: WeightRows, weights: Floats, which: Ints) -> None:
@@ -119,9 +123,9 @@ class TopLinks:
     def _keep_strongest(
         self, head: int, queries: Ints, weights: Floats, peak: Floats, low: int
     ) -> None:
-        """Keep the strongest links of one head's rows of weights [row, low…].
+        """Keep the strongest links of one head's rows of weights, [row, key].
 
-        peak: each row's largest weight.
+        queries: the rows' positions. peak: each row's largest weight. low: the first key.
         """
         least = self._least_of_top(peak)
         least_kept = self._least_kept(head)
@@ -133,9 +137,10 @@ class TopLinks:
         row, key = np.nonzero((weights >= least) & (weights > least_kept))
         values = weights[row, key]
         if values.size > self.top:
-            # only what may be among them is sorted
-            maybe = np.flatnonzero(values >= self._least_of_top(values))
-            strongest = maybe[np.argsort(-values[maybe], kind="stable")[: self.top]]
+            # only those that may be among the strongest are sorted
+            candidates = np.flatnonzero(values >= self._least_of_top(values))
+            order = np.argsort(-values[candidates], kind="stable")
+            strongest = candidates[order[: self.top]]
             row = row[strongest]
             key = key[strongest]
             values = values[strongest]
@@ -162,9 +167,9 @@ tokens beside it, and to the first token, where heads rest when they have nothin
 
 
 def kinds_left_out(tokens: Iterable[Token], *, is_learned: bool) -> tuple[LeftOutKind, ...]:
-    """The kinds of tokens left out of a text's strongest links: `LEFT_OUT` for trained weights,
-    with separators where there are any, and always words that the model does not know, where there
-    are any."""
+    """The kinds of links and tokens that are left out of a text's strongest links: `LEFT_OUT` for
+    trained weights, with separators where there are any, and for all weights words that the model
+    does not know, where there are any."""
     every = list(tokens)
     kinds: list[LeftOutKind] = []
     if is_learned:
@@ -202,7 +207,7 @@ class LinkCollector:
         if query is None:
             self._out = out
         else:
-            # a special or unknown token that is asked for by name gets its row
+            # of the chosen query, links are wanted also where it is a special or unknown token
             self._out = replace(out, queries=np.arange(out.queries.size) != query)
         self._layers: list[tuple[int, Sequence[int], TopLinks]] = []
         self._last: tuple[tuple[int, int, np.dtype[Any]], Floats] | None = None
@@ -229,11 +234,11 @@ class LinkCollector:
         if len(heads):
             count = len(weights[0])
         for _, row in portions(1, count, self._keys):
-            asking = slice(first + row.start, first + row.stop)
-            i = np.arange(asking.start, asking.stop)
+            queries = slice(first + row.start, first + row.stop)
+            i = np.arange(queries.start, queries.stop)
             for head, matrix in enumerate(weights):
                 rows = matrix[row, : self._keys]
-                collector.add_whole(head, rows, i, self._counted_pairs(asking, rows.dtype))
+                collector.add_whole(head, rows, i, self._counted_pairs(queries, rows.dtype))
 
     def _counted_pairs(self, row: slice, dtype: np.dtype[Any]) -> Floats | None:
         """A mask [query, key] of this type, 1 for pairs that count and 0 for left-out ones; None
@@ -243,11 +248,11 @@ class LinkCollector:
         """
         if not self._out.names and not self._out.queries.any():
             return None
+        # every head of every layer asks for the same mask: the last one is kept
         request = (row.start, row.stop, dtype)
-        if (
-            self._last is None or self._last[0] != request
-        ):  # every head of every layer asks for the same
-            self._last = request, (~self._out.rows(np.arange(row.start, row.stop))).astype(dtype)
+        if self._last is None or self._last[0] != request:
+            left_out = self._out.rows(np.arange(row.start, row.stop))
+            self._last = (request, (~left_out).astype(dtype))
         return self._last[1]
 
     def overview(self) -> list[StrongestLink]:
@@ -260,20 +265,20 @@ class LinkCollector:
 
     def strongest(self) -> list[LinkRow]:
         """The links of all layers and heads together, strongest first, as documents hold them."""
-        every = [
-            (-link[2], layer, head, link)
-            for layer, heads, collector in self._layers
-            for head, links in zip(heads, collector.sorted_links(), strict=True)
-            for link in links
-        ]
+        every = []
+        for layer, heads, collector in self._layers:
+            for head, links in zip(heads, collector.sorted_links(), strict=True):
+                for query, key, weight in links:
+                    # sorts by falling weight, then by layer, head, query and key
+                    every.append((-weight, layer, head, query, key))
         return [
-            LinkRow(layer=layer, head=head, query=query, key=key, weight=weight)
-            for _, layer, head, (query, key, weight) in sorted(every)[: self.top]
+            LinkRow(layer=layer, head=head, query=query, key=key, weight=-negative_weight)
+            for negative_weight, layer, head, query, key in sorted(every)[: self.top]
         ]
 
 
 def _top_link(query: int, key: int, weight: float) -> TopLink:
-    """A link as a part of a document."""
+    """A link from a query to a key as the `TopLink` of a document."""
     return TopLink(query=query, key=key, weight=weight)
 
 
@@ -296,8 +301,8 @@ class LayerWatcher(Protocol):
 
 
 def select_in_block(block: RowBlock, heads: Sequence[int]) -> tuple[list[int], int]:
-    """(which heads of a block, by index within it, are among these head numbers; how many of the
-    numbers belong to heads before the block)."""
+    """Which heads of a block are among these head numbers, by index within the block; and how many
+    of the numbers belong to heads before the block."""
     block_heads = range(block.first_head, block.first_head + block.stages["weights"].shape[0])
     local_heads = [head - block_heads.start for head in heads if head in block_heads]
     return local_heads, sum(head < block_heads.start for head in heads)
@@ -369,7 +374,7 @@ class RowFeeder:
         high = min(block.high, self._keys)
         weights = block.stages["weights"]
         facts = {}
-        if high == block.high:  # what the step has told of rows is about all their keys
+        if high == block.high:  # the step's facts are of all keys, learned ones included
             facts = {name: block.stages[name] for name in BLOCK_FACTS if name in block.stages}
         if len(local_heads) < weights.shape[0]:
             weights = weights[local_heads]
@@ -390,15 +395,16 @@ class RowFeeder:
             low = rows.low
             high = rows.low + rows.weights.shape[-1]
             weights = self._exclusion.without(rows.numpy(rows.weights), i, low)
-            seen_pairs = ~self._exclusion.rows(i)[:, low:high] & rows.sight.visibility_matrix(high)
-            sight = find_sight(seen_pairs, i.size, low, high)
+            left_out = self._exclusion.rows(i)[:, low:high]
+            sight = find_sight(~left_out & rows.sight.visibility_matrix(high), i.size, low, high)
             rows = WeightRows(numpy_backend("float64"), weights, i, low, sight, self._about)
         for consumer in self._consumers:
             consumer.add(rows, first_head=first_head)
 
     def _positions(self, block: RowBlock) -> Ints:
-        """The positions of a block's rows; the same array object for the same rows of other heads,
-        so that nothing is computed twice."""
+        """The positions of a block's rows, [row]; the same array object for the same rows of other
+        heads, which facts of rows are kept by. Also notes the rows' visibility where the mask alone
+        gives it."""
         first = block.start + self._offset
         stop = block.stop + self._offset
         if not self._i.size or (int(self._i[0]), int(self._i[-1]) + 1) != (first, stop):
@@ -414,25 +420,27 @@ class RowFeeder:
         return self._i
 
     def _sight_of(self, block: RowBlock, i: Ints, high: int, local_heads: Sequence[int]) -> Sight:
-        """The `Sight` (which keys are visible) of the rows of a block at positions i, over its keys
-        up to `high`.
+        """The `Sight` (which keys each row sees) of the rows of a block at positions i, over its keys
+        below `high`.
 
         local_heads: the heads, by index in the block.
         """
         if self._shared_sight is not None:
             return self._shared_sight
         visibility = block_visibility(self._backend, block, local_heads)
-        if visibility is not None and visibility.shape[-1] > 1:
+        if visibility is not None and visibility.shape[-1] > 1:  # one column stands for all keys
             visibility = visibility[..., : high - block.low]
         return find_sight(visibility, i.size, block.low, high)
 
 
 def share(block: RowBlock, heads: int, queries: int) -> float:
-    """The share of a layer with so many heads and queries that is done after this block, 0 to 1."""
-    through = block.start * heads + (block.stop - block.start) * (
-        block.first_head + block.empty.shape[0]
-    )
-    return through / (heads * queries)
+    """The share of a layer that is done after this block, 0 to 1.
+
+    heads, queries: how many the layer has. Blocks come by rows, and for the same rows head by head.
+    """
+    heads_done = block.first_head + block.empty.shape[0]
+    rows_done = block.start * heads + (block.stop - block.start) * heads_done
+    return rows_done / (heads * queries)
 
 
 # Pooled maps: the weights of heads in at most `side` × `side` cells, built block by block.
@@ -465,13 +473,14 @@ class PooledMaps:
         heads = slice(first_head, first_head + weights.shape[0])
         if not weights.shape[-1]:
             return
-        if pool == 1:
-            self.values[heads, start : start + weights.shape[1], low : low + weights.shape[-1]] = (
-                rows.numpy(weights)
-            )
-            return
         high = low + weights.shape[-1]
-        # whole cells in one reduction; the ragged ends of the range of keys by themselves
+        if pool == 1:
+            row_numbers = slice(start, start + weights.shape[1])
+            self.values[heads, row_numbers, low:high] = rows.numpy(weights)
+            return
+
+        # `inner`: the keys from the first to the last whole cell, which are reduced at once; the
+        # keys before and after them fill only a part of a cell and are reduced by themselves
         inner = (-(-low // pool) * pool, high // pool * pool)
         if inner[0] >= inner[1]:
             parts = [(low, high)]
@@ -483,15 +492,15 @@ class PooledMaps:
             piece = weights[..., first - low : last - low]
             cells = range(first // pool, (last - 1) // pool + 1)
             if (first, last) == inner:
-                maxima = rows.numpy(
-                    rows.backend.max(piece.reshape((*piece.shape[:2], -1, pool)), -1)[..., 0]
-                )
+                by_cell = piece.reshape((*piece.shape[:2], -1, pool))
+                maxima = rows.numpy(rows.backend.max(by_cell, -1)[..., 0])
             else:
                 edges = [(max(cell * pool - first, 0), (cell + 1) * pool - first) for cell in cells]
                 cell_maxima = [
                     rows.backend.max(piece[..., start:stop], -1)[..., 0] for start, stop in edges
                 ]
                 maxima = np.stack(list(map(rows.numpy, cell_maxima)), -1)
+            # [head, row, cell]: each row raises the cells that it belongs to
             for row in range(maxima.shape[1]):
                 cells_here = self.values[heads, (start + row) // pool, cells.start : cells.stop]
                 np.maximum(cells_here, maxima[:, row], out=cells_here)
@@ -513,10 +522,10 @@ class BlockCollector:
     layers, heads: those asked for.
     query: the query whose rows are kept whole, None for none.
     links: fed with every head's rows.
-    progress: told the share of the run that is done, 0 to 1.
+    progress: called with the share of the run that is done, 0 to 1.
     regions: between which weights are summed; the query, or the last token, by itself too.
     watchers: fed with every head's rows besides.
-    rest: on which keys heads rest, booleans [key]; None for none.
+    rest: the keys on which heads put weight whatever the text says, booleans [key]; None for none.
     """
 
     def __init__(
@@ -560,6 +569,8 @@ class BlockCollector:
         """Take a block of rows of a layer. Blocks of cross-attention are ignored."""
         if kind != "self":
             return
+
+        # the first block of a layer: new collectors
         if layer != self._layer:
             heads = self.select_heads(layer)
             self._maps = PooledMaps(len(heads), self._count, self._count, side=CELLS)
@@ -569,23 +580,24 @@ class BlockCollector:
                 from attncli.measure.region_sums import RegionSums  # few runs name regions
 
                 if self._query is None:
-                    looking = self._count - 1
+                    query = self._count - 1
                 else:
-                    looking = self._query
-                self._sums = RegionSums(len(heads), self._regions, self._count, looking, self._rest)
+                    query = self._query
+                self._sums = RegionSums(len(heads), self._regions, self._count, query, self._rest)
                 consumers.append(self._sums)
             self._feeder = RowFeeder(
                 self._model.backend, consumers, TokenFacts(), self._count, heads=heads
             )
             self._layer = layer
             self._row = {}
+
         assert self._feeder is not None
         self._feeder.on_block(block)
         if self._query is not None and block.start <= self._query < block.stop:
             self._keep_row(block, self._query - block.start)
         if self._progress is not None:
-            every = self._model.spec.blocks[layer].attention.heads
-            self._progress((layer + share(block, every, self._count)) / self._runs)
+            head_count = self._model.spec.blocks[layer].attention.heads
+            self._progress((layer + share(block, head_count, self._count)) / self._runs)
 
     def _keep_row(self, block: RowBlock, row: int) -> None:
         """Copy the chosen query's scores and weights from a block of rows, for the heads in it.
@@ -600,10 +612,9 @@ class BlockCollector:
                 width = max(self._count, block.high)
                 self._row[name] = np.full((len(heads), width), hidden, stage_row.dtype)
             for place, head in enumerate(heads):
-                if 0 <= head - block.first_head < len(stage_row):
-                    self._row[name][place, block.low : block.high] = stage_row[
-                        head - block.first_head
-                    ]
+                index = head - block.first_head  # within the block, which may hold some heads only
+                if 0 <= index < len(stage_row):
+                    self._row[name][place, block.low : block.high] = stage_row[index]
 
     def maps(self) -> list[PooledMap]:
         """The pooled maps of the last layer: each cell is the largest of `pool` × `pool` weights;

@@ -43,9 +43,8 @@ from attncli.models.model import Model, choose_heads
 # From blocks of rows and from whole stages to the records of a layer.
 
 
-@np.errstate(
-    invalid="ignore", over="ignore"
-)  # a score that is no number is found by the check of what is made again
+# a score that is no number is noticed when weights are computed again and compared
+@np.errstate(invalid="ignore", over="ignore")
 def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
     """Add a block of rows to a layer's records: its weights, its visibility, and the bias where the
     stages "capped" and "biased" were kept."""
@@ -58,6 +57,7 @@ def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
             if name in SQUARE
         }
         visibility = block_visibility(backend, block, local_heads)
+        # "capped" are the scores before a bias is added, "biased" those after
         if "biased" in stages and "capped" in stages:
             bias = stages["biased"] - stages["capped"]
         else:
@@ -92,7 +92,7 @@ def feed_whole(
         for name in ("weights", "masked", "capped", "biased")
         if name in stages
     }
-    weights = np.nan_to_num(arrays["weights"])  # what is no number is told by a warning of the run
+    weights = np.nan_to_num(arrays["weights"])  # the run itself warns of NaN
     if "masked" in arrays:
         visibility = arrays["masked"] != -np.inf
     else:
@@ -100,23 +100,27 @@ def feed_whole(
     if words is not None:
         weights = words.merge(weights).astype(np.float32)
         visibility = words.merge_visible(visibility)
+
+    # log Σ exp of a row's scores, from the key with the largest weight: weight = exp(score − lse)
     lse = np.full(weights.shape[:2], np.nan, np.float32)
     if words is None and "masked" in arrays:
         strongest = weights.argmax(-1)[..., None]
-        score, most = (
-            np.take_along_axis(arrays[name], strongest, -1)[..., 0]
-            for name in ("masked", "weights")
-        )
-        lse = np.where(most > 0, score - np.log(most), -np.inf).astype(np.float32)
+        score = np.take_along_axis(arrays["masked"], strongest, -1)[..., 0]
+        weight = np.take_along_axis(arrays["weights"], strongest, -1)[..., 0]
+        lse = np.where(weight > 0, score - np.log(weight), -np.inf).astype(np.float32)
     if "biased" in arrays and "capped" in arrays:
         bias = arrays["biased"] - arrays["capped"]
     else:
         bias = None
-    shared_visibility = (
-        visibility[0] if bool((visibility == visibility[:1]).all()) else visibility
-    )  # heads that see the same
+
+    # None where all is visible, [row, key] where all heads see the same
+    row_visibility: Array | None = visibility
+    if visibility.all():
+        row_visibility = None
+    elif bool((visibility == visibility[:1]).all()):
+        row_visibility = visibility[0]
     records.rows(weights.shape[-1]).add(
-        0, 0, weights, lse, None if visibility.all() else shared_visibility, bias
+        start=0, low=0, weights=weights, lse=lse, visibility=row_visibility, bias=bias
     )
     keys = records.keys
     records.feeder.take_layer(weights[..., :keys].astype(np.float64), visibility[..., :keys])
@@ -127,6 +131,7 @@ def arithmetic(
 ) -> Arithmetic | None:
     """A layer's queries and keys (stages "q" and "k") with the scale and softcap of their scores;
     None where these stages were not kept, or do not give all scores."""
+    # Longformer's global tokens have queries of their own, "global_q"
     if "q" not in stages or "k" not in stages or "global_q" in stages:
         return None
     q, k = (np.asarray(backend.numpy(stages[name]), np.float32) for name in ("q", "k"))
@@ -172,14 +177,15 @@ def run_record(
     exact: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> RunRecord:
-    """Run a text through the model and record its heads.
+    """The record of a text's run through the model: one of each chosen head, made as the layers run
+    while `heads` is iterated over. Nothing n × n is held of a long text, unless its words are merged
+    or its attention hashes tokens.
 
-    layers, heads: which.
-    words: whether tokens are merged to words, or what they are merged to.
-
-    exact: as for `LayerRecords`.
-    progress: told the share done. Nothing n × n is held of a long text, unless its words are merged
-        or it is hashed.
+    name: the record's.
+    layers, heads: which are recorded.
+    words: whether tokens are merged to words, or the words that they are merged to.
+    exact: whether queries and keys are kept as they are, for a viewer that need not be small.
+    progress: called with the share of the run that is done.
     """
     if not recordable(model, words=bool(words)):
         groups: Words | None = None
@@ -194,9 +200,8 @@ def run_record(
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
         """Report the share done when a block of a layer's self-attention is there."""
         if kind == "self" and progress is not None:
-            progress(
-                (layer + block.stop / len(tokens)) / (max(numbers_of(layers, len(blocks))) + 1)
-            )
+            layer_count = max(numbers_of(layers, len(blocks))) + 1
+            progress((layer + block.stop / len(tokens)) / layer_count)
 
     def head_records() -> Iterator[HeadRecord]:
         """Records of the chosen heads, each layer's as soon as it has run."""
@@ -215,16 +220,16 @@ def recordable(model: Model, *, words: bool) -> bool:
 
 
 def recorded_run(model: Model, text: str, recording: Recording, *, name: str = "") -> RunRecord:
-    """The `RunRecord` of a run that is over, made of what `recording` kept of its heads."""
-    computing = attention_part(model, model.compute_backend(len(recording.sides.queries)))
+    """The `RunRecord` of a run that is over, with the records that `recording` kept of its heads."""
+    tokens = recording.sides.queries
     return RunRecord(
-        name,
-        text,
-        recording.sides,
-        model_part(model),
-        computing,
-        recording.take_records(),
-        notes(model, text, recording.sides.queries),
+        name=name,
+        text=text,
+        sides=recording.sides,
+        model=model_part(model),
+        attention=attention_part(model, model.compute_backend(len(tokens))),
+        heads=recording.take_records(),
+        warnings=notes(model, text, tokens),
     )
 
 
@@ -260,11 +265,13 @@ def _whole_record(
                 model.backend, trace.layer, sides, head_numbers, is_learned=is_learned
             )
             feed_whole(model.backend, records, trace.stages, word_groups)
-            steps = None
+            products = None
             if word_groups is None and attention.hashing is None:
-                # only then is a weight the softmax of one row's scores, which these steps show
-                steps = arithmetic(model.backend, trace.stages, attention.scale, attention.softcap)
-            yield from records.records(steps)
+                # only then is a weight the softmax of one row's scores
+                products = arithmetic(
+                    model.backend, trace.stages, attention.scale, attention.softcap
+                )
+            yield from records.records(products)
 
     computing = attention_part(model, model.compute_backend(len(tokens)))
     return RunRecord(
@@ -282,10 +289,11 @@ def cross_record(
 ) -> RunRecord:
     """The record of a cross-attention between two texts, as `attn cross` runs it.
 
-    layers, heads: which.
-    words: what the tokens of either text are merged to.
+    layers, heads: which are recorded.
+    words: the words to which the tokens of either text are merged; None for tokens.
     """
-    side = replace(model, spec=model.spec.decoder or model.spec)
+    # of an encoder-decoder the decoder attends
+    attending_model = replace(model, spec=model.spec.decoder or model.spec)
     sides = Sides(texts.queries, texts.keys)
     if words is not None:
         sides = Sides(words.queries.words, words.keys.words)
@@ -299,26 +307,34 @@ def cross_record(
                 model.backend, trace.layer, sides, head_numbers, is_learned=is_learned
             )
             feed_whole(model.backend, records, trace.stages, words)
-            steps = None
+            products = None
             if words is None:
-                steps = arithmetic(model.backend, trace.stages, spec.scale, spec.softcap)
-            yield from records.records(steps)
+                products = arithmetic(model.backend, trace.stages, spec.scale, spec.softcap)
+            yield from records.records(products)
 
-    attention = attention_part(side, side.compute_backend(len(texts.queries)))
+    backend = attending_model.compute_backend(len(texts.queries))
     sides_of_text = (
         (message("query text"), texts.query, texts.queries),
         (message("key text"), texts.key, texts.keys),
     )
     warnings = [*model.warnings, *token_notes_of_two(*sides_of_text)]
-    return RunRecord("", texts.query, sides, model_part(side), attention, head_records(), warnings)
+    return RunRecord(
+        name="",
+        text=texts.query,
+        sides=sides,
+        model=model_part(attending_model),
+        attention=attention_part(attending_model, backend),
+        heads=head_records(),
+        warnings=warnings,
+    )
 
 
 def _rows_at_once(blocks: Sequence[Block], count: int) -> int:
     """How many query rows of a text of `count` tokens to compute at a time, so that memory is
     bounded; at least 1.
     """
-    many = max(block.attention.heads for block in blocks)
-    return max(min(AT_ONCE // (many * count), count), 1)
+    heads = max(block.attention.heads for block in blocks)
+    return max(min(AT_ONCE // (heads * count), count), 1)
 
 
 KEPT = ("masked", "weights")
@@ -339,11 +355,12 @@ class CrossTexts(Struct, frozen=True):
 def cross_traces(
     model: Model, texts: CrossTexts, layers: Selection, heads: Selection
 ) -> Iterator[tuple[Attention, LayerTrace]]:
-    """The cross-attention of each chosen layer: its specification and its trace.
+    """Yield the specification and the trace of each chosen layer's cross-attention, with the chosen
+    heads.
 
     An encoder-decoder reads the keys' text with its encoder and runs its decoder over the queries'
     text; a one-layer model or weight file projects the queries' embeddings with W_Q and the others'
-    with W_K and W_V. Raises UnsupportedError for a checkpoint of one side.
+    with W_K and W_V. Raises UnsupportedError for a checkpoint without cross-attention.
     """
     if model.identity.source == "checkpoint":
         if model.memory is not None:
@@ -358,12 +375,9 @@ def cross_traces(
         return
     spec = model.spec.blocks[0].attention
     trace = _attend_to_text(model, spec, texts)
-    yield (
-        spec,
-        trace
-        if heads is EVERY
-        else choose_heads(trace, sorted(numbers_of(heads, spec.heads)), spec),
-    )
+    if heads is not EVERY:
+        trace = choose_heads(trace, sorted(numbers_of(heads, spec.heads)), spec)
+    yield spec, trace
 
 
 def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTrace:
@@ -373,11 +387,14 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
         raise UnsupportedError("hash attention is within one text", expected="--attention dense")
     backend = model.backend
     attention = LayerAttention(backend, model.store.layer(backend, 0), "attn", spec)
-    x, memory = (model.store.embed(backend, list(tokens)) for tokens in (texts.queries, texts.keys))
+    x = model.store.embed(backend, list(texts.queries))
+    memory = model.store.embed(backend, list(texts.keys))
     context = Context(
         np.arange(len(texts.queries)), max(len(texts.queries), len(texts.keys)), memory=memory
     )
     parts = project(attention, x, memory, context, 0)
+
+    # values of a third text
     v = parts.v
     if texts.values is not None:
         if len(texts.values) != len(texts.keys):
@@ -388,6 +405,7 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
             )
             raise InputError(what, expected="one value for every key")
         v = project(attention, x, model.store.embed(backend, list(texts.values)), context, 0).v
+
     block = attend(backend, parts.q, parts.k, v, parts.rule, keep=KEPT)
     concat = join_heads(backend, block.mixed)
     out = linear_if_any(backend, attention.weights, "attn.o", concat)
@@ -400,8 +418,13 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
         "weights": block.stages["weights"],
         "mixed": block.mixed,
     }
-    stages |= {"out": concat} if out is None else {"concat": concat, "out": out}
-    return LayerTrace(0, stages, block.empty, x, lambda: stages["out"])
+    if out is None:  # without an output projection
+        stages["out"] = concat
+    else:
+        stages |= {"concat": concat, "out": out}
+    return LayerTrace(
+        layer=0, stages=stages, empty_rows=block.empty, before=x, leaving=lambda: stages["out"]
+    )
 
 
 # Records of a run that is made for something else, taken from what it computes: nothing runs twice.
@@ -453,20 +476,21 @@ class Recording:
         on_block: Callable[[int, str, RowBlock], None] | None = None,
         interventions: Interventions = NO_INTERVENTIONS,
     ) -> Iterator[LayerTrace]:
-        """The layers asked for, as `Model.trace` gives them; records of all of them are there when
-        they are.
+        """Yield the layers asked for, as `Model.trace` does; when a layer is yielded, the records of
+        its heads have been made (`take_records`).
         """
         model = self._model
 
         def feed_block(layer: int, kind: str, block: RowBlock) -> None:
-            """Give a block of self-attention to its layer's records, and any block to whoever asked
-            for it.
+            """Add a block of self-attention to its layer's records, and call the caller's `on_block`
+            with any block.
             """
             if kind == "self":
                 feed(model.backend, self._layer_records(layer), block)
             if on_block is not None:
                 on_block(layer, kind, block)
 
+        # whole layers are recorded once they have run, blocks of rows while they run
         if rows is None:
             stage_names = WHOLE
         else:
@@ -523,15 +547,15 @@ def check_heads(count: int) -> None:
 def metric_values(
     results: Mapping[str, Measured], place: int, which: str
 ) -> dict[str, MetricValue]:
-    """The measured metrics of one head as documents hold them, by name.
+    """The measured metrics of one head as documents hold them, by name; NaN becomes None.
 
-    place: of the head.
+    place: the head's index in the results.
     which: "value" or "baseline".
     """
-    return {
-        name: MetricValue(
-            value=None if np.isnan(number := float(getattr(result, which)[place])) else number,
-            rows=int(result.rows[place]),
+    values = {}
+    for name, result in results.items():
+        number = float(getattr(result, which)[place])
+        values[name] = MetricValue(
+            value=None if np.isnan(number) else number, rows=int(result.rows[place])
         )
-        for name, result in results.items()
-    }
+    return values

@@ -24,6 +24,7 @@ def student(freedom: float) -> float:
         return math.tan(math.pi * SURE / 2)
     if freedom <= 2:
         return SURE * math.sqrt(2 / (1 - SURE**2))
+    # t = z + Σ term_k / freedom^k, the coefficients as in the source
     z = NormalDist().inv_cdf((1 + SURE) / 2)
     terms = (
         (z**3 + z) / 4,
@@ -35,8 +36,10 @@ def student(freedom: float) -> float:
 
 
 def skewed_deviate(deviate: float | Floats, skewness: Floats, count: float | Floats) -> Floats:
-    """How many standard errors the mean of `count` skewed values lies above the true mean where it
-    would be `deviate` without skewness; `deviate` itself for values that are not skewed.
+    """How many standard errors the mean of `count` values lies above the true mean, corrected for
+    skewness: what is `deviate` for values that are not skewed.
+
+    skewness: the third moment of the values in units of their standard deviation; 0 for none.
 
     Source: Hall, On the removal of skewness by transformation, 1992; Johnson, Modified t tests and
     confidence intervals for asymmetrical populations, 1978.

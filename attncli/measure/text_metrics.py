@@ -71,7 +71,7 @@ def measure_texts(
         UsageError: For an unknown metric.
         UnsupportedError: Where layers have different numbers of heads.
     """
-    chosen = metrics_of(metrics)
+    chosen_metrics = metrics_of(metrics)
     layer_numbers = sorted(set(model.spec.attending(layers)))
     counts = {
         len(numbers_of(heads, model.spec.blocks[layer].attention.heads)) for layer in layer_numbers
@@ -81,20 +81,21 @@ def measure_texts(
             "the layers have different numbers of heads",
             expected="layers of as many heads: layers=[0, 1]",
         )
-    # a mask that positions alone decide is computed again; any other is read off masked scores
-    by_position = model.own_layers and not any(
-        model.spec.blocks[layer].attention.hashing is not None
-        or any(
-            mask.depends_on == "vectors"
-            for mask in model.spec.blocks[layer].attention.mask.parts_of()
-        )
-        for layer in layer_numbers
-    )
+
+    # a mask that depends on positions alone is computed again; any other is read off masked scores
+    attentions = [model.spec.blocks[layer].attention for layer in layer_numbers]
+    hashes = any(attention.hashing is not None for attention in attentions)
+    masks = [mask for attention in attentions for mask in attention.mask.parts_of()]
+    depends_on_vectors = any(mask.depends_on == "vectors" for mask in masks)
+    by_position = model.own_layers and not hashes and not depends_on_vectors
     if by_position:
         keep = ("weights", "entropy")
     else:
         keep = ("masked", "weights")
-    batch_metrics = _BatchMetrics(model, chosen, heads, layer_numbers, by_position=by_position)
+    batch_metrics = _BatchMetrics(
+        model, chosen_metrics, heads, layer_numbers, by_position=by_position
+    )
+
     # weights that are read anew for each batch would be in memory once for each thread
     if isinstance(model.store, CachedStore):
         most = MOST_THREADS
@@ -115,7 +116,10 @@ def measure_texts(
 
 class _BatchMetrics:
     """Measures the metrics of batches of texts; coefficients that depend on length and mask alone
-    are kept for later batches."""
+    are kept for later batches.
+
+    by_position: whether the masks of all layers depend on positions alone.
+    """
 
     def __init__(
         self,
@@ -138,7 +142,8 @@ class _BatchMetrics:
     def of(self, batch: PaddedTexts, thread: int) -> dict[int, dict[str, Measured]]:
         """The metrics of each text of a batch, by its place in it.
 
-        thread: not used; several threads may call this at once, at worst computing the same twice.
+        thread: the number of the calling thread, not used. Several threads may call this at once; at
+            worst they compute the same coefficients twice.
         """
         del thread
         by_length: dict[int, list[int]] = {}
@@ -146,6 +151,8 @@ class _BatchMetrics:
             by_length.setdefault(len(tokens), []).append(entry)
         facts = [token_facts(tokens) for tokens in batch.texts]
         backend = self._model.backend
+
+        # results, [metric, text, layer, head]
         shape = (len(self._metrics), len(batch.texts), len(self._layers), len(self._head_numbers))
         value = np.zeros(shape)
         baseline = np.zeros(shape)
@@ -154,6 +161,8 @@ class _BatchMetrics:
         for places, mask, traces in self._groups(batch):
             for count, entries in by_length.items():
                 own_facts = [facts[entry] for entry in entries]
+
+                # row by row: long texts, and masks that depend on more than positions
                 if not self._by_position or not LengthTally.fits(self._metrics, count):
                     for place, trace in zip(places, traces, strict=True):
                         weights = self._stage_of(trace, entries, count)
@@ -167,21 +176,24 @@ class _BatchMetrics:
                                 baseline[index, entry, place] = result.baseline
                                 rows[index, entry, place] = result.rows
                     continue
-                key = repr(mask), count
+
+                # by coefficients: all texts of this length and all layers of the group at once
+                key = (repr(mask), count)
                 if key not in text_batches:
                     text_batches[key] = TextBatch(self._length_tally(mask, count), own_facts)
                 weights = backend.concat(
                     [self._stage_of(trace, entries, count) for trace in traces], 1
                 )
                 entropies = [self._entropy(trace, entries, count) for trace in traces]
-                known = [entropy for entropy in entropies if entropy is not None]
-                if len(known) == len(traces):
-                    entropy = backend.concat(known, 1)
+                present = [entropy for entropy in entropies if entropy is not None]
+                if len(present) == len(traces):
+                    entropy = backend.concat(present, 1)
                 else:
                     entropy = None
                 sums = text_batches[key].sums(backend, weights, entropy)
                 with np.errstate(invalid="ignore", divide="ignore"):
                     means = np.where(sums.norm > 0, sums.value / sums.norm, np.nan)
+                # from [text, layer · head, metric] to [metric, text, layer, head]
                 by_layer = means.reshape((len(entries), len(traces), shape[-1], shape[0]))
                 value[:, entries, places.start : places.stop] = np.moveaxis(by_layer, -1, 0)
                 baseline[:, entries, places.start : places.stop] = sums.baseline.T[..., None, None]
@@ -197,10 +209,11 @@ class _BatchMetrics:
         }
 
     def _groups(self, batch: PaddedTexts) -> Iterator[tuple[range, Mask, list[LayerTrace]]]:
-        """The layers of a batch in groups to be measured together, as they come, each with one
-        mask: (places of the layers, mask, traces)."""
+        """Yield the layers of a batch in groups that are measured together, consecutive layers with
+        one mask: the layers' indices among those measured, their mask, and their traces."""
         group: list[LayerTrace] = []
-        start = size = 0
+        start = 0  # index of the group's first layer
+        size = 0  # weights of the group
         mask = None
         for place, trace in enumerate(batch.layers):
             next_mask = self._model.spec.blocks[trace.layer].attention.mask
@@ -221,14 +234,13 @@ class _BatchMetrics:
         """A stage of some texts of one length, [text, head, query, key], with the chosen heads, cut
         to the tokens (no padding, no learned keys).
 
-        entries: the texts' places in the batch.
+        entries: the texts' indices in the batch. count: their tokens.
         """
-        part = trace.stages[stage][
-            entries[0] : entries[-1] + 1
-        ]  # sorted by length: they stand side by side
+        # a batch is sorted by length: texts of one length stand side by side
+        array = trace.stages[stage][entries[0] : entries[-1] + 1]
         if self._heads is not EVERY:
-            part = part[:, self._head_numbers]
-        return part[:, :, :count, :count]
+            array = array[:, self._head_numbers]
+        return array[:, :, :count, :count]
 
     def _entropy(self, trace: LayerTrace, entries: Sequence[int], count: int) -> Array | None:
         """The entropy of rows that the attention step computed, [text, head, query], in nats; None
@@ -237,8 +249,10 @@ class _BatchMetrics:
         whole = trace.stages["weights"]
         if entropy is None or whole.shape[-1] != whole.shape[-2]:
             return None
-        part = entropy[entries[0] : entries[-1] + 1]
-        return (part if self._heads is EVERY else part[:, self._head_numbers])[:, :, :count]
+        array = entropy[entries[0] : entries[-1] + 1]
+        if self._heads is not EVERY:
+            array = array[:, self._head_numbers]
+        return array[:, :, :count]
 
     def _visible(self, trace: LayerTrace, mask: Mask, entries: Sequence[int], count: int) -> Bools:
         """Which keys each query sees, booleans [text, head, query, key].
@@ -246,7 +260,7 @@ class _BatchMetrics:
         entries: the texts' places in the batch.
         """
         if "masked" in trace.stages:
-            scores = self._stage_of(trace, entries, count, "masked")
+            scores = self._stage_of(trace, entries, count, stage="masked")
             return np.asarray(self._model.backend.numpy(scores)) != -np.inf
         matrix = sight_of(mask, count).visibility_matrix(count)[0]
         return np.broadcast_to(matrix, (len(entries), len(self._head_numbers), count, count))

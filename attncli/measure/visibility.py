@@ -42,13 +42,17 @@ class VisibilityCounts(Struct, frozen=True):
 
 
 def bound(mask: Mask, queries: int, keys: int, seed: int) -> Mask:
-    """The mask itself, or for one that depends on vectors (`lsh`) the mask bound to seeded random
-    ones, alike for queries and keys."""
+    """The mask itself; one that depends on vectors (`lsh`) is bound to random vectors from a seed,
+    the same for queries and keys."""
     if mask.depends_on != "vectors":
         return mask
     vectors = normal(seed, "lsh\0vectors", (1, max(queries, keys), HASHED_WIDTH)).astype(np.float64)
     return mask.bind(
-        numpy_backend("float64"), vectors[:, :queries], vectors[:, :keys], HASHED_WIDTH**-0.5, None
+        numpy_backend("float64"),
+        vectors[:, :queries],
+        vectors[:, :keys],
+        scale=HASHED_WIDTH**-0.5,
+        softcap=None,
     )
 
 
@@ -64,6 +68,8 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
     _refuse_many_pairs(mask, queries, keys)
     start = 0
     while start < queries:
+        # as many rows as have `CELLS` pairs by the range of the first row, or less where rows see
+        # all keys
         low, high = span(mask, start, start, keys)
         stop = min(
             start + max(CELLS // max(high - low, 1), 1), start + max(CELLS // keys, 1), queries
@@ -99,17 +105,16 @@ def _refuse_many_pairs(mask: Mask, queries: int, keys: int) -> None:
 
 
 def pairs_of(mask: Mask, n: int) -> int:
-    """Visible pairs for n queries and n keys, exact. Masks without a formula are looked at pair by
-    pair.
+    """How many pairs a mask shows for n queries and n keys, exactly: by the mask's formula, or where
+    it has none by counting pair by pair.
 
-    `lsh` is counted for seeded random vectors. Raises LimitError where looking would take too long.
+    `lsh` is counted for seeded random vectors. Raises LimitError where counting would take too long.
     """
     pair_count = mask.pairs(n)
-    if pair_count is None:
-        return sum(
-            int(visibility.sum()) for *_, visibility in visible_rows(bound(mask, n, n, 0), n, n)
-        )
-    return pair_count
+    if pair_count is not None:
+        return pair_count
+    blocks = visible_rows(bound(mask, n, n, seed=0), n, n)
+    return sum(int(visibility.sum()) for _, _, _, visibility in blocks)
 
 
 def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> VisibilityCounts:
@@ -126,13 +131,16 @@ def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> Visibility
             continue
         per_query[start : start + len(visibility)] = visibility.sum(axis=1)
         per_key[low:high] += visibility.sum(axis=0)
-        pooled = np.add.reduceat(
+
+        # pairs per cell of the map: summed over blocks of keys, then over blocks of queries
+        by_key_block = np.add.reduceat(
             visibility, _block_starts(low, high, block), axis=1, dtype=np.int64
         )
-        rows = np.add.reduceat(pooled, _block_starts(start, start + len(visibility), block), axis=0)
+        row_starts = _block_starts(start, start + len(visibility), block)
+        pooled = np.add.reduceat(by_key_block, row_starts, axis=0)
         top = start // block
-        left_cell = low // block
-        cells[top : top + rows.shape[0], left_cell : left_cell + rows.shape[1]] += rows
+        left = low // block
+        cells[top : top + pooled.shape[0], left : left + pooled.shape[1]] += pooled
     return VisibilityCounts(per_query, per_key, cells, block)
 
 
@@ -147,7 +155,9 @@ def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> MaskPart:
     (0 to 1), and a map with the share in each cell."""
     counts = count(bound(mask, queries, keys, seed), queries, keys)
     pairs = int(counts.per_query.sum())
-    heights, widths = (np.diff([*range(0, size, counts.block), size]) for size in (queries, keys))
+    # the rows and columns of each cell: the last may have fewer than `block`
+    heights = np.diff([*range(0, queries, counts.block), queries])
+    widths = np.diff([*range(0, keys, counts.block), keys])
     return MaskPart(
         spec=mask.spec(),
         words=MaskWords(en=mask.describe(), zh=mask.describe().translation("zh")),

@@ -182,19 +182,23 @@ def locate(
     short, separator, revision = name.partition("@")
     short = short.lower()
     alias = ALIASES.get(short)
+
+    # no alias, or a folder of its name: a path or a hub id
     if alias is None or os.path.exists(f"{name}/config.json"):  # noqa: PTH110 - never raises
         close = []
         if "/" not in short:
-            close = get_close_matches(short, ALIASES, 1)
+            close = get_close_matches(short, ALIASES, n=1)
         hint = ""
         if close:
             hint = f"--model {close[0]}{separator}{revision}"
         return _resolve(name, variables, fetch, hint)
+
+    # an alias: from its package, else from the hub's cache or the hub
     if alias.package is not None and not separator:
         place = _packaged_model(short, alias.package, variables, fetch)
         if place is not None:
             _verify(alias, place, variables, Parts.WHOLE, _reinstall(short))
-            return ModelLocation(place, name, None, "package")
+            return ModelLocation(place, name, revision=None, source="package")
     if alias.package is None or separator:
         hint = ""
     else:
@@ -208,12 +212,14 @@ def locate(
 def _packaged_model(
     name: str, package: Package, variables: Mapping[str, str], fetch: Fetch
 ) -> Path | None:
-    """A model of installed packages, its file checked, its parts joined first; None where packages
-    are missing. Raises InputError for a file with another digest."""
+    """The path of a model that installed packages hold, after its file's digest is checked; parts in
+    several packages are joined to a file first. None where packages are missing. Raises InputError
+    for a file with another digest."""
     place = package.installed_path(variables)
     parts = None
     if place is None or len(package.modules) > 1:
         parts = package.places()
+    # a joined file that was damaged is joined again, if the parts are still there
     if place is not None and package.file:
         expected = {place.name: package.digest}
         try:
@@ -228,7 +234,7 @@ def _packaged_model(
 
 
 def _reinstall(name: str) -> str:
-    """The command that installs what holds an alias once more."""
+    """The pip command that installs the package of an alias again, over a damaged one."""
     return install_command(name).replace("install", "install --force-reinstall", 1)
 
 
@@ -237,7 +243,7 @@ def _verify(
 ) -> None:
     """Raise InputError for a file of an alias with another digest than the known one.
 
-    parts: how much of the model must be there.
+    parts: WHOLE if every file must be there; else files that are missing are passed over.
     """
     whole = parts is Parts.WHOLE
     expected = {
@@ -248,8 +254,9 @@ def _verify(
 
 
 def local_folder(name: str, variables: Mapping[str, str] | None = None) -> Path | None:
-    """The folder or file on this machine that an alias or a hub id is read from, its package's or in
-    a cache; None where there is none. Nothing is fetched, nothing checked."""
+    """The folder or file on this machine from which the model of an alias or a hub id would be read:
+    in its package, or in the hub's cache; None where it is in neither. Nothing is fetched or
+    checked."""
     if variables is None:
         variables = os.environ
     short, separator, revision = name.partition("@")
@@ -285,15 +292,15 @@ def installed_alias(
 
 
 def _resolve(name: str, variables: Mapping[str, str], fetch: Fetch, hint: str) -> ModelLocation:
-    """The location of a folder or a hub id.
+    """The location of the model that a folder or a hub id names. Raises as `hub.resolve`.
 
-    hint: replaces the hint of the InputError for a name that is neither; "" leaves the error as it
-        is.
+    hint: replaces the hint of an InputError; "" leaves the error as it is.
     """
     try:
         return resolve(name, variables=variables, fetch=fetch)
     except InputError as error:
-        if not hint or str(error.hint).startswith("--model "):  # a file beside comes first
+        # the error's own hint is better where it names a file of nearly this name
+        if not hint or str(error.hint).startswith("--model "):
             raise
         raise InputError(
             error.what, where=error.where, expected=error.expected, hint=hint

@@ -63,15 +63,13 @@ class CheckpointParts(Struct, frozen=True):
 
 
 def check_new_folder(folder: Path, *, force: bool) -> None:
-    """Raise UsageError, before any work starts, for a folder that exists or a file of this name.
+    """Check, before any work starts, that a checkpoint can be written to this folder.
 
-    force: a folder may exist.
-
-    Raises AttnError where it cannot be written.
+    force: whether the folder may exist already with files in it.
 
     Raises:
-        UsageError: There is something of that name, and it may not be replaced.
-        AttnError: The folder in which it is to stand cannot be written.
+        UsageError: There is a file of that name, or a folder with files and no `force`.
+        AttnError: The folder above it cannot be written.
     """
     exists = is_there(folder)
     if exists and not is_folder(folder):
@@ -87,6 +85,7 @@ def check_new_folder(folder: Path, *, force: bool) -> None:
             where=str(folder),
             expected=message("a new folder, or --force to write the model over what is there"),
         )
+    # the nearest folder above that exists
     above = folder.absolute().parent
     while not is_there(above):
         above = above.parent
@@ -111,11 +110,8 @@ def write_checkpoint(folder: Path, parts: CheckpointParts) -> None:
         "architectures": [parts.architecture],
         "dtype": "float32",
     }
-    no_ids = {
-        "bos_token_id": None,
-        "eos_token_id": None,
-        "pad_token_id": None,
-    }  # defaults are beyond the vocabulary
+    # transformers' default ids would lie beyond a small vocabulary
+    no_ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     with _new_folder(folder):
         write_tensors(
             folder / "model.safetensors", stored_tensors(parts), {"format": "pt", **parts.notes}
@@ -167,12 +163,12 @@ def _write_json(path: Path, values: Mapping[str, object]) -> None:
 def stored_tensors(
     parts: CheckpointParts, *, every_name: bool = False, names: Names | None = None
 ) -> dict[str, Floats]:
-    """The arrays to write by tensor name: the weights of `parts`, which are by role, under the
+    """The arrays to write, by tensor name: the weights of `parts`, which are by role, under the
     family's names and joined as its files join them.
 
-    every_name: whether a tensor that relatives call otherwise stands under each of its names, for
-        whoever reads any.
-    names: of one side of an encoder-decoder; None for those of the family.
+    every_name: whether a tensor for which the family knows several names ("a|b") is written under
+        each of them, so that any relative of the family can read it.
+    names: the tensor names of an encoder or a decoder; None for the family's own.
     """
     definition = family(parts.kind)
     assert definition is not None
@@ -183,12 +179,16 @@ def stored_tensors(
         prefix = names.prefixes[0]
     else:
         prefix = ""
+    # outside the layers: the output head lies beside the model, without the model's prefix
     outer = _tensors_of_roles(parts.outer, names.outside, prefix, parts.groups, transposed=False)
     head = str(names.outside.get("head", "")).partition("|")[0]
-    tensors = {
-        name.removeprefix(prefix) if head and name.startswith(f"{prefix}{head}.") else name: array
-        for name, array in outer.items()
-    }
+    tensors = {}
+    for name, array in outer.items():
+        if head and name.startswith(f"{prefix}{head}."):
+            name = name.removeprefix(prefix)
+        tensors[name] = array
+
+    # the layers: first under second and further names, so that the first name wins
     for layer, roles in enumerate(parts.layers):
         before = prefix + names.layer.format(layer=layer)
         inside = names.inside
@@ -196,8 +196,8 @@ def stored_tensors(
             spelled = {
                 key: source.split("|") for key, source in inside.items() if isinstance(source, str)
             }
-            longest = max(map(len, spelled.values()), default=1)
-            for place in range(1, longest):
+            most_names = max(map(len, spelled.values()), default=1)
+            for place in range(1, most_names):
                 others = {
                     key: modules[place] for key, modules in spelled.items() if len(modules) > place
                 }
@@ -218,18 +218,19 @@ def _tensors_of_roles(
     *,
     transposed: bool,
 ) -> dict[str, Floats]:
-    """The tensors, by name, that `roles` (arrays by role) are stored as.
+    """The tensors to write, by name, for `roles`, which are arrays by role.
 
-    sources: the tensor of each role.
+    sources: for each module, or several that share a tensor, where its weight is stored.
     before: prefix of the names.
-    groups: how many groups of heads a grouped tensor has.
+    groups: called with the roles of a grouped tensor for the number of its groups of heads.
     transposed: whether matrices are stored as [in, out].
     """
     tensors: dict[str, Floats] = {}
     for modules, source in sources.items():
         for suffix in (".weight", ".bias", ""):
-            stated = [module + suffix for module in modules.split()]
-            present = [Role(name, roles[name].shape) for name in stated if name in roles]
+            # the modules "attn.q attn.k" share a tensor; those of their roles that there are
+            role_names = [module + suffix for module in modules.split()]
+            present = [Role(name, roles[name].shape) for name in role_names if name in roles]
             arrays = [roles[role.name] for role in present]
             if not arrays:
                 continue
@@ -252,17 +253,19 @@ def _stored_arrays(
     *,
     transposed: bool,
 ) -> Iterator[tuple[str, Floats]]:
-    """The tensors, each with its name, that the arrays of one source are stored as.
+    """Yield the name and the array of each tensor in which these arrays, of the roles of one source,
+    are stored: joined to one tensor, or one for each expert.
 
-    before, suffix: what stands around its name.
-    groups, transposed: as of `_tensors_of_roles`.
+    before, suffix: of the tensor's name, such as "model.layers.0." and ".weight".
+    groups: how many groups of heads a grouped tensor has.
+    transposed: whether matrices are stored as [in, out].
     """
     match source:
         case Concat(name):
             whole = np.concatenate(arrays)
         case GroupedTensor(name):
-            apart = [array.reshape((groups, -1, *array.shape[1:])) for array in arrays]
-            whole = np.concatenate(apart, 1).reshape((-1, *arrays[0].shape[1:]))
+            by_group = [array.reshape((groups, -1, *array.shape[1:])) for array in arrays]
+            whole = np.concatenate(by_group, axis=1).reshape((-1, *arrays[0].shape[1:]))
         case StackedTensor(name):
             for item, part in enumerate(arrays[0]):
                 yield f"{before}{name.format(item=item)}{suffix}", part
@@ -286,14 +289,14 @@ def _stored_arrays(
 
 
 def _expert_array(source: PerExpert, arrays: Sequence[Floats]) -> Floats:
-    """The arrays [expert, ...] of all experts in one, as they are stored: in turns or one after the
-    other, transposed or not.
+    """The arrays of several roles, each [expert, row, ...], joined along their rows to the one that
+    is stored: the roles' rows by turns or one role after the other, transposed or not.
     """
     if source.alternating:
-        turns = np.stack(arrays, 2)
-        whole = turns.reshape(len(turns), -1, *turns.shape[3:])
+        by_turns = np.stack(arrays, axis=2)
+        whole = by_turns.reshape(len(by_turns), -1, *by_turns.shape[3:])
     else:
-        whole = np.concatenate(arrays, 1)
+        whole = np.concatenate(arrays, axis=1)
     if source.transposed and whole.ndim == 3:
         whole = whole.swapaxes(1, 2)
     return whole
@@ -302,9 +305,10 @@ def _expert_array(source: PerExpert, arrays: Sequence[Floats]) -> Floats:
 def tokenizer_json(words: Sequence[str], *, by_character: bool) -> dict[str, object]:
     """A tokenizer.json of whole words, or of characters.
 
-    words: each with its place as id; `UNKNOWN` is among them.
+    words: each has its index as id; `UNKNOWN` is among them.
+    by_character: whether words are single characters; else texts are cut at blanks.
     """
-    every = {
+    characters = {  # cuts a text into its characters, blanks included
         "type": "Split",
         "pattern": {"Regex": "[\\s\\S]"},
         "behavior": "Isolated",
@@ -316,7 +320,7 @@ def tokenizer_json(words: Sequence[str], *, by_character: bool) -> dict[str, obj
         "padding": None,
         "added_tokens": [],
         "normalizer": None,
-        "pre_tokenizer": every if by_character else {"type": "WhitespaceSplit"},
+        "pre_tokenizer": characters if by_character else {"type": "WhitespaceSplit"},
         "post_processor": None,
         "decoder": {"type": "Fuse"} if by_character else None,
         "model": {

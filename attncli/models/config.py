@@ -119,7 +119,9 @@ class Config:
         return "config.json"
 
     def get(self, *keys: str, default: Any = None) -> Any:
-        """The value of the first of the keys that is set and not null, else the default."""
+        """The value of the first of the keys that is set and not null, else the default. All of the
+        keys count as read.
+        """
         self.read_keys.update(keys)
         return next((self.values[key] for key in keys if self.values.get(key) is not None), default)
 
@@ -162,7 +164,9 @@ class Config:
         return float(value)
 
     def cap(self, key: str, default: float | None) -> float | None:
-        """The key's value, a positive number; None where it is null, `default` where it is not set."""
+        """The key's value, a positive number, such as a soft-cap of scores; None where it is null,
+        `default` where it is not set.
+        """
         self.read_keys.add(key)
         if key not in self.values:
             return default
@@ -175,7 +179,8 @@ class Config:
         set."""
         self.read_keys.add(key)
         value = self.values.get(key)
-        if value in (None, 0) and value is not False:  # false equals 0, and is a mistake to be told
+        # in Python False equals 0; here it is a mistake, for which `number` raises
+        if value in (None, 0) and value is not False:
             return None
         return self.number(key)
 
@@ -230,8 +235,8 @@ class Config:
         return Config(value, f"{self.where}: {key}")
 
     def heads(self, width: int, *keys: str, default: int | None = None) -> int:
-        """The number of heads that the keys state. Raises InputError where `width` is not divisible
-        by it.
+        """The number of heads that the first of the keys that is set states, else the default.
+        Raises InputError where `width`, the model's, is not divisible by it.
         """
         count = self.integer(*keys, default=default, most=2**16)
         if width % count:
@@ -307,8 +312,8 @@ def config_without(values: Mapping[str, Any], ignore: Collection[str], where: st
 
 
 def settle(config: Config, fixed_values: Mapping[str, FixedValue]) -> tuple[str, ...]:
-    """Check the keys of a config that no reader has used: raises for an unsupported value; returns
-    the reader's notes, and a warning for each key that attn does not know.
+    """Check the keys of a config that no reader has used, and return the notes for the user: those
+    of the readers, then a warning for each key that attn does not know.
 
     fixed_values: keys that the family declares and that are implemented for one value only (null
     means that value). Raises UnsupportedError for another value, naming key, value and consequence.
@@ -380,7 +385,7 @@ GLOBAL = "full_attention"
 
 
 def layer_types(config: Config, count: int, local: Callable[[int], bool]) -> list[str]:
-    """ "full_attention" or "sliding_attention" for each of `count` layers: the config's
+    """The type of each of `count` layers, "full_attention" or "sliding_attention": the config's
     `layer_types`, else sliding where `local`, called with the layer's index, is true.
 
     Raises UnsupportedError for a type other than full and sliding attention.
@@ -404,10 +409,12 @@ def layer_mask(config: Config, kind: str, window: int | None) -> Mask:
 
 
 def causal(window: int | None) -> Mask:
-    """A causal mask, within the last `window` keys, the query's own included, if there is a window."""
+    """A causal mask; with a `window`, a query sees only that many keys, its own and the last ones
+    before it.
+    """
     if window is None:
         return Causal()
-    return Window(window - 1, 0)
+    return Window(left=window - 1, right=0)
 
 
 TYPES = "default, linear, dynamic, llama3, yarn, longrope"
@@ -444,7 +451,9 @@ def rope(
     scaling that is not known, and for scaling of a share of heads in a family that rotates whole
     heads.
     """
-    config.optional("max_position_embeddings", "n_positions")
+    config.optional("max_position_embeddings", "n_positions")  # read, also where nothing is scaled
+
+    # base and share: what `rope_parameters` or `rope_scaling` say wins over the keys outside
     outside_theta = config.number(*theta, default=default_theta)
     share = config.number(*partial, default=1.0 if default_partial is None else default_partial)
     if kind is None:
@@ -457,6 +466,7 @@ def rope(
     if default_partial is None and share != 1:
         _note_idle_share(config, rope_type, share)
         share = 1.0
+
     dims = int(head_dim * share)
     if dims % 2 or not 0 < dims <= head_dim or base <= 1:
         raise InputError(
@@ -467,21 +477,17 @@ def rope(
             head_dim=head_dim,
             base=base,
         )
+
+    # HunYuan writes NTK scaling by `alpha` as "dynamic" beside keys of YaRN that have no effect
     if by_alpha and rope_type == "dynamic" and dims > 2:
-        alpha = inside.cap("alpha", None)
+        alpha = inside.cap("alpha", default=None)
     else:
         alpha = None
     if alpha is not None:
         base = base * alpha ** (dims / (dims - 2))
         rope_type = "default"
-        beside = (
-            *beside,
-            "factor",
-            "beta_fast",
-            "beta_slow",
-            "mscale",
-            "mscale_all_dim",
-        )  # written, and without use
+        beside = (*beside, "factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
+
     scaling = _rope_scaling(rope_type, inside, config, dims, original, by_kind=kind is not None)
     idle = {"finetuned", "original_max_position_embeddings", *beside}
     unread = [key for key in inside.values if key not in inside.read_keys | idle]
@@ -551,14 +557,14 @@ def _rope_of_layer_type(config: Config, kind: str, *, scaled: bool) -> Config:
 def _rope_scaling(
     kind: str, inside: Config, config: Config, dims: int, usual: int | None, *, by_kind: bool
 ) -> RopeScaling:
-    """The scaling of a rotary embedding of `dims` entries that `inside`, the config's rotary
-    settings, describes.
+    """The scaling of a rotary embedding of `dims` entries, as the config's rotary settings describe
+    it; None for the kind "default".
 
-    kind: "yarn", "llama3" and so on; None comes back for "default".
-
-    inside: what the config says of the scaling.
-    usual: the positions before scaling that it means by silence.
-    by_kind: whether layers of other types have another scaling.
+    kind: "default", "linear", "yarn", "llama3" and so on.
+    inside: the rotary settings, `rope_scaling` or `rope_parameters`.
+    config: the whole config, whose longest text is read.
+    usual: the number of positions before scaling where the config does not state it.
+    by_kind: whether the settings are those of one type of layers among several.
     """
     if kind == "default":
         return None
@@ -603,10 +609,9 @@ def _rope_scaling(
 
 
 def _llama3(inside: Config, original: int) -> Llama3:
-    """Llama 3's scaling of RoPE.
+    """Llama 3's scaling of RoPE, from the config's rotary settings, `inside`.
 
-    inside: the object that states it.
-    original: positions before it.
+    original: the number of positions before scaling.
     """
     low = inside.number("low_freq_factor")
     high = inside.number("high_freq_factor")
@@ -625,19 +630,20 @@ def _yarn(config: Config, inside: Config, longest: int, original: int, *, by_kin
     by_kind: whether types of layers have settings of their own.
     """
     factor = inside.number("factor", default=longest / original)
-    magnitude = inside.cap("attention_factor", None)
+    magnitude = inside.cap("attention_factor", default=None)
     all_dims = inside.factor("mscale_all_dim")
     mscale = inside.factor("mscale")
+    # DeepSeek states two factors, of which the second is in the scale of the scores already
     if magnitude is None:
         magnitude = _log_factor(factor, 1.0)
         if all_dims is not None and mscale is not None:
             magnitude = _log_factor(factor, mscale) / _log_factor(factor, all_dims)
+
     fast = inside.number("beta_fast", default=32.0)
     slow = inside.number("beta_slow", default=1.0)
     truncates = inside.flag("truncate", default=True)
-    if (
-        by_kind and not truncates
-    ):  # transformers looks for it beside the types of layers, not in what holds for one
+    # transformers ignores `truncate` in the settings of one type of layers
+    if by_kind and not truncates:
         config.note(
             message(
                 "config.json's truncate, False, plays no part: it stands among what holds for one"
@@ -649,17 +655,20 @@ def _yarn(config: Config, inside: Config, longest: int, original: int, *, by_kin
 
 def stretched_scale(config: Config) -> float:
     """YaRN's extra factor on the attention scores, from `mscale_all_dim`; 1 where the config does
-    not set that or does not scale positions."""
+    not set that or does not scale positions. It is squared, since queries and keys both have it.
+    """
     inside = _rope_of_all_layers(config)
     share = inside.get("mscale_all_dim")
-    if (inside.get("rope_type", "type") or "default") == "default" or not share:
+    rope_type = inside.get("rope_type", "type") or "default"
+    if rope_type == "default" or not share:
         return 1.0
     return _log_factor(inside.number("factor"), inside.number("mscale_all_dim")) ** 2
 
 
 def _log_factor(factor: float, share: float) -> float:
-    """YaRN's factor for queries and keys: 1 + 0.1·share·ln(factor), and 1 where nothing is
-    stretched.
+    """YaRN's factor for queries and keys: 1 + 0.1·share·ln(factor), and 1 for a factor of at most 1.
+
+    factor: how many times longer texts become. share: the config's `mscale` or 1.
     """
     if factor <= 1:
         return 1.0
@@ -670,7 +679,7 @@ def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRop
     """LongRoPE scaling from the rotary settings, `inside`: a divisor for each rotated pair, for
     texts of at most `original` tokens and for longer ones."""
     factor = inside.number("factor", default=longest / original)
-    magnitude = inside.cap("attention_factor", None)
+    magnitude = inside.cap("attention_factor", default=None)
     if magnitude is None:
         if factor <= 1:
             magnitude = 1.0
@@ -700,6 +709,7 @@ def attention_with_globals(attention: Attention, tokens: Sequence[int]) -> Atten
     """
     if attention.own_global is None:
         return attention
+    # with global tokens, the mask is AnyOf((window, Global(positions))): keep the window
     if attention.own_global and isinstance(attention.mask, AnyOf):
         near = attention.mask.parts[0]
     else:
@@ -756,8 +766,8 @@ POSITION_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_l
 
 
 def with_stated_positions(config: Config, spec: Spec) -> Spec:
-    """The model with the longest text that its config says it is made for, where no table of
-    positions limits it; the model unchanged where the config says nothing."""
+    """The model with `stated_positions`, the length of text that its config says it is made for;
+    unchanged where a table of positions limits it anyway or the config says nothing."""
     stated = config.get(*POSITION_KEYS)
     if spec.max_positions is not None or spec.decoder is not None:
         return spec
@@ -771,8 +781,9 @@ def seen_both_ways(config: Config, spec: Spec) -> Spec:
     queries see later tokens too.
 
     A layer with a window of W keys, the query's own counted, sees W tokens on either side, as
-    transformers has it. Raises UnsupportedError for a mask of which that is not said.
+    transformers has it. Raises UnsupportedError for a mask without a symmetric form.
     """
+    # a family that reads `is_causal` itself has its masks right already
     if spec.decoder is not None or KEY in config.read_keys or config.flag(KEY, default=True):
         return spec
     return replace(spec, blocks=tuple(_both_ways(config, block) for block in spec.blocks))
@@ -800,7 +811,7 @@ def mirror_mask(mask: Mask) -> Mask | None:
     match mask:
         case Causal() | Everywhere():
             return Everywhere()
-        case Window(left=int(left), right=0):
+        case Window(left=int(left), right=0):  # W - 1 keys before the query's own become W
             return Window(left + 1, left + 1)
         case Window(left=left, right=right) if left == right:
             return mask

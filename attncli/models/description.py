@@ -94,6 +94,8 @@ def describe(
     fetch = Fetch(note, lambda folder: refuse_unknown(folder, ignore), Parts.HEADERS, watch)
     location = locate(name, variables=variables, fetch=fetch)
     checkpoint = _open(location)
+
+    # a model that transformers runs is described with its help
     kind = foreign_family(checkpoint)
     if kind is not None:
         from attncli.models.transformers_shapes import describe_foreign
@@ -101,16 +103,32 @@ def describe(
         foreign = describe_foreign(checkpoint, kind)
         parameters = _stored_parameters(checkpoint) or foreign.parameters
         notes = (*checkpoint.notes, *foreign.notes)
-        return ModelDescription(location, checkpoint, foreign.spec, None, parameters, True, notes)
-    spec, family, warnings = read_spec(checkpoint, ignore)
-    notes = (*checkpoint.notes, *warnings)
-    if not checkpoint.names():
         return ModelDescription(
-            location, checkpoint, spec, None, _role_parameters(spec, family), False, notes
+            location,
+            checkpoint,
+            foreign.spec,
+            binding=None,
+            parameters=parameters,
+            foreign=True,
+            notes=notes,
         )
-    binding, _ = bind(spec, family, checkpoint.names(), str(location.folder))
-    parameters = _stored_parameters(checkpoint)
-    return ModelDescription(location, checkpoint, spec, binding, parameters, False, notes)
+
+    spec, family, warnings = read_spec(checkpoint, ignore)
+    binding = None
+    if checkpoint.names():
+        binding, _ = bind(spec, family, checkpoint.names(), str(location.folder))
+        parameters = _stored_parameters(checkpoint)
+    else:  # a config.json alone
+        parameters = _role_parameters(spec, family)
+    return ModelDescription(
+        location,
+        checkpoint,
+        spec,
+        binding,
+        parameters,
+        foreign=False,
+        notes=(*checkpoint.notes, *warnings),
+    )
 
 
 def _open(location: ModelLocation) -> Checkpoint:
@@ -142,17 +160,19 @@ def _role_parameters(spec: Spec, family: Family) -> int:
             continue
         counted = _counted_layer_roles(side, names)
         for role in outer_roles(side):
-            is_read = not role.optional or (
-                role.name == "head.weight" and side.head is not None and not side.head.tied
-            )
-            if is_read and not (side is spec.decoder and role.name == "tokens.weight"):
+            # optional: what a file may lack; of this only a head that is not tied counts
+            has_untied_head = side.head is not None and not side.head.tied
+            counts = not role.optional or (role.name == "head.weight" and has_untied_head)
+            is_encoders_table = side is spec.decoder and role.name == "tokens.weight"
+            if counts and not is_encoders_table:
                 counted.append(role)
         total += sum(prod(role.shape) for role in counted)
     return total
 
 
 def _counted_layer_roles(side: Spec, names: Names) -> list[Role]:
-    """The weights of all layers of one side; those that its layers share, once."""
+    """The roles of the weights in all layers of a model, encoder or decoder; a weight that its
+    layers share comes once."""
     shared = {
         name
         for key, source in names.inside.items()
@@ -165,8 +185,8 @@ def _counted_layer_roles(side: Spec, names: Names) -> list[Role]:
 
 
 def described_model(description: ModelDescription, dtype: str) -> Model:
-    """A `Model` to reckon with: it has a Spec and a data type, and raises InputError where a weight
-    would be read."""
+    """A `Model` without weights, of which memory and time can be estimated: it has a Spec and a data
+    type, and raises InputError where a weight would be read."""
     checkpoint = description.checkpoint
     return Model(
         description.spec,

@@ -148,10 +148,10 @@ class StoredSizes(Struct, frozen=True):
 def stored_sizes(
     tensors: Mapping[str, TensorInfo], binding: Binding, head: Head | None = None
 ) -> StoredSizes:
-    """The bytes of one side's tensors (by layer, feed-forward part, token, and what predicts), from
-    the headers of the checkpoint alone.
+    """The bytes that the tensors of a model, encoder or decoder take in the files, from the headers
+    alone: each layer, its feed-forward part, a token's embedding and the output head.
 
-    head: the model's output head, None for none.
+    tensors: by name. head: the model's output head; None for none.
     """
 
     def bytes_of(bindings: Iterable[TensorBinding]) -> int:
@@ -200,7 +200,7 @@ def estimate(
     dtype: str = "float32",
     last_rows: int | None = None,
 ) -> CostEstimate:
-    """Estimate bytes, time and memory of a run on one text of `tokens` tokens.
+    """Estimate the bytes read, the time and the memory of a run on one text of `tokens` tokens.
 
     sizes: the checkpoint's sizes, None for weights already in memory.
     layers: those asked for; what follows the attention of the last is not read.
@@ -211,46 +211,45 @@ def estimate(
     """
     layer_numbers = set(numbers_of(layers, len(spec.blocks)))
     last = max(layer_numbers, default=-1)
-    if layer_numbers:
+    if layer_numbers:  # the last layer asked for runs without its feed-forward part
         blocks = (*spec.blocks[:last], replace(spec.blocks[last], mlp=None))
     else:
         blocks = ()
-    wide = SCORE_ITEM[dtype]
     bytes_read = 0
     if sizes is not None:
         bytes_read = sum(sizes.layers[: last + 1]) + tokens * sizes.row
         bytes_read -= sizes.feed_forward[last] if layer_numbers else 0
+
     work = work_of(spec, blocks, tokens)
     if last_rows is not None and blocks and last_rows < tokens:
         work = _without_rows(work, blocks[-1], tokens, tokens - last_rows)
-    heads = max((block.attention.heads for block in blocks), default=0)
-    # whole: one array and whether each pair is visible; by blocks of rows: exponents and the like
-    # beside it
+
+    # bytes of scores for each head and key: all rows at once take one array and a byte a pair for
+    # the mask, blocks of rows several arrays, of which nothing is kept
+    item = SCORE_ITEM[dtype]
     if rows is None:
-        scores = tokens * (wide + 1)
-    else:
-        scores = WORKING * min(rows, tokens) * wide
-    if rows is None:
+        key_bytes = tokens * (item + 1)
         kept_heads = sum(spec.blocks[index].attention.heads for index in layer_numbers)
     else:
+        key_bytes = WORKING * min(rows, tokens) * item
         kept_heads = 0
+    heads = max((block.attention.heads for block in blocks), default=0)
+    weights = max((_weights_at_once(spec, block) for block in blocks), default=0)
+    token_numbers = max((_numbers_per_token(spec, block) for block in blocks), default=0)
     memory = {
-        message("weights at a time"): (
-            max((_weights_at_once(spec, block) for block in blocks), default=0) * wide
-        ),
+        message("weights at a time"): weights * item,
         message("reading ahead"): _reading_ahead(bytes_read),
-        "vectors": (
-            tokens * max((_numbers_per_token(spec, block) for block in blocks), default=0) * wide
-        ),
-        message("scores of one layer"): heads * tokens * scores,
-        message("scores that are kept"): kept_stages * kept_heads * tokens * tokens * wide,
+        "vectors": tokens * token_numbers * item,
+        message("scores of one layer"): heads * tokens * key_bytes,
+        message("scores that are kept"): kept_stages * kept_heads * tokens * tokens * item,
     }
     seconds = STARTS + max(bytes_read / READS, seconds_of(work, dtype))
     return CostEstimate(tokens, len(blocks), bytes_read, work.products, memory, seconds)
 
 
 def _reading_ahead(size: int) -> int:
-    """Bytes that wait in memory while a file of so many bytes is read."""
+    """Bytes of memory that reading ahead takes for files of `size` bytes: two pieces of a file, one
+    being read while the other is used; 0 for files too small for it."""
     if not size:
         return 0
     from attncli.inputs.read_ahead import PIECE, WORTH_A_PLAN
@@ -277,14 +276,15 @@ def with_predictions(
     dtype: of the logits.
     rows_at_once: how many tokens' logits are in memory together, None for all.
     """
+    # `cost` leaves out the last layer's feed-forward part: its work is the difference of the two
     last = spec.blocks[-1]
     before = work_of(spec, [replace(last, mlp=None)], cost.tokens)
     after = work_of(spec, [last], cost.tokens)
     table = spec.vocabulary * spec.d_model
     work = ComputeWork(
-        after.weights - before.weights + table,
-        after.products - before.products + rows * table,
-        0,
+        weights=after.weights - before.weights + table,
+        products=after.products - before.products + rows * table,
+        scores=0,
     )
     stored = 0
     if sizes is not None:
@@ -329,25 +329,28 @@ class ComputeWork(Struct, frozen=True):
 
 def work_of(spec: Spec, blocks: Sequence[Block], tokens: int) -> ComputeWork:
     """How many weights, multiply-adds and scores these layers take for a text of `tokens` tokens."""
-    numbers: list[tuple[int, int]] = []
+    # (all weights, those that take part for one token) of each layer; most layers are equal, and
+    # counting equal ones once saves 15 ms for thirty layers
+    counts: list[tuple[int, int]] = []
     for number, block in enumerate(blocks):
-        if number and block == blocks[number - 1]:  # as most are: 15 ms less for thirty layers
-            numbers.append(numbers[-1])
+        if number and block == blocks[number - 1]:
+            counts.append(counts[-1])
         else:
-            numbers.append(_weight_counts(spec, block))
+            counts.append(_weight_counts(spec, block))
     products = sum(
         tokens * active + _attention_products(block, tokens)
-        for block, (_, active) in zip(blocks, numbers, strict=True)
+        for block, (_, active) in zip(blocks, counts, strict=True)
     )
     heads = sum(
         block.attention.heads + (block.cross.heads if block.cross is not None else 0)
         for block in blocks
     )
-    return ComputeWork(sum(total for total, _ in numbers), products, heads * tokens * tokens)
+    return ComputeWork(sum(total for total, _ in counts), products, heads * tokens * tokens)
 
 
 def _without_rows(work: ComputeWork, block: Block, tokens: int, rows: int) -> ComputeWork:
-    """The work without that of some query rows of a layer's attention."""
+    """The work less that of `rows` query rows in a layer's attention, for a text of `tokens`
+    tokens."""
     pair_products = _attention_products(block, tokens) * rows // tokens
     return ComputeWork(
         work.weights,
@@ -357,8 +360,8 @@ def _without_rows(work: ComputeWork, block: Block, tokens: int, rows: int) -> Co
 
 
 def seconds_of(work: ComputeWork, dtype: str) -> float:
-    """Rough seconds of computing: float64 takes twice as long as float32, weights of low precision
-    stream faster.
+    """Rough seconds of computing: products and scores, twice as long in float64 as in float32, and
+    the passing of all weights through the processor, the faster the fewer bytes they have.
     """
     float32_seconds = work.products / COMPUTES + work.scores / SOFTMAXES
     return (
@@ -408,10 +411,10 @@ def _attention_products(block: Block, tokens: int) -> int:
     """
     products = 0
     if block.mixer is not None and state_size(block.mixer):
-        products = tokens * (
-            STEP
-            + state_size(block.mixer) * (CELLS + FADING * isinstance(block.mixer, SelectiveScan))
-        )
+        each_number = CELLS
+        if isinstance(block.mixer, SelectiveScan):  # an exponential for each number of its state
+            each_number += FADING
+        products = tokens * (STEP + state_size(block.mixer) * each_number)
     for attention in (block.attention, block.cross):
         if attention is not None:
             products += attention.heads * tokens * tokens * (attention.head_dim + attention.v_dim)
@@ -434,7 +437,7 @@ def _numbers_per_token(spec: Spec, block: Block) -> int:
         case _:
             assert_never(block.mlp)
     mixing = 0
-    if block.mixer is not None:
+    if block.mixer is not None:  # what its matrices put out, once more after each step
         roles = [
             role
             for role in layer_roles(spec, block)
@@ -521,10 +524,10 @@ def _system_memory(root: Path) -> Iterator[MemoryBudget]:
 
 
 def _control_groups(root: Path) -> Iterator[MemoryBudget]:
-    """The memory that the process's control groups and those above them still allow, version 2 and
-    1, one for each limit."""
+    """The memory that the process's control groups (Linux's limits for containers, version 2 or 1)
+    and the groups above them still allow, one for each limit."""
     for line in system_text(root / "proc/self/cgroup").splitlines():
-        parts = line.split(":", 2)
+        parts = line.split(":", 2)  # "0::/user.slice" (2) or "4:memory:/docker/abc" (1)
         if len(parts) != 3:
             continue
         _, controllers, place = parts
@@ -578,7 +581,10 @@ PROCESS = "proc/self/status"
 
 def _byte_table(path: Path, unit: int = 1024) -> dict[str, int]:
     """The entries of a file of lines "name: number kB" or "name number", in bytes by name; empty
-    where it cannot be read."""
+    where it cannot be read.
+
+    unit: the bytes that a number counts.
+    """
     rows = (line.replace(":", " ").split() for line in system_text(path).splitlines())
     return {row[0]: int(row[1]) * unit for row in rows if len(row) > 1 and row[1].isdigit()}
 

@@ -204,8 +204,8 @@ class Role(Struct, frozen=True):
 
     @property
     def feeds(self) -> bool:
-        """Whether it is a weight of the feed-forward part, the norms beside it included; attention
-        can run without.
+        """Whether it is a weight of the feed-forward part, its norms included; attention can be
+        computed without it.
         """
         return self.name.partition(".")[0] in ("mlp", "experts", "shared")
 
@@ -226,7 +226,7 @@ def _layer_weights(spec: Spec, block: Block) -> Iterator[Role]:
     width = spec.d_model
     if block.mixer is not None:
         yield from _mixer_roles(block.mixer, width)
-    if not block.instead:
+    if not block.instead:  # nothing stands in place of the attention
         yield from _attention_roles("attn", block.attention, width)
     if block.cross is not None:
         yield from _attention_roles("cross", block.cross, width)
@@ -242,14 +242,15 @@ def _layer_weights(spec: Spec, block: Block) -> Iterator[Role]:
                 yield Role("experts.correction", (count,))
             if block.mlp.narrow is not None:
                 yield Role("experts.into.weight", (block.mlp.narrow, width))
-            part = Mlp(block.mlp.width, block.mlp.activation, block.mlp.gated)
-            for role in _feed_forward_roles("experts", part, block.mlp.narrow or width):
+            # an expert is a feed-forward part; all of one layer are stacked along a first axis
+            expert = Mlp(block.mlp.width, block.mlp.activation, block.mlp.gated)
+            for role in _feed_forward_roles("experts", expert, block.mlp.narrow or width):
                 yield Role(role.name, (count, *role.shape))
             if block.mlp.narrow is not None:
                 yield Role("experts.out.weight", (width, block.mlp.narrow))
             if shared_part is not None:
                 yield from _feed_forward_roles("shared", shared_part, width)
-            if block.mlp.shared_share:
+            if block.mlp.shared_share:  # a gate on what the shared expert puts out
                 yield Role("shared.share.weight", (1, width))
         case None:
             pass
@@ -263,8 +264,12 @@ def _layer_weights(spec: Spec, block: Block) -> Iterator[Role]:
 
 
 def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
-    """The weights of a mixer (what takes the place of attention in a layer, such as Mamba) as
-    roles, in the order in which a run reads them."""
+    """The weights of a mixer (what mixes tokens beside attention or in its place, such as Mamba) as
+    roles, in the order in which a run reads them. The names q, k and v stand for what plays their
+    part.
+
+    width: of the vectors that enter and leave it; `inner` is its own.
+    """
     match mixer:
         case ShortConvolution(kernel):
             inner = width
@@ -400,11 +405,12 @@ def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
         yield role
         multiplies = role.suffix == ".weight" and role.module not in TABLES
         if multiplies and any(fnmatchcase(role.module, pattern) for pattern in spec.biases):
-            whole = "norm" in role.module or len(role.shape) == 1
-            if whole:
+            if "norm" in role.module or len(role.shape) == 1:
                 shape = role.shape
-            else:
-                shape = role.shape[: 1 if role.module.endswith("conv") else -1]
+            elif role.module.endswith("conv"):  # [channel, 1, kernel]: one number a channel
+                shape = role.shape[:1]
+            else:  # [out, in], or [expert, out, in]
+                shape = role.shape[:-1]
             yield Role(f"{role.module}.bias", shape)
 
 
@@ -431,12 +437,16 @@ def _attention_roles(prefix: str, spec: Attention, width: int) -> Iterator[Role]
     yield Role(f"{prefix}.o.weight", (width, spec.heads * spec.v_dim))
     if spec.qk_norm is not None and spec.qk_norm.norm.affine:
         for name, heads in (("q", spec.heads), ("k", spec.kv_heads)):
+            # one weight for all heads, one for each, or one norm over all heads side by side
             shapes = {
                 "head": (spec.head_dim,),
                 "own": (heads, spec.head_dim),
                 "width": (heads * spec.head_dim,),
             }
             yield Role(f"{prefix}.{name}_norm.weight", shapes[spec.qk_norm.over])
+
+    # what positions within attention need: T5's table of biases, DeBERTa's vectors of distances
+    # with projections for those that are scored against keys and queries, Transformer-XL's bias
     if isinstance(spec.position, RelativeBuckets):
         yield Role(f"{prefix}.buckets.weight", (spec.position.buckets, spec.heads))
     if isinstance(spec.position, Disentangled):
@@ -452,9 +462,10 @@ def _attention_roles(prefix: str, spec: Attention, width: int) -> Iterator[Role]
     if isinstance(spec.position, RelativeSines):
         yield Role(f"{prefix}.relative_k.weight", (q, width))
         yield Role(f"{prefix}.relative_q.bias", (q,))
-    if spec.sinks:
+
+    if spec.sinks:  # a learned score of nothing, for each head
         yield Role(f"{prefix}.sinks", (spec.heads,))
-    if spec.own_global is not None:
+    if spec.own_global is not None:  # Longformer's projections for global tokens
         for name, out in (("q", q), ("k", k), ("v", v)):
             yield Role(f"{prefix}.global_{name}.weight", (out, width))
 
@@ -466,6 +477,7 @@ def _latent_roles(prefix: str, spec: Attention, latent: Latent, width: int) -> I
         yield Role(f"{prefix}.q_down.weight", (latent.query, width))
         yield Role(f"{prefix}.q_down_norm.weight", (latent.query,))
     yield Role(f"{prefix}.q.weight", (spec.heads * spec.head_dim, latent.query or width))
+    # beside the narrow vector, the entries of keys that carry the position, the same for all heads
     yield Role(f"{prefix}.kv_down.weight", (latent.keys + latent.straight, width))
     yield Role(f"{prefix}.kv_down_norm.weight", (latent.keys,))
     yield Role(
@@ -534,16 +546,16 @@ class TensorBinding(Struct, frozen=True):
         return all(role.feeds for role in self.roles)
 
     def shape(self) -> tuple[int, ...]:
-        """The shape that each tensor must have."""
+        """The shape that each of these tensors must have in the file."""
         first = self.roles[0].shape
-        rows = [role.shape for role in self.roles]
+        shapes = [role.shape for role in self.roles]
         match self.form:
-            case "stacked":
+            case "stacked":  # a tensor holds one entry of the role's first axis
                 shape = first[1:]
-            case "each":
-                shape = (first[0], sum(row[1] for row in rows), *first[2:])
-            case "whole" | "concat" | "grouped":
-                shape = (sum(row[0] for row in rows), *first[1:])
+            case "each":  # [expert, rows of all roles, in]
+                shape = (first[0], sum(shape[1] for shape in shapes), *first[2:])
+            case "whole" | "concat" | "grouped":  # [rows of all roles, in]
+                shape = (sum(shape[0] for shape in shapes), *first[1:])
             case _:
                 assert_never(self.form)
         if self.transposed:
@@ -563,6 +575,8 @@ class TensorBinding(Struct, frozen=True):
             whole = whole.swapaxes(-1, -2)
         if self.form in ("whole", "stacked"):
             return {self.roles[0].name: whole}
+
+        # several roles: gate and up rows of each expert by turns, or one role's rows after another's
         per_expert = self.form == "each"
         if self.alternating:
             return {
@@ -572,9 +586,9 @@ class TensorBinding(Struct, frozen=True):
         rows = [
             role.shape[1] if per_expert else role.shape[0] // self.groups for role in self.roles
         ]
-        if per_expert:
+        if per_expert:  # [expert, rows of all roles, in]
             apart = whole
-        else:
+        else:  # [group, rows of all roles, in]; "concat" is one group
             apart = whole.reshape((self.groups, sum(rows), *whole.shape[1:]))
         ends = np.cumsum(rows)
         return {
@@ -612,16 +626,18 @@ def bind(
     Raises InputError for a tensor that is missing, has the wrong shape, or plays no part,
     UnsupportedError for one that plays a part and holds no floats.
     """
-    sides = [_Binder(spec, family.names, tensors, where)]
+    binders = [_Binder(spec, family.names, tensors, where)]
     if spec.decoder is not None and family.decoder is not None:
-        sides.append(_Binder(spec.decoder, family.decoder, tensors, where))
-    bindings = [side.bind_roles() for side in sides]
-    claimed_names = {name for side in sides for name in side.claimed_names}
+        binders.append(_Binder(spec.decoder, family.decoder, tensors, where))
+    bindings = [binder.bind_roles() for binder in binders]
+
+    # a tensor that no role claims and no pattern ignores means that this is another model
+    claimed_names = {name for binder in binders for name in binder.claimed_names}
     ignored_patterns = (
         *NEVER_NEEDED,
-        *(pattern for side in sides for pattern in side.names.ignored),
+        *(pattern for binder in binders for pattern in binder.names.ignored),
     )
-    prefixes = tuple(side.prefix for side in sides if side.prefix)
+    prefixes = tuple(binder.prefix for binder in binders if binder.prefix)
     surplus = [
         name
         for name in tensors
@@ -655,17 +671,22 @@ def _matches(name: str, prefixes: Iterable[str], patterns: Iterable[str]) -> boo
 
 
 def groups_of(spec: Spec, roles: Sequence[Role]) -> int:
-    """How many groups of heads a grouped tensor of these roles holds, one group after the other."""
+    """How many groups of heads a grouped tensor of these roles holds, one group after the other: in
+    attention one for each kv head; in a delta rule one for each key head, in other linear attention
+    one for each head.
+    """
     mixer = next((block.mixer for block in spec.blocks if block.mixer is not None), None)
     if roles[0].name.startswith("mixer.") and isinstance(mixer, DeltaRule | LinearAttention):
         if isinstance(mixer, DeltaRule):
             return mixer.key_heads
         return mixer.heads
+    # keys and values have the fewest rows
     return min(role.shape[0] for role in roles) // spec.blocks[0].attention.head_dim
 
 
 class _Binder:
-    """Matches the tensors of a checkpoint to the roles of one side, and notes which are used."""
+    """Matches the tensors of a checkpoint to the roles of a model, or of its encoder or decoder, and
+    notes in `claimed_names` which tensors are used."""
 
     def __init__(
         self, spec: Spec, names: Names, tensors: Mapping[str, StoredTensor], where: str
@@ -675,6 +696,8 @@ class _Binder:
         self.tensors = tensors
         self.where = where
         self.claimed_names: set[str] = set()
+
+        # the prefix with which the token table is there, else the first with which any tensor is
         tables = [f"{module}.weight" for module in str(names.outside["tokens"]).split("|")]
         prefixes = [
             prefix
@@ -684,18 +707,20 @@ class _Binder:
         prefixes += [
             prefix for prefix in names.prefixes if any(name.startswith(prefix) for name in tensors)
         ]
-        self.prefix = next(iter(prefixes), "")
+        self.prefix = prefixes[0] if prefixes else ""
 
     def bind_roles(self) -> Binding:
-        """A TensorBinding for each tensor of this side: of those outside the layers by role, of
-        each layer in file order. Raises as `bind`."""
+        """A TensorBinding for each tensor of this model, encoder or decoder: of those outside the
+        layers by role, of each layer in file order. Raises as `bind`."""
         roles = outer_roles(self.spec)
         if self._has_masked_head():
             roles += masked_roles(self.spec)
         outer_bindings = self._bind_sources(roles, self.names.outside, "")
         outer = {bound.roles[0].name: bound for bound in outer_bindings}
+        # a head's bias is useless where its matrix is neither in the file nor the token table
         if self.spec.head is not None and not self.spec.head.tied and "head.weight" not in outer:
             outer.pop("head.bias", None)
+
         layers = []
         for index, block in enumerate(self.spec.blocks):
             layer = self.names.layer.format(layer=index)
@@ -706,13 +731,13 @@ class _Binder:
         return Binding(outer, tuple(layers))
 
     def _has_masked_head(self) -> bool:
-        """Whether the file holds the head that predicts masked words: an encoder is saved without
-        it, too.
+        """Whether the file holds the head that predicts masked words; encoders are saved with it or
+        without it.
         """
         if self.spec.masked is None:
             return False
         sources = [self.names.outside.get(module) for module in ("masked.dense", "masked.norm")]
-        role = Role("masked", (), optional=True)
+        role = Role("masked", (), optional=True)  # optional: a missing tensor is no error here
         return all(
             isinstance(source, str) and self._find_tensor(source, ".weight", role) is not None
             for source in sources
@@ -724,6 +749,8 @@ class _Binder:
         """
         starts = {self.prefix + layer, layer}
         ends = SPELLINGS[".weight"]
+
+        # the joined tensors that this file has
         together = {}
         for key, source in self.names.together.items():
             if isinstance(source, str):
@@ -732,6 +759,8 @@ class _Binder:
                 module = source.name
             if any(f"{start}{module}{end}" in self.tensors for start in starts for end in ends):
                 together[key] = source
+
+        # they take the place of the tensors that would hold their roles one by one
         roles = {role for key in together for role in key.split()}
         return {
             key: source for key, source in self.names.inside.items() if not roles & {*key.split()}
@@ -751,6 +780,7 @@ class _Binder:
         """
         by_name = {role.name: role for role in roles}
         bindings = []
+        # a key "attn.q attn.k" names two modules that share a tensor, as weights and as biases
         for modules, source in sources.items():
             for suffix in SPELLINGS:
                 parts = tuple(
@@ -820,8 +850,8 @@ class _Binder:
         *,
         transposed: bool,
     ) -> TensorBinding | None:
-        """The binding of tensors of which each holds one item of the role; None where one is
-        missing."""
+        """The binding of a role whose heads or experts have a tensor each; None where one of them
+        is missing."""
         items = range(roles[0].shape[0])
         modules = [layer + source.name.format(item=item) for item in items]
         tensors = [self._find_tensor(module, suffix, roles[0]) for module in modules]
@@ -848,12 +878,14 @@ class _Binder:
                 return head
         if role.optional:
             return None
+
+        # missing: name the tensor that it may be, under another prefix or with a slip
         expected_name = self.prefix + spellings[0]
         strays = [
             candidate for candidate in self.tensors if self._is_stray(candidate, expected_name)
         ]
         longer = [tensor for tensor in self.tensors if tensor.endswith(f".{expected_name}")]
-        close = longer[:1] or get_close_matches(expected_name, strays, 1, 0.8)
+        close = longer[:1] or get_close_matches(expected_name, strays, n=1, cutoff=0.8)
         what = message("tensor {expected_name} is missing", expected_name=repr(expected_name))
         raise InputError(
             what,
@@ -889,7 +921,7 @@ class _Binder:
         or data type that does not fit."""
         for tensor in bound.tensors:
             shape = tuple(self.tensors[tensor].shape)
-            if bound.by_head and len(shape) > 1:
+            if bound.by_head and len(shape) > 1:  # [width, head, dim] as [width, head · dim]
                 shape = (*shape[:-2], shape[-2] * shape[-1])
             if shape != bound.shape():
                 what = message(

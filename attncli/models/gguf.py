@@ -96,12 +96,19 @@ class GgufCheckpoint(DerivedCheckpoint):
     unpack: Unpack = staticmethod(BlockKind.numbers)
 
     def __init__(self, files: Sequence[tuple[Path, GgufHeader]]) -> None:
+        """Take the tensors' places from the headers, and the family and its config from the
+        metadata.
+
+        files: the path and the header of each part of the model, in order.
+        Raises InputError for a tensor that is in two parts, UnsupportedError for a file without a
+        model or of an architecture that is not read.
+        """
         where = str(files[0][0])
         _refuse_without_model(files[0][1], where)
         self.file, self.metadata = files[0][0], Metadata(files[0][1].metadata, where)
         tensors: dict[str, TensorInfo] = {}
         self.stored: dict[str, GgufTensor] = {}
-        sizes: Counter[str] = Counter()
+        bytes_by_kind: Counter[str] = Counter()
         for path, header in files:
             for name, tensor in header.tensors.items():
                 if name in tensors:
@@ -110,19 +117,27 @@ class GgufCheckpoint(DerivedCheckpoint):
                         what, where=f"{tensors[name].file} and {path}", expected="each tensor once"
                     )
                 kind = tensor.block.name
-                own = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}.get(kind)
+                plain_dtype = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}.get(kind)
+                # quantised blocks become float32 when they are read
                 tensors[name] = TensorInfo(
-                    own or "float32",
+                    plain_dtype or "float32",
                     tensor.shape,
                     path,
                     tensor.start,
                     tensor.stop,
-                    "" if own else kind,
+                    "" if plain_dtype else kind,
                 )
                 self.stored[name] = tensor
                 if len(tensor.shape) > 1:
-                    sizes[kind] += tensor.stop - tensor.start
-        super().__init__(files[0][0].parent, {}, tensors, {}, kinds_by_size(sizes))
+                    bytes_by_kind[kind] += tensor.stop - tensor.start
+
+        super().__init__(
+            files[0][0].parent,
+            config={},
+            tensors=tensors,
+            recipes={},
+            schemes=kinds_by_size(bytes_by_kind),
+        )
         self.metadata.tensors = tensors.keys()
         kind = ARCHITECTURES.get(self.metadata.architecture, "")
         if not kind:
@@ -133,10 +148,13 @@ class GgufCheckpoint(DerivedCheckpoint):
                 hint=message("the folder of the same model, with config.json and safetensors"),
                 architecture=repr(self.metadata.architecture),
             )
+        # a marker is a metadata key, as "expert_count" (its family is Mixtral, not Llama), or a
+        # pattern of tensor names; "!token_types.weight" means that the file lacks that tensor
         for marker, relative in RELATIVES.get(self.metadata.architecture, ()):
             stored = any(fnmatchcase(name, marker.removeprefix("!")) for name in tensors)
             if self.metadata.architecture_value(marker) or stored != marker.startswith("!"):
                 kind = relative
+
         for name, tensor in self.stored.items():
             shape = shape_of_role(name, tensor.shape)
             self.stored[name] = replace(tensor, shape=shape)
@@ -188,7 +206,10 @@ class GgufCheckpoint(DerivedCheckpoint):
         own_spec = with_stated_positions(config, seen_both_ways(config, model_family.spec(config)))
         spec = _norms_as_stored(own_spec)
         self._refuse_unread(config, spec)
-        self._own_spec, self._read_keys = own_spec, frozenset(config.read_keys)
+        # `for_family` needs both: the norms as the family has them, and the keys that it read
+        self._own_spec = own_spec
+        self._read_keys = frozenset(config.read_keys)
+
         recipes: dict[str, Recipe] = {
             name: BlockRecipe(
                 self.fill,
@@ -200,17 +221,21 @@ class GgufCheckpoint(DerivedCheckpoint):
             for name, tensor in self.stored.items()
         }
         for name, (keys, values) in self._joined_heads().items():
-            (heads, narrow, dim), info = self.stored[keys].shape, self._tensors[keys]
-            unit = dim + self.stored[values].shape[1]
+            heads, narrow, key_dim = self.stored[keys].shape
+            value_dim = self.stored[values].shape[1]
+            unit = key_dim + value_dim
+            info = self._tensors[keys]
             self._tensors[name] = replace(info, shape=(heads * unit, narrow))
             recipes[name] = JoinedHeads(recipes[keys], recipes[values], unit)
         self.recipes = recipes
+
         depth = len(spec.blocks)
         stored_family = names_for(
             spec, model_family, self._tensors, range(depth, depth + self._ahead)
         )
-        for path in {info.file for info in self._tensors.values()}:
-            self._file(next(info for info in self._tensors.values() if info.file == path))
+        # open every file now: each is opened once, and one that cannot be is an error before a run
+        for info in self._tensors.values():
+            self._file(info)
         return spec, stored_family, tuple(config.notes)
 
     def _joined_heads(self) -> dict[str, tuple[str, str]]:
@@ -223,10 +248,11 @@ class GgufCheckpoint(DerivedCheckpoint):
             name = f"{layer}attn_kv_b.weight"
             if layer == keys or values is None or name in self.stored:
                 continue
+            # [head, narrow, key] and [head, value, narrow] share the first axis and `narrow`
             if (
                 len(tensor.shape) != 3
                 or len(values.shape) != 3
-                or tensor.shape[:2] != values.shape[::2]
+                or tensor.shape[:2] != (values.shape[0], values.shape[2])
             ):
                 raise InputError(
                     "tensors {keys} and {values} have shapes {key_shape} and {value_shape}",
@@ -243,8 +269,9 @@ class GgufCheckpoint(DerivedCheckpoint):
     def for_family(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The config and the tensors as the family's own files have them, all in memory, for
         another library to read."""
-        spec, stored_family, _ = self.spec(())
-        sides = bind(spec, stored_family, self.names(), str(self.file))
+        spec, stored_family, _ = self.spec(ignore=())
+        # one binding for the model or its encoder, one for a decoder beside it, or None
+        bindings = bind(spec, stored_family, self.names(), str(self.file))
 
         def parts(bounds: Iterable[TensorBinding], offsets: Collection[str]) -> dict[str, Array]:
             """The arrays of these bindings by role; 1 is subtracted from the roles in `offsets`."""
@@ -257,15 +284,16 @@ class GgufCheckpoint(DerivedCheckpoint):
         tensors: dict[str, Array] = {}
         own_family = family(kind)
         assert own_family is not None
-        names = (own_family.names if sides[1] is not None else None, own_family.decoder)
+        names = (own_family.names if bindings[1] is not None else None, own_family.decoder)
         for original, binding, own_names in zip(
-            (self._own_spec, self._own_spec.decoder), sides, names, strict=True
+            (self._own_spec, self._own_spec.decoder), bindings, names, strict=True
         ):
             if original is None or binding is None:
                 continue
             final = original.final_norm is not None and original.final_norm.unit_offset
             layers = []
             for block, bounds in zip(original.blocks, binding.layers, strict=True):
+                # the family's own files hold w where GGUF holds 1 + w
                 offsets = {
                     f"{place}.weight" for place, norm in block.norms.items() if norm.unit_offset
                 }
@@ -277,18 +305,16 @@ class GgufCheckpoint(DerivedCheckpoint):
                 kind, {}, "", partial(groups_of, original), outer, layers, (), False, {}
             )
             tensors |= stored_tensors(checkpoint_parts, every_name=True, names=own_names)
+        stated_keys = self._read_keys
         if self.config.get("layer_types") is None:
-            unsaid = {"layer_types"}
-        else:
-            unsaid = set()
-        config = {
-            key: value for key, value in self.config.items() if key in self._read_keys - unsaid
-        }
+            stated_keys = stated_keys - {"layer_types"}
+        config = {key: value for key, value in self.config.items() if key in stated_keys}
         return {"model_type": kind, **config}, tensors
 
     def _config(self, kind: str) -> dict[str, Any]:
         """The metadata as config values, under every key that a family may read; what the file does
-        not state is left out.
+        not state is left out. Families spell the same size differently (`hidden_size`, `n_embd`,
+        `dim`), so one size stands under several keys.
 
         kind: the `model_type`.
         """
@@ -469,20 +495,21 @@ class GgufCheckpoint(DerivedCheckpoint):
         original = self.metadata.architecture_value("rope.scaling.original_context_length")
         magnitude = self.metadata.architecture_value("rope.scaling.attn_factor")
         longest = self.metadata.architecture_value("context_length")
-        lists = [
-            self._divisors(name)
-            for names in (("rope_factors_short", "rope_freqs"), ("rope_factors_long", "rope_freqs"))
-            for name in [next((name for name in names if f"{name}.weight" in self._tensors), None)]
-            if name is not None
-        ]
+        # Phi's files have divisors for short and long texts, Llama 3's one list for both
+        lists = []
+        for names in (("rope_factors_short", "rope_freqs"), ("rope_factors_long", "rope_freqs")):
+            stored_names = [name for name in names if f"{name}.weight" in self._tensors]
+            if stored_names:
+                lists.append(self._divisors(stored_names[0]))
         if len(lists) == 2:
-            same = lists[0] == lists[1]
+            if not magnitude and lists[0] == lists[1]:
+                magnitude = 1.0
             return {
                 "rope_type": "longrope",
                 "short_factor": lists[0],
                 "long_factor": lists[1],
                 "original_max_position_embeddings": original or longest,
-                "attention_factor": magnitude or (1.0 if same else None),
+                "attention_factor": magnitude or None,
             }
         if kind in (None, "none") or (kind == "linear" and factor in (None, 1.0, 0.0)):
             return None
@@ -519,8 +546,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         return numbers
 
     def _kv_heads_and_attending_layers(self) -> tuple[Any, list[bool] | None]:
-        """How many key-value heads a layer that attends has, and which layers do; None where the
-        file does not say which.
+        """How many key-value heads a layer with attention has, and for each layer whether it has
+        attention; None for the second where the file does not say.
         """
         kv_heads = self.metadata.architecture_value("attention.head_count_kv")
         if isinstance(kv_heads, np.ndarray):
@@ -557,14 +584,15 @@ class GgufCheckpoint(DerivedCheckpoint):
     def _refuse_unread(self, config: Config, spec: Spec) -> None:
         """Raise UnsupportedError for a setting of the file that would change the model but that its
         family does not have; add a note for each unknown key."""
+        # the metadata set what the family's config never read
         for key, harmless in MEANINGFUL.items():
             value = config.values.get(key)
-            if (
-                not {key, SAME.get(key, key)} & config.read_keys
-                and value is not None
-                and value not in harmless
-            ):
+            spellings = {key, SAME.get(key, key)}
+            is_set = value is not None and value not in harmless
+            if is_set and not spellings & config.read_keys:
                 raise config.refuse(key, message("a model of this family has none"))
+
+        # a layer rotates another number of entries than the file says
         prefix = f"{self.metadata.architecture}."
         rotated = self.metadata.architecture_value("rope.dimension_count")
         for block in spec.blocks:
@@ -575,6 +603,7 @@ class GgufCheckpoint(DerivedCheckpoint):
                 )
                 expected = message("{dims}, as models of this family rotate", dims=position.dims)
                 raise UnsupportedError(what, where=str(self.file), expected=expected)
+
         for key in self.metadata.values:
             unread = key.startswith(prefix) and key not in self.metadata.read_keys
             if unread and key.removeprefix(prefix) not in HARMLESS:
@@ -583,6 +612,8 @@ class GgufCheckpoint(DerivedCheckpoint):
                     key=repr(key[:80]),
                 )
                 config.note(note)
+
+        # `_config` read the window for all families, so it counts as read in the metadata
         window = f"{prefix}attention.sliding_window"
         if self.metadata.values.get(window) and "sliding_window" not in config.read_keys:
             note = message(
@@ -631,17 +662,20 @@ def _attention_keys(layers: list[bool] | None, mixing: str) -> dict[str, object]
 
 
 def _head_width(width: Any, heads: Any) -> int | None:
-    """The width of a head where the file does not state it; None where it cannot be known."""
+    """The width of a head, for a file that does not state it: the model's width divided by its
+    number of heads; None unless both are positive whole numbers.
+    """
     if _are_sizes(width, heads):
         return int(width // heads)
     return None
 
 
 def _rotated_share(rotated: Any, width: Any) -> float:
-    """The share of a head's entries that are rotated. The half keeps its product with the width,
-    which is rounded down, from falling below the whole number.
+    """The share of a head's `width` entries that RoPE rotates; 1 where either number is missing.
+    Families compute the number of rotated entries back as int(share · width).
     """
     if _are_sizes(rotated, width) and rotated < width:
+        # with 0.5 more, no rounding of the product can fall below the whole number
         return float((rotated + 0.5) / width)
     return 1.0
 
@@ -719,7 +753,7 @@ def vocabulary_of(path: Path) -> Tokenizer:
     from attncli.inputs.gguf_tokenizer import gguf_tokenizer
 
     real = path.resolve()
-    match = PART_OF.fullmatch(real.name)
+    match = PART_OF.fullmatch(real.name)  # NAME-00002-of-00003.gguf
     if match is not None:
         real = real.with_name(f"{match[1]}-00001-of-{match[3]}.gguf")
     where = str(real)
@@ -728,7 +762,8 @@ def vocabulary_of(path: Path) -> Tokenizer:
 
 def _check_whole(header: GgufHeader, path: Path) -> None:
     """Raise InputError for a file that is one part of a split model but is not named as one."""
-    count, part = (header.metadata.get(f"split.{key}") for key in ("count", "no"))
+    count = header.metadata.get("split.count")
+    part = header.metadata.get("split.no")  # counted from 0
     if not (isinstance(count, int) and isinstance(part, int) and 1 < count <= MOST_PARTS):
         return
     name = f"{path.stem}-{part + 1:05}-of-{count:05}.gguf"
@@ -748,7 +783,7 @@ def open_gguf(path: Path) -> GgufCheckpoint:
     for an architecture or a setting that is not implemented.
     """
     real = path.resolve()
-    match = PART_OF.fullmatch(path.name)
+    match = PART_OF.fullmatch(path.name)  # NAME-00002-of-00003.gguf
     if match is None:
         header = read_gguf(real)
         _check_whole(header, path)

@@ -111,6 +111,7 @@ def names_for(spec: Spec, model_family: Family, tensors: Collection[str], beyond
     beyond: layers after the last, for multi-token prediction, whose tensors are ignored.
     """
     ignored = (*IGNORED, *(f"blk.{layer}.*" for layer in beyond))
+    # a lone T5 encoder has no decoder, but the names of an encoder-decoder
     if spec.decoder is None and "enc.output_norm.weight" not in tensors:
         return replace(model_family, names=replace(_side(spec, tensors, "blk."), ignored=ignored))
     sides = []
@@ -131,11 +132,8 @@ def _side(spec: Spec, tensors: Collection[str], layers: str) -> Names:
     """
     inside = dict(INSIDE)
     first = spec.blocks[0]
-    if (
-        isinstance(first.mlp, Mlp)
-        and first.mlp.gated
-        and f"{layers}0.ffn_gate.weight" not in tensors
-    ):
+    gated = isinstance(first.mlp, Mlp) and first.mlp.gated
+    if gated and f"{layers}0.ffn_gate.weight" not in tensors:  # the gate's rows are in ffn_up
         inside["mlp.gate mlp.up"] = Concat("ffn_up")
         for role in ("mlp.gate", "mlp.up"):
             del inside[role]
@@ -153,8 +151,9 @@ def _side(spec: Spec, tensors: Collection[str], layers: str) -> Names:
 
 
 def shape_of_role(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A tensor's shape as its role has it: axes of length 1 that GGUF files drop or add put right,
-    norms of groups in one row."""
+    """The shape that a GGUF tensor has as a tensor of the model, from the shape in the file: GGUF
+    drops or adds axes of length 1, and keeps a norm of several groups as a matrix."""
+    # the axis of length 1 that the file lacks
     for end, axis in (
         ("conv.weight", 1),
         ("ssm_conv1d.weight", 1),
@@ -217,6 +216,7 @@ class BlockRecipe(ProductRecipe):
         self._tensor = tensor
         self._info = info
         self._undone = undone
+        # a vector in quantised blocks has no rows to cut it at: unit 0 means that it is read whole
         by_row = len(tensor.shape) > 1 or tensor.block.weights == 1
         if by_row:
             self.unit = undone.head or 1
@@ -229,6 +229,7 @@ class BlockRecipe(ProductRecipe):
         if undone.rows is None:
             numbers = self._stored_rows(start, stop)
         else:
+            # rows 4 5 6 0 1 of the file are read as two runs, 4–6 and 0–1
             order = undone.rows[start:stop]
             runs = np.split(order, np.flatnonzero(np.diff(order) != 1) + 1)
             numbers = np.concatenate(
@@ -237,17 +238,19 @@ class BlockRecipe(ProductRecipe):
         if undone.columns is not None:
             numbers = numbers[:, undone.columns]
         if undone.decay:
-            with np.errstate(all="ignore"):  # what is no logarithm is told with its place
+            # the file holds -exp(decay); the check of the tensor names a number that becomes NaN
+            with np.errstate(all="ignore"):
                 numbers = np.log(-numbers)
         if not undone.head:
             return numbers
+        # a head's rows alternate between its halves: [head, pair, half, …] → [head, half, pair, …]
         pairs = numbers.reshape((-1, undone.head // 2, 2, *numbers.shape[1:]))
         return pairs.swapaxes(1, 2).reshape(numbers.shape)
 
     def product(self, x: Array) -> Array | None:
         """x·Wᵀ, [row, out] of float32, computed for a few rows of W at a time, which are unpacked
-        and multiplied while they are in the processor's cache; None for a tensor that is no matrix
-        or is unpacked otherwise.
+        and multiplied while they are in the processor's cache; None for a tensor that is no matrix,
+        or where `unpack` is not the usual one.
 
         x: [row, in].
 
@@ -260,7 +263,7 @@ class BlockRecipe(ProductRecipe):
         count = len(x)
         columns = 1
         if count != 1:
-            columns = -(-count // VECTORS) * VECTORS
+            columns = -(-count // VECTORS) * VECTORS  # the next multiple of VECTORS
         vectors = np.zeros((shape[1], columns), np.float32)
         if undone.columns is None:
             vectors[:, :count] = x.T
@@ -269,13 +272,14 @@ class BlockRecipe(ProductRecipe):
         result = np.empty((count, shape[0]), np.float32)
         few = count <= numpy_backend.FEW_ROWS
         step = max((FEW_AT_ONCE if few else MANY_AT_ONCE) // shape[1], 1)
-        starts = iter(range(0, shape[0], step))
+        starts = iter(range(0, shape[0], step))  # all threads take their next rows from this one
         block = self._tensor.block
         sums = block.group_sums(vectors)
 
-        @np.errstate(over="ignore", invalid="ignore")  # whoever reads the tensor tells of it
+        # NumPy need not warn of an overflow: whoever reads the tensor checks its numbers
+        @np.errstate(over="ignore", invalid="ignore")
         def multiply() -> None:
-            """Multiply stretches of rows until none is left."""
+            """Fill `result` for `step` rows of W after another, until no start is left."""
             room = np.empty(step * shape[1], np.float32)
             for start in starts:
                 stop = min(start + step, shape[0])
@@ -289,7 +293,7 @@ class BlockRecipe(ProductRecipe):
         numpy_backend.at_once([multiply] * threads)
         if undone.rows is not None:
             return result[:, undone.rows]
-        if undone.head:
+        if undone.head:  # as in `rows`, now along the last axis
             pairs = result.reshape(count, -1, undone.head // 2, 2)
             return pairs.swapaxes(2, 3).reshape(result.shape)
         return result
@@ -328,10 +332,14 @@ class JoinedHeads:
         self.unit = unit
 
     def rows(self, start: int, stop: int) -> Array:
-        """Rows start..stop-1 of the joined tensor: for each head its key rows, then its value rows."""
-        heads = start // self.unit, -(-stop // self.unit)
-        parts = [self._keys.rows(*heads).swapaxes(1, 2), self._values.rows(*heads)]
-        joined = np.concatenate(parts, axis=1)
+        """Rows start..stop-1 of the joined tensor: for each head its key rows, then its value rows.
+        Both must be multiples of `unit`, the rows of a head.
+        """
+        first_head = start // self.unit
+        last_head = -(-stop // self.unit)  # one past the last
+        keys = self._keys.rows(first_head, last_head).swapaxes(1, 2)
+        values = self._values.rows(first_head, last_head)
+        joined = np.concatenate([keys, values], axis=1)
         return joined.reshape(-1, joined.shape[-1])
 
 
@@ -352,7 +360,7 @@ as its value.
 
 def conversion_of(name: str, spec: Spec, model_family: Family) -> Undone:
     """How the GGUF converter changed the tensor of this name, to be reversed when it is read."""
-    part = name.partition("blk.")[2].split(".")
+    part = name.partition("blk.")[2].split(".")  # "blk.3.attn_q.weight": ["3", "attn_q", "weight"]
     decay = name.endswith(".ssm_a")
     if REORDERED.fullmatch(name) and model_family.permuted:
         return Undone(head=spec.blocks[0].attention.head_dim)
@@ -366,10 +374,12 @@ def conversion_of(name: str, spec: Spec, model_family: Family) -> Undone:
         mixer = spec.blocks[layer].mixer
     if not model_family.tiled or not isinstance(mixer, DeltaRule) or mixer.heads == mixer.key_heads:
         return Undone(decay=decay)
+    # the converter reordered the value heads of a delta rule: rows of what makes or gates values,
+    # columns of what reads them
     if part[1] == "ssm_out":
-        return Undone(columns=_rows_by_group(mixer, mixer.v_dim, 0))
+        return Undone(columns=_rows_by_group(mixer, mixer.v_dim, before=0))
     if part[1] in TILED:
-        if part[1] in ("attn_qkv", "ssm_conv1d"):
+        if part[1] in ("attn_qkv", "ssm_conv1d"):  # queries and keys stand before the values
             before = 2 * mixer.key_heads * mixer.key_dim
         else:
             before = 0

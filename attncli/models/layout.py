@@ -54,9 +54,9 @@ class Tensors(Struct, frozen=True, eq=False):
         return name in self.arrays
 
     def read(self, name: str, *shape: int | None) -> Array:
-        """A tensor by plain name as float32 or float64. Raises InputError unless it has this shape,
-        None for an axis of any length; without `shape` any will do.
+        """A tensor by plain name as float32 or float64.
 
+        shape: the length that each axis must have, None for any; without it, every shape is right.
         Raises InputError for another shape, naming both, and for an empty tensor.
         """
         array = self.arrays[name]
@@ -102,6 +102,8 @@ def bare_names(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Ten
     short = _without_shared(
         {name: ".".join(_without_wrappers(path)) for name, path in parts.items()}
     )
+
+    # two tensors that come to one plain name belong to two attentions
     twice = [name for name, count in Counter(short.values()).items() if count > 1]
     if twice:
         pair = [name for name in names if short[name] == twice[0]]
@@ -136,11 +138,15 @@ def _without_wrappers(path: list[str]) -> list[str]:
 
 
 def _without_shared(names: dict[str, str]) -> dict[str, str]:
-    """The plain names (values, by file name) without first parts that all of them share, except
-    parts of a projection's own name and numbers."""
+    """The plain names without first parts that all of them share: "net.q.weight" and "net.k.weight"
+    become "q.weight" and "k.weight". A first part stays where it may name a projection, that is,
+    where "weight", "bias" or a number follows.
+
+    names: plain name by file name; so is what comes back.
+    """
     pairs = [short.split(".", 2)[:2] for short in names.values()]
-    is_own = any(len(pair) < 2 or pair[1] in LEAVES or pair[1].isdecimal() for pair in pairs)
-    if is_own or len({first for first, _ in pairs}) > 1:
+    is_projection = any(len(pair) < 2 or pair[1] in LEAVES or pair[1].isdecimal() for pair in pairs)
+    if is_projection or len({first for first, _ in pairs}) > 1:
         return names
     return _without_shared({name: short.partition(".")[2] for name, short in names.items()})
 
@@ -149,7 +155,7 @@ def _prefix_of(name: str, short: str) -> str:
     """What to pass as `--prefix` to choose this tensor: the part of its name in the file before its
     plain name `short`; the whole name where there is none.
     """
-    # TensorFlow writes a/b:0
+    # TensorFlow writes a/b:0; with dots, the plain name "b" is found at the same index
     start = re.sub(r"[/:]", ".", name.removesuffix(":0")).find(short)
     if start > 0:
         return name[:start]
@@ -195,16 +201,17 @@ def mask_buffers(arrays: Mapping[str, Array], prefix: str = "") -> MaskBuffers:
 
 
 def is_mask(name: str, array: Array) -> bool:
-    """Whether a tensor is a mask that a class keeps as a buffer."""
+    """Whether a tensor is a mask that a class keeps as a buffer, judged by name and shape: square in
+    its last two axes, with axes of length 1 before them."""
     last = name.rpartition(".")[2]
     if last == "masked_bias":
         return array.size == 1
     if last != "bias" and last not in MASK_NAMES:
         return False
-    axes = 4 if last == "bias" else 2
+    least_axes = 4 if last == "bias" else 2  # fewer axes are a bias of numbers
     shape = array.shape
     return (
-        axes <= len(shape) <= 4
+        least_axes <= len(shape) <= 4
         and shape[-1] == shape[-2] > 0
         and all(size == 1 for size in shape[:-2])
     )
@@ -347,21 +354,23 @@ def sizes_of(
     """
     label = _Labels(weights, file_names, where)
     q, k, v = (weights[f"{role}.weight"] for role in "qkv")
+
+    # each matrix is [out, in]: its columns are the model's width
     width = q.shape[1]
     for role in ("k.weight", "v.weight"):
         if weights[role].shape[1] != width:
             raise label.wrong(role, f"{width} inputs, as {label.of('q.weight')} has")
     _check_option("--d-model", request.d_model, width, where)
+
+    # its rows are shared by the heads: heads · d_k for queries, kv_heads · d_k and kv_heads · d_v
     count, note = _head_count(weights, metadata, where, head_count, request)
     if q.shape[0] % count:
+        divisors = (n for n in range(1, min(count, q.shape[0]) + 1) if q.shape[0] % n == 0)
         raise UsageError(
             "the queries are {shape} wide ({of}), which {count} heads cannot share",
             where=where,
             expected="a number of heads that divides the width",
-            hint=(
-                "--num-heads"
-                f" {max(n for n in range(1, min(count, q.shape[0]) + 1) if q.shape[0] % n == 0)}"
-            ),
+            hint=f"--num-heads {max(divisors)}",
             shape=q.shape[0],
             of=label.of("q.weight"),
             count=count,
@@ -382,6 +391,7 @@ def sizes_of(
         )
     v_dim = v.shape[0] // kv_heads
     _check_option("--d-v", request.d_v, v_dim, where)
+
     _check_output_and_widths(weights, label, count * v_dim)
     _check_learned(weights, label, where, {"bias_k": kv_heads * dim, "bias_v": kv_heads * v_dim})
     projects = "o.weight" in weights
@@ -396,6 +406,7 @@ class _Labels:
     def __init__(
         self, weights: Mapping[str, Array], file_names: Mapping[str, str], where: str
     ) -> None:
+        # a fused tensor has several roles: "q.weight k.weight v.weight"
         self._file_names = {
             role: name for roles, name in file_names.items() for role in roles.split()
         }
@@ -445,8 +456,8 @@ def _head_count(
     heads: int | None,
     request: LayoutRequest,
 ) -> tuple[int, tuple[str, ...]]:
-    """The number of heads, and notes for the user: from the tensors (`heads`), else the user's
-    option, else the metadata, else what a stated d_k gives, else 1."""
+    """The number of heads, and notes for the user: from the tensors (`heads`, None where they do not
+    tell), else the user's option, else the metadata, else what a stated d_k gives, else 1."""
     metadata_count = metadata.get("num_heads", "")
     if heads is not None:
         _check_option("--num-heads", request.heads, heads, where)
@@ -489,10 +500,10 @@ def _head_count(
 
 
 def _check_output_and_widths(weights: Mapping[str, Array], label: _Labels, mixed: int) -> None:
-    """Raise InputError where biases, output projection or norm do not fit the widths they meet. The
-    output may have another width than what enters.
+    """Raise InputError for a bias, output projection or norm of another width than what it is
+    applied to. The output may have another width than the attention's input.
 
-    mixed: heads · d_v.
+    mixed: the width of what the heads put out side by side, heads · d_v.
     """
     output = weights.get("o.weight")
     if output is not None and output.shape[1] != mixed:
@@ -503,10 +514,11 @@ def _check_output_and_widths(weights: Mapping[str, Array], label: _Labels, mixed
         if f"{role}.weight" in weights
     }
     if output is None:
-        leaving = mixed
+        output_width = mixed
     else:
-        leaving = output.shape[0]
-    for role, width in {**widths, "norm.weight": leaving, "norm.bias": leaving}.items():
+        output_width = output.shape[0]
+    widths |= {"norm.weight": output_width, "norm.bias": output_width}
+    for role, width in widths.items():
         if role in weights and weights[role].shape != (width,):
             raise label.wrong(role, f"[{width}]")
     if "o.bias" in weights and output is None:
@@ -518,8 +530,10 @@ def _check_output_and_widths(weights: Mapping[str, Array], label: _Labels, mixed
 def _check_learned(
     weights: Mapping[str, Array], label: _Labels, where: str, sizes: Mapping[str, int]
 ) -> None:
-    """Raise InputError unless the learned key and value that torch's module appends are both there,
-    of these sizes.
+    """Raise InputError where only one of the learned key and value that torch's module appends to
+    the sequence is there, or one has another size.
+
+    sizes: the numbers that "bias_k" and "bias_v" must have.
     """
     present = [name for name in sizes if name in weights]
     if len(present) == 1:
@@ -637,7 +651,7 @@ def _read_projections(
     arrays = {role: tensors.read(name) for role, name in weights.items() if name in tensors}
     notes: tuple[str, ...] = ()
     heads = None
-    if arrays["q"].ndim == 3:
+    if arrays["q"].ndim == 3:  # an axis of heads: [in, head, dim] in kernels, else [head, in, dim]
         heads = int(arrays["q"].shape[1 if form == "kernel" else 0])
         flat = {
             role: _flat_projection(tensors, weights[role], role, form, heads) for role in arrays
@@ -689,6 +703,8 @@ def orient(
     shapes (or the asker's d_model) allow only the other way.
     """
     opposite: Orientation = "out-in" if usual == "in-out" else "in-out"
+
+    # the orientations that the shapes allow, the usual one first
     fits = [way for way in (usual, opposite) if _fits_as(arrays, way, request.d_model)]
     fits_input = [way for way in fits if _fits_as(arrays, way, request.input_width)]
     fits = fits_input or fits  # an X that fits neither way is refused where it is read
@@ -696,13 +712,14 @@ def orient(
     matrices = arrays
     if orientation == "in-out":
         matrices = {role: np.ascontiguousarray(array.T) for role, array in arrays.items()}
-    words = {
+
+    descriptions = {
         "in-out": message("[in, out], multiplied as X·W"),
         "out-in": message("[out, in], multiplied as X·Wᵀ"),
     }
     every_name = " ".join(names)
-    way = words[orientation]
-    other_way = words[opposite]
+    way = descriptions[orientation]
+    other_way = descriptions[opposite]
     if request.orientation is None and orientation != usual:
         places = {"names_text": every_name, "orientation": way}
         return matrices, (
@@ -725,8 +742,11 @@ def orient(
 
 def _fits_as(arrays: dict[str, Array], way: Orientation, d_model: int | None) -> bool:
     """Whether the shapes of the q, k, v and o matrices, by role, are possible if all are stored in
-    orientation `way`."""
-    into, out = (0, 1) if way == "in-out" else (1, 0)
+    orientation `way`.
+
+    d_model: the width that must enter q, k and v; None for any.
+    """
+    into, out = (0, 1) if way == "in-out" else (1, 0)  # the axes of input and output
     widths = {arrays[role].shape[into] for role in "qkv"}
     if (
         len(widths) > 1
@@ -769,7 +789,8 @@ def fused_layouts() -> list[Layout]:
 
 
 def _read_torch(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
-    """The weights of `torch.nn.MultiheadAttention`, in either of its forms."""
+    """The weights of `torch.nn.MultiheadAttention`, whose q, k and v are one tensor
+    (`in_proj_weight`) or three."""
     width = tensors.read("out_proj.weight", None, None).shape[0]
     output = tensors.read("out_proj.weight", width, width)
     if "in_proj_weight" in tensors:
@@ -789,6 +810,7 @@ def _fused_layout(name: str, output: str) -> Layout:
 
     output: the name of the output projection.
     """
+    # from the file's names to the roles; one tensor here has three
     needs = {f"{name}.weight": "q.weight k.weight v.weight"}
     may = {
         f"{output}.weight": "o.weight",
@@ -961,7 +983,7 @@ def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
     """
     output = tensors.read("fc_out.weight", None, None)
     width = output.shape[1]
-    side = tensors.read("queries.weight", None, None).shape[1]
+    side = tensors.read("queries.weight", None, None).shape[1]  # a head's width, or `width`
     if width % side:
         raise InputError(
             "{queries_weight} works on {side} entries, {fc_out_weight} on {width}",
@@ -976,6 +998,7 @@ def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
     diagonal = np.eye(times, dtype=output.dtype)
     weights: dict[str, Array] = {"o.weight": output}
     for role, name in SHARED.items():
+        # the head's matrix once for each head, along the diagonal
         weights[f"{role}.weight"] = np.kron(diagonal, tensors.read(f"{name}.weight", side, side))
         if f"{name}.bias" in tensors:
             weights[f"{role}.bias"] = np.tile(tensors.read(f"{name}.bias", side), times)

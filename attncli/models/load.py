@@ -94,9 +94,8 @@ class CheckpointStore:
             )
         if embedding.projection == "sum":
             x = linear(backend, weights, "embed.project", x)
-        return backend.cast(
-            x, backend.dtype
-        )  # NumPy's bfloat16 is wider after a product with a plain number
+        # NumPy's bfloat16 is wider after a product with a plain number
+        return backend.cast(x, backend.dtype)
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
         """The parts that `embed` adds up: rows of the token table, token types, positions and the
@@ -113,23 +112,23 @@ class CheckpointStore:
                 return vectors
             return backend.matmul(vectors, backend.transpose(matrix))
 
+        # a projection is applied to the token vectors, or in the end to the sum of all parts
         parts = [EmbeddingVectors("token", project(x) if embedding.projection == "tokens" else x)]
         shift = weights("embed.project.bias")
         if embedding.projection == "tokens" and shift is not None:
             parts.append(EmbeddingVectors("bias", shift))
         if embedding.positions is not None:
-            parts.append(
-                EmbeddingVectors(
-                    "position", self._add_positions(backend, tokens, parts[0].vectors * 0.0)
-                )
-            )
+            # what is added to vectors of zeros are the position vectors alone
+            positions = self._add_positions(backend, tokens, parts[0].vectors * 0.0)
+            parts.append(EmbeddingVectors("position", positions))
         if embedding.types:
             parts.append(EmbeddingVectors("type", self._type_vectors(backend, tokens)))
         if embedding.norm is not None:
             parts = parts_through_norm(backend, embedding.norm, parts, weights)
         if embedding.projection == "sum":
             parts = [EmbeddingVectors(part.kind, project(part.vectors)) for part in parts]
-            parts += [] if shift is None else [EmbeddingVectors("bias", shift)]
+            if shift is not None:
+                parts.append(EmbeddingVectors("bias", shift))
         return parts
 
     def _token_vectors(self, backend: Backend, tokens: Sequence[Token]) -> Array:
@@ -153,8 +152,8 @@ class CheckpointStore:
         return self._table_rows(backend, "types.weight", rows)
 
     def _add_positions(self, backend: Backend, tokens: Sequence[Token], x: Array) -> Array:
-        """x, [token, width], with the tokens' position vectors added as the embedding says; padding
-        tokens get the table's padding row and are not counted."""
+        """x, [token, width], with the tokens' position vectors added as the embedding says. In a
+        family with a padding row (RoBERTa), padding tokens get that row and are not counted."""
         embedding = self.spec.embedding
         padding_count = 0
         rows = []
@@ -189,11 +188,11 @@ class CheckpointStore:
         self.checkpoint.ahead([name for bound in bindings for name in bound.tensors])
 
     def layer(self, backend: Backend, index: int) -> Weights:
-        """The weights of a layer by role; each matrix is read when it is asked for and not kept, so
-        one at a time is in memory.
+        """The weights of a layer by role; a matrix is read when it is asked for and not kept, so that
+        one at a time is in memory; asked for again it is read again.
 
-        Other roles are held, as is what shares a tensor until it is asked for. A matrix asked for
-        again is read again.
+        Vectors such as biases are kept, and so are the other roles of a tensor that holds several,
+        until they are asked for.
         """
         return _LayerWeights(self, backend, index)
 
@@ -218,30 +217,34 @@ class CheckpointStore:
 
     def _bindings_in_order(self, layer: int) -> list[TensorBinding]:
         """A layer's tensors in the order in which `run_block` asks for them."""
-        order = {
-            role.name: place
-            for place, role in enumerate(layer_roles(self.spec, self.spec.blocks[layer]))
-        }
+        roles = layer_roles(self.spec, self.spec.blocks[layer])
+        order = {role.name: place for place, role in enumerate(roles)}
+
+        def first_use(bound: TensorBinding) -> int:
+            """The place in the order of the first role that a tensor plays."""
+            return min(order.get(role.name, len(order)) for role in bound.roles)
+
         bindings = [bound for bound in self.binding.layers[layer] if not bound.shared]
-        return sorted(
-            bindings,
-            key=lambda bound: min(order.get(role.name, len(order)) for role in bound.roles),
-        )
+        return sorted(bindings, key=first_use)
 
     def _read_roles(self, backend: Backend, bound: TensorBinding) -> dict[str, Array]:
-        """The arrays of the roles that some tensors play, by role."""
+        """Read a binding's tensors; returns the array of each role that they play, by role."""
         arrays = [self.checkpoint.read(name, backend.dtype) for name in bound.tensors]
         return {role: backend.array(part) for role, part in bound.parts(arrays).items()}
 
     def _table_rows(self, backend: Backend, role: str, rows: Sequence[int]) -> Array:
-        """These rows of the table that plays a role, [row, width]."""
+        """These rows of the table that plays a role, [row, width]: from memory where the table or
+        the rows have been read and kept, else from the file."""
         bound = self.binding.outer[role]
         name = bound.tensors[0]
+
+        # predictions may have read the whole table: no second copy of Gemma's 671 MB
         whole = self._outer_arrays.get((role, array_kind(backend)))
         is_plain = bound.form == "whole" and not bound.transposed
         if whole is not None and is_plain and max(rows, default=0) < len(whole):
-            return whole[list(rows)]  # predictions read it: no second copy of Gemma's 671 MB
-        if self._tables is None:
+            return whole[list(rows)]
+
+        if self._tables is None:  # a single run: nothing is kept
             return backend.array(self.checkpoint.read_rows(name, rows, backend.dtype))
         key = (name, backend.dtype)
         if key not in self._tables:
@@ -260,6 +263,7 @@ class _OuterWeights(TableWeights):
         self._backend = backend
 
     def __call__(self, role: str, /) -> Array | None:
+        """The whole weight that plays a role, read once and kept; None where there is none."""
         bound = self._store.binding.outer.get(role)
         if bound is None:
             return None
@@ -270,8 +274,8 @@ class _OuterWeights(TableWeights):
         return role in self._store.binding.outer
 
     def product(self, role: str, x: Array) -> Array | None:
-        """x·Wᵀ, [..., row], multiplied while a table is read; None for one that is kept, or is not
-        stored as it is used."""
+        """x·Wᵀ, [..., row], computed while the table W is read from the file; None for one that is
+        kept in memory, shares a tensor or is stored transposed: the caller then multiplies."""
         bound = self._store.binding.outer.get(role)
         if bound is None or not self._is_apart(role, bound):
             return None
@@ -285,7 +289,8 @@ class _OuterWeights(TableWeights):
         return product.reshape((*x.shape[:-1], product.shape[-1]))
 
     def tiles(self, role: str) -> Iterator[Array] | None:
-        """The rows of a large table, `TILE` bytes at a time; None where it is kept or small."""
+        """The rows of a large table, some at a time (`TILE` bytes), [row, width]; None for a table
+        that is kept in memory, shares a tensor, is stored transposed, or is small."""
         bound = self._store.binding.outer.get(role)
         if bound is None or not self._is_apart(role, bound):
             return None
@@ -301,7 +306,8 @@ class _OuterWeights(TableWeights):
         )
 
     def rows(self, role: str, numbers: Sequence[int]) -> Array:
-        """These rows of a table, [row, width], alone where the table is not kept."""
+        """These rows of a table, [row, width]; no others are read where the table is a tensor of its
+        own and not transposed."""
         bound = self._store.binding.outer[role]
         if bound.form == "whole" and not bound.transposed:
             return self._store._table_rows(self._backend, role, numbers)
@@ -330,9 +336,12 @@ class _LayerWeights(ReadWeights):
         }
         self._factors = store.spec.blocks[index].factors
         self._arrays: dict[str, Array] = {}
+        # the vectors of the last product with a tensor of several roles, and its columns by role
         self._product_parts: tuple[Array, dict[str, Array]] | None = None
 
     def __call__(self, role: str, /) -> Array | None:
+        """The weight that plays a role; None where the layer has none. A matrix is not kept: asked
+        for again it is read again."""
         bound = self._places.get(role)
         arrays = self._arrays
         if bound is None:
@@ -349,8 +358,12 @@ class _LayerWeights(ReadWeights):
         return arrays[role]
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
-        """x·Wᵀ + b, [row, out], multiplied while W is read from the file; None where W is made of
-        several tensors or must be changed first."""
+        """x·Wᵀ + b, [row, out], computed while W is read from the file; None where W is shared by all
+        layers, lies in a tensor for each expert or head, or is multiplied by a factor of the family:
+        the caller then takes W as an array and multiplies itself.
+
+        name: of the module, such as "attn.q". x: [..., row, in].
+        """
         role = f"{name}.weight"
         bound = self._places.get(role)
         bias = self(f"{name}.bias")
@@ -360,25 +373,24 @@ class _LayerWeights(ReadWeights):
             return None
         if bound.feeds:
             self._store._expect_feed_forward(self._index)
-        flat = (
-            x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x
-        )  # one large product, not one for each entry of a batch
+        # one large product, not one for each entry of a batch
+        flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x
         multiply = partial(
             self._store.checkpoint.product, bound.tensors[0], flat, backend, in_out=bound.transposed
         )
         if bound.form == "whole":
             return multiply(bias)
-        # one product gives what several roles make of the same vectors
-        if (
-            self._product_parts is None
-            or self._product_parts[0] is not x
-            or role not in self._product_parts[1]
-        ):
+
+        # a tensor of several roles, as q, k and v: one product serves all that are asked for with
+        # the same vectors
+        parts = self._product_parts
+        if parts is None or parts[0] is not x or role not in parts[1]:
             product = multiply()
             if product is None:
                 return None
-            self._product_parts = x, bound.columns(product)
-        result = self._product_parts[1].pop(role)
+            parts = (x, bound.columns(product))
+            self._product_parts = parts
+        result = parts[1].pop(role)
         if bias is None:
             return result
         return result + bias
@@ -396,20 +408,21 @@ class RowCache:
     """
 
     def __init__(self, read_rows: Callable[[Sequence[int]], Rows], count: int) -> None:
-        self._read_rows, self._present = read_rows, np.zeros(count, np.bool_)
+        self._read_rows = read_rows
+        self._present = np.zeros(count, np.bool_)  # which rows have been read
         self._rows: Rows | None = None
 
     def rows(self, numbers: Sequence[int]) -> Rows:
         """The rows with these numbers, in this order."""
         indices = np.asarray(numbers, np.int64)
+        # no rows, or one outside the table, for which reading raises
         if indices.size == 0 or indices.min() < 0 or indices.max() >= self._present.size:
             return self._read_rows(numbers)
         missing = np.unique(indices[~self._present[indices]])
         if missing.size:
             new = self._read_rows(missing.tolist())
-            if (
-                self._rows is None
-            ):  # as large as the table, of which memory is taken where rows are written
+            # as large as the table, but the system gives memory only where rows are written
+            if self._rows is None:
                 self._rows = np.empty((self._present.size, *new.shape[1:]), new.dtype)
             self._rows[missing] = new
             self._present[missing] = True
@@ -428,6 +441,7 @@ class CachedStore:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        # by layer and kind of array: the weights by role, and what multiplies by them by module
         self._layers: dict[
             tuple[int, ArrayKind], tuple[dict[str, Array | None], dict[str, Multiplier | None]]
         ] = {}
@@ -489,6 +503,7 @@ class _CachedWeights(ReadWeights):
         self._reading = reading
 
     def __call__(self, role: str, /) -> Array | None:
+        """The weight that plays a role, read at the first call; None where there is none."""
         if role not in self._arrays:
             with self._reading:
                 if role not in self._arrays:  # another thread may have read it meanwhile
@@ -513,7 +528,7 @@ class _CachedWeights(ReadWeights):
 
     def _multiplier(self, role: str, backend: Backend) -> Multiplier | None:
         """The backend's object that multiplies by a role's matrix; None where the role has no
-        weight, or the backend has no such object."""
+        weight, or the backend has no such object. The matrix itself is then kept."""
         if role in self._arrays:
             weight = self._arrays[role]
         else:
@@ -531,7 +546,7 @@ def hold_weights(model: Model) -> Model:
     """The model with its weights kept in memory once they are read, for many runs; the model itself
     where they are no checkpoint's, or are kept already."""
 
-    def keep_weights(store: Store | None) -> Store | None:
+    def with_kept_weights(store: Store | None) -> Store | None:
         """The store, wrapped so that weights stay in memory once they are read, if it reads a
         checkpoint; any other store unchanged.
         """
@@ -540,14 +555,14 @@ def hold_weights(model: Model) -> Model:
         store.for_many()
         return CachedStore(store)
 
-    store = keep_weights(model.store)
+    store = with_kept_weights(model.store)
     assert store is not None
     if store is model.store:
         return model
     return replace(
         model,
         store=store,
-        decoder_store=keep_weights(model.decoder_store),
+        decoder_store=with_kept_weights(model.decoder_store),
         kept_bytes=held_bytes(model),
     )
 
@@ -634,8 +649,9 @@ def load(
         hold: Whether a checkpoint's weights stay in memory once they are read, for many texts one
             after the other (`Model.traces`), which "auto" takes torch for where it is installed;
             else each is let go when it has been used.
-        note: Is told what is being fetched; None for silence, of progress bars too.
-        watch: Is told each file that is fetched and the share of it that is there, in place of
+        note: Called with a sentence on what is being fetched; None for silence, of progress bars
+            too.
+        watch: Called with each file that is fetched and the share of it that is there, in place of
             progress bars.
         variables: Where HF_HUB_CACHE, HF_HUB_OFFLINE, HF_ENDPOINT and their like are looked up;
             None for the process's.
@@ -643,9 +659,9 @@ def load(
             None for what is free.
 
     Returns:
-        The model, whose `trace(text)` yields its layers. What the command tells as notes (how a
-        weight file was read, what was assumed) stands in its `warnings`, and in the `warnings` of
-        every document made with it.
+        The model, whose `trace(text)` yields its layers. Its `warnings` hold what the command prints
+        as notes (how a weight file was read, what was assumed), and so do the `warnings` of every
+        document made with it.
 
     Raises:
         InputError: For files that are damaged or do not fit together.
@@ -669,8 +685,10 @@ def load(
             tokenizer_named(tokenizer),
             choose(backend, device=device, dtype=dtype),
         )
-    own = (weights, seed, d_model, heads, d_k, d_v, mask, scale, embeddings)
-    if any(value is not None for value in own) or position != "none":
+
+    # a checkpoint: options of the one-layer model contradict it
+    one_layer_options = (weights, seed, d_model, heads, d_k, d_v, mask, scale, embeddings)
+    if any(value is not None for value in one_layer_options) or position != "none":
         raise UsageError(
             "a checkpoint brings its own weights, sizes, mask, scale and positions",
             expected="a checkpoint's name alone, or weights=, seed=, d_model=",
@@ -685,6 +703,8 @@ def load(
         whole = merge_adapters(whole, [parse_adapter(adapter) for adapter in adapters])
         labels = whole.adapters
     checkpoint = text_model(whole)
+
+    # a family that attn does not implement itself, and the installed transformers does
     foreign_kind = foreign_family(checkpoint)
     if foreign_kind is not None:
         if backend == "numpy" or ignore:
@@ -709,8 +729,10 @@ def load(
             dtype=dtype,
             adapters=labels,
         )
-    spec, kind, warnings = read_spec(checkpoint, ignore)
-    binding, decoder_binding = bind(spec, kind, checkpoint.names(), str(checkpoint.folder))
+
+    spec, model_family, warnings = read_spec(checkpoint, ignore)
+    binding, decoder_binding = bind(spec, model_family, checkpoint.names(), str(checkpoint.folder))
+    # "auto" chooses by the multiply-adds: about one per parameter of two bytes and token
     parameters = sum(info.bytes for info in checkpoint.names().values()) // 2
     work = parameters * TYPICAL_TOKENS * (MANY_TEXTS if hold else 1)
     operations = choose(backend, device=device, dtype=dtype, work=work)
@@ -750,8 +772,9 @@ def load_tokenizer(
 
     Args:
         name: A folder in Hugging Face layout, a GGUF file, a hub id or an alias.
-        note: Is told what is being fetched; None for silence, of progress bars too.
-        watch: Is told each file that is fetched and the share of it that is there.
+        note: Called with a sentence on what is being fetched; None for silence, of progress bars
+            too.
+        watch: Called with each file that is fetched and the share of it that is there.
         variables: The environment's variables; None for those of the process.
 
     Raises the errors of `load`.
@@ -769,10 +792,10 @@ def load_tokenizer(
 
 def open_checkpoint(place: Path, tensors: Mapping[str, TensorInfo] | None = None) -> Checkpoint:
     """The checkpoint at a place: a folder in Hugging Face layout, or a GGUF file, in a folder or by
-    itself.
+    itself. Quantised weights (GPTQ, AWQ and so on) are unpacked as they are read.
 
-    tensors: where they would lie, of weights that are not there. Raises as `Checkpoint.open` and
-    `open_gguf`.
+    tensors: names, types and shapes, where only the headers of the weight files were fetched; None
+        for weights that are there. Raises as `Checkpoint.open` and `open_gguf`.
     """
     file = gguf_file(place)
     if file is None:
@@ -788,8 +811,8 @@ def open_checkpoint(place: Path, tensors: Mapping[str, TensorInfo] | None = None
 
 
 def describe_checkpoint(place: Path) -> Checkpoint:
-    """A checkpoint opened for its description: of a folder only config.json is read. Raises as
-    `open_checkpoint`.
+    """The checkpoint at a place without its tensors: of a folder only config.json is read; a GGUF
+    file is opened as for a run. Raises as `open_checkpoint`.
     """
     if gguf_file(place) is not None:
         return open_checkpoint(place)
@@ -818,9 +841,11 @@ def _with_usual_names(checkpoint: Checkpoint) -> Checkpoint:
     kind = checkpoint.config.get("model_type")
     if isinstance(kind, str) and kind in ALSO_CALLED:
         checkpoint.config = {**checkpoint.config, "model_type": ALSO_CALLED[kind]}
+
     short_names = {_without_wrappers(name): name for name in checkpoint.names()}
     if len(short_names) < len(checkpoint.names()):
-        return checkpoint  # two names for one tensor: nothing is known of either
+        return checkpoint  # two tensors come to one name: leave all as they are
+    # wrappers may be nested: "module.module.h.0.attn.c_attn.weight"
     while wrapper := _wrapper_of(short_names):
         short_names = {name.removeprefix(wrapper): old for name, old in short_names.items()}
     if all(name == old for name, old in short_names.items()):
@@ -848,8 +873,11 @@ def _without_wrappers(name: str) -> str:
 
 
 def refuse_unknown(folder: Path, ignore: Collection[str] = ()) -> None:
-    """Raise, by config.json alone and before weights are fetched, for a model that attn cannot run.
-    Raises as `load`."""
+    """Raise the error of `load` for a model that attn cannot run, judged by config.json alone, before
+    its weights are fetched.
+
+    folder: where config.json is. ignore: keys of it to leave out.
+    """
     checkpoint = describe_checkpoint(folder)
     if foreign_family(checkpoint) is None:
         read_spec(checkpoint, ignore)
@@ -908,7 +936,7 @@ def _family_of_class(config: Mapping[str, Any]) -> str:
     name = names[0] if isinstance(names, list) and names else ""
     if not isinstance(name, str):
         return ""
-    # LlamaForCausalLM, GPT2LMHeadModel and BertModel without what follows the family
+    # LlamaForCausalLM → llama, GPT2LMHeadModel → gpt2, BertModel → bert
     short_name = re.sub(r"(For[A-Z]\w*|LMHeadModel|Model)$", "", name).lower()
     return next((kind for kind in MODEL_TYPES if kind.replace("_", "") == short_name), "")
 
@@ -929,7 +957,7 @@ def _family_refusal(kind: str, where: str) -> UnsupportedError:
     else:
         what = message("models of the family {kind} do not run natively", kind=family_name)
         hint = install_command("transformers")
-    nearest = get_close_matches(kind.lower(), MODEL_TYPES, 3, 0.6)
+    nearest = get_close_matches(kind.lower(), MODEL_TYPES, n=3, cutoff=0.6)
     expected = message("one of the {count} families of attn models list", count=len(MODEL_TYPES))
     if nearest:
         expected = message("{families}, the nearest", families=listing(nearest))
@@ -948,6 +976,7 @@ def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer:
         return IdsOnly(str(checkpoint.folder))
     if name == "tokenizer.json":
         return tokenizer_named(str(checkpoint.tokenizer_path))
+    # vocab.txt, vocab.json with merges.txt, a SentencePiece model
     from attncli.inputs.separate_vocabulary import read_vocabulary
 
     return read_vocabulary(checkpoint.folder) or IdsOnly(str(checkpoint.folder))
@@ -975,7 +1004,10 @@ def _one_layer_model(
 ) -> Model:
     """The one-layer model with the weights of a file, or seeded ones.
 
-    around: mask, scale and positions. embedding: see `OneLayerStore`. Other arguments as of `load`.
+    weights: the file; None for seeded weights.
+    sizes: what the caller states.
+    around: the settings besides the sizes: mask, scale and positions.
+    embedding: the vectors of exactly the text that will run, [token, d_model]; None for none.
     """
     stated = {name: size for name, size in asdict(sizes).items() if size is not None}
     settings = replace(around, **stated)
@@ -1004,8 +1036,11 @@ def _one_layer_model(
 def _attention_settings(
     mask: str | Array | None, scale: str | float | None, position: str, seed: int
 ) -> Settings:
-    """The settings of the one-layer model that do not depend on its sizes; arguments as of
-    `load`."""
+    """The settings of a one-layer model's mask, scale and positions, as `load` is called with them;
+    its sizes are not set yet.
+
+    seed: of a mask's random parts.
+    """
     from attncli.models.one_layer import Settings
 
     settings = Settings(position=position, mask=_mask_of(mask, seed))
@@ -1015,7 +1050,12 @@ def _attention_settings(
 
 
 def _mask_of(mask: str | Array | None, seed: int) -> Mask:
-    """The mask that `load` is asked for. seed: of its random parts. Raises UsageError."""
+    """The Mask for the argument `mask` of `load`: a text such as "causal&window:2", or a matrix that
+    is 0 or False where a key is hidden; None sees everything.
+
+    seed: of a mask's random parts. Raises UsageError for a text that names no mask, InputError for
+    a matrix of another shape.
+    """
     from attncli.mechanism.mask import Everywhere, MatrixMask, intersection, parse_mask
 
     if mask is None:
@@ -1033,7 +1073,8 @@ def _mask_of(mask: str | Array | None, seed: int) -> Mask:
 
 
 def _own_embeddings(embeddings: Array | None) -> np.ndarray[Any, Any] | None:
-    """The matrix of vectors that `load` is given. Raises InputError for what is no such matrix."""
+    """The argument `embeddings` of `load` as a matrix [token, d_model]; None for None. Raises
+    InputError for another shape and for numbers that are not finite."""
     if embeddings is None:
         return None
     vectors = np.asarray(embeddings)
@@ -1069,6 +1110,8 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
     every = checkpoint.names()
     if kind in MODEL_TYPES or not {"vision_config", "text_config"} & checkpoint.config.keys():
         return _text_alone(checkpoint)
+
+    # the tensors that belong to the text model, by the names that they have in it
     inside = any(name.startswith(UNDER) for name in every)
     beside = any(name.startswith(OTHERS) for name in every)
     short_names = {name: _name_in_text_model(name, inside=inside, beside=beside) for name in every}
@@ -1113,8 +1156,9 @@ def _text_alone(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The config of the text model inside a multimodal model's config, with transformers' defaults
-    filled in; None where there is none."""
+    """The config of the text model inside a multimodal model's config; None where there is none. One
+    that leaves out sizes gets the defaults of the installed transformers.
+    """
     inner = config.get("text_config")
     if isinstance(inner, dict):
         inner_config = dict(inner)
@@ -1133,7 +1177,8 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
         whole: dict[str, Any] = json.loads(settings.to_json_string(use_diff=False))
     except (AttnError, MemoryError):
         raise
-    # its Python raises anything on a config that it did not expect: told when the model is built
+    # transformers may raise any exception on a config that it does not expect; the user gets an
+    # error when the model is built
     except Exception:
         return None
     if isinstance(whole.get("model_type"), str):
@@ -1157,10 +1202,11 @@ def _tie_embeddings(config: Mapping[str, Any], text: dict[str, Any]) -> dict[str
 
 
 def _name_in_text_model(name: str, *, inside: bool, beside: bool) -> str | None:
-    """A tensor's name in the text model alone; None for one of another part.
+    """A tensor's name in the text model alone, from its name in a model of text and images; None for
+    a tensor of another part.
 
-    inside: whether any tensors stand under the text model's name.
-    beside: whether any stand under another's.
+    inside: whether any of the model's tensors has the text model's prefix, "language_model." or so.
+    beside: whether any has the prefix of the image model, "visual.".
     """
     under = next((prefix for prefix in UNDER if name.startswith(prefix)), None)
     if under is not None:
@@ -1169,6 +1215,7 @@ def _name_in_text_model(name: str, *, inside: bool, beside: bool) -> str | None:
         return name
     if inside or not beside or name.startswith(OTHERS):
         return None
+    # the first Qwen-VL: only the image model has a prefix
     return name.removeprefix("model.")
 
 
@@ -1193,9 +1240,8 @@ def end_token_ids(checkpoint: Checkpoint) -> frozenset[int]:
             ids = value
         else:
             ids = [value]
-        end_ids = frozenset(
-            token_id for token_id in ids if type(token_id) is int
-        )  # true and false are none
+        # not isinstance: True and False are no token ids
+        end_ids = frozenset(token_id for token_id in ids if type(token_id) is int)
         if end_ids:
             return end_ids
     return frozenset()

@@ -213,7 +213,7 @@ class Model(Struct, frozen=True, eq=False):
             template: A file, or a name that the checkpoint has; None for the checkpoint's own.
             variables: What else the template reads, by name; "add_generation_prompt": False leaves
                 out the beginning of the assistant's answer.
-            note: Is told what of the chat is read otherwise than it stands.
+            note: Called with a sentence for each part of the chat that is not read as it stands.
 
         Returns:
             The prompt, which ends where the answer begins.
@@ -245,9 +245,9 @@ class Model(Struct, frozen=True, eq=False):
             count: How many tokens it has.
 
         Returns:
-            The backend of the model's numbers, or a wider one. A checkpoint's float32 numbers come
-            from float64, rounded once, where that takes little time (`compute_dtype`): they are to
-            be those of a reference. One layer of other weights computes in the type of its numbers.
+            The model's own backend, or one with a wider data type. A checkpoint in float32 computes
+            in float64, rounded once at the end, where that takes little time (`compute_dtype`), so
+            that its numbers agree with a reference's. A one-layer model computes in its own type.
         """
         checkpoint = self.identity.source == "checkpoint"
         if checkpoint:
@@ -280,7 +280,7 @@ class Model(Struct, frozen=True, eq=False):
             rows: Query rows at a time; None for all.
 
         Returns:
-            The context, without past, interventions or anyone who looks on.
+            The context, without past, interventions or callbacks.
         """
         if self.memory is None:
             memory = None
@@ -319,7 +319,8 @@ class Model(Struct, frozen=True, eq=False):
                 "L5H11", (5, 11); see `HeadSelection`.
             keep: Which n × n stages to keep.
             rows: Query rows at a time, with `on_block`; see `Context`. None for all.
-            on_block: Told each layer's number, the kind of attention and a block of rows.
+            on_block: Called for each block of query rows with the layer's number, the kind of
+                attention ("self" or "cross") and the block.
             past: Keys and values of the tokens before these, by layer, extended in place; start
                 with {} and go on with tokens whose `index` continues. They are of the type that the
                 first tokens were computed in.
@@ -371,9 +372,9 @@ class Model(Struct, frozen=True, eq=False):
         def run_text(stage_names: Collection[str]) -> Iterator[LayerTrace]:
             """The traces of the text with these stages kept, layer by layer."""
             backend = self.compute_backend(len(tokens))
-            if past:  # sums of low precision may be wider than their type: as the kept keys are
-                wide = self.backend.dtype_of(next(iter(past.values()))[0]) == "float64"
-                if wide:
+            if past:  # go on in the type in which the keys of the earlier tokens were computed
+                first_keys = next(iter(past.values()))[0]
+                if self.backend.dtype_of(first_keys) == "float64":
                     backend = self._backend_of("float64")
                 else:
                     backend = self.backend
@@ -426,8 +427,8 @@ class Model(Struct, frozen=True, eq=False):
     def _head_numbers(
         self, layers: Sequence[int], heads: Selection
     ) -> list[tuple[int, Sequence[int]]]:
-        """The number of each of these layers, and the numbers of these heads in it. Raises
-        InputError.
+        """Pairs of a layer's number and the numbers of the chosen heads in it, ascending. Raises
+        InputError for a head that a layer does not have.
         """
         chosen: list[tuple[int, Sequence[int]]] = []
         for layer in layers:
@@ -448,7 +449,7 @@ class Model(Struct, frozen=True, eq=False):
         context: Context,
     ) -> Iterator[LayerTrace]:
         """Run a text in `backend`, and yield the traces of these layers with these heads."""
-        # nothing here holds the vectors that enter while layers run
+        # the embeddings get no name here, so that they are freed once layer 0 has run
         traces = run_layers(
             self.spec, self.store, backend, self.store.embed(backend, tokens), context, layers
         )
@@ -547,6 +548,7 @@ class Model(Struct, frozen=True, eq=False):
             return
         chosen = self._head_numbers(self.spec.attending(layers), heads)
         name = self.identity.name or self.identity.source
+        # a group of texts runs in batches by length, and its results are yielded in the order given
         for group in self.batches(texts, layers=layers, heads=heads, keep=keep):
             results: dict[int, TextTrace] = {}
             for batch in group:
@@ -612,16 +614,19 @@ class Model(Struct, frozen=True, eq=False):
         """
         self._check_memory()
         backend = self.compute_backend(sum(map(len, texts)))
-        kinds = {
+
+        # what a mask depends on besides positions: the text's "length", or its "vectors"
+        dependences = {
             mask.depends_on
             for block in self.spec.blocks
             for mask in block.attention.mask.parts_of()
         }
         hashes = any(block.attention.hashing is not None for block in self.spec.blocks)
-        together = self.memory is None and self.own_layers and "vectors" not in kinds and not hashes
-        if "length" not in kinds:
+        needs_own_run = hashes or "vectors" in dependences
+        together = self.memory is None and self.own_layers and not needs_own_run
+        if "length" not in dependences:
             waste = WASTE
-        else:
+        else:  # texts of exactly one length need no padding
             waste = 0.0
         if not together and interventions is not None:
             raise UnsupportedError(
@@ -724,22 +729,23 @@ class Model(Struct, frozen=True, eq=False):
             rows = rows_for(self.spec, len(tokens))
         else:
             rows = None
-        wide = replace(
-            self, backend=self.compute_backend(len(tokens))
-        )  # what is computed with goes on unrounded
+        # the decoder gets the encoder's vectors unrounded, in the type they are computed in
+        wide = replace(self, backend=self.compute_backend(len(tokens)))
         (last,) = wide.trace(
             tokens, layers=[len(self.spec.blocks) - 1], keep=(), rows=rows, idle=True
         )
         memory = wide.finish(last.after)
         tokenizer = ShiftedTokenizer(self.tokenizer, self.spec.decoder.start)
-        side = replace(
+        return replace(
             self,
             spec=self.spec.decoder,
             store=self.decoder_store,
             tokenizer=tokenizer,
             decoder_store=None,
+            memory=memory,
+            source=tuple(tokens),
+            encoder=self,
         )
-        return replace(side, memory=memory, source=tuple(tokens), encoder=self)
 
     def decoder_over(self, states: np.ndarray[Any, Any]) -> Model:
         """The decoder of an encoder-decoder, as a Model that cross-attends to `states`, recorded
@@ -749,7 +755,7 @@ class Model(Struct, frozen=True, eq=False):
             states: [token, width].
 
         Returns:
-            As `decoder`, without the text that the states came from, or with none, as for Whisper.
+            As `decoder`, but without a source text, which is not known (or none, as for Whisper).
 
         Raises:
             UnsupportedError: For a model without cross-attention.
@@ -765,6 +771,7 @@ class Model(Struct, frozen=True, eq=False):
                 message("an encoder-decoder, such as t5 or bart, or whisper")
             )
         width = cross.source_width or spec.d_model
+        # where transformers runs the layers, it checks and converts the states itself
         if self.own_layers and states.shape[-1] != width:
             raise InputError(
                 "the states are {shape} wide, the decoder reads vectors of {width}",
@@ -796,8 +803,10 @@ class Model(Struct, frozen=True, eq=False):
     def _finish_trace(
         self, computing: Backend, heads: Selection, tokens: tuple[Token, ...], trace: LayerTrace
     ) -> LayerTrace:
-        """The trace with these heads alone and the text's tokens, rounded where it was computed in
-        a wider type.
+        """A layer's trace as it is given out: with these heads alone and the text's tokens, and
+        rounded to the model's type where it was computed in a wider one.
+
+        computing: the backend that it was computed in.
         """
         partial_trace = replace(self.only(trace, heads), tokens=tokens)
         if computing is self.backend:
@@ -833,11 +842,11 @@ def choose_heads(trace: LayerTrace, heads: Sequence[int], attention: Attention) 
     head each one uses.
     """
     stages = {}
-    group_size = attention.heads // attention.kv_heads
+    group_size = attention.heads // attention.kv_heads  # query heads that share a kv head
     for name, array in trace.stages.items():
         if name in ("k", "v"):
             stages[name] = array[..., [head // group_size for head in heads], :, :]
-        elif name in ("hidden", "concat", "out", "sum", "norm"):
+        elif name in ("hidden", "concat", "out", "sum", "norm"):  # without an axis of heads
             stages[name] = array
         else:
             stages[name] = array[..., list(heads), :, :]
@@ -864,12 +873,16 @@ def run_batch(
     if not texts:
         raise UsageError("a batch holds no texts", expected="at least one")
     lengths = [len(tokens) for tokens in texts]
-    _check_masks(spec, len(set(lengths)) > 1)
+    _check_masks(spec, differ=len(set(lengths)) > 1)
     longest = max(lengths)
+
+    # the vectors of all texts come one after the other; `stop` is where each text ends among them
     vectors = embed_texts(store, backend, texts)
     hidden = backend.full((len(texts), longest, vectors.shape[-1]), 0.0, backend.dtype_of(vectors))
     for entry, stop in enumerate(accumulate(lengths)):
         hidden[entry, : lengths[entry]] = vectors[stop - lengths[entry] : stop]
+
+    # [text, head, query, key]: keys from a text's end on are padding
     ends = backend.array(np.asarray(lengths, np.int64).reshape(-1, 1, 1, 1))
     context = Context(
         np.arange(longest), longest, key_lengths=ends, keep=keep, interventions=interventions
@@ -880,10 +893,11 @@ def run_batch(
 def take_text(trace: LayerTrace, entry: int, length: int) -> LayerTrace:
     """One text's part of a batch's trace, without batch axis and padding.
 
-    length: how many tokens the text has.
+    entry: the text's index in the batch.
+    length: how many tokens it has.
     """
     longest = trace.before.shape[-2]
-    leaving = trace.leaving
+    leaving = trace.leaving  # computed when it is called for, and so is the part of it
     stages = {
         name: _drop_padding(array[entry], STAGES[name].axes, length, longest)
         for name, array in trace.stages.items()
@@ -903,7 +917,8 @@ def _batches_by_length(lengths: Sequence[int], waste: float) -> Iterator[list[in
     batch: list[int] = []
     for place in sorted(range(len(lengths)), key=lengths.__getitem__):
         count = lengths[place]
-        if batch and ((len(batch) + 1) * count > BATCH or count > lengths[batch[0]] * (1 + waste)):
+        too_large = (len(batch) + 1) * count > BATCH
+        if batch and (too_large or count > lengths[batch[0]] * (1 + waste)):
             yield batch
             batch = []
         batch.append(place)
@@ -916,7 +931,7 @@ def _layers_of_text(
 ) -> Iterator[LayerTrace]:
     """The traces of one text, `entry`, cut out of a batch that has run, layer by layer.
 
-    keep: ignored; the batch decided.
+    keep: ignored, for the stages that the batch was run with are there; `TextTrace` passes it.
     """
     del keep
     for trace in batch:
@@ -924,7 +939,7 @@ def _layers_of_text(
 
 
 def _with_batch_axis(trace: LayerTrace) -> LayerTrace:
-    """A text's trace as that of a batch of one: its arrays have a leading axis more."""
+    """A text's trace as that of a batch of one: each array gets a leading batch axis."""
     leaving = trace.leaving
     stages = {name: array[None] for name, array in trace.stages.items()}
     empty_rows = trace.empty_rows[None]
@@ -939,13 +954,15 @@ def _with_batch_axis(trace: LayerTrace) -> LayerTrace:
 
 
 def _drop_padding(array: Array, axes: Sequence[str], length: int, longest: int) -> Array:
-    """A stage without its padding, between a text's end and `longest`; learned keys come after that
-    and stay.
+    """A stage of one text without the padding of its batch.
+
+    axes: the names of the array's axes. length: the text's tokens; longest: with the padding.
+    Learned keys come after the padding and stay.
     """
     for place, axis in enumerate(axes):
         if axis in ("token", "query", "key"):
             indices = [*range(length), *range(longest, array.shape[place])]
-            array = array[(*[slice(None)] * place, indices)]
+            array = array[(*[slice(None)] * place, indices)]  # array[:, :, indices] at place 2
     return array
 
 
@@ -970,12 +987,11 @@ def _check_masks(spec: Spec, differ: bool) -> None:
 OnBlock = Callable[[int, str, RowBlock], None]
 
 
-@np.errstate(
-    over="ignore"
-)  # a number too large for the results' type is infinite there, as it would have been all along
+# a number too large for the results' type is infinite there, as it would have been all along
+@np.errstate(over="ignore")
 def round_trace(backend: Backend, trace: LayerTrace) -> LayerTrace:
     """The trace with its arrays in `backend.dtype`; stages that share an array go on sharing it."""
-    distinct = {id(array): name for name, array in trace.stages.items()}
+    name_of_array = {id(array): name for name, array in trace.stages.items()}
     leaving = trace.leaving
 
     @np.errstate(over="ignore")
@@ -983,10 +999,12 @@ def round_trace(backend: Backend, trace: LayerTrace) -> LayerTrace:
         """What leaves the layer, in `backend.dtype`."""
         return backend.cast(leaving(), backend.dtype)
 
-    once = {key: _round_stage(backend, name, trace.stages[name]) for key, name in distinct.items()}
+    rounded = {
+        key: _round_stage(backend, name, trace.stages[name]) for key, name in name_of_array.items()
+    }
     return replace(
         trace,
-        stages={name: once[id(array)] for name, array in trace.stages.items()},
+        stages={name: rounded[id(array)] for name, array in trace.stages.items()},
         before=backend.cast(trace.before, backend.dtype),
         leaving=Later(after),
         cross=None if trace.cross is None else round_trace(backend, trace.cross),
@@ -1084,9 +1102,8 @@ class TextTrace(NotebookResult):
     def run(self, keep: Collection[str]) -> Iterator[LayerTrace]:
         """Run the text and yield its layers.
 
-        keep: the n × n stages to hold, in place of those asked for at first.
-
-        Raises UsageError where a run that extends kept keys has been already.
+        keep: the n × n stages to hold, in place of those that the trace was made with.
+        Raises UsageError for a second run where a run extends kept keys (`past`).
         """
         if self._runs_left is not None:
             if not self._runs_left:
@@ -1199,11 +1216,10 @@ class TextTrace(NotebookResult):
     def __repr__(self) -> str:
         """The text's length, the model, the layers and what to do with them; not the numbers."""
         heads = listing(map(str, sorted(set(self.heads))), " or ")
-        if len(self.layers) > 1:
+        is_range = self.layers[-1] - self.layers[0] + 1 == len(self.layers)
+        if len(self.layers) >= 4 and is_range:
             numbers = f"{self.layers[0]}-{self.layers[-1]}"
         else:
-            numbers = f"{self.layers[0]}"
-        if len(self.layers) < 4 or self.layers[-1] - self.layers[0] + 1 != len(self.layers):
             numbers = ", ".join(map(str, self.layers))
         if self.name:
             name = f" in {self.name}"

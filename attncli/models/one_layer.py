@@ -205,7 +205,8 @@ class Settings(Struct, frozen=True):
 
 
 def spec_of(settings: Settings) -> Spec:
-    """The Spec of the one-layer model. Raises UsageError for sizes that do not fit together."""
+    """The Spec of the one-layer model with these settings. Raises UsageError for sizes that do not
+    fit together."""
     d_model = settings.d_model
     heads = settings.heads
     for name, value in {
@@ -232,6 +233,7 @@ def spec_of(settings: Settings) -> Spec:
         )
     if not settings.projects:
         check_width(settings, heads * settings.v_dim, "--output-projection")
+
     attention = Attention(
         heads=heads,
         kv_heads=settings.kv_heads or heads,
@@ -246,6 +248,7 @@ def spec_of(settings: Settings) -> Spec:
         norms: dict[Place, Norm] = {"attn.sum": Norm("layer", 1e-5)}
     else:
         norms = {}
+    # positions that are added to the embeddings; the others act within the attention
     added: dict[str, Literal["learned", "sinusoidal"]] = {
         "learned": "learned",
         "sinusoidal": "sinusoidal",
@@ -260,8 +263,11 @@ def spec_of(settings: Settings) -> Spec:
 
 
 def check_width(settings: Settings, width: int, hint: str) -> None:
-    """Raise UsageError where `settings` ask for a residual connection or a norm and the output's
-    width is not d_model."""
+    """Raise UsageError where `settings` ask for a residual connection or a norm and `width`, that of
+    the attention's output, is not d_model.
+
+    hint: of the error.
+    """
     d_model = settings.d_model
     if width != d_model and (settings.residual or settings.layer_norm):
         subject = message("a normalization of width {d_model} follows", d_model=d_model)
@@ -277,6 +283,7 @@ def check_width(settings: Settings, width: int, hint: str) -> None:
 
 def _nearest_divisor(d_model: int, heads: int) -> int:
     """The divisor of `d_model` closest to `heads`, the smaller of two equally close."""
+    # each divisor up to the square root has a partner above it
     low = [n for n in range(1, math.isqrt(d_model) + 1) if d_model % n == 0]
     return min(low + [d_model // n for n in low], key=lambda n: (abs(n - heads), n))
 
@@ -346,11 +353,9 @@ def _position_encoding(name: str, d_k: int) -> Position:
 
 def drawing_bytes(settings: Settings) -> int:
     """About how much memory it takes to draw the weights: as integers first, then as float64."""
-    entries = (
-        settings.d_model
-        * settings.heads
-        * (2 * settings.head_dim + settings.v_dim * (1 + settings.projects))
-    )
+    # q and k have heads · d_k rows, v and, if there is one, the output projection heads · d_v
+    widths = 2 * settings.head_dim + settings.v_dim * (1 + settings.projects)
+    entries = settings.d_model * settings.heads * widths
     return entries * 12
 
 
@@ -399,7 +404,7 @@ def digest(weights: Tensors) -> str:
 
 @cache
 def _seeded_vector(seed: int, name: str, width: int) -> np.ndarray[Any, Any]:
-    """The vector of a seeded stream, [width]."""
+    """A vector of random numbers, [width], the same at every call for one seed and name."""
     return uniform(seed, name, (width,))
 
 
@@ -432,11 +437,9 @@ class OneLayerStore(Struct, frozen=True, eq=False):
         exact = numpy_backend("float64")
         parts = [EmbeddingVectors("token", backend.array(x))]
         if self.spec.embedding.positions is not None:
-            parts.append(
-                EmbeddingVectors(
-                    "position", backend.array(self._with_positions(exact, exact.array(x * 0.0)))
-                )
-            )
+            # what is added to vectors of zeros are the position vectors alone
+            positions = self._with_positions(exact, exact.array(x * 0.0))
+            parts.append(EmbeddingVectors("position", backend.array(positions)))
         return parts
 
     def _token_vectors(self, tokens: Sequence[Token]) -> np.ndarray[Any, Any]:
@@ -462,7 +465,8 @@ class OneLayerStore(Struct, frozen=True, eq=False):
         )
 
     def _with_positions(self, exact: Backend, x: Array) -> Array:
-        """Vectors [token, d_model] with their places added."""
+        """Token vectors, [token, d_model], with their position vectors added, in `exact`; unchanged
+        where the model adds none."""
         places = range(x.shape[-2])
 
         def learned_rows() -> Array:
@@ -482,6 +486,7 @@ class OneLayerStore(Struct, frozen=True, eq=False):
 
         def weights(role: str) -> Array | None:
             """The matrix or the bias that plays a role, None where the layer has none."""
+            # "attn.q.weight" is stored as "q.weight", the norm "attn.sum.weight" as "norm.weight"
             name = role.replace("attn.sum.", "norm.").removeprefix("attn.")
             if name in self.weights:
                 return backend.array(self.weights[name])
@@ -521,9 +526,9 @@ def seeded_model(
 def split_embedding(
     model: Model, tokens: Sequence[Token]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None:
-    """Token embeddings and position vectors, both [token, d_model] in float64, of the one-layer
-    model; None for a checkpoint, whose embeddings may be scaled and normed besides, or without
-    added positions."""
+    """A one-layer model's embeddings of a text, split into token vectors and position vectors, both
+    [token, d_model] in float64. None where no positions are added, and for a checkpoint, whose
+    embeddings may be scaled and normed besides."""
     embedding = model.spec.embedding
     if not isinstance(model.store, OneLayerStore) or embedding.positions is None:
         return None

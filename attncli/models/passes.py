@@ -29,10 +29,12 @@ class PassCount(Struct, frozen=True):
 
 
 def seconds_of_passes(model: Model, counts: Iterable[PassCount]) -> float:
-    """Rough seconds of these runs by `RULE`, without the start: the products of each, weights read,
-    and decoded where they are stored quantised and not kept, and the output head's products."""
+    """Rough seconds of these runs, by the rule that `attn cost` states, without the program's start:
+    the products and softmaxes of the layers, those of the output head, and the decoding of weights
+    that are stored quantised and not kept.
+    """
     spec = model.spec
-    table = spec.vocabulary * spec.d_model
+    table = spec.vocabulary * spec.d_model  # numbers of the output head's matrix
     seconds = 0.0
     for count in counts:
         if not count.passes:
@@ -45,8 +47,10 @@ def seconds_of_passes(model: Model, counts: Iterable[PassCount]) -> float:
             )
             scores = count.predicted * spec.vocabulary
         dtype = model.compute_backend(count.tokens).dtype
-        once = seconds_of(work, dtype) + scores / SOFTMAXES + decoding_seconds(model, count.tokens)
-        seconds += count.passes * once
+        seconds_once = (
+            seconds_of(work, dtype) + scores / SOFTMAXES + decoding_seconds(model, count.tokens)
+        )
+        seconds += count.passes * seconds_once
     return seconds
 
 

@@ -149,10 +149,11 @@ class _StreamNorm(Struct, frozen=True, eq=False):
 
 
 def stream_norms(spec: Spec, layer: int, kind: Kind) -> Iterator[tuple[int, str, Norm]]:
-    """The norms applied to the whole stream before an attention reads it, its own included, in
-    order: (layer, place, norm). A layer beyond the last stands for the final norm."""
+    """The norms applied to the whole residual stream before an attention reads it, its own included,
+    in order: (layer, place, norm). In a model with norms before each part, that is the attention's
+    own alone. A layer beyond the last stands for the final norm."""
     for index, block in enumerate(spec.blocks[: layer + 1]):
-        if index == layer:
+        if index == layer:  # the norms up to the attention itself
             if kind == "self":
                 places = ["attn.in"]
             else:
@@ -185,13 +186,19 @@ def numbers(backend: Backend, array: Array | None) -> Floats | None:
 
 class _Tap:
     """A receiver during the run: its linear map moved back through each norm of the stream, and the
-    values of the parts so far."""
+    values of the parts so far.
+
+    number: the receiver's, among those that are read in this run.
+    norms: those of the stream before the receiver, in order.
+    size: the most parts.
+    """
 
     def __init__(
         self, number: int, receiver: Receiver, norms: Sequence[_StreamNorm], size: int, dtype: Any
     ) -> None:
         self.number = number
         self.receiver = receiver
+        # maps[i]: the map of the stream before norm i, with the weights of it and all later norms
         maps = [receiver.matrix]
         for stream_norm in reversed(norms):
             maps.append(through_norm(stream_norm.norm, maps[-1], stream_norm.weight))
@@ -200,7 +207,7 @@ class _Tap:
         self._parts: list[StreamPart] = []
         self._norm_counts: list[int] = []
         rows = receiver.rows.stop - receiver.rows.start
-        # taken of memory where it is written
+        # `size` may be far too many: the system gives memory only to the parts that are written
         self._values = np.empty((size, rows, receiver.matrix.shape[0]), dtype)
 
     @property
@@ -250,10 +257,11 @@ class _Tap:
         self._passed.append(deviations[self.receiver.rows])
 
     def close(self, entering: Array) -> Reading:
-        """The finished Reading.
+        """The finished Reading: each part divided by what the norms after it divided the stream by.
 
         entering: what enters the attention, [token, width].
         """
+        # factors[i]: the product of the divisions by norm i and all later ones, [token]
         factors = [np.ones(self._values.shape[1])]
         for deviations in reversed(self._passed):
             factors.append(factors[-1] / deviations[:, 0])
@@ -269,9 +277,12 @@ def most_parts(spec: Spec, layer: int, *, by_layer: bool) -> int:
 
     by_layer: the heads of a layer count as one part.
     """
-    count = 8
+    count = 8  # of the embeddings: token, position, type, bias, norm, and some to spare
     for block in spec.blocks[: layer + 1]:
-        heads = block.attention.heads + (block.cross.heads if block.cross is not None else 0)
+        heads = block.attention.heads
+        if block.cross is not None:
+            heads += block.cross.heads
+        # beside the heads: biases, norms' shifts, feed-forward part, mixer, convolution
         count += (2 if by_layer else heads) + 12
     return count
 
@@ -288,15 +299,15 @@ def read_stream(
     follower: Follower | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[Reading]:
-    """Run a text and read its residual stream, part by part.
+    """Run a text, and map each part that is written to the residual stream as the receivers read it:
+    one reading for each receiver, in their order. Norms count with the mean and deviation that
+    they have in this run.
 
-    receivers: what reads; layers after the last of them are not run unless someone follows.
-    split: which parts heads are.
-    on_heads: is handed each layer's heads.
+    receivers: what reads; layers after the last of them are not run unless there is a `follower`.
+    split: whether each head is a part, or all heads of a layer together, or none.
+    on_heads: called with the heads of each attention before a receiver.
     keep: the n × n stages that traces hold.
-    progress: told the share done. The norms on the way have the statistics of this run.
-
-    Returns a reading for each receiver, in their order.
+    progress: called with the share of the run that is done.
     """
     spec = model.spec
     store = model.store
@@ -328,13 +339,15 @@ def read_stream(
     def enter(
         layer: int, kind: Kind, norm: Norm | None, place: str, weights: Weights, x: Array
     ) -> None:
-        """Finish the taps that read this attention of this layer.
+        """Finish the taps of the receivers at this attention, and note their readings.
 
-        x: what enters its norm, [token, width].
+        norm, place: the attention's norm and where it sits, "attn.in"; None for no norm.
+        x: what enters the norm, [token, width].
         """
-        for tap in [
+        arrived = [
             tap for tap in waiting if (tap.receiver.layer, tap.receiver.kind) == (layer, kind)
-        ]:
+        ]
+        for tap in arrived:
             readings[tap.number] = _enter(backend, tap, norm, place, weights, x)
             waiting.remove(tap)
 
@@ -386,8 +399,8 @@ def mix_again(
 def _taps(
     model: Model, backend: Backend, receivers: Sequence[Receiver], split: HeadSplit
 ) -> list[_Tap]:
-    """A tap for each receiver: its map, taken through every norm of the stream, whose weights are
-    read before the run."""
+    """A tap for each receiver: it holds the receiver's linear map, moved back through every norm of
+    the stream, whose weights are read before the run."""
     spec = model.spec
     store = model.store
     dtype = np.float64 if backend.dtype == "float64" else np.float32
@@ -418,10 +431,10 @@ def _taps(
 def _enter(
     backend: Backend, tap: _Tap, norm: Norm | None, place: str, weights: Weights, x: Array
 ) -> Reading:
-    """A tap's Reading at its attention.
+    """A tap's Reading at its attention, after the attention's norm, whose shift is a part, too.
 
-    x: what enters the attention's norm, [token, width].
-    place: of the norm, such as "attn.in".
+    x: what enters that norm, [token, width].
+    place: where it sits, "attn.in", "cross.in" or "final".
     """
     if norm is None:
         return tap.close(x)
@@ -449,11 +462,12 @@ def numpy_floats(backend: Backend, array: Array) -> Floats:
 
 
 class _LayerWriter(Struct, frozen=True, eq=False):
-    """Hands each tap the parts that one layer writes to the stream, in the order in which
+    """Adds the parts that one layer writes to the residual stream to each tap, in the order in which
     `run_block` adds its branches.
 
     count: tokens of the text.
-    deviations, branch_outputs: what norms divide by and branches give, by place.
+    deviations: what norms divide each token's vector by, [token, 1], by place.
+    branch_outputs: what branches other than attention write, [token, width], by place.
     """
 
     backend: Backend
@@ -472,9 +486,8 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         and pass it to the follower."""
         if what in ("mlp", "conv", "mixer"):
             self.branch_outputs[what] = numpy_floats(self.backend, array)
-        elif not what.endswith(".in") or self._passes(
-            what
-        ):  # on the way of the stream or of a branch
+        # a norm on the stream or on a branch's result, not one on the copy that a branch reads
+        elif not what.endswith(".in") or self._passes(what):
             norm = self._norm(what)
             assert norm is not None
             self.deviations[what] = deviation(norm, numpy_floats(self.backend, array))
@@ -494,22 +507,24 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             for tap in self.taps:
                 part = StreamPart("mixer", self.layer)
                 tap.add(part, self.branch_outputs["mixer"], tap.map * block.branch_scale)
-        if block.instead:
+        if block.instead:  # without attention
             self._pass_norm("attn.sum", weights)
             return
+
         prefix = "attn" if kind == "self" else "cross"
         attention = block.attention if kind == "self" else block.cross
         assert attention is not None
         mixed = numpy_floats(backend, head_outputs(trace.stages))
-        matrix, bias = (
-            numbers(backend, weights(f"{prefix}.o.{name}")) for name in ("weight", "bias")
-        )
-        if matrix is None:  # the heads' outputs side by side
+        matrix = numbers(backend, weights(f"{prefix}.o.weight"))
+        bias = numbers(backend, weights(f"{prefix}.o.bias"))
+        if matrix is None:  # the heads' outputs side by side are the attention's output
             matrix = np.eye(attention.heads * attention.v_dim, dtype=mixed.dtype)
+
         for tap in self.taps:
             if not block.residual:
                 tap.forget()
             branch, factors = self._branch(tap, f"{prefix}.out", weights, residual=block.residual)
+            # the map from all heads' values, [dim, head · v_dim], and head by head, [head, v_dim, dim]
             heads_map = branch @ matrix
             by_head = heads_map.reshape(-1, attention.heads, attention.v_dim).transpose(1, 2, 0)
             if self.on_heads is not None:
@@ -532,13 +547,13 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         by_head: Floats,
         factors: Floats,
     ) -> None:
-        """Add to a tap what the heads write, together or one by one as the split asks.
+        """Add to a tap what the heads write: one part for all of them with the split "layer", one
+        for each with "head", none with "none".
 
-        With the split "none" nothing is asked of heads, and nothing is added.
 
-        mixed: what each head gathered, [head, token, v].
-        heads_map: the receiver's map taken back through the output projection, [out, head·v].
-        by_head: the same as [head, v, out].
+        mixed: each head's weighted sum of values, [head, token, v_dim].
+        heads_map: the receiver's map taken back through the output projection, [dim, head · v_dim].
+        by_head: the same as [head, v_dim, dim].
         factors: by which the norm behind the attention scales each token, [token, 1].
         """
         rows = tap.receiver.rows
@@ -595,9 +610,13 @@ class _LayerWriter(Struct, frozen=True, eq=False):
     def _branch(
         self, tap: _Tap, place: str, weights: Weights, *, residual: bool = True
     ) -> tuple[Floats, Floats]:
-        """A tap's map of what a branch writes, [dim, width], taken through the norm on the branch's
-        result if any, and that norm's factor for each token, [token, 1]; adds the norm's shift as a
-        part."""
+        """A tap's map of what a branch computes, [dim, width], and a factor for each token,
+        [token, 1]: with a norm on the branch's result, the map is taken through it and the factor is
+        its division. Adds that norm's shift to the tap as a part.
+
+        place: of that norm, such as "attn.out".
+        residual: whether the result is added to the stream, perhaps scaled, not put in its place.
+        """
         # no norm follows a feed-forward part that runs beside the attention
         if self._is_parallel and place == "mlp.out":
             norm = None
@@ -609,16 +628,15 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             scale = 1.0
         if norm is None:
             return tap.map * scale, np.ones((self.count, 1))
-        weight, bias = (
-            numbers(self.backend, weights(f"{place}.{name}")) for name in ("weight", "bias")
-        )
+        weight = numbers(self.backend, weights(f"{place}.weight"))
+        bias = numbers(self.backend, weights(f"{place}.bias"))
         if norm.affine and bias is not None:
             tap.add(StreamPart("norm", self.layer, place=place), bias, tap.map * scale)
         return through_norm(norm, tap.map * scale, weight), 1.0 / self.deviations[place]
 
     def _pass_norm(self, place: str, weights: Weights) -> None:
-        """Take all taps through the norm of the stream at `place`, if there is one: a division, and
-        its shift as a part."""
+        """Take all taps through the norm of the stream at `place`, if there is one: note its
+        division, and add its shift as a part."""
         norm = self._norm(place)
         if norm is None:
             return

@@ -91,27 +91,34 @@ def run_layers(
     context: Context,
     layers: Collection[int],
 ) -> Iterator[LayerTrace]:
-    """Yield the traces of these layers, in order, from the vectors that enter layer 0, [..., token,
-    width].
+    """Run a model layer by layer, and yield the traces of these layers, in order.
 
-    What comes after the last of them is not read. Raises InputError for a layer that does not
-    exist.
+    hidden: the vectors that enter layer 0, [..., token, width].
+    layers: at least one; the weights of layers after the last of them are not read. Raises
+        InputError for a layer that does not exist.
     """
     layer_numbers = sorted(set(layers))
+    last = layer_numbers[-1]
     check_indices("layer", layer_numbers, len(spec.blocks))
-    store.expect(range(layer_numbers[-1] + 1))
-    for index, block in enumerate(spec.blocks[: layer_numbers[-1] + 1]):
+    store.expect(range(last + 1))
+    for index, block in enumerate(spec.blocks[: last + 1]):
+        # a layer on the way keeps no stages, and computes all queries: the next one reads them
         if index in layer_numbers:
-            quiet = context
+            layer_context = context
         else:
-            quiet = replace(context, keep=frozenset(), on_block=None)
-        if index != layer_numbers[-1]:
-            quiet = replace(quiet, last_queries=None)  # the layers above read every token's vector
-        traces = [run_block(backend, block, store.layer(backend, index), hidden, quiet, index)]
-        if index != layer_numbers[-1]:
+            layer_context = replace(context, keep=frozenset(), on_block=None)
+        if index != last:
+            layer_context = replace(layer_context, last_queries=None)
+
+        # kept in a list, from which it is taken as it is yielded: so nothing here holds the layer's
+        # arrays while the caller works on them
+        traces = [
+            run_block(backend, block, store.layer(backend, index), hidden, layer_context, index)
+        ]
+        if index != last:
             hidden = traces[0].after
         if index in layer_numbers:
-            yield traces.pop()  # so that nothing here holds the layer while it is worked on
+            yield traces.pop()
         traces.clear()
 
 
@@ -173,8 +180,8 @@ def unembedding(head: Head, weights: Weights) -> Array | None:
 
 
 def unembedding_rows(head: Head, weights: Weights, entries: Sequence[int]) -> list[Array]:
-    """The rows of the head's matrix that make the logits of these vocabulary entries, each
-    [width]; no others are read where the table is large."""
+    """The rows of the head's matrix, each [width], whose products with a vector are the logits of
+    these vocabulary entries; of a table that is read row by row, no other rows are read."""
     if isinstance(weights, TableWeights):
         rows = weights.rows(_table_role(head, weights), entries)
         return [rows[place] for place in range(len(entries))]
@@ -254,10 +261,11 @@ def logits(
 def _unembed(
     role: str, weights: Weights, backend: Backend, outputs: Array, entries: slice
 ) -> Array | None:
-    """Vectors, [..., token, width], times the matrix that plays a role, [..., token, entry]; None
-    where there is none, or one of another width.
+    """The product of vectors, [..., token, width], and the output matrix of a role: logits, [...,
+    token, entry]. None where the file has no such matrix, or one of another width.
 
-    All entries of a table in quantised blocks are multiplied as it is read.
+    entries: of the vocabulary. Where all are asked for, a table in quantised blocks is multiplied
+        as it is read.
     """
     if entries == slice(None) and isinstance(weights, TableWeights):
         product = weights.product(role, outputs)
@@ -268,9 +276,11 @@ def _unembed(
         if matrix.shape[-1] != outputs.shape[-1]:
             return None
         parts.append(backend.matmul(outputs, backend.transpose(matrix)))
+    if not parts:
+        return None
     if len(parts) > 1:
         return backend.concat(parts, -1)
-    return next(iter(parts), None)
+    return parts[0]
 
 
 FEW_ENTRIES = 16
@@ -286,7 +296,7 @@ def _unembedding_tiles(role: str, weights: Weights, entries: slice) -> Iterator[
     entries: all, or from a start to a stop within the vocabulary.
     """
     if isinstance(weights, TableWeights) and weights.has(role):
-        tiles = weights.tiles(role)
+        tiles = weights.tiles(role)  # None for a matrix that is small
         if entries == slice(None):
             if tiles is not None:
                 yield from tiles
@@ -407,6 +417,7 @@ class ProgressStore:
     def layer(self, backend: Backend, index: int) -> Weights:
         """The weights of a layer from the wrapped store; calls `progress`."""
         if index < self._stop:
+            # the last layer counts as read when it is reached, so that the bar ends full
             self._progress(1.0 if index == self._stop - 1 else index / self._stop)
         return self._store.layer(backend, index)
 
@@ -434,9 +445,11 @@ def parts_through_norm(
 ) -> list[EmbeddingVectors]:
     """The terms of the embedding after its norm, which divides each by the deviation of their sum;
     the norm's shift becomes a term of its own."""
-    weight, bias = (
-        weights(f"embed.norm.{name}") if norm.affine else None for name in ("weight", "bias")
-    )
+    weight = None
+    bias = None
+    if norm.affine:
+        weight = weights("embed.norm.weight")
+        bias = weights("embed.norm.bias")
     total = sum((part.vectors for part in parts[1:]), start=parts[0].vectors)
 
     def centre(x: Array) -> Array:
@@ -470,10 +483,12 @@ def with_positions(
     """Token vectors, [token, width], with position vectors added as the embedding says; unchanged
     where it adds none.
 
-    positions: the row of each token in a table of positions, in which `padding` is that of padding.
-    learned_rows: the rows of a learned table, [token, width], for a model that has one.
-    stored: whether it has a table of what could be computed, which then counts: it was perhaps
-        rounded.
+    positions: the row of each token in a table of positions; at the row `embedding.padding`, that
+        of padding tokens, nothing is added.
+    learned_rows: called, where the model has a table of position vectors, for their rows, [token,
+        width].
+    stored: whether the file has a table of vectors that could be computed; its numbers are then
+        taken, which may be rounded.
     """
     match embedding.positions:
         case "learned":
@@ -483,11 +498,10 @@ def with_positions(
         case "halves" if stored:
             return x + learned_rows()
         case "halves":
+            # all sines, then all cosines, in float32, as the models that use it hold their table
             vectors = sinusoidal(np.asarray(positions), x.shape[-1])
-            # float32, as the models that use it hold their table
-            return x + backend.array(
-                np.concatenate([vectors[:, 0::2], vectors[:, 1::2]], -1).astype(np.float32)
-            )
+            halves = np.concatenate([vectors[:, 0::2], vectors[:, 1::2]], -1)
+            return x + backend.array(halves.astype(np.float32))
         case "timescales":
             vectors = timescales(np.asarray(positions), x.shape[-1])
             if embedding.padding is not None:
@@ -559,26 +573,26 @@ class Trunk(Struct, frozen=True, eq=False):
     def with_hold(
         self, block: Block, trace: LayerTrace, interventions: Interventions, asking: slice | None
     ) -> Interventions:
-        """The interventions of a layer, which also hold its attention weights as they are in this
-        trace if `hold` is set.
+        """The interventions of a layer, and, if `hold` is set, further ones that keep its attention
+        weights as they are in this trace of the unchanged run.
 
-        asking: the rows that are computed, None for all.
+        asking: the query rows that are computed; None for all.
         """
         if not self.hold or block.instead:
             return interventions
         rows = asking
         if asking is None:
             rows = slice(None)
-        sides = {"self": (block.attention, trace), "cross": (block.cross, trace.cross)}
+        by_kind = {"self": (block.attention, trace), "cross": (block.cross, trace.cross)}
         changes: dict[tuple[int, Kind], Sequence[Intervention]] = {}
         for kind in KINDS:
-            attention, own = sides[kind]
-            if attention is None or own is None:
+            attention, trace_of_kind = by_kind[kind]
+            if attention is None or trace_of_kind is None:
                 continue
             changes[trace.layer, kind] = hold_weights(
                 self.backend,
                 interventions.get((trace.layer, kind), ()),
-                own.stages["weights"][..., rows, :],
+                trace_of_kind.stages["weights"][..., rows, :],
                 self.context.positions[rows],
                 sinks=attention.sinks,
             )
@@ -586,11 +600,8 @@ class Trunk(Struct, frozen=True, eq=False):
 
 
 def values_of_rows(interventions: Interventions, asking: slice | None) -> Interventions:
-    """The interventions with the values of each `Replace` cut to the query rows `asking`; unchanged
-    where all rows are computed (None).
-
-    asking: those rows, None for all.
-    """
+    """The interventions for a run that computes only the query rows `asking`: the values of each
+    `Replace` are cut to these rows. Unchanged where all rows are computed (None)."""
     if asking is None:
         return interventions
     return {
@@ -623,10 +634,9 @@ def run_branches(
     """Run a text from the vectors that enter `trunk.first`, [token, width], and every changed run
     ("branch") that `leave` yields at a layer.
 
-    leave: given a layer's own trace and its weights, the branches that leave there, in parts of at
-        most `trunk.part_size`. joint: of the trunk, given that trace too, what is changed in the
-        one run that has all changes; None for no such run.
-    on_layer: handed each layer's number and the vectors that enter it.
+    leave: called for each layer with its trace in the text's own run and its weights; yields the
+        branches that begin there, in parts of at most `trunk.part_size`.
+    on_layer: called before each layer with its number and the vectors that enter it.
     """
     spec = trunk.spec
     backend = trunk.backend
@@ -636,6 +646,7 @@ def run_branches(
     branches: list[Array] = []
     together: Array | None = hidden if trunk.joint is not None else None
     for index in range(trunk.first, last + 1):
+        # the text's own run through the layer; in the last one, `asking` says which tokens are read
         on_layer(index, hidden)
         block = spec.blocks[index]
         weights = cache_weights(trunk.store.layer(backend, index))
@@ -650,8 +661,11 @@ def run_branches(
             after = trace.after
         else:  # for the same queries as the others: sums of another shape may round otherwise
             after = run_block(backend, block, weights, hidden, layer_context, index).after
-        # from here on every weight of the layer is read, so that threads only look it up
+
+        # every weight of the layer has been read above, so that threads only look it up
         branches = branch_layer.run_all(hidden, branches, leave(trace, weights))
+
+        # the one run that has every change at once
         if trunk.joint is not None and together is not None:
             rows = layer_context.asking
             changed = trunk.with_hold(block, trace, values_of_rows(trunk.joint(trace), rows), rows)
@@ -662,7 +676,11 @@ def run_branches(
 
 
 class _BranchLayer(Struct, frozen=True, eq=False):
-    """Runs all branches (changed runs of one text) through one layer."""
+    """Runs all branches (changed runs of one text) through one layer.
+
+    trace: the layer's in the text's own run.
+    asking: the tokens whose vectors are computed; None for all.
+    """
 
     trunk: Trunk
     block: Block
@@ -674,14 +692,15 @@ class _BranchLayer(Struct, frozen=True, eq=False):
     def run_all(
         self, hidden: Array, parts: Sequence[Array], leaving: Iterator[LeavingBranches]
     ) -> list[Array]:
-        """Run all branches through the layer, those on their way and those that leave here; returns
-        pieces [branch, token, width].
+        """Run all branches through the layer, those that began below and those that begin here;
+        returns what leaves it, in pieces [branch, token, width].
 
-        hidden: what enters it in the unchanged run, [token, width].
-        parts: in those branches, [branch, token, width].
+        hidden: what enters the layer in the unchanged run, [token, width].
+        parts: what enters it in the branches that began below, [branch, token, width].
+        leaving: the branches that begin here.
         """
         trunk = self.trunk
-        first = list(islice(leaving, 1))
+        first = list(islice(leaving, 1))  # taken now, to know whether any begins here
         entering = hidden[trunk.start :]
         works: Iterator[Callable[[], Array]] = chain(
             (partial(self.run, part) for part in parts),
@@ -691,6 +710,8 @@ class _BranchLayer(Struct, frozen=True, eq=False):
             pieces = share_work(works, trunk.threads)
         else:
             pieces = [work() for work in works]
+
+        # small pieces are joined up to the size of a part, for large products in the next layer
         together = pieces[: len(parts)]
         for new in pieces[len(parts) :]:
             if together and len(together[-1]) + len(new) <= trunk.part_size:
@@ -700,16 +721,23 @@ class _BranchLayer(Struct, frozen=True, eq=False):
         return together
 
     def run(self, hidden: Array, leaving: LeavingBranches | None = None) -> Array:
-        """What leaves the layer, [branch, token, width].
+        """Run a part of the branches through the layer; returns what leaves it, [branch, token,
+        width].
 
         hidden: what enters it, the same axes; no branch axis at the layer where branches begin.
+        leaving: the branches that begin here, with the mixed values that make them differ; None
+            for branches that began below.
         """
         trunk = self.trunk
         start = self.trunk.start
-        rows = slice(
-            start if self.asking is None else self.asking.start,
-            self.asking and self.asking.stop,
-        )
+        # the query rows of the text that are computed, and the same counted from `start`
+        if self.asking is None:
+            rows = slice(start, None)
+            asking = None
+        else:
+            rows = slice(self.asking.start, self.asking.stop)
+            asking = slice(self.asking.start - start, self.asking.stop - start)
+
         changes: Interventions = {}
         if leaving is not None:
             attention = self.block.attention if leaving.kind == "self" else self.block.cross
@@ -720,17 +748,14 @@ class _BranchLayer(Struct, frozen=True, eq=False):
                 )
             }
         changes = trunk.with_hold(self.block, self.trace, changes, rows)
+
         context = replace(
             trunk.context,
             positions=trunk.context.positions[start:],
             keep=frozenset(),
             interventions=changes,
             past=self._past(hidden) if start else None,
-            asking=(
-                None
-                if self.asking is None
-                else slice(self.asking.start - start, self.asking.stop - start)
-            ),
+            asking=asking,
         )
         return run_block(trunk.backend, self.block, self.weights, hidden, context, self.layer).after
 
@@ -742,8 +767,8 @@ class _BranchLayer(Struct, frozen=True, eq=False):
 
         def trunk_stages(*names: str) -> tuple[Array, ...]:
             """These stages of the tokens before `trunk.start`, repeated for each branch."""
-            parts = [self.trace.stages[name][..., : self.trunk.start, :] for name in names]
-            return tuple(backend.broadcast(part, (*lead, *part.shape)) for part in parts)
+            arrays = [self.trace.stages[name][..., : self.trunk.start, :] for name in names]
+            return tuple(backend.broadcast(array, (*lead, *array.shape)) for array in arrays)
 
         if self.block.instead:
             past: Past = {}
@@ -770,6 +795,7 @@ class HeldOutput(ReadWeights):
         self._matrices: dict[str, Array | None] = {}
 
     def __call__(self, role: str, /) -> Array | None:
+        """The weight that plays a role, None where there is none; an output matrix is kept."""
         if role not in OUTPUT_ROLES:
             return self._weights(role)
         if role not in self._matrices:
@@ -795,7 +821,7 @@ def cache_weights(weights: Weights) -> Weights:
     arrays: dict[str, Array | None] = {}
 
     def role(name: str) -> Array | None:
-        """The weight that plays a role, from the arrays where it was read before."""
+        """The weight that plays a role, read at the first call."""
         if name not in arrays:
             arrays[name] = weights(name)
         return arrays[name]

@@ -76,18 +76,17 @@ for rounding.
 
 
 def varies(rows: Floats) -> bool:
-    """Whether vectors [..., token, width] differ from token to token."""
-    return bool(
-        np.abs(rows - rows[..., :1, :]).max(initial=0)
-        > SAME * max(np.abs(rows).max(initial=0), 1e-30)
-    )
+    """Whether vectors [..., token, width] differ from token to token by more than rounding does."""
+    largest_difference = np.abs(rows - rows[..., :1, :]).max(initial=0)
+    largest_number = max(np.abs(rows).max(initial=0), 1e-30)
+    return bool(largest_difference > SAME * largest_number)
 
 
 def added_positions(hf_model: Any, entering: Floats) -> Literal["learned", "sinusoidal"] | None:
-    """ "learned" or "sinusoidal", for how positions are added to the embedding; None where equal
-    tokens enter the first layer with equal vectors.
+    """What kind of position vectors a transformers model adds to its embeddings, "learned" or
+    "sinusoidal"; None for none. Positions are added if the vectors of a text of equal tokens differ.
 
-    entering: these, [token, width].
+    entering: what enters the first layer for such a text, [token, width].
     """
     if not varies(entering):
         return None
@@ -98,7 +97,8 @@ def added_positions(hf_model: Any, entering: Floats) -> Literal["learned", "sinu
     learned_tables = [
         module for module in tables if "sinusoid" not in type(module).__name__.lower()
     ]
-    if any(True for module in learned_tables for _ in module.parameters(recurse=False)):
+    has_parameters = [bool(list(module.parameters(recurse=False))) for module in learned_tables]
+    if any(has_parameters):
         return "learned"
     return "sinusoidal"
 
@@ -106,11 +106,13 @@ def added_positions(hf_model: Any, entering: Floats) -> Literal["learned", "sinu
 def position_encoding(
     config: Any, layer: int, q: Floats, v: Floats, bias: Floats | None, *, rotating: bool
 ) -> Position:
-    """The position encoding of one attention: q, v [head, token, dim]; bias [head, query, key] or
-    None.
+    """The position encoding of one attention, inferred from a run of equal tokens: ALiBi or buckets
+    where something is added to the scores, RoPE where queries differ from token to token.
 
-    rotating: whether the module was handed angles; counts where the values differ by token, as
-    after a recurrence.
+    q, v: [head, token, dim].
+    bias: what is added to the scores, [head, query, key]; None for nothing.
+    rotating: whether the module was handed the angles of a rotary embedding. It decides where the
+        values differ from token to token, too (after a recurrence): then the queries tell nothing.
     """
     if bias is not None:
         finite_bias = np.where(np.isfinite(bias), bias, 0.0)
@@ -118,7 +120,11 @@ def position_encoding(
             if _grows_evenly(bias):
                 return Alibi()
             return RelativeBuckets(0, 0, bidirectional=False)
-    if rotating if varies(v) else varies(q):
+    if varies(v):
+        has_rope = rotating
+    else:
+        has_rope = varies(q)
+    if has_rope:
         return Rope(q.shape[-1], rope_base(config, layer))
     return None
 
@@ -127,11 +133,13 @@ def _grows_evenly(bias: Floats) -> bool:
     """Whether a bias on scores, [head, query, key], is linear in the distance wherever it is
     finite, as ALiBi's is.
     """
+    # the last query sees all keys; from key to key its bias must grow by the same step
     last = bias[..., -1, :]
     steps = np.diff(last[:, np.isfinite(last).all(0)], axis=-1)
-    return steps.shape[-1] > 1 and bool(
-        np.abs(np.diff(steps, axis=-1)).max() < SAME * max(np.abs(steps).max(), 1e-30)
-    )
+    if steps.shape[-1] <= 1:
+        return False
+    largest_change = np.abs(np.diff(steps, axis=-1)).max()
+    return bool(largest_change < SAME * max(np.abs(steps).max(), 1e-30))
 
 
 PROBE = 7
@@ -189,6 +197,7 @@ def probe_model(
         calls.append(call)
         return _attention_of(backend, call).mixed
 
+    # run the text, and collect the calls of attention
     vocabulary, width = (int(size) for size in hf_model.get_input_embeddings().weight.shape)
     config = hf_model.config.get_text_config()
     probe = [
@@ -203,6 +212,8 @@ def probe_model(
         )
         expected = message("layers that attend, whose attention the library lets others compute")
         raise UnsupportedError(what, where=where, expected=expected)
+
+    # the layers are the members of those module lists in which some member attends
     calls_of_layer: dict[int, list[Call]] = {}
     for call in calls:
         calls_of_layer.setdefault(call.layer, []).append(call)
@@ -221,6 +232,8 @@ def probe_model(
     )
     side = replace(side, layers=modules, attending=tuple(ran.attending))
     before_sinks = compare_attention(side, backend, where)
+
+    # describe each layer; one without attention borrows the sizes of the first one with it
     entering = layer_calls[0][0].entering
     inner = width
     positions = None
@@ -268,11 +281,12 @@ def added_biases(hf_model: Any, passages: Sequence[Passage]) -> tuple[str, ...]:
 
 
 def _check_calls(counts: Sequence[int], family: str, where: str, memory: Array | None) -> None:
-    """Raise UnsupportedError where a layer calls transformers' attention more often than it has
-    attentions.
+    """Raise UnsupportedError where a layer calls transformers' attention another number of times
+    than once, or in the decoder of an encoder-decoder twice (self- and cross-attention). A layer
+    without attention, and so without calls, is no error.
 
-    counts: how often each does.
-    memory: what a decoder reads of its encoder, None for a model of one side.
+    counts: how often each layer does.
+    memory: the encoder's vectors for a decoder; None for another model.
     """
     usual = 1 if memory is None else 2
     odd = [count for count in counts if count not in (0, usual)]
@@ -313,7 +327,7 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
         from attn's.
         """
         nonlocal before_sinks
-        number = next(calls)
+        number = next(call_numbers)  # calls come in the same order as in the first run
         if number >= len(visible) or not _same_mask(call.visibility, visible[number]):
             raise UnsupportedError(
                 "transformers masks layer {layer} of this {family} model in a way that attn does"
@@ -336,6 +350,7 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
                     family=family,
                     shape=list(weights.shape),
                 )
+            # transformers may show weights before sinks take their share: then rows sum to 1
             if (
                 call.sinks is not None
                 and _relative_difference(backend, own_weights, weights) > limit
@@ -355,7 +370,8 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
                 limit=limit,
             )
 
-    calls = count()
+    # one run with attn's attention, then one with the library's own
+    call_numbers = count()
     limit = APART[backend.dtype]
     forward(side, tokens, note)
     own_attention(side, tokens, compare)
@@ -376,12 +392,13 @@ def _attention_of(backend: Backend, call: Call) -> RowBlock:
 
 
 def _token_ids(hf_model: Any) -> list[int]:
-    """The last ids of a model's vocabulary, falling, without the padding id; at most 99."""
+    """The last 99 ids of a model's vocabulary, or all of a smaller one, in falling order, without
+    the padding id; [0] where none is left. Special tokens mostly have the first ids."""
     vocabulary = int(hf_model.get_input_embeddings().weight.shape[0])
     padding = getattr(hf_model.config.get_text_config(), "pad_token_id", None)
-    return [
-        code for code in range(vocabulary - 1, max(vocabulary - 100, -1), -1) if code != padding
-    ] or [0]
+    last_ids = range(vocabulary - 1, max(vocabulary - 100, -1), -1)
+    codes = [code for code in last_ids if code != padding]
+    return codes or [0]
 
 
 def _different_tokens(hf_model: Any) -> list[Token]:
@@ -394,6 +411,7 @@ def _different_tokens(hf_model: Any) -> list[Token]:
     length = max(COMPARED[0], reach + PROBE)
     if isinstance(longest, int) and longest > 2 * PROBE:
         length = min(length, longest - PROBE)
+    # squares of the index: ids in no regular order
     return [
         Token(index, "", codes[index * index % len(codes)], start=None, end=None)
         for index in range(length)
@@ -420,10 +438,10 @@ def _relative_difference(backend: Backend, array: Array, library_array: Array) -
 def _block(
     calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str
 ) -> Block:
-    """A layer's Block by its recorded attention calls.
+    """A layer's Block, from the recorded calls of its self-attention and perhaps cross-attention.
 
-    instead: what a layer without attention does; its calls are then those of another layer, for the
-        sizes.
+    instead: what a layer without attention does; `calls` are then those of another layer, from
+        which only the sizes are taken. "" for a layer with attention.
     """
     attentions = [_attention(call, config, layer, backend) for call in calls]
     if instead:
@@ -543,8 +561,8 @@ class ForeignModel(Model, frozen=True, eq=False):
         backend: Backend,
         context: Context,
     ) -> Iterator[LayerTrace]:
-        """Run the whole model and yield the traces of these layers, as `Model._run_text`; without
-        `past`.
+        """Run the whole model and yield the traces of these layers, as `Model._run_text`. Raises
+        UnsupportedError for a context with kept keys (`past`).
         """
         if context.past is not None:
             raise UnsupportedError(
@@ -565,14 +583,14 @@ class ForeignModel(Model, frozen=True, eq=False):
                 traces[call.layer, call.nth] = trace
             return trace.stages["mixed"]
 
-        ran = self._forward(tokens, answer)[0]
-        ran.check_vectors(layer_numbers)
-        passages = ran.passages
+        passages, _ = self._forward(tokens, answer)
+        passages.check_vectors(layer_numbers)
         for layer in layer_numbers:
-            passage = passages[layer]
-            trace = self._complete_trace(passages[layer], traces[layer, 0], 0)
-            if (layer, 1) in traces:
-                trace = replace(trace, cross=self._complete_trace(passage, traces[layer, 1], 1))
+            passage = passages.passages[layer]
+            trace = self._complete_trace(passage, traces[layer, 0], nth=0)
+            if (layer, 1) in traces:  # cross-attention
+                cross = self._complete_trace(passage, traces[layer, 1], nth=1)
+                trace = replace(trace, cross=cross)
             yield self.only(trace, heads)
 
     def decoder(self, source: str | Sequence[Token]) -> Model:
@@ -604,17 +622,19 @@ class ForeignModel(Model, frozen=True, eq=False):
         """Add to a trace what is known only after its layer has run: the output projection, and the
         vectors that enter and leave the layer.
 
-        nth: the layer's attention, from 0.
+        passage: the layer's record.
+        nth: which of the layer's attentions, 0 for self-attention, 1 for cross-attention.
         """
+        # where an output projection was noticed, "out" is its result, and "concat" its input
         output = passage.out[nth]
         stages = {name: array for name, array in trace.stages.items() if name != "out"}
         if output is not None:
             stages["concat"] = trace.stages["out"]
         stages["out"] = trace.stages["out"] if output is None else output
+
+        # an input of another shape holds more than the tokens' vectors
         hidden = passage.attention_inputs[nth]
-        if (
-            hidden is not None and hidden.shape == stages["out"].shape
-        ):  # else it is not the vectors alone
+        if hidden is not None and hidden.shape == stages["out"].shape:
             stages["hidden"] = hidden
         before = passage.entering
         after = passage.leaving
@@ -626,7 +646,8 @@ class ForeignModel(Model, frozen=True, eq=False):
         )
 
     def _trace_call(self, call: Call, context: Context) -> LayerTrace:
-        """The trace of one attention, as far as it is known before its layer ends."""
+        """Compute the attention of a call of transformers', with the context's interventions, and
+        return its trace; what enters and leaves the layer is not known yet (`_complete_trace`)."""
         kind: Kind = "self" if call.nth == 0 else "cross"
         block = self.spec.blocks[call.layer]
         changes = context.interventions.get((call.layer, kind), ())
@@ -635,19 +656,19 @@ class ForeignModel(Model, frozen=True, eq=False):
             spec = block.attention
         else:
             spec = block.cross
+        # which keys each query may see: by transformers' mask and by the interventions
         links = visible_links(
             backend, changes, spec.heads, np.arange(call.q.shape[-2]), call.k.shape[-2]
         )
         if links is not None and call.visibility is not None:
             links = links & call.visibility
+        # sinks are parameters: `keep` cuts off their gradient, which other threads would record
         rule = Rule(
             scale=spec.scale,
             softcap=spec.softcap,
             mask=spec.mask.bind(backend, call.q, call.k, spec.scale, spec.softcap),
             bias=call.bias,
-            sinks=(
-                None if call.sinks is None else backend.keep(call.sinks)
-            ),  # no gradients in other threads either
+            sinks=None if call.sinks is None else backend.keep(call.sinks),
             visibility=call.visibility if links is None else links,
         )
         if context.on_block is None:
@@ -667,8 +688,10 @@ class ForeignModel(Model, frozen=True, eq=False):
         mixed = apply_interventions(backend, changes, mixed)
         stages = {"q": call.q, "k": call.k, "v": call.v, **square_stages}
         stages |= {"mixed": mixed, "out": join_heads(backend, mixed)}
-        # what enters and leaves is known at its end
-        return LayerTrace(call.layer, stages, empty, call.q, lambda: call.q)
+        # the queries stand for what enters and leaves the layer until that is known
+        return LayerTrace(
+            call.layer, stages, empty_rows=empty, before=call.q, leaving=lambda: call.q
+        )
 
 
 def load_foreign(
@@ -706,6 +729,8 @@ def load_foreign(
             expected="a model with a vocabulary",
             family=repr(family),
         )
+
+    # short runs show the Spec: of the whole model, or of encoder and decoder
     first = probe_model(hf_model, family, backend, where)
     spec = first.spec
     layers = first.side.layers

@@ -75,13 +75,14 @@ def build(
     }
     with library_errors(family, str(checkpoint.folder)), checkpoint:
         tensors = _torch_tensors(checkpoint, dtype)
-        filled = partial(_filled_model, torch, kind, checkpoint, settings)
-        model, missing = filled(tensors)
+        model_with = partial(_filled_model, torch, kind, checkpoint, settings)
+        model, missing = model_with(tensors)
         prefix = f"{kind.base_model_prefix}."
         if missing and any(name.startswith(prefix) for name in tensors):
-            # the library's renaming of "….norm." meant for layers also takes "model.norm."
+            # the library renames "….norm." in layers, and by mistake "model.norm.": without the
+            # prefix it does not
             del model
-            model, missing = filled(
+            model, missing = model_with(
                 {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
             )
     return model.eval(), missing
@@ -94,10 +95,10 @@ def _filled_model(
     settings: Mapping[str, Any],
     tensors: dict[str, Array],
 ) -> tuple[Any, list[str]]:
-    """Build a transformers model of this class from these tensors, and name the parameters that no
-    tensor fills.
+    """Build a transformers model of the class `kind` from these tensors; returns it and the names of
+    the parameters that no tensor fills.
 
-    settings: further arguments of the class.
+    settings: further arguments of `from_pretrained`.
     """
     with _bounded_model(torch, checkpoint):
         model, notes = kind.from_pretrained(
@@ -162,7 +163,7 @@ def library_model(checkpoint: Checkpoint, family: str) -> tuple[Any, Any]:
         config = configs[family].from_dict(_harmless_keys(checkpoint.config, where))
         classes = models[configs[family]]
         kind = classes
-        if isinstance(classes, tuple):
+        if isinstance(classes, tuple):  # Funnel has a second class, without a decoder
             kind = classes[0]
         reads = _modalities(kind)
         if reads != ["text"]:
@@ -180,10 +181,10 @@ OTHER_INPUTS = ("pixel_", "input_features", "input_values", "image_", "video_")
 
 
 def _modalities(kind: Any) -> list[str]:
-    """What a class of transformers' reads, such as "text" and "image".
+    """The kinds of input that a class of transformers' reads, such as "text" and "image".
 
-    A class says so itself or inherits it from the whole model that it is a part of, where it is
-    true of the whole alone; then what the class takes decides.
+    The class's own attribute says so. A text model that inherits the attribute of a model of text
+    and images is judged by the arguments of its `forward` instead.
     """
     stated = kind.input_modalities
     if isinstance(stated, str):
@@ -206,7 +207,7 @@ def library_errors(family: str, where: str) -> Iterator[None]:
         yield
     except (AttnError, MemoryError):
         raise
-    except Exception as error:  # its Python raises anything on a config that it did not expect
+    except Exception as error:  # it may raise any exception on a config that it does not expect
         what = message(
             "transformers cannot run this {family} model: {error}",
             family=repr(family),
@@ -233,8 +234,8 @@ def _harmless_keys(values: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _torch_tensors(checkpoint: Checkpoint, dtype: str) -> dict[str, Array]:
-    """Every tensor as torch has it. Wide types are read as the model will hold them, others as they
-    are stored.
+    """Every tensor of the checkpoint as a torch tensor, by name. For a model in float32 or float64
+    floats are read in that type; else tensors keep the type in which they are stored.
     """
     keeper = choose("torch", device="cpu", dtype=dtype)
     checkpoint.ahead(list(checkpoint.names()))
@@ -257,17 +258,17 @@ def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
     most = AS_OFTEN * len(shapes) + BESIDES[0]
     most_numbers = AS_OFTEN * stored_numbers + BESIDES[1]
     free = free_memory()
-    registered_names: set[tuple[int, str]] = set()
-    numbers = size = 0
+    registered_names: set[tuple[int, str]] = set()  # by module and name, of all tensors so far
+    numbers = 0  # of all parameters so far
+    size = 0  # bytes of all tensors so far
 
     def parameter(module: Any, name: str, tensor: Any) -> None:
         """Count a parameter that is registered. Raises InputError for more than the weights can
         fill.
         """
         nonlocal numbers
-        if (
-            tensor is None or (id(module), name) in registered_names
-        ):  # filling a parameter registers it again
+        # filling a parameter registers it again
+        if tensor is None or (id(module), name) in registered_names:
             return
         numbers += tensor.numel()
         if len(registered_names) >= most or numbers > most_numbers:
@@ -324,12 +325,15 @@ class Passage:
     entering, leaving: [token, width].
 
     streams: how many vectors a token has between layers; of several, both are the mean.
-    rotating: whether it was handed the angles of a rotary embedding. out: what the output
-        projection made of its attention's heads, by call, None where no projection was seen.
-        attention_inputs: what each attention was given, [token, width]. awaited_count: how many
-        numbers the next projection is to take.
+    rotating: whether it was handed the angles of a rotary embedding.
+    out: what the output projection made of its attention's heads, by call, None where no projection
+        was noticed.
+    attention_inputs: what each attention was given, [token, width].
+    awaited_count: how many numbers the input of the output projection will have, by which it is
+        recognised; None while none is awaited.
     maps: the linear maps that ran in its attentions, by call: those before the heads attend, and
-        the output projection, None where none was seen.
+        the output projection, None where none was noticed.
+    maps_so_far: the linear maps that ran since the last attention.
     """
 
     def __init__(
@@ -353,8 +357,9 @@ class Passages:
 
     family: the model's, for errors.
     token_count: tokens of the text.
-    memory_count: vectors that a decoder reads of its encoder, 0 without. attention_input: vectors
-        that entered the attention module that ran last, [token, width].
+    memory_count: vectors of the encoder that a decoder attends to, 0 without.
+    attending: the modules that called attention, as keys.
+    attention_input: vectors that entered the attention module that ran last, [token, width].
     """
 
     def __init__(self, family: str, token_count: int, memory_count: int = 0) -> None:
@@ -400,6 +405,8 @@ class Passages:
         queries = message("queries")
         keys = message("keys")
         values = message("values")
+
+        # a batch of one, no empty axis, one query for each token
         for name, tensor in ((queries, query), (keys, key), (values, value)):
             if tensor.ndim != 4 or tensor.shape[0] != 1 or 0 in tensor.shape:
                 self.refuse(name, tensor, "[1, heads, tokens, width]")
@@ -407,13 +414,15 @@ class Passages:
         kv_heads = key.shape[1]
         if query.shape[2] != self.token_count:
             self.refuse(queries, query, f"[1, heads, {self.token_count}, width]")
-        reads_memory = self.current is not None and len(self.current.out) > 0
-        if reads_memory and self.memory_count:
-            counts = {self.memory_count}
+
+        # a decoder layer's second call is cross-attention, with keys of the encoder's vectors
+        is_cross = self.current is not None and len(self.current.out) > 0
+        if is_cross and self.memory_count:
+            key_count = self.memory_count
         else:
-            counts = {self.token_count}
-        if key.shape[2] not in counts:
-            self.refuse(keys, key, f"[1, heads, {counts.pop()}, width]")
+            key_count = self.token_count
+        if key.shape[2] != key_count:
+            self.refuse(keys, key, f"[1, heads, {key_count}, width]")
         if heads % kv_heads or key.shape[3] != query.shape[3]:
             self.refuse(keys, key, f"[1, a divisor of {heads}, tokens, {query.shape[3]}]")
         if value.shape[1:3] != key.shape[1:3]:
@@ -428,7 +437,7 @@ class Passages:
     def refuse(self, name: Message, tensor: Array, expected: str) -> NoReturn:
         """Raise UnsupportedError for a tensor of an unexpected shape.
 
-        name: what it is.
+        name: what it is, such as "keys". expected: the shape, in words.
         """
         what = message(
             "layer {layer} of this {family} model hands attention {name} of shape {shape}",
@@ -471,8 +480,11 @@ class Passages:
         return None
 
     def note_attention(self, numbers: int, module: Any) -> None:
-        """Record that the current layer's attention gave mixed values, `numbers` in all; the next
-        linear map of that input size is its output projection."""
+        """Record that the current layer's attention returned mixed values, `numbers` numbers in all;
+        the next linear map with that many numbers as input is its output projection.
+
+        module: the attention's, whose linear maps so far are those of queries, keys and values.
+        """
         self.attending[module] = None
         if self.current is not None:
             self.current.out.append(None)
@@ -483,13 +495,12 @@ class Passages:
             self.current.maps_so_far = []
 
     def note_projection(self, linear_map: Any, input_count: int, output: Array) -> None:
-        """Called after every linear map: take its output for that of the attention's output
-        projection if it was given exactly as many numbers as the attention gave.
+        """Called after every linear map: where its input has exactly as many numbers as the
+        attention returned, record it as the attention's output projection.
 
         A map whose output has more than one vector a token is the first of two steps (a projection
-        by groups): then the map that is given all of these numbers is waited for.
-
-        input_count: numbers that the map was given.
+        by groups): then the next map whose input has as many numbers as this output is the second.
+        input_count: numbers of the map's input.
         """
         passage = self.current
         if passage is None:
@@ -543,10 +554,10 @@ def rope_base(config: Any, layer: int) -> float:
 
 
 def latent_of(config: Any, head_dim: int) -> Latent | None:
-    """How keys and values come from narrow vectors, by the keys that DeepSeek-V2 and its relatives
-    have; None for a model without.
+    """How a model's latent attention (MLA) projects keys and values from narrow vectors, by the
+    config keys of DeepSeek-V2 and its relatives; None for a model without.
 
-    head_dim: numbers of a head's query.
+    head_dim: the width of a head's query.
     """
     narrow = getattr(config, "kv_lora_rank", None)
     rotated = getattr(config, "qk_rope_head_dim", None)
@@ -554,7 +565,12 @@ def latent_of(config: Any, head_dim: int) -> Latent | None:
         return None
     query = getattr(config, "q_lora_rank", None)
     eps = float(getattr(config, "rms_norm_eps", 1e-6))
-    return Latent(query if type(query) is int else None, narrow, Norm("rms", eps), rotated)
+    return Latent(
+        query=query if type(query) is int else None,
+        keys=narrow,
+        norm=Norm("rms", eps),
+        straight=rotated,
+    )
 
 
 NARROW = {
@@ -579,11 +595,13 @@ def projection_roles(name: str) -> tuple[str, ...]:
     name does not tell.
     """
     name = name.lower()
+    # twice, for both ends: "w_q_proj" becomes "q_proj", then "q"
     core = AROUND.sub("", AROUND.sub("", name))
     if name in NARROW or core in NARROW:
         return (NARROW.get(name) or NARROW[core],)
     if core in FUSED or core == "qkv":
         return ("q", "k", "v")
+    # "query_key_value" becomes "qkv"
     letters = core.replace("query", "q").replace("key", "k").replace("value", "v").replace("_", "")
     if letters and set(letters) <= set("qkv"):
         return tuple(letters)
@@ -594,11 +612,11 @@ def mixer_name(hf_model: Any, passage: Passage) -> str:
     """What a layer without attention does, as words for people: the class name of its mixing part,
     such as "gated delta net"."""
     model = type(hf_model).__name__.removesuffix("Model").removesuffix("Text")
-    parts = [
-        name for part in passage.module.children() if "Norm" not in (name := type(part).__name__)
-    ]
-    mixing = [name for name in parts if re.search("Mixer|Mamba|Delta|Conv|Recurrent", name)]
-    class_name = next(iter((*mixing, *parts)), type(passage.module).__name__)
+    part_names = [type(part).__name__ for part in passage.module.children()]
+    part_names = [name for name in part_names if "Norm" not in name]
+    mixing = [name for name in part_names if re.search("Mixer|Mamba|Delta|Conv|Recurrent", name)]
+    # the first that mixes tokens by its name, else the first part, else the layer itself
+    class_name = [*mixing, *part_names, type(passage.module).__name__][0]
     if class_name == f"{model}Mixer":
         short_name = class_name
     else:
@@ -611,12 +629,13 @@ def mixer_name(hf_model: Any, passage: Passage) -> str:
 def note_passages(
     layers: Sequence[Any], attending: Sequence[Any], passages: Passages
 ) -> Iterator[Passages]:
-    """Context manager: hooks that record in `passages` what these layers take and give, and what
-    enters the modules in `attending`."""
+    """Context manager: torch hooks record in `passages` what enters and leaves each of these layers,
+    what enters the modules in `attending`, and each linear map."""
     torch: Any = import_module("torch")
 
     def note_entering(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        """Note what a layer takes: the token vectors, its streams, and whether positions rotate."""
+        """Called before a layer runs: record its input vectors, how many there are for each token,
+        and whether it gets the angles of a rotary embedding."""
         rotating = kwargs.get("position_embeddings") is not None
         entering, streams = _token_vectors(
             torch, (*args, kwargs.get("hidden_states")), kwargs.values()
@@ -624,19 +643,20 @@ def note_passages(
         passages.enter(module, entering, streams=streams, rotating=rotating)
 
     def note_attention_input(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        """Note the vectors that a module that attends takes."""
+        """Called before an attention module runs: record its input vectors."""
         passages.attention_input = _token_vectors(
             torch, (*args, kwargs.get("hidden_states")), kwargs.values()
         )[0]
 
     def note_leaving(module: Any, args: Any, output: Any) -> None:
-        """Note the vectors that leave a layer."""
-        passages.leave(
-            _token_vectors(torch, output if isinstance(output, (tuple, list)) else (output,))[0]
-        )
+        """Called after a layer has run: record its output vectors."""
+        values = output if isinstance(output, (tuple, list)) else (output,)
+        leaving, _ = _token_vectors(torch, values)
+        passages.leave(leaving)
 
     def note_linear(module: Any, args: Any, output: Any) -> None:
-        """Note the output of a linear layer: any module whose weight is a matrix, but a table."""
+        """Called after any module has run: record a linear map, that is, a module whose weight is a
+        matrix, except embedding tables."""
         weight = getattr(module, "weight", None)
         matrix = weight is not None and torch.is_tensor(weight) and weight.ndim == 2
         linear = matrix and not isinstance(module, torch.nn.Embedding)
@@ -658,26 +678,28 @@ def note_passages(
 def _token_vectors(
     torch: Any, first: Iterable[Any], then: Iterable[Any] = ()
 ) -> tuple[Array | None, int]:
-    """The first float tensor among these values as token vectors, [token, width], and how many
-    vectors a token has (of several, the mean); None where there is none.
+    """The first float tensor among a layer's arguments or results as token vectors, [token, width],
+    and how many vectors each token has; (None, 1) where there is none.
 
-    Stored with a batch of one before; several for each token, [batch, token, stream, width] or
-    [stream, batch, token, width], as their mean. then: looked through where the first hold none,
-    for one vector per token.
+    The tensor is [token, width], or has a batch axis of length 1 before. A model with several
+    vectors for each token has [batch, token, stream, width] or [stream, batch, token, width]; then
+    their mean is taken.
+    first: the values to look through first.
+    then: looked through where `first` holds none, for one vector per token only.
     """
     for values, most_axes in ((first, 4), (then, 3)):
         for value in values:
-            if (
-                torch.is_tensor(value)
-                and value.is_floating_point()
-                and 2 <= value.ndim <= most_axes
-            ):
-                if value.ndim < 4:
-                    return (value[0] if value.ndim == 3 else value), 1
-                streams_last = value.shape[0] == 1
-                if streams_last:
-                    return (value[0].mean(1), value.shape[2])
-                return (value[:, 0].mean(0), value.shape[0])
+            if not torch.is_tensor(value) or not value.is_floating_point():
+                continue
+            if not 2 <= value.ndim <= most_axes:
+                continue
+            if value.ndim == 2:
+                return value, 1
+            if value.ndim == 3:
+                return value[0], 1
+            if value.shape[0] == 1:  # [batch, token, stream, width]
+                return value[0].mean(1), value.shape[2]
+            return value[:, 0].mean(0), value.shape[0]
     return None, 1
 
 
@@ -718,8 +740,8 @@ def import_transformers() -> Any:
 
 
 def knows_family(family: str) -> bool:
-    """Whether the installed library's own lists name this `model_type`; False where it is not
-    installed.
+    """Whether the installed transformers' own lists name this `model_type`; False where it is not
+    installed, True where it has no lists to look at.
 
     Reads their text and imports nothing, which would take seconds.
     """
@@ -772,7 +794,8 @@ query, v_dim], and its weights [head, query, key] where it gives them."""
 
 
 def register_engine() -> None:
-    """Make the library know `ENGINE`."""
+    """Register attn's attention function with transformers under the name `ENGINE`, with masks as
+    transformers' own eager attention gets them."""
     transformers = import_transformers()
     transformers.AttentionInterface.register(ENGINE, _outside)
     masks: Any = import_module("transformers.masking_utils")
@@ -797,8 +820,8 @@ class HostedSide(Struct, frozen=True, eq=False):
 
 
 def forward(side: HostedSide, tokens: Sequence[Token], answer: Answer) -> tuple[Passages, Array]:
-    """Run one side of a model with `answer` called in place of attention; returns the layers'
-    records and the last vectors, [token, width].
+    """Run an encoder, a decoder or a whole model of transformers' with `answer` called in place of
+    attention; returns the layers' records and the last vectors, [token, width].
 
     Raises InputError for a token outside the embedding, UnsupportedError for whatever the library
     raises.
@@ -807,8 +830,8 @@ def forward(side: HostedSide, tokens: Sequence[Token], answer: Answer) -> tuple[
 
 
 def own_attention(side: HostedSide, tokens: Sequence[Token], watch: Watch) -> None:
-    """Run one side of a model with transformers' own eager attention; `watch` is called with the
-    call, result and weights of each. Raises as `forward`."""
+    """Run an encoder, a decoder or a whole model with transformers' own eager attention; `watch` is
+    called with the arguments, result and weights of each call of it. Raises as `forward`."""
     side.hf_model.set_attn_implementation("eager")
     try:
         _run_side(side, tokens, partial(_beside_attention, watch))
@@ -821,15 +844,17 @@ def _run_side(
     tokens: Sequence[Token],
     attending: Callable[[Passages], AbstractContextManager[None]],
 ) -> tuple[Passages, Array]:
-    """Run one side of a model within `attending`, which replaces or observes its attention; returns
-    the layers' records and the last vectors, [token, width]."""
+    """Run an encoder, a decoder or a whole model; returns the layers' records and the last vectors,
+    [token, width].
+
+    attending: called with the records for a context manager within which the model runs, and which
+        replaces or observes its attention.
+    """
     torch: Any = import_module("torch")
     hf_model = side.hf_model
     ids = [token.id for token in tokens]
-    if any(
-        code is None or not 0 <= code < hf_model.get_input_embeddings().weight.shape[0]
-        for code in ids
-    ):
+    rows = hf_model.get_input_embeddings().weight.shape[0]
+    if any(code is None or not 0 <= code < rows for code in ids):
         raise InputError(
             "a token is outside the embedding",
             expected="a tokenizer that belongs to this checkpoint",
@@ -848,7 +873,7 @@ def _run_side(
     with torch.no_grad(), library_errors(side.family, ""), watched, attending(passages):
         if side.memory is not None:
             outputs: Any = import_module("transformers.modeling_outputs")
-            # of some, what a router said is asked for
+            # with the fields of all other encoder outputs, and those that a decoder of experts reads
             encoder_output = outputs.MoEModelOutput(last_hidden_state=side.memory[None])
             out = hf_model(
                 encoder_outputs=encoder_output, decoder_input_ids=id_tensor, use_cache=False
@@ -881,7 +906,8 @@ def _reset_dynamic_rotary(hf_model: Any) -> None:
             for name, first in list(module.named_buffers(recurse=False)):
                 if name.endswith("original_inv_freq"):
                     kind = name.removesuffix("original_inv_freq")
-                    setattr(module, f"{kind}inv_freq", first.clone())  # some are written into
+                    # a copy, since some models change the frequencies in place
+                    setattr(module, f"{kind}inv_freq", first.clone())
                     setattr(module, f"{kind}max_seq_len_cached", trained)
 
 
@@ -891,7 +917,8 @@ _answering: ContextVar[tuple[Answer, Passages]] = ContextVar("answering")
 
 @contextmanager
 def _in_place_of_attention(answer: Answer, passages: Passages) -> Iterator[None]:
-    """Context manager: transformers' calls of attention are answered by `answer`."""
+    """Context manager: where transformers would compute attention, it calls `answer`, by way of the
+    registered function `_outside`."""
     token = _answering.set((answer, passages))
     try:
         yield
@@ -924,11 +951,11 @@ def _beside_attention(watch: Watch, passages: Passages) -> Iterator[None]:
             shape = [1, call.q.shape[1], call.q.shape[0], call.v.shape[-1]]
             if list(out[0].shape) != shape:
                 passages.refuse(message("mixed values"), out[0], str(shape))
-            mixed: Tensor = out[0][0].permute(1, 0, 2)
-            weights = [
-                tensor[0] for tensor in out[1:2] if torch.is_tensor(tensor) and tensor.ndim == 4
-            ]
-            watch(call, mixed, weights[0] if weights else None)
+            mixed: Tensor = out[0][0].permute(1, 0, 2)  # [head, token, v_dim]
+            weights = None
+            if len(out) > 1 and torch.is_tensor(out[1]) and out[1].ndim == 4:
+                weights = out[1][0]
+            watch(call, mixed, weights)
             passages.note_attention(mixed.numel(), module)
             return out
 
@@ -950,8 +977,11 @@ def _outside(
     scaling: float | None = None,
     **extras: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function registered with transformers, which hands its call to `answer`:
-    tensors [batch, head, token, dim] of one text."""
+    """The attention function registered with transformers: it calls `answer` of the current run, and
+    returns the mixed values, [1, token, head, v_dim], and no weights.
+
+    query, key, value: [1, head, token, dim].
+    """
     answer, passages = _answering.get()
     mixed: Tensor = answer(_call_of(passages, query, key, value, attention_mask, scaling, **extras))
     passages.note_attention(mixed.numel(), module)
@@ -983,12 +1013,11 @@ def _call_of(
         )
     passages.check_attention(query, key, value, attention_mask, extras.get("s_aux"))
     if attention_mask is not None:
-        whole = attention_mask[0, :, :, : key.shape[-2]]
-        visibility = (
-            whole > torch.finfo(whole.dtype).min / 2
-        )  # the library hides with the lowest number there is
-        rest = whole.masked_fill(~visibility, 0.0)
-        bias = rest if bool(rest.any()) else None
+        # what transformers adds to scores: the lowest number there is hides a key, others are a bias
+        added = attention_mask[0, :, :, : key.shape[-2]]
+        visibility = added > torch.finfo(added.dtype).min / 2
+        added_to_visible = added.masked_fill(~visibility, 0.0)
+        bias = added_to_visible if bool(added_to_visible.any()) else None
         if bool(visibility.all()):
             visibility = None
     if extras.get("indices") is not None:  # the keys that each query chose, [batch, query, choice]
@@ -1010,10 +1039,16 @@ def _call_of(
     else:
         scale = float(scaling)
     passage = passages.current
-    layer = len(passages.passages) - 1
-    nth, rotating = (0, False) if passage is None else (len(passage.out), passage.rotating)
-    softcap = extras.get("softcap")
-    sinks = extras.get("s_aux")
     return Call(
-        query[0], key[0], value[0], visibility, bias, scale, softcap, sinks, layer, nth, rotating
+        q=query[0],
+        k=key[0],
+        v=value[0],
+        visibility=visibility,
+        bias=bias,
+        scale=scale,
+        softcap=extras.get("softcap"),
+        sinks=extras.get("s_aux"),
+        layer=len(passages.passages) - 1,
+        nth=0 if passage is None else len(passage.out),
+        rotating=passage is not None and passage.rotating,
     )

@@ -92,7 +92,10 @@ class _ShapeCall(Struct, frozen=True, eq=False):
 
 
 class _ShapeRun:
-    """What one run without numbers has shown so far: calls of attention, in order."""
+    """What one run without numbers has shown so far: the calls of attention, in order, in `calls`.
+
+    passages: the records of the layers, of which the last is the one that is running.
+    """
 
     def __init__(self, passages: Any) -> None:
         self.passages = passages
@@ -101,8 +104,8 @@ class _ShapeRun:
         self._keys: list[tuple[Any, int]] = []
 
     def mask(self, **arguments: Any) -> Any:
-        """Take the place of transformers' function that makes masks: returns a tensor without
-        numbers, and remembers the mask that it means.
+        """Called in place of transformers' function that makes masks: returns a tensor without
+        numbers, and remembers in `masks` which Mask it stands for.
         """
         torch: Any = import_module("torch")
         shape = (1, 1, arguments["q_length"], arguments["kv_length"])
@@ -113,9 +116,15 @@ class _ShapeRun:
     def attention(
         self, module: Any, query: Any, key: Any, value: Any, mask: Any, *rest: Any, **extras: Any
     ) -> tuple[Any, None]:
-        """Take the place of attention: record the call and return vectors of the right shape."""
+        """Called in place of transformers' attention: record the call, and return vectors of the
+        right shape, [1, token, head, v_dim], and no weights.
+
+        query, key, value: [1, head, token, dim], without numbers.
+        mask: a tensor that `mask` has returned, or None.
+        rest, extras: the library's further arguments, such as the scale of the scores.
+        """
         torch: Any = import_module("torch")
-        self.passages.check_attention(query, key, value, None, extras.get("s_aux"))
+        self.passages.check_attention(query, key, value, mask=None, sinks=extras.get("s_aux"))
         scaling = extras.get("scaling", rest[0] if rest else None)
         if scaling is None:
             scale = query.shape[-1] ** -0.5
@@ -123,6 +132,7 @@ class _ShapeRun:
             scale = float(scaling)
         layer = len(self.passages.passages) - 1
         current = self.passages.current
+        # a layer that is handed the very keys of an earlier one shares them
         shared = next((earlier for keys, earlier in self._keys if keys is key), None)
         self._keys.append((key, layer))
         self.calls.append(
@@ -155,24 +165,28 @@ class _ShapeRun:
         if not getattr(module, "is_causal", True):
             return Everywhere()
         if type(window) is int and window > 0:
-            return Window(window - 1, 0)
+            return Window(left=window - 1, right=0)
         return Causal()
 
 
 def _mask_of(torch: Any, **arguments: Any) -> Mask:
-    """The mask that transformers asks for, by its function of two positions and its width."""
+    """The Mask that transformers asks for: with a window where the arguments state `local_size`,
+    causal unless `mask_function` lets a query see the token after it.
+
+    arguments: those with which transformers calls its function that makes masks.
+    """
     width = arguments.get("local_size")
-    sees = arguments.get("mask_function")
+    visible = arguments.get("mask_function")  # of batch, head, query and key position
     position = torch.tensor(8)
     try:
-        ahead = sees is None or bool(sees(0, 0, position, position + 1))
+        sees_next = visible is None or bool(visible(0, 0, position, position + 1))
     except Exception:  # a function of the library's own that needs more than two positions
-        ahead = False
+        sees_next = False
     if type(width) is int and width > 0:
-        if ahead:
-            return Window(width, width)
-        return Window(width - 1, 0)
-    if ahead:
+        if sees_next:
+            return Window(left=width, right=width)
+        return Window(left=width - 1, right=0)
+    if sees_next:
         return Everywhere()
     return Causal()
 
@@ -215,12 +229,16 @@ def describe_foreign(checkpoint: Checkpoint, family: str) -> ForeignDescription:
     where = str(checkpoint.folder)
     transformers.AttentionInterface.register(SHAPES, _attention)
     masks.AttentionMaskInterface.register(SHAPES, _mask)
+
+    # transformers' own model, without numbers
     kind, config = library_model(checkpoint, family)
     with library_errors(family, where), torch.device("meta"), _tensor_limit(torch, where):
         hf_model = kind._from_config(
             config, attn_implementation=SHAPES, experts_implementation="batched_mm"
         ).eval()
     parameters = sum(parameter.numel() for parameter in hf_model.parameters())
+
+    # one run of the model; for an encoder-decoder one of each, the decoder over empty vectors
     if not config.is_encoder_decoder:
         spec = _spec_of(torch, hf_model, family, where)
     else:
@@ -257,9 +275,10 @@ def _tensor_limit(torch: Any, where: str) -> Iterator[None]:
 
 
 def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = None) -> Spec:
-    """The Spec of one side of a model on the meta device.
+    """The Spec of a model on the meta device, by one run of a short text; of an encoder-decoder,
+    that of the encoder, or, with `memory`, of the decoder.
 
-    memory: what a decoder looks back at.
+    memory: the encoder's vectors that a decoder attends to, [text, token, width].
     """
     config = hf_model.config.get_text_config()
     ids = torch.zeros((1, TOKENS), dtype=torch.long, device="meta")
@@ -282,6 +301,8 @@ def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = N
             expected="layers that attend, whose attention the library lets others compute",
             family=repr(family),
         )
+
+    # the layers are the members of those module lists in which some member attends
     by_layer: list[tuple[Passage, list[_ShapeCall]]] = []
     attending = {passages.passages[call.layer].module for call in run.calls}
     members = list_members(hf_model, beside=list(attending))
@@ -290,11 +311,13 @@ def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = N
         if passage.module in members:
             numbers[place] = len(by_layer)
             by_layer.append((passage, [call for call in run.calls if call.layer == place]))
+    # a layer without attention borrows the calls of the first one with it, for their widths
     first = next(calls for _, calls in by_layer if calls)
     blocks = tuple(
         _block(hf_model, passage, calls or first, config, layer, numbers, attends=bool(calls))
         for layer, (passage, calls) in enumerate(by_layer)
     )
+
     vocabulary, width = (int(size) for size in hf_model.get_input_embeddings().weight.shape)
     entering = by_layer[0][0].entering
     inner = width
@@ -342,10 +365,12 @@ def _block(
     *,
     attends: bool,
 ) -> Block:
-    """A layer's Block by its calls.
+    """A layer's Block, from the calls of attention that it made: self-attention, then perhaps
+    cross-attention.
 
+    calls: the layer's; those of another layer where it has no attention itself.
     attends: whether they are its own.
-    numbers: the number that a layer has, by its place among all modules that ran.
+    numbers: the number of each layer, by its index among all modules that ran.
     """
     attentions = [_attention_of(call, config, layer, numbers) for call in calls]
     if not attends:
@@ -354,7 +379,11 @@ def _block(
 
 
 def _attention_of(call: _ShapeCall, config: Any, layer: int, numbers: dict[int, int]) -> Attention:
-    """The Attention of a layer by one call."""
+    """The Attention of layer `layer`, from one call of attention.
+
+    config: transformers', for the rotary base and latent attention.
+    numbers: the number of each layer, by its index among all modules that ran.
+    """
     position = None
     if call.rotating:
         position = Rope(call.head_dim, rope_base(config, layer))
@@ -374,8 +403,8 @@ def _attention_of(call: _ShapeCall, config: Any, layer: int, numbers: dict[int, 
 
 
 def _positions(hf_model: Any) -> Any:
-    """ "learned" or "sinusoidal" where a table of positions stands beside that of tokens; None
-    without one."""
+    """What kind of position vectors the model adds to its embeddings: "learned" or "sinusoidal",
+    None for none; judged by the names of its embedding tables, such as "wpe"."""
     torch: Any = import_module("torch")
     for name, module in hf_model.named_modules():
         short = name.rpartition(".")[2].lower()

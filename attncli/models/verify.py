@@ -65,14 +65,13 @@ def reference(
     everywhere: Sequence[int] | None = None,
     states: Floats | None = None,
 ) -> tuple[ReferenceSide, ...]:
-    """transformers' hidden states and weights for these token ids: one side, or encoder and decoder
-    where there is a `target`.
+    """transformers' hidden states and attention weights for these token ids: of a model of one
+    stack of layers, or of encoder and decoder where there is a `target`.
 
     dtype: "float64" or "float32", which is transformers' own float32.
-    everywhere: positions of the global tokens of a model that knows such; None for those that the
-        class that saved it has.
-    states: what an encoder made, [token, width], for a decoder that reads it; then `ids` are the
-        decoder's, and its side alone is given.
+    everywhere: positions of the global tokens of a Longformer and its like; None for those that the
+        class that saved it implies.
+    states: an encoder's output, [token, width], over which the decoder alone runs, on `ids`.
 
     Raises UnsupportedError without transformers, InputError where transformers cannot load the
     folder.
@@ -98,10 +97,9 @@ def reference_model(folder: Path, *, both: bool, dtype: str = "float64") -> Iter
     wide = dtype == "float64"
     try:
         config, state = _config_and_tensors(folder)
-        # of an encoder-decoder's family, what a file with the encoder alone needs; for others the
-        # same class
-        encoder = not both and type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
-        if encoder:
+        # T5 and its like have a class of their own for a file with the encoder alone
+        encoder_alone = not both and type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
+        if encoder_alone:
             kinds = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
         else:
             kinds = transformers.MODEL_MAPPING
@@ -121,11 +119,10 @@ def reference_model(folder: Path, *, both: bool, dtype: str = "float64") -> Iter
             where=str(folder),
             error=first_sentence(error),
         ) from error
+    # XLNet makes some of its parameters float32 whatever is asked for
     if wide or hasattr(model, "relative_positional_encoding"):
         for weight in model.parameters():
-            weight.data = weight.data.to(
-                getattr(torch, dtype)
-            )  # XLNet makes some of float32 whatever is asked for
+            weight.data = weight.data.to(getattr(torch, dtype))
     _count_alibi_once(torch, model.eval())
     with torch.no_grad(), _float64_throughout(torch, model) if wide else nullcontext():
         yield model
@@ -137,8 +134,8 @@ def run_reference(
     target: Sequence[int] | None = None,
     everywhere: Sequence[int] | None = None,
 ) -> tuple[ReferenceSide, ...]:
-    """Run a model of transformers on these tokens: its hidden states and weights, of one side, or
-    of encoder and decoder where there is a `target`.
+    """Run a model of transformers on these token ids, and return its hidden states and attention
+    weights: of a model of one stack of layers, or of encoder and decoder where there is a `target`.
 
     everywhere: positions of global tokens (which see every token and are seen by all), for a
         Longformer and its like; None for the model's usual ones.
@@ -149,7 +146,7 @@ def run_reference(
         inputs["decoder_input_ids"] = torch.tensor([list(target)])
     run_short_text_whole(model, len(ids))
     if gives_weights_by_distance(model):
-        # Longformer and LED need to be told which tokens are global, and take no use_cache
+        # Longformer and LED take a mask of global tokens, and no use_cache
         if everywhere is None:
             everywhere = usual_globals(model)
         else:
@@ -161,7 +158,7 @@ def run_reference(
         inputs["use_cache"] = False
     out = model(**inputs, output_attentions=True, output_hidden_states=True)
     if target is not None:
-        weights = _reference_weights(model, out, "encoder_", everywhere)
+        weights = _reference_weights(model, out, side="encoder_", everywhere=everywhere)
         return ReferenceSide(_first_entries(out.encoder_hidden_states), weights), _decoder_side(out)
     if runs_by_blocks(model):
         # BigBird lengthens the text to whole blocks: what belongs to the padding is cut off
@@ -170,11 +167,8 @@ def run_reference(
             whole_weights(model, layer, len(ids)) for layer in _first_entries(out.attentions)
         )
         return (ReferenceSide(hidden, weights),)
-    return (
-        ReferenceSide(
-            _first_entries(out.hidden_states), _reference_weights(model, out, "", everywhere)
-        ),
-    )
+    weights = _reference_weights(model, out, side="", everywhere=everywhere)
+    return (ReferenceSide(_first_entries(out.hidden_states), weights),)
 
 
 def decoder_over_states(model: Any, ids: Sequence[int], states: Floats) -> ReferenceSide:
@@ -192,7 +186,8 @@ def decoder_over_states(model: Any, ids: Sequence[int], states: Floats) -> Refer
 
 
 def _decoder_side(out: Any) -> ReferenceSide:
-    """The decoder's side of an encoder-decoder's output."""
+    """The decoder's hidden states, attention weights and cross-attention weights, from transformers'
+    output of an encoder-decoder."""
     outputs = (out.decoder_hidden_states, out.decoder_attentions, out.cross_attentions)
     return ReferenceSide(*map(_first_entries, outputs))
 
@@ -205,26 +200,29 @@ def _reference_weights(
     side: "encoder_", or "" for a model of one side.
     everywhere: positions of global tokens.
     """
-    near = _first_entries(out[f"{side}attentions"])
+    weights = _first_entries(out[f"{side}attentions"])
     kinds = getattr(model.config, "layer_types", None) or ()
-    if (
-        len(near) == len(kinds) and "linear_attention" in kinds
-    ):  # MiniMax gives the states of those layers, too
+    # MiniMax gives the states of linear attention among the weights
+    if len(weights) == len(kinds) and "linear_attention" in kinds:
         return tuple(
-            array for array, kind in zip(near, kinds, strict=True) if kind != "linear_attention"
+            array for array, kind in zip(weights, kinds, strict=True) if kind != "linear_attention"
         )
     if not gives_weights_by_distance(model):
-        return near
-    apart = _first_entries(out[f"{side}global_attentions"]) if everywhere else (None,) * len(near)
+        return weights
+
+    # Longformer: windows, and the rows of global tokens in arrays of their own
+    global_rows: tuple[Floats | None, ...] = (None,) * len(weights)
+    if everywhere:
+        global_rows = _first_entries(out[f"{side}global_attentions"])
     return tuple(
         weights_by_key(windows, everywhere or (), rows)
-        for windows, rows in zip(near, apart, strict=True)
+        for windows, rows in zip(weights, global_rows, strict=True)
     )
 
 
 def _config_and_tensors(folder: Path) -> tuple[Any, dict[str, Any]]:
-    """transformers' config of a checkpoint and every tensor; of a GGUF file as its family's own
-    files have them.
+    """transformers' config of a checkpoint, and every tensor by name, as the family's own files have
+    them: a GGUF file or packed weights are converted, other files read by the safetensors library.
     """
     torch = library.import_torch()
     transformers = library.import_transformers()
@@ -246,7 +244,7 @@ def _config_and_tensors(folder: Path) -> tuple[Any, dict[str, Any]]:
         if unpack is not None:
             stored.unpack = unpack
         values, arrays = stored.for_family()
-    # by silence some lie beyond the vocabulary; one that pads some classes must have
+    # transformers' default ids may lie beyond the vocabulary; some classes must have one for padding
     ids: dict[str, int | None] = {
         "bos_token_id": None,
         "eos_token_id": None,
@@ -259,9 +257,9 @@ def _config_and_tensors(folder: Path) -> tuple[Any, dict[str, Any]]:
 
 
 def gguf_library() -> Unpack | None:
-    """A function that unpacks the blocks of a GGUF file by the `gguf` package, llama.cpp's own;
-    None where it is not installed, and the reference has to be read by the code that is compared
-    with it.
+    """A function that unpacks the blocks of a GGUF file with llama.cpp's own `gguf` package; None
+    where that is not installed: the reference is then unpacked by attn's code, and no independent
+    check of it.
     """
     try:
         library_of_blocks: Any = import_module("gguf")
@@ -271,7 +269,8 @@ def gguf_library() -> Unpack | None:
     def unpack(kind: BlockKind, raw: Floats) -> Floats:
         """The numbers of some blocks, float32 [number], from their bytes, [byte]."""
         number = library_of_blocks.GGMLQuantizationType[kind.name]
-        with np.errstate(over="ignore", invalid="ignore"):  # told by whoever reads the tensor
+        # NumPy need not warn: whoever reads the tensor checks its numbers
+        with np.errstate(over="ignore", invalid="ignore"):
             numbers = library_of_blocks.quants.dequantize(raw, number)
         return np.asarray(numbers, np.float32).reshape(-1)
 
@@ -290,8 +289,8 @@ def blocks_by(folder: Path) -> Literal["gguf", "attn"] | None:
 
 
 def _read_tensors(folder: Path) -> dict[str, Any]:
-    """Every tensor of a checkpoint, read by the safetensors library itself, from bytes in memory,
-    not a mapped file; pickled checkpoints as attn reads them."""
+    """Every tensor of a checkpoint, by name, read by the safetensors library itself, from bytes in
+    memory, not a mapped file; pickled checkpoints are read by attn."""
     checkpoint = Checkpoint.open(folder)
     if isinstance(checkpoint, TorchCheckpoint):
         backend = choose("torch", device="cpu", dtype="float32")
@@ -309,23 +308,22 @@ def _first_entries(tensors: Sequence[Any]) -> tuple[Floats, ...]:
 
 
 def _count_alibi_once(torch: Any, model: Any) -> None:
-    """Falcon's eager attention adds ALiBi to scores whose mask holds it already, its other
-    attentions do not: count it once."""
+    """Make transformers' Falcon add ALiBi to its scores once: its eager attention adds it to a mask
+    that holds it already."""
 
     def leave_out(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """A module's arguments, with ALiBi zero where the mask holds it already."""
+        """Called before the attention runs: its arguments, with ALiBi zero where the mask holds it
+        already, that is, where it has numbers other than 0 and the lowest one."""
         mask = kwargs.get("attention_mask")
         alibi = kwargs.get("alibi")
-        if mask is None or alibi is None:
-            holds_some = None
-        else:
-            holds_some = (mask != 0) & (mask > torch.finfo(mask.dtype).min / 2)
-        if holds_some is not None and bool(holds_some.any()):
-            kwargs = {**kwargs, "alibi": torch.zeros_like(alibi)}
+        if mask is not None and alibi is not None:
+            is_bias = (mask != 0) & (mask > torch.finfo(mask.dtype).min / 2)
+            if bool(is_bias.any()):
+                kwargs = {**kwargs, "alibi": torch.zeros_like(alibi)}
         return args, kwargs
 
     for module in model.modules():
-        if hasattr(module, "inv_norm_factor"):
+        if hasattr(module, "inv_norm_factor"):  # Falcon's attention alone has it
             module.register_forward_pre_hook(leave_out, with_kwargs=True)
 
 
@@ -335,6 +333,7 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
     rotary angles as well."""
     single = torch.float32
     double = torch.float64
+    # these take float32 arguments from transformers where float64 is wanted
     functions = {
         torch.sqrt,
         torch.log,
@@ -346,8 +345,8 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
     }
 
     class Widening(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
-        """Casts to float32 stay float64: of float64 tensors, or of everything where `everything` is
-        set.
+        """Within this mode a call that casts a float64 tensor to float32 leaves it float64; with
+        `everything`, float64 replaces float32 in every call.
         """
 
         def __init__(self, *, everything: bool) -> None:
@@ -357,6 +356,7 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
         def __torch_function__(
             self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Called by torch for each of its functions: call it with float64 in place of float32."""
             kwargs = dict(kwargs or {})
             tensors = [item for item in args if torch.is_tensor(item)]
             if self.everything or any(tensor.dtype == double for tensor in tensors):
@@ -373,14 +373,12 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
             return function(*args, **kwargs)
 
     def in_float64(compute: Callable[..., Any]) -> Callable[..., Any]:
-        """A wrapper that computes the function in float64; of a tuple of results the first is
-        rounded to float32.
+        """The function, wrapped so that it computes in float64; of a tuple of results (frequencies
+        and a factor) the first is rounded to float32.
         """
 
         def compute_rounded(*args: Any, **kwargs: Any) -> Any:
-            """The result computed in float64; of a tuple of results the first is rounded to
-            float32.
-            """
+            """Call `compute` in float64, and round the first of a tuple of results."""
             usual = torch.get_default_dtype()
             torch.set_default_dtype(double)
             try:
@@ -414,25 +412,31 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
 
 
 def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
-    """Replace a module's rotary frequencies, or GPT-J's table of sines, by ones computed in float64
-    and rounded once."""
+    """Replace what a module of transformers has computed in float32 for positions (rotary
+    frequencies, tables of sines, MiniMax's decay) by the same computed in float64 and rounded once.
+
+    widening: the mode of `_float64_throughout`, in which torch computes in float64.
+    """
     buffers = dict(module.named_buffers(recurse=False))
+
+    # rotary frequencies: those of a new module of the same class
     if any(name.endswith("inv_freq") for name in buffers):
         with widening(everything=True):
             fresh = dict(type(module)(config=module.config).named_buffers(recurse=False))
         for name in buffers:
             setattr(module, name, fresh[name].float())
-    if hasattr(
-        module, "get_slope_rate"
-    ):  # how fast MiniMax's linear attention fades, perhaps rounded in the file
-        places = torch.arange(1, module.num_attention_heads + 1).double()
+
+    # how fast MiniMax's linear attention fades, by head, [head, 1, 1]; the file may have it rounded
+    if hasattr(module, "get_slope_rate"):
+        head_numbers = torch.arange(1, module.num_attention_heads + 1).double()
+        slopes = 2.0 ** (-8.0 / module.num_attention_heads * head_numbers)
         share = 1 - module.layer_idx / (module.num_hidden_layers - 1 + 1e-5) + 1e-5
-        module.slope_rate = (2.0 ** (-8.0 / module.num_attention_heads * places) * share)[
-            :, None, None
-        ]
+        module.slope_rate = (slopes * share)[:, None, None]
         tables = module.decay_factors(module.slope_rate)
         module.query_decay, module.key_decay, module.diagonal_decay = tables
-    if hasattr(module, "relative_positional_encoding"):  # XLNet's sinusoids of distances
+
+    # XLNet's sinusoids of distances
+    if hasattr(module, "relative_positional_encoding"):
         sinusoids = module.relative_positional_encoding
 
         def widened_sinusoids(*args: Any, **kwargs: Any) -> Any:
@@ -441,13 +445,13 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
                 return sinusoids(*args, **kwargs)
 
         module.relative_positional_encoding = widened_sinusoids
-    if "weights" in buffers and hasattr(module, "make_weights"):  # M2M-100's table of sines
 
-        def table(
-            count: int, width: int, padding: int | None = None
-        ) -> None:  # again for a text that is longer
-            """The table of sines for `count` positions, computed in float64; the row of the padding
-            is zero.
+    # M2M-100's table of sines, which it makes again for a text that is longer
+    if "weights" in buffers and hasattr(module, "make_weights"):
+
+        def make_table(count: int, width: int, padding: int | None = None) -> None:
+            """Set the module's table of sines for `count` positions, computed in float64; the row of
+            the padding is zero.
             """
             half = width // 2
             frequencies = (10000.0 ** (-np.arange(half) / (half - 1))).astype(np.float32)
@@ -458,11 +462,12 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
             sines[[] if padding is None else padding] = 0.0
             module.weights = torch.from_numpy(sines.astype(np.float32))
 
-        module.make_weights = table
-        table(len(buffers["weights"]), buffers["weights"].shape[1], module.padding_idx)
+        module.make_weights = make_table
+        make_table(len(buffers["weights"]), buffers["weights"].shape[1], module.padding_idx)
+
+    # GPT-J's table, recognised by its numbers: up to 5.23 transformers keeps it in the attention of
+    # each layer, since then in a module of its own
     for name, buffer in buffers.items():
-        # known by its numbers: up to 5.23 transformers keeps the table in the attention of each
-        # layer, since then in a module of its own
         if buffer.ndim == 2 and buffer.shape[1] % 2 == 0 and buffer.is_floating_point():
             sines = _sines_and_cosines(torch, *buffer.shape)
             rounding = ROUNDING * len(buffer)
@@ -506,22 +511,21 @@ def weights_by_key(near: Floats, tokens: Sequence[int], apart: Floats | None) ->
     """The weights [head, query, key] of a Longformer layer, from those that transformers gives by
     distance.
 
-    near: [head, query, global + window]: of the global tokens first, then by j − i, whose middle is
-        the query itself; rows of global tokens are 0.
-    tokens: their positions, ascending.
-    apart: [head, key, global], their own rows; None without any.
+    near: [head, query, global + window]: the columns of the global tokens first, then one for each
+        distance j − i, from −reach to reach; rows of global tokens are 0.
+    tokens: the positions of the global tokens, ascending.
+    apart: [head, key, global], the rows of the global tokens; None without any.
     """
     heads, count, columns = near.shape
-    first = len(tokens)
-    reach = (columns - first) // 2
+    global_count = len(tokens)
+    reach = (columns - global_count) // 2
     weights = np.zeros((heads, count, count), near.dtype)
     for query in range(count):
         low = max(query - reach, 0)
         high = min(query + reach + 1, count)
-        weights[:, query, low:high] = near[
-            :, query, first + low - query + reach : first + high - query + reach
-        ]
-        weights[:, query, list(tokens)] = near[:, query, :first]
+        middle = global_count + reach - query  # the column of key 0, if it were within reach
+        weights[:, query, low:high] = near[:, query, middle + low : middle + high]
+        weights[:, query, list(tokens)] = near[:, query, :global_count]
     if apart is not None:
         weights[:, list(tokens)] = apart[:, :count].swapaxes(1, 2)
     return weights
@@ -535,27 +539,30 @@ def runs_by_blocks(model: Any) -> bool:
 
 
 def run_short_text_whole(model: Any, count: int) -> None:
-    """Switch a transformers BigBird to full attention for a text too short for blocks; by itself it
-    switches too late to return that run's weights."""
-    if (
-        runs_by_blocks(model)
-        and count <= (5 + 2 * model.config.num_random_blocks) * model.config.block_size
-    ):
+    """Switch a transformers BigBird to full attention for a text of `count` tokens that is too short
+    for blocks; by itself it switches too late to return that run's weights."""
+    if not runs_by_blocks(model):
+        return
+    # transformers' own bound: of these many blocks a query sees all
+    blocks = 5 + 2 * model.config.num_random_blocks
+    if count <= blocks * model.config.block_size:
         model.set_attention_type("original_full")
 
 
 def whole_weights(model: Any, weights: Floats, count: int) -> Floats:
-    """The weights [head, query, key] of a block-sparse BigBird layer without padding; a first-block
-    key that stood in the softmax several times gets their sum.
+    """The weights [head, query, key] of a block-sparse BigBird layer without padding.
 
-    weights: of the lengthened text; a key of the first block that stood in the softmax several
-    times has what it was given once.
+    Outside training each random block is the first one, whose keys then stand in the softmax of
+    the middle queries several times; they get the sum of these equal weights.
+    weights: of the text lengthened to whole blocks, in which such a key has the weight that it was
+        given once.
+    count: tokens of the text.
     """
     size = model.config.block_size
     random_blocks = model.config.num_random_blocks
-    last = (weights.shape[1] // size - 1) * size
+    last_block = (weights.shape[1] // size - 1) * size  # its first query
     result = weights.copy()
-    result[:, size:last, :size] *= 1 + random_blocks
+    result[:, size:last_block, :size] *= 1 + random_blocks
     return result[:, :count, :count]
 
 
@@ -643,11 +650,11 @@ def verify(
     backend: str = "numpy",
     ignore: Sequence[str] = (),
 ) -> Verification:
-    """Compare a checkpoint's run with transformers' own.
+    """Compare a checkpoint's run with transformers' own, in float64 layer by layer and head by head,
+    in float32 as a whole. A decoder without its encoder attends to random vectors from a seed.
 
     text: the text, or token ids.
-    target: an encoder-decoder's other text; None for the same text. A decoder without its encoder
-        reads random states, seeded.
+    target: the text of an encoder-decoder's decoder; None for the same text.
 
     Raises as `load` and `reference`; UnsupportedError without transformers.
     """
@@ -657,26 +664,30 @@ def verify(
         dtype: load(folder, dtype=dtype, backend=backend, ignore=ignore)
         for dtype in ("float64", "float32")
     }
+
+    # a decoder without its encoder
     states = None
     if any(block.cross is not None for block in models["float64"].spec.blocks):
         states = normal(0, "states", (READ, models["float64"].spec.d_model)).astype(np.float64)
         models = {dtype: model.decoder_over(states) for dtype, model in models.items()}
     model = models["float64"]
+
     tokens = _tokens(model, text)
     target_tokens = _target_tokens(model, text, target)
-    if not foreign:  # a tokenizer of another model is told here, not by an index out of range
+    if not foreign:  # raises for the tokenizer of another model, where torch's index would crash
         model.store.embed(model.backend, tokens)
     ids = _ids(tokens)
     target_ids = None
     if target_tokens is not None:
         target_ids = _ids(target_tokens)
-    exact, single = (
-        [
-            _with_idle_layers(side, model.spec)
-            for side in reference(folder, ids, target_ids, dtype, states=states)
-        ]
-        for dtype in ("float64", "float32")
-    )
+
+    def reference_sides(dtype: str) -> list[ReferenceSide]:
+        """transformers' run in this type: encoder and decoder, or the only stack of layers."""
+        stacks = reference(folder, ids, target_ids, dtype, states=states)
+        return [_with_idle_layers(stack, model.spec) for stack in stacks]
+
+    exact = reference_sides("float64")
+    single = reference_sides("float32")
     alone: SideName = "self" if states is None else "decoder"
     if target_tokens is None:
         names: tuple[SideName, ...] = (alone,)
@@ -702,11 +713,13 @@ def _layer_distances(
     target: list[Token] | None,
     exact: Mapping[SideName, ReferenceSide],
 ) -> list[LayerDistance]:
-    """How far each layer of a run in float64 is from transformers', of the text and of the target.
+    """How far each layer of a run in float64 is from transformers', in the encoder (or the only
+    stack of layers), then in the decoder.
 
-    exact: transformers' own run of each side, in their order.
+    target: the decoder's text; None for a model without one.
+    exact: transformers' own run of each, in this order.
     """
-    # what transformers runs of the model is float64 throughout, as the reference is
+    # where transformers runs the model's layers for attn, they must be float64 throughout, too
     throughout: AbstractContextManager[object] = nullcontext()
     if not model.own_layers:
         throughout = _float64_throughout(library.import_torch(), cast(Any, model).hf_model)
@@ -725,7 +738,11 @@ def _differences(
     target: list[Token] | None,
     exact: Sequence[ReferenceSide],
 ) -> tuple[list[Floats], list[Floats]]:
-    """A run less transformers' own: all arrays that are compared, and those of weights alone."""
+    """The differences of a run of `model` and transformers' run `exact`, array by array: of all that
+    is compared, and again of attention weights alone.
+
+    target: the decoder's text; None for a model without one.
+    """
     differences: list[Floats] = []
     weight_differences: list[Floats] = []
     for side, reference_side in zip(_sides(model, tokens, target), exact, strict=True):
@@ -741,7 +758,7 @@ def _differences(
 
 
 def _tokens(model: Model, text: str | Sequence[int]) -> list[Token]:
-    """The tokens of a text, or of token ids."""
+    """The tokens of a text, or of a list of token ids."""
     if isinstance(text, str):
         return model.encode(text)
     return model.encode(model.tokenizer.ids_to_tokens(text))
@@ -750,9 +767,9 @@ def _tokens(model: Model, text: str | Sequence[int]) -> list[Token]:
 def _target_tokens(
     model: Model, text: str | Sequence[int], target: str | Sequence[int] | None
 ) -> list[Token] | None:
-    """What an encoder-decoder's decoder reads: the target's tokens, those of the text without a
-    target, shifted right behind the start token; ids are taken as they are given. None for a model
-    without a decoder."""
+    """The tokens that an encoder-decoder's decoder reads: those of the target, or without one of the
+    text, shifted right behind the start token; token ids are taken as they are. None for a model
+    without a decoder, for which a target raises UnsupportedError."""
     if model.spec.decoder is None:
         if target is not None:
             raise UnsupportedError(
@@ -785,8 +802,8 @@ def _ids(tokens: Sequence[Token]) -> list[int]:
 def _sides(
     model: Model, tokens: list[Token], target: list[Token] | None
 ) -> Iterator[Iterator[tuple[LayerTrace, Floats]]]:
-    """For each side of a model (its encoder, then its decoder on `target`), an iterator over
-    layers, as `_traces_with_vectors` gives them."""
+    """For a model or its encoder, and then for its decoder on `target`, an iterator over the layers:
+    each layer's trace and the vectors that leave it (`_traces_with_vectors`)."""
     yield _traces_with_vectors(model, tokens)
     if target is not None:
         yield _traces_with_vectors(model.decoder(tokens), target)
@@ -796,20 +813,23 @@ def _traces_with_vectors(model: Model, tokens: list[Token]) -> Iterator[tuple[La
     """Each layer's trace with the vectors that leave it, [token, width]; the last layer's after the
     final norm, or [0, width] where transformers runs the model."""
     last = len(model.spec.blocks) - 1
-    if not model.own_layers:
+    if not model.own_layers:  # what transformers runs has no final norm that could be applied here
         for trace in model.trace(tokens, keep=("weights",)):
-            yield trace, model.backend.numpy(trace.after)[: 0 if trace.layer == last else None]
+            vectors = model.backend.numpy(trace.after)
+            if trace.layer == last:
+                vectors = vectors[:0]
+            yield trace, vectors
         return
     for trace in model.trace(tokens, keep=("weights",), idle=True):
-        yield (
-            trace,
-            model.backend.numpy(trace.after if trace.layer < last else model.finish(trace.after)),
-        )
+        leaving = trace.after
+        if trace.layer == last:
+            leaving = model.finish(leaving)
+        yield trace, model.backend.numpy(leaving)
 
 
 def _with_idle_layers(side: ReferenceSide, spec: Spec) -> ReferenceSide:
-    """A reference side with an empty weight array, [0, query, key], for each layer without
-    attention, which transformers leaves out."""
+    """transformers' results with an empty array of weights, [0, query, key], put in for each layer
+    without attention, which transformers leaves out."""
     attending = spec.attending()
     count = len(side.hidden[0])
     if len(attending) == len(spec.blocks):
@@ -839,48 +859,48 @@ def _with_reference(
 def _layer_distance(
     side: SideName, trace: LayerTrace, hidden: Floats, reference_side: ReferenceSide
 ) -> LayerDistance:
-    """The largest differences of a layer's weights and vectors from transformers', in float64."""
+    """The largest differences of a layer's weights and vectors from transformers', in float64.
+
+    hidden: the vectors that leave the layer, [token, width].
+    """
     pairs = list(_with_reference(trace, hidden, reference_side))
-    gaps = [np.abs(a - b) for a, b in pairs]
+    gaps = [np.abs(array - expected) for array, expected in pairs]
     relative = max(
-        float(gap.max(initial=0)) / max(1.0, float(np.abs(b).max(initial=0)))
-        for gap, (_, b) in zip(gaps, pairs, strict=True)
+        float(gap.max(initial=0)) / max(1.0, float(np.abs(expected).max(initial=0)))
+        for gap, (_, expected) in zip(gaps, pairs, strict=True)
     )
+
+    # in the order of the pairs: weights, cross-attention's weights, vectors
     weights = tuple(float(head.max()) for head in gaps.pop(0))
     if trace.cross is not None:
         cross = tuple(float(head.max()) for head in gaps.pop(0))
     else:
         cross = ()
-    return LayerDistance(
-        side, trace.layer, weights, cross, float(gaps[0].max()) if gaps else None, relative
-    )
+    largest_hidden = float(gaps[0].max()) if gaps else None
+    return LayerDistance(side, trace.layer, weights, cross, largest_hidden, relative)
 
 
 def _side_differences(
     single: Sequence[ReferenceSide], exact: Sequence[ReferenceSide]
 ) -> Iterator[Floats]:
-    """The differences between transformers' float32 and float64 results: weights, cross weights and
-    vectors, by layer."""
-    for a, b in zip(single, exact, strict=True):
-        for first_arrays, second_arrays in (
-            (a.weights, b.weights),
-            (a.cross, b.cross),
-            (a.hidden[1:], b.hidden[1:]),
-        ):
-            yield from (
-                first - second for first, second in zip(first_arrays, second_arrays, strict=True)
-            )
+    """Yield the differences between transformers' float32 and float64 results, array by array: each
+    layer's weights, cross-attention's weights, and vectors, but for the embeddings."""
+    yield from _weight_differences(single, exact)
+    for stack, exact_stack in zip(single, exact, strict=True):
+        for vectors, exact_vectors in zip(stack.hidden[1:], exact_stack.hidden[1:], strict=True):
+            yield vectors - exact_vectors
 
 
 def _weight_differences(
     single: Sequence[ReferenceSide], exact: Sequence[ReferenceSide]
 ) -> Iterator[Floats]:
-    """The differences between the weights of transformers' float32 and float64 results, by layer."""
-    for a, b in zip(single, exact, strict=True):
-        for first_arrays, second_arrays in ((a.weights, b.weights), (a.cross, b.cross)):
-            yield from (
-                first - second for first, second in zip(first_arrays, second_arrays, strict=True)
-            )
+    """Yield the differences between the attention weights of transformers' float32 and float64
+    results: each layer's, and then its cross-attention's."""
+    for stack, exact_stack in zip(single, exact, strict=True):
+        weights = (*stack.weights, *stack.cross)
+        exact_weights = (*exact_stack.weights, *exact_stack.cross)
+        for array, exact_array in zip(weights, exact_weights, strict=True):
+            yield array - exact_array
 
 
 def _largest(differences: Iterable[Floats]) -> float:
@@ -891,9 +911,5 @@ def _largest(differences: Iterable[Floats]) -> float:
 def _root_mean_square(differences: Sequence[Floats]) -> float:
     """The root mean square of all numbers of these arrays; 0 without any."""
     count = sum(difference.size for difference in differences)
-    return float(
-        np.sqrt(
-            sum(float(np.sum(difference * difference)) for difference in differences)
-            / max(count, 1)
-        )
-    )
+    squares = sum(float(np.sum(difference * difference)) for difference in differences)
+    return float(np.sqrt(squares / max(count, 1)))

@@ -140,6 +140,8 @@ def recognise(
     matrices = {name: array for name, array in arrays.items() if name not in masks.names}
     tensors = bare_names(matrices, where, request.prefix)
     layout = _fitting_layout(tensors)
+
+    # the user's orientation wins over the one in the metadata
     stored_orientation = metadata.get(ORIENTATION)
     if request.orientation is None and stored_orientation in ("in-out", "out-in"):
         layout_weights = layout.read(tensors, replace(request, orientation=stored_orientation))
@@ -151,10 +153,13 @@ def recognise(
             description=layout.description,
         )
         raise UsageError(what, where=where, expected="no --orientation")
+
     weights = layout_weights.weights | {
         name: tensors.read(name, None) for name in ("norm.weight", "norm.bias") if name in tensors
     }
     weights |= {name: tensors.read(name) for name in ("bias_k", "bias_v") if name in tensors}
+
+    # reversed, so that of two tensors with one role the one listed first in the layout counts
     file_names = {
         role: tensors.file_names[name]
         for name, role in reversed(layout.knows.items())
@@ -215,6 +220,8 @@ def _fitting_layout(tensors: Tensors) -> Layout:
     for layout in layouts:
         if layout.needs.keys() <= present <= layout.knows.keys():
             return layout
+
+    # none fits: compare with the layout that shares most names, of these the one that lacks fewest
     nearest = max(
         layouts,
         key=lambda layout: (
@@ -271,14 +278,16 @@ def _no_attention(tensors: Tensors, layouts: list[Layout]) -> InputError:
 
 
 def _prefix_hint(tensors: Tensors, layout: Layout, unknown_names: list[str]) -> str:
-    """A hint for a file that holds more than one attention: the attn command that extracts the one
-    under a prefix; "" where no prefix would do."""
-    stems = {
+    """A hint for a file that holds an attention among other tensors: the attn command that extracts
+    it by the prefix of its names; "" where the names that `layout` needs share no prefix, or an
+    unknown name has it, too.
+    """
+    prefixes = {
         tensors.file_names[name].removesuffix(name) if name in tensors else ""
         for name in layout.needs
     }
-    if len(stems) == 1:
-        stem = stems.pop()
+    if len(prefixes) == 1:
+        stem = prefixes.pop()
     else:
         stem = ""
     if not stem or any(tensors.file_names[name].startswith(stem) for name in unknown_names):
@@ -292,7 +301,9 @@ def _distinctive_names(layout: Layout) -> set[str]:
 
 
 def _spelling_hint(names: Iterable[str], known_names: Iterable[str]) -> str:
-    """A hint "did you mean" for the first name that is close to a known one; "" where none is."""
+    """A hint "did you mean" for the first name that is close to a known one; "" where none is. The
+    first COMPARED names are tried.
+    """
     from difflib import get_close_matches
 
     choices = list(known_names)
@@ -336,7 +347,7 @@ def layout_tensors(
         case "torch":
             _check_sizes(facts, layout, square=True, output=True)
             return _as_torch_module(projections) | beside
-        case "single":
+        case "single":  # q.weight is WQ.weight
             _check_sizes(facts, layout, heads=1)
             return {
                 f"W{name[0].upper()}{name[1:]}": array for name, array in projections.items()
@@ -344,7 +355,7 @@ def layout_tensors(
         case "heads":
             _check_sizes(facts, layout)
             return _as_list_of_heads(projections, facts) | beside
-        case "matrices":
+        case "matrices":  # q.weight is W_Q, [in, out], q.bias is b_Q
             tensors = {}
             for name, array in projections.items():
                 role, _, kind = name.partition(".")
@@ -474,25 +485,26 @@ def _fused_projections(weights: Mapping[str, Array]) -> dict[str, Array]:
     bias = _joined_qkv(weights, "bias")
     assert weight is not None
     tensors = {"c_attn.weight": np.ascontiguousarray(weight.T)}
-    tensors |= {} if bias is None else {"c_attn.bias": bias}
-    tensors |= (
-        {"c_proj.weight": np.ascontiguousarray(weights["o.weight"].T)}
-        if "o.weight" in weights
-        else {}
-    )
-    return tensors | ({"c_proj.bias": weights["o.bias"]} if "o.bias" in weights else {})
+    if bias is not None:
+        tensors["c_attn.bias"] = bias
+    if "o.weight" in weights:
+        tensors["c_proj.weight"] = np.ascontiguousarray(weights["o.weight"].T)
+    if "o.bias" in weights:
+        tensors["c_proj.bias"] = weights["o.bias"]
+    return tensors
 
 
 def _as_list_of_heads(weights: Mapping[str, Array], facts: LayoutSizes) -> dict[str, Array]:
-    """Projections as a list of heads, `heads.0.WQ` …, and `linear` on their outputs."""
+    """Projections by the names of a class with a list of heads: `heads.0.WQ.weight` …, and `linear`
+    for the output projection."""
     tensors = {}
     for name, array in weights.items():
-        role, _, kind = name.partition(".")
+        role, _, kind = name.partition(".")  # "q.weight": role q, kind weight
         if role == "o":
             tensors[f"linear.{kind}"] = array
         else:
-            for head, part in enumerate(np.split(array, facts.heads)):
-                tensors[f"heads.{head}.W{role.upper()}.{kind}"] = np.ascontiguousarray(part)
+            for head, head_rows in enumerate(np.split(array, facts.heads)):
+                tensors[f"heads.{head}.W{role.upper()}.{kind}"] = np.ascontiguousarray(head_rows)
     return tensors
 
 
@@ -522,6 +534,7 @@ def model_of(
     Raises UsageError for options that contradict the file.
     """
     facts = weight_file.facts
+    # --bias and --output-projection may only repeat what the file holds
     for option, option_value, fact in (
         ("bias", settings.bias, facts.bias),
         ("output-projection", settings.output_projection, facts.output_projection),
@@ -536,20 +549,24 @@ def model_of(
                 value_2="some" if fact else "none",
                 layout=weight_file.layout,
             )
+
     scale = settings.scale or (weight_file.scale.spelling if weight_file.scale else None)
     around = {"layer_norm": settings.layer_norm or facts.layer_norm, "scale": scale}
     file_settings = replace(settings, **asdict(facts) | around)
     if "o.weight" in weight_file.weights:
         check_width(file_settings, len(weight_file.weights["o.weight"]), "")
     spec = spec_of(file_settings)
+
     notes = weight_file.notes
     if weight_file.scale and settings.scale is None:
         notes = (weight_file.scale.description, *notes)
     if weight_file.looks_back and isinstance(settings.mask, Everywhere):
         notes = (*notes, weight_file.looks_back)
+
     if seed is None:
         seed = weight_file.seed or 0
     store = OneLayerStore(spec, weight_file.weights, seed, embedding, weight_file.vocabulary)
+    # the document states a seed only where a number of the run comes from it, or the file has one
     draws_embeddings = (
         embedding is None and weight_file.vocabulary is None
     ) or settings.position == "learned"
@@ -568,9 +585,11 @@ def model_of(
 
 
 def seeded_file(settings: Settings, seed: int, words: Sequence[str]) -> WeightFile:
-    """Seeded weights, ready to be written.
+    """A weight file, for `write_weight_file`, whose weights are random numbers from a seed, in the
+    sizes of `settings`.
 
-    words: token texts whose seeded embeddings go along, each once.
+    words: token texts whose seeded embeddings are stored beside the weights, each once; none
+        stores no embeddings.
     """
     facts = LayoutSizes(
         d_model=settings.d_model,
@@ -589,7 +608,14 @@ def seeded_file(settings: Settings, seed: int, words: Sequence[str]) -> WeightFi
             {word: place for place, word in enumerate(words)},
         )
     return WeightFile(
-        LAYOUTS["canonical"], seeded_weights(settings, seed), facts, None, (), vocabulary, seed, {}
+        LAYOUTS["canonical"],
+        seeded_weights(settings, seed),
+        facts,
+        scale=None,
+        notes=(),
+        vocabulary=vocabulary,
+        seed=seed,
+        roles={},
     )
 
 

@@ -170,15 +170,15 @@ that see the tokens after them, too."""
 
 @cache
 def family(model_type: str) -> Family | None:
-    """The family of a `model_type`, whose Specs bear its name; None for one that neither has a file
-    here nor is a plugin's.
+    """The family of a `model_type`, from its file here or from a plugin; None where neither has it.
+    Its `spec` names the `model_type` as the family of each Spec.
 
     Raises:
         UsageError: Where several packages add it.
         PluginError: Where its plugin cannot be imported, or is no family.
     """
     plugin = None
-    if model_type not in FILES:
+    if model_type not in FILES:  # a plugin's, or none
         plugin = plugin_named("families", model_type)
         if plugin is None:
             return None

@@ -41,7 +41,7 @@ NAMES = llama.NAMES.with_roles(
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Bamba."""
+    """The Spec of a Bamba: attention in the listed layers, Mamba 2 in the others."""
     norm = llama.rms(config, default=1e-5)
     mixer = state_space(config)
     attending = config.list_of("attn_layer_indices", kind=int) or []
@@ -51,6 +51,7 @@ def spec(config: Config) -> Spec:
         block if layer in attending else block.with_mixer(mixer)
         for layer in range(llama.depth(config))
     ]
+    # of training and generation, or repeating `attn_layer_indices`: read, so that no warning comes
     config.get("z_loss_coefficient", "num_logits_to_keep", "layers_block_type", "layer_types")
     return llama.decoder(config, blocks, biases=(*llama.linear_biases(config), *biases(config)))
 
@@ -68,15 +69,15 @@ def state_space(config: Config, default_eps: float = 1e-5, inner: int | None = N
     groups = config.heads(heads, "mamba_n_groups", default=1)
     if config.get("mamba_d_head") not in (None, "auto", inner // heads):
         raise config.refuse("mamba_d_head", f"auto, {inner // heads}")
-    config.get("mamba_chunk_size")  # how a library cuts its text
+    config.get("mamba_chunk_size")  # how transformers cuts the text: it changes no result
     return StateSpace(
-        heads,
-        inner // heads,
-        config.integer("mamba_d_state", default=256, most=2**16),
-        groups,
-        config.integer("mamba_d_conv", default=4, most=2**10),
-        config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
-        Norm("rms", config.number("rms_norm_eps", default=default_eps)),
+        heads=heads,
+        head_dim=inner // heads,
+        state=config.integer("mamba_d_state", default=256, most=2**16),
+        groups=groups,
+        kernel=config.integer("mamba_d_conv", default=4, most=2**10),
+        activation=config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
+        norm=Norm("rms", config.number("rms_norm_eps", default=default_eps)),
         limits=step_limits(config),
     )
 
@@ -108,8 +109,8 @@ def biases(config: Config) -> tuple[str, ...]:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """Config values by key that override those read from a GGUF file: `layer_types` is None, as the
-    file lists attending layers under another key."""
+    """Config values by key that override those read from a GGUF file: `layer_types` is None, since
+    the file lists the layers with attention under another key."""
     return {"layer_types": None}
 
 
@@ -125,9 +126,14 @@ def falcon_h1(config: Config) -> Spec:
     mlp = llama.gated_mlp(config, default=14336)
     block = llama.block(config, position=rope(config, dim), dim=dim, kv_heads=8, norm=norm, mlp=mlp)
     block = replace(block, mixer=_scaled_state_space(config), factors=_weight_factors(config))
+    # of generation, or saying that all layers are alike: read, so that no warning comes
     config.get("num_logits_to_keep", "layers_block_type", "layer_types")
-    own = {"mixer.conv": ("mamba_conv_bias", True), "mixer.input": ("mamba_proj_bias", False)}
-    own["mixer.output"] = ("projectors_bias", False)
+    # role of the mixer: the key that says whether it has a bias, and what holds without the key
+    bias_keys = {
+        "mixer.conv": ("mamba_conv_bias", True),
+        "mixer.input": ("mamba_proj_bias", False),
+        "mixer.output": ("projectors_bias", False),
+    }
     return llama.decoder(
         config,
         block,
@@ -135,23 +141,32 @@ def falcon_h1(config: Config) -> Spec:
         logit_scale=config.number("lm_head_multiplier", default=1.0),
         biases=(
             *llama.linear_biases(config),
-            *(role for role, (key, usual) in own.items() if config.flag(key, default=usual)),
+            *(role for role, (key, usual) in bias_keys.items() if config.flag(key, default=usual)),
         ),
     )
 
 
 def _weight_factors(config: Config) -> dict[str, float]:
-    """The factor that each weight is multiplied with, by role; only factors other than 1."""
-    attending, key, leaving, mixing, mixed = (
-        config.number(f"{name}_multiplier", default=1.0)
-        for name in ("attention_in", "key", "attention_out", "ssm_in", "ssm_out")
-    )
+    """The factor that each of Falcon-H1's weights is multiplied with, by role; only factors other
+    than 1. A factor before a linear map changes its weight, one after it also its bias."""
+
+    def multiplier(name: str) -> float:
+        """The config's multiplier of this name; 1 where it has none."""
+        return config.number(f"{name}_multiplier", default=1.0)
+
+    attention_in = multiplier("attention_in")
+    key = multiplier("key")
     gate, down = _multipliers(config, "mlp_multipliers", 2)
-    factors = {"attn.q.weight": attending, "attn.v.weight": attending, "mixer.input.weight": mixing}
-    factors |= {"attn.k.weight": attending * key, "attn.k.bias": key}
+    factors = {
+        "attn.q.weight": attention_in,
+        "attn.v.weight": attention_in,
+        "attn.k.weight": attention_in * key,
+        "attn.k.bias": key,
+        "mixer.input.weight": multiplier("ssm_in"),
+    }
     for name, factor in (
-        ("attn.o", leaving),
-        ("mixer.output", mixed),
+        ("attn.o", multiplier("attention_out")),
+        ("mixer.output", multiplier("ssm_out")),
         ("mlp.gate", gate),
         ("mlp.down", down),
     ):
@@ -166,21 +181,22 @@ def _scaled_state_space(config: Config) -> StateSpace:
     before = config.flag("mamba_norm_before_gate", default=True)
     if not config.flag("mamba_rms_norm", default=False):
         mixer = replace(mixer, norm=None)
-    # a table of float32 in all of its implementations
-    parts = [float(np.float32(number)) for number in _multipliers(config, "ssm_multipliers", 5)]
-    if set(parts) == {1.0}:
+    # of the gate, the values, k, q and the steps; float32, as all implementations hold them
+    gate, values, k, q, steps = (
+        float(np.float32(number)) for number in _multipliers(config, "ssm_multipliers", 5)
+    )
+    factors: tuple[float, float, float, float, float] | None = (gate, values, k, q, steps)
+    if factors == (1.0, 1.0, 1.0, 1.0, 1.0):
         factors = None
-    else:
-        factors = (parts[0], parts[1], parts[2], parts[3], parts[4])
     return replace(mixer, gate_first=not before, factors=factors)
 
 
 def _multipliers(config: Config, key: str, count: int) -> list[float]:
     """The list of `count` multipliers under a key; 1 each where the config does not set it."""
-    return [
-        float(number)
-        for number in config.list_of(key, kind=(int, float), count=count) or [1.0] * count
-    ]
+    numbers = config.list_of(key, kind=(int, float), count=count)
+    if numbers is None:
+        return [1.0] * count
+    return [float(number) for number in numbers]
 
 
 JAMBA_NAMES = NAMES.with_roles(
@@ -209,11 +225,12 @@ JAMBA_IDLE = (
 
 
 def jamba(config: Config) -> Spec:
-    """Jamba: Mamba in place of attention in most layers, experts in some, and no positions. Source:
-    AI21 Labs, 2024.
+    """The Spec of a Jamba: Mamba in place of attention in most layers, experts in some, and no
+    positions. Source: AI21 Labs, 2024.
     """
     mixer = _selective_scan(config)
     mlp = llama.gated_mlp(config, default=14336)
+    # attention in layers first, first + every, …
     every = config.integer("attn_layer_period", default=8)
     first = config.integer("attn_layer_offset", default=4, least=0)
     count = config.integer("num_experts", "num_local_experts", default=16, most=2**16)
@@ -230,26 +247,30 @@ def jamba(config: Config) -> Spec:
 
 
 def _layers_with_experts(config: Config) -> list[int]:
-    """The numbers of Jamba's layers that have experts."""
+    """The numbers of Jamba's layers that have experts; none for a model with one expert alone, which
+    is an ordinary feed-forward part."""
     every = config.integer("expert_layer_period", default=2)
     first = config.integer("expert_layer_offset", default=1, least=0)
-    alone = config.integer("num_experts", default=16, most=2**16) == 1
-    if alone:
+    if config.integer("num_experts", default=16, most=2**16) == 1:
         return []
     return [layer for layer in range(llama.depth(config)) if layer % every == first]
 
 
 def _selective_scan(config: Config) -> SelectiveScan:
-    """Jamba's Mamba; its steps come from a sixteenth of the width where the config does not say."""
+    """Jamba's Mamba. Its time steps come from a vector of a sixteenth of the width, rounded up,
+    where the config does not say."""
     width = config.integer("hidden_size")
-    rank = config.get("mamba_dt_rank")
+    if config.get("mamba_dt_rank") in (None, "auto"):
+        rank = -(-width // 16)
+    else:
+        rank = config.integer("mamba_dt_rank")
     return SelectiveScan(
-        config.integer("mamba_expand", default=2) * width,
-        config.integer("mamba_d_state", default=16, most=2**16),
-        -(-width // 16) if rank in (None, "auto") else config.integer("mamba_dt_rank"),
-        config.integer("mamba_d_conv", default=4, most=2**10),
-        config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
-        Norm("rms", config.number("rms_norm_eps", default=1e-6)),
+        inner=config.integer("mamba_expand", default=2) * width,
+        state=config.integer("mamba_d_state", default=16, most=2**16),
+        rank=rank,
+        kernel=config.integer("mamba_d_conv", default=4, most=2**10),
+        activation=config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
+        norm=Norm("rms", config.number("rms_norm_eps", default=1e-6)),
     )
 
 
@@ -257,23 +278,22 @@ def jamba_gguf_keys(metadata: Metadata) -> dict[str, object]:
     """Config values by key for Jamba from the tensors of a GGUF file: how many experts, and the
     period and offset of layers with attention and with experts.
 
-    Raises UnsupportedError for uneven steps.
+    Raises UnsupportedError where these layers do not follow each other at even distances.
     """
     keys: dict[str, object] = {"num_experts": metadata.architecture_value("expert_count") or 1}
     for kind, mark in (("attn", "attn_q"), ("expert", "ffn_gate_inp")):
-        name = re.compile(rf"blk\.(\d+)\.{mark}\.weight")
+        name = re.compile(rf"blk\.(\d+)\.{mark}\.weight")  # blk.4.attn_q.weight
         layers = sorted(int(match[1]) for match in map(name.fullmatch, metadata.tensors) if match)
+        # the distance between two such layers; of a single one, a period beyond the last layer
         steps = {after - before for before, after in pairwise(layers)} or {metadata.layers() + 1}
         if len(steps) > 1:
             what = message(
                 "layers {layers} have {mark}", layers=", ".join(map(str, layers[:8])), mark=mark
             )
             raise UnsupportedError(what, where=metadata.where, expected="layers in even steps")
-        keys |= (
-            {f"{kind}_layer_period": max(steps), f"{kind}_layer_offset": layers[0]}
-            if layers
-            else {}
-        )
+        if layers:
+            keys[f"{kind}_layer_period"] = max(steps)
+            keys[f"{kind}_layer_offset"] = layers[0]
     return keys
 
 

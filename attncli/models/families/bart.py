@@ -90,9 +90,11 @@ def encoder_decoder(
     positions: int = 1024,
     before: bool = False,
 ) -> Spec:
-    """The Spec of an encoder with its decoder and their embedding.
+    """The Spec of an encoder with its decoder inside, for BART and its relatives.
 
-    start, activation, positions: used where the config does not set them.
+    norm, embedding: of both.
+    start: the decoder's start token, activation: the feed-forward parts', positions: the longest
+        text; used where the config does not set them.
     before: norms come before each part and after the last layer (pre-norm), else after each part.
     """
     width = config.integer("d_model")
@@ -107,9 +109,8 @@ def encoder_decoder(
     def attention(side: str) -> Attention:
         """Attention of a side, "encoder" or "decoder", with its number of heads."""
         heads = config.heads(width, f"{side}_attention_heads")
-        return Attention(
-            heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5
-        )
+        dim = width // heads
+        return Attention(heads, kv_heads=heads, head_dim=dim, v_dim=dim, scale=dim**-0.5)
 
     def mlp(side: str) -> Mlp:
         """The feed-forward part of a side, "encoder" or "decoder"."""
@@ -140,9 +141,9 @@ def encoder_decoder(
 
 
 def embedding_scale(config: Config, *, default: bool = False) -> float:
-    """The factor on token vectors: √d_model where `scale_embedding` is set, else 1.
+    """The factor on token vectors: √d_model where the config's `scale_embedding` is true, else 1.
 
-    default: whether it counts as set where the config lacks it.
+    default: its value where the config lacks it.
     """
     if config.flag("scale_embedding", default=default):
         return config.integer("d_model") ** 0.5
@@ -178,7 +179,7 @@ MBART_FIXED = {
 
 
 def mbart(config: Config) -> Spec:
-    """mBART: BART with norms before each part. Source: Liu et al., 2020."""
+    """The Spec of an mBART: BART with norms before each part. Source: Liu et al., 2020."""
     norm = Norm("layer", 1e-5)
     embedding = Embedding(
         scale=embedding_scale(config), positions="learned", position_offset=2, norm=norm
@@ -199,10 +200,10 @@ M2M_100_FIXED = {
 
 
 def m2m_100(config: Config) -> Spec:
-    """M2M-100 and NLLB: mBART with sinusoidal positions that skip padding. Source: Fan et al.,
-    2020.
+    """The Spec of an M2M-100 or NLLB: mBART with sinusoidal positions that skip padding. Source: Fan
+    et al., 2020.
 
-    Positions go on as far as the text does.
+    Sines are computed for a text of any length, so there is no longest text.
     """
     padding = config.integer("pad_token_id", default=1, least=0)
     embedding = Embedding(
@@ -211,12 +212,10 @@ def m2m_100(config: Config) -> Spec:
         position_offset=padding + 1,
         padding=padding,
     )
-    both = encoder_decoder(config, Norm("layer", 1e-5), embedding, activation="relu", before=True)
-    if both.decoder is None:
-        decoder = None
-    else:
-        decoder = replace(both.decoder, max_positions=None)
-    return replace(both, max_positions=None, decoder=decoder)
+    whole = encoder_decoder(config, Norm("layer", 1e-5), embedding, activation="relu", before=True)
+    assert whole.decoder is not None
+    decoder = replace(whole.decoder, max_positions=None)
+    return replace(whole, max_positions=None, decoder=decoder)
 
 
 MARIAN_FIXED = {
@@ -227,15 +226,15 @@ MARIAN_FIXED = {
 
 
 def marian(config: Config) -> Spec:
-    """Marian and OPUS-MT: BART with sinusoidal positions and no norm on the embedding. Source:
-    Junczys-Dowmunt et al.,
-    2018."""
+    """The Spec of a Marian (OPUS-MT): BART with sinusoidal positions and no norm on the embedding.
+    Source: Junczys-Dowmunt et al., 2018."""
     embedding = Embedding(scale=embedding_scale(config), positions="halves")
-    both = encoder_decoder(config, Norm("layer", 1e-5), embedding, start=58100)
-    decoder_vocabulary = config.integer("decoder_vocab_size", default=both.vocabulary)
-    if both.decoder is None or config.flag("share_encoder_decoder_embeddings", default=True):
-        return both
-    return replace(both, decoder=replace(both.decoder, vocabulary=decoder_vocabulary))
+    whole = encoder_decoder(config, Norm("layer", 1e-5), embedding, start=58100)
+    # the decoder has a vocabulary of its own unless both share their embeddings
+    decoder_vocabulary = config.integer("decoder_vocab_size", default=whole.vocabulary)
+    if whole.decoder is None or config.flag("share_encoder_decoder_embeddings", default=True):
+        return whole
+    return replace(whole, decoder=replace(whole.decoder, vocabulary=decoder_vocabulary))
 
 
 PEGASUS_FIXED = {
@@ -247,8 +246,8 @@ PEGASUS_FIXED = {
 
 
 def pegasus(config: Config) -> Spec:
-    """Pegasus: mBART with sinusoidal positions and no norm on the embedding. Source: Zhang et al.,
-    2020.
+    """The Spec of a Pegasus: mBART with sinusoidal positions and no norm on the embedding. Source:
+    Zhang et al., 2020.
     """
     embedding = Embedding(scale=embedding_scale(config), positions="halves")
     return encoder_decoder(config, Norm("layer", 1e-5), embedding, start=0, before=True)
@@ -263,12 +262,11 @@ BLENDERBOT_FIXED = {
 
 
 def blenderbot(config: Config) -> Spec:
-    """BlenderBot: mBART with positions from row 0 and no norm on the embedding. Source: Roller et
-    al., 2020.
+    """The Spec of a BlenderBot: mBART with positions from row 0 of the table and no norm on the
+    embedding. Source: Roller et al., 2020.
     """
-    config.get(
-        "do_blenderbot_90_layernorm", "unk_token_id"
-    )  # of the smaller models, which are a family of their own
+    # without effect here: the first is of the small models, which are another family
+    config.get("do_blenderbot_90_layernorm", "unk_token_id")
     embedding = Embedding(scale=embedding_scale(config), positions="learned")
     return encoder_decoder(
         config, Norm("layer", 1e-5), embedding, start=1, positions=128, before=True
@@ -297,22 +295,23 @@ OF_THE_ENCODER = """
 
 
 def whisper(config: Config) -> Spec:
-    """Whisper: the pre-norm decoder that writes down what an encoder made of sound; the encoder,
-    which reads no text, stays outside. Source: Radford et al., 2022."""
+    """The Spec of a Whisper's decoder, which cross-attends to what an encoder computed from sound;
+    its encoder, which reads no text, is left out. Source: Radford et al., 2022."""
     config.get(*OF_THE_ENCODER.split())
     width = config.integer("d_model")
     heads = config.heads(width, "decoder_attention_heads")
     norm = Norm("layer", 1e-5)
-    looks = Attention(heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5)
+    dim = width // heads
+    attention = Attention(heads, kv_heads=heads, head_dim=dim, v_dim=dim, scale=dim**-0.5)
     mlp = Mlp(
         config.integer("decoder_ffn_dim"),
         config.choice("activation_function", among=ACTIVATIONS, default="gelu"),
     )
     block = Block(
-        replace(looks, mask=Causal()),
+        replace(attention, mask=Causal()),
         mlp,
         dict.fromkeys(("attn.in", "cross.in", "mlp.in"), norm),
-        cross=looks,
+        cross=attention,
     )
     return Spec(
         d_model=width,

@@ -68,9 +68,10 @@ FIXED = {
 
 
 def spec(config: Config, *, activation: str = "gelu", eps: float = 1e-12, types: int = 2) -> Spec:
-    """The Spec of a BERT.
+    """The Spec of a BERT, as its config describes it.
 
-    activation, eps, types: used where the config does not set them.
+    activation, eps, types: the activation function, the norms' ε and the number of token types
+        where the config does not set them.
     """
     width = config.integer("hidden_size")
     heads = config.heads(width, "num_attention_heads")
@@ -86,10 +87,13 @@ def spec(config: Config, *, activation: str = "gelu", eps: float = 1e-12, types:
 def post_norm_encoder(
     config: Config, width: int, heads: int, mlp: Mlp, norm: Norm, layers: int, token_types: int = 0
 ) -> Spec:
-    """An encoder whose norms follow each sum, with learned positions and biases everywhere."""
-    attention = Attention(
-        heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5
-    )
+    """The Spec of an encoder with a norm after each residual sum, learned positions and biases
+    everywhere.
+
+    mlp, norm: of every layer. layers: how many. token_types: how many the embedding tells apart.
+    """
+    dim = width // heads
+    attention = Attention(heads, kv_heads=heads, head_dim=dim, v_dim=dim, scale=dim**-0.5)
     return Spec(
         d_model=width,
         vocabulary=config.integer("vocab_size"),
@@ -101,8 +105,8 @@ def post_norm_encoder(
 
 
 def with_decoder_mask(config: Config, base: Spec) -> Spec:
-    """The Spec as it is, or, where the config makes the model a decoder, with queries that see no
-    later token.
+    """The Spec as it is, or, where the config's `is_decoder` is true, with causal masks and without
+    the head that predicts masked words.
     """
     is_decoder = config.flag("is_decoder", default=False)
     if is_decoder:
@@ -120,7 +124,8 @@ def with_attention(base: Spec, change: Callable[[Attention], Attention]) -> Spec
 
 
 def with_narrow_tokens(config: Config, base: Spec) -> Spec:
-    """The Spec with a token table of the config's `embedding_size`, and a projection from there."""
+    """The Spec with token vectors of the config's `embedding_size`, and a projection from there to
+    the width of the layers."""
     width = config.integer("embedding_size", default=128)
     if base.masked is None:
         masked = None
@@ -132,12 +137,11 @@ def with_narrow_tokens(config: Config, base: Spec) -> Spec:
 
 
 def with_gelu(base: Spec) -> Spec:
-    """The Spec with GELU in the head of masked words, whatever activation the layers have."""
+    """The Spec with GELU in the head that predicts masked words, whatever activation the layers
+    have; unchanged without such a head."""
     if base.masked is None:
-        masked = None
-    else:
-        masked = replace(base.masked, activation="gelu")
-    return replace(base, masked=masked)
+        return base
+    return replace(base, masked=replace(base.masked, activation="gelu"))
 
 
 def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
@@ -161,11 +165,8 @@ ROBERTA_NAMES = replace(
 
 
 def roberta(config: Config) -> Spec:
-    """RoBERTa: BERT with positions that start after the padding id, one token type; XLM-RoBERTa and
-    CamemBERT are the same, of a hundred languages and of French. Sources: Liu et al., 2019; Conneau
-    et al., 2019; Martin et al., 2020.
-
-    Rows below the padding id of its position table are never used.
+    """The Spec of a RoBERTa, XLM-RoBERTa or CamemBERT: BERT with position ids that start after the
+    padding id. Sources: Liu et al., 2019; Conneau et al., 2019; Martin et al., 2020.
     """
     base = with_gelu(with_decoder_mask(config, spec(config)))
     padding = config.integer("pad_token_id", default=1, least=0)
@@ -173,7 +174,8 @@ def roberta(config: Config) -> Spec:
 
 
 def after_padding(base: Spec, padding: int) -> Spec:
-    """The Spec with position ids that start at padding id + 1, as RoBERTa's."""
+    """The Spec with position ids that start at padding id + 1, as RoBERTa's: the first rows of the
+    position table are not used, and the longest text is shorter by as many tokens."""
     embedding = replace(base.embedding, position_offset=padding + 1, padding=padding)
     return replace(base, embedding=embedding, max_positions=(base.max_positions or 0) - padding - 1)
 
@@ -194,7 +196,7 @@ ELECTRA_NAMES = replace(
 
 
 def electra(config: Config) -> Spec:
-    """ELECTRA: BERT with a token table of its own width. Source: Clark et al., 2020."""
+    """The Spec of an ELECTRA: BERT with token vectors of their own width. Source: Clark et al., 2020."""
     base = with_gelu(with_decoder_mask(config, spec(config)))
     if config.integer("embedding_size", default=128) == base.d_model:
         return base
@@ -241,9 +243,8 @@ ALBERT_FIXED = {
 
 
 def albert(config: Config) -> Spec:
-    """ALBERT: BERT with a token table of its own width, and the same weights in all layers. Source:
-    Lan et al.,
-    2020."""
+    """The Spec of an ALBERT: BERT with token vectors of their own width, and the same weights in all
+    layers. Source: Lan et al., 2020."""
     return with_narrow_tokens(config, spec(config, activation="gelu_new"))
 
 
@@ -276,10 +277,10 @@ MPNET_FIXED = {
 
 
 def mpnet(config: Config) -> Spec:
-    """MPNet: BERT with RoBERTa's positions, T5's biases by distance and no token types. Source:
-    Song et al., 2020.
+    """The Spec of an MPNet: BERT with RoBERTa's positions, T5's biases by distance and no token
+    types. Source: Song et al., 2020.
     """
-    buckets = RelativeBuckets(32, 128, bidirectional=True)
+    buckets = RelativeBuckets(buckets=32, max_distance=128, bidirectional=True)
     base = with_attention(
         with_gelu(spec(config)), lambda attention: replace(attention, position=buckets)
     )
@@ -293,12 +294,11 @@ SPARSE, FULL = "block_sparse", "original_full"
 
 
 def big_bird(config: Config) -> Spec:
-    """BigBird: BERT whose queries see blocks: the first, the last, their own and its neighbours.
-    Source: Zaheer et al.,
-    2020.
+    """The Spec of a BigBird: BERT whose queries see the first and the last block of tokens, their
+    own and its neighbours. Source: Zaheer et al., 2020.
 
-    In training a query sees blocks drawn at random besides; outside it transformers gives it the
-    first block in place of each. Short texts are seen whole.
+    In training a query also sees random blocks; outside training transformers gives it the first
+    block in place of each. In short texts queries see all tokens.
     """
     base = spec(config, activation="gelu_new")
     config.get("sep_token_id")
@@ -306,6 +306,7 @@ def big_bird(config: Config) -> Spec:
     biased = config.flag("use_bias", default=True)
     size = config.integer("block_size", default=64)
     random_blocks = config.integer("num_random_blocks", default=3, least=0)
+    # up to this many tokens transformers uses full attention
     longest = (5 + 2 * random_blocks) * size
     if random_blocks:
         position = FirstBlockAgain(random_blocks, size, longest)
@@ -352,8 +353,8 @@ DISTILBERT_NAMES = Names(
 
 
 def distilbert(config: Config) -> Spec:
-    """DistilBERT: BERT without token types, half as deep. Sinusoidal positions are stored like
-    learned ones. Source: Sanh et al., 2019."""
+    """The Spec of a DistilBERT: BERT without token types. Its files hold a table of positions also
+    where these are sinusoidal. Source: Sanh et al., 2019."""
     width = config.integer("dim", "hidden_size", default=768)
     heads = config.heads(width, "n_heads", "num_attention_heads")
     config.flag("sinusoidal_pos_embds", default=False)

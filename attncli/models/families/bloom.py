@@ -37,8 +37,8 @@ FIXED = {
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a BLOOM. Its implementation adds m·j where ALiBi says −m·(i − j): the weights are
-    the same.
+    """The Spec of a BLOOM. transformers' BLOOM adds m·j to the scores where ALiBi says −m·(i − j):
+    the attention weights are the same, since the two differ by the same number in a whole row.
     """
     width = config.integer("hidden_size", "n_embed")
     heads = config.heads(width, "n_head", "num_attention_heads")
@@ -46,7 +46,15 @@ def spec(config: Config) -> Spec:
     config.get("seq_length")  # what training used; positions have no end
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     block = Block(
-        Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=Alibi()),
+        Attention(
+            heads,
+            kv_heads=heads,
+            head_dim=dim,
+            v_dim=dim,
+            scale=dim**-0.5,
+            mask=Causal(),
+            position=Alibi(),
+        ),
         Mlp(4 * width, "gelu_bloom"),
         {"attn.in": norm, "mlp.in": norm},
     )

@@ -15,8 +15,8 @@ NAMES = llama.NAMES.with_roles(
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Cohere model. Where queries and keys are normed, each head has weights of its
-    own.
+    """The Spec of a Cohere Command R: attention and feed-forward part in parallel, both reading one
+    norm. Where queries and keys are normed, each head has norm weights of its own.
     """
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
     block = llama.block(
@@ -45,15 +45,16 @@ COHERE2_FIXED = {
 
 
 def cohere2(config: Config) -> Spec:
-    """Cohere Command A and R7B: Cohere with a window in three layers of four, which alone have
-    positions. Source: Cohere, 2025."""
+    """The Spec of a Cohere Command A or R7B: Command R with a window in three layers of four; only
+    these layers have rotary positions. Source: Cohere, 2025."""
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
     window = config.optional("sliding_window", default=4096)
     every = config.integer("sliding_window_pattern", default=4)
-    config.get(
-        "layer_switch", "use_parallel_embedding"
-    )  # repeats the pattern; how training was spread out
+    # without effect: the first repeats the pattern, the second says how training was distributed
+    config.get("layer_switch", "use_parallel_embedding")
     position = rope(config, llama.head_dim(config), pairing="adjacent")
+    # every fourth layer sees all earlier tokens
+    kinds = layer_types(config, llama.depth(config), lambda layer: bool((layer + 1) % every))
     blocks = [
         llama.block(
             config,
@@ -63,9 +64,7 @@ def cohere2(config: Config) -> Spec:
             places=("attn.in",),
             parallel=True,
         )
-        for kind in layer_types(
-            config, llama.depth(config), lambda layer: bool((layer + 1) % every)
-        )
+        for kind in kinds
     ]
     scale = config.number("logit_scale", default=0.0625)
     return llama.decoder(config, blocks, tied=True, logit_scale=scale)

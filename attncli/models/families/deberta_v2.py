@@ -91,9 +91,8 @@ def _convolution(config: Config, base: Spec) -> Convolution | None:
     if kernel % 2 == 0:
         raise config.refuse("conv_kernel_size", "an odd number")
     norm = base.blocks[0].norms["mlp.sum"]
-    return Convolution(
-        kernel, config.choice("conv_act", among=ACTIVATIONS, default="tanh"), norm, groups
-    )
+    activation = config.choice("conv_act", among=ACTIVATIONS, default="tanh")
+    return Convolution(kernel, activation, norm, groups)
 
 
 def _position_scores(config: Config) -> list[str]:
@@ -114,7 +113,9 @@ def _position_scores(config: Config) -> list[str]:
 def _relative_position(config: Config, base: Spec, position_scores: list[str]) -> Position:
     """The relative position encoding of every layer; None for a model without relative attention.
 
-    position_scores: those of `POSITION_SCORES` that the model adds.
+    base: the model without it.
+    position_scores: "c2p" where scores of content with position are added, "p2c" where those of
+        position with content are.
     """
     buckets = config.integer("position_buckets", default=-1, least=-1)
     furthest = _furthest_distance(config)
@@ -133,12 +134,13 @@ def _relative_position(config: Config, base: Spec, position_scores: list[str]) -
                 "'none' in a model without relative_attention: there is nothing to norm",
             )
         return None
+    # with buckets, far distances share a vector by their logarithm; else each has its own
     if buckets > 0:
-        width = buckets
+        span = buckets
     else:
-        width = furthest
+        span = furthest
     return Disentangled(
-        width,
+        span,
         furthest if buckets > 0 else None,
         asks="c2p" in position_scores,
         answers="p2c" in position_scores,

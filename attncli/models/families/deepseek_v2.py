@@ -60,7 +60,8 @@ GROUPED = "group_limited_greedy"
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a DeepSeek-V2."""
+    """The Spec of a DeepSeek-V2: latent attention, and experts chosen by a softmax over all of them,
+    in the larger models from the best groups of experts only."""
     methods = {"greedy": "greedy", GROUPED: GROUPED}
     by_group = config.choice("topk_method", among=methods, default="greedy") == GROUPED
     # both keys are read in either case, so that neither counts as unknown
@@ -81,8 +82,8 @@ def spec(config: Config) -> Spec:
 
 
 def corrected_routing(config: Config, *, factor: float, groups: int, groups_chosen: int) -> Routing:
-    """The routing of experts with sigmoid scores, each for itself, and a correction added when
-    experts are chosen.
+    """The routing of experts by a sigmoid score each, to which a stored correction is added for the
+    choice alone; groups of experts are ranked by their two best.
 
     factor, groups, groups_chosen: used where the config does not set them.
     """
@@ -106,11 +107,13 @@ def experts(
     renormalise: bool,
     per_token: int | None = None,
 ) -> Experts:
-    """The experts of the config.
+    """The experts that the config describes, with a shared one that takes part for every token.
 
-    count, shared_count, width, per_token: used where the config does not set them.
-
-    Raises InputError for more experts than the chosen groups have.
+    count: how many experts, per_token: how many are chosen for a token, width: of an expert,
+        shared_count: how many experts wide the shared one is; used where the config does not set
+        them.
+    renormalise: whether the chosen experts' shares are made to sum to 1.
+    Raises InputError for more chosen experts than the chosen groups have.
     """
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
     inner = config.integer("moe_intermediate_size", default=width)
@@ -120,6 +123,8 @@ def experts(
     best = config.integer(
         "num_experts_per_tok", "num_experts_per_token", default=per_token, most=total
     )
+
+    # experts lie in groups of one size, and the best are taken from the best groups
     groups = routing.groups
     within = routing.groups_chosen
     if total % groups or best > total // groups * min(within, groups):
@@ -134,17 +139,17 @@ def experts(
             within=within,
             groups=groups,
         )
+
+    shared_width = inner * config.integer(
+        "n_shared_experts", "num_shared_experts", default=shared_count
+    )
     return Experts(
         total,
         best,
         inner,
         activation,
         renormalise=renormalise,
-        shared=Mlp(
-            config.integer("n_shared_experts", "num_shared_experts", default=shared_count) * inner,
-            activation,
-            gated=True,
-        ),
+        shared=Mlp(shared_width, activation, gated=True),
         routing=routing,
     )
 
@@ -158,11 +163,14 @@ def latent_decoder(
     kv_heads: int | None = None,
     biases: tuple[str, ...],
 ) -> Spec:
-    """A decoder with latent attention (MLA) around these experts.
+    """The Spec of a decoder with latent attention (MLA) in each layer, and experts in all layers but
+    the first ones.
 
-    dense, kv_heads: used where the config does not set them: how many first layers have no experts,
-        and how many key heads there are, None for as many as query heads; any other number is
-        refused.
+    pairing: which entries of a head RoPE rotates together.
+    dense: how many first layers have no experts, kv_heads: how many key heads there are, None for as
+        many as query heads; used where the config does not set them. Another number of key heads
+        than of query heads is refused.
+    biases: patterns of roles that have a bias, as of a Llama.
     """
     heads = config.integer("num_attention_heads", most=2**16)
     if (config.optional("num_key_value_heads", default=kv_heads) or heads) != heads:
@@ -172,19 +180,20 @@ def latent_decoder(
     content_dim = config.integer("qk_nope_head_dim", default=128)
     rotary_dim = config.integer("qk_rope_head_dim", default=64)
     rotary = rope(config, rotary_dim, pairing=pairing)
+    # a head's first entries carry content, its last ones are rotated
     attention = Attention(
         heads,
-        heads,
-        content_dim + rotary_dim,
-        config.integer("v_head_dim", default=128),
+        kv_heads=heads,
+        head_dim=content_dim + rotary_dim,
+        v_dim=config.integer("v_head_dim", default=128),
         scale=(content_dim + rotary_dim) ** -0.5 * stretched_scale(config),
         mask=Causal(),
         position=replace(rotary, first=content_dim),
         latent=Latent(
-            config.optional("q_lora_rank", default=1536),
-            config.integer("kv_lora_rank", default=512),
-            Norm("rms", 1e-6),
-            rotary_dim,
+            query=config.optional("q_lora_rank", default=1536),
+            keys=config.integer("kv_lora_rank", default=512),
+            norm=Norm("rms", 1e-6),
+            straight=rotary_dim,
         ),
     )
     config.get(*IDLE)
@@ -198,10 +207,15 @@ def latent_decoder(
         )
         for layer in range(llama.depth(config))
     ]
-    config.optional("intermediate_size")  # of layers without experts
-    linears = ("attn.q_down", "attn.kv_down", "attn.o") if "attn.[qkvo]" in biases else ()
-    parts = ("mlp.[gud]*", "shared.*") if "mlp.[gud]*" in biases else ()
-    return llama.decoder(config, blocks, biases=(*linears, *parts))
+    config.optional("intermediate_size")  # of layers without experts, which there may be none of
+
+    # where a Llama has biases: here on the maps to the narrow vectors, and on the shared expert, too
+    bias_patterns: tuple[str, ...] = ()
+    if "attn.[qkvo]" in biases:
+        bias_patterns += ("attn.q_down", "attn.kv_down", "attn.o")
+    if "mlp.[gud]*" in biases:
+        bias_patterns += ("mlp.[gud]*", "shared.*")
+    return llama.decoder(config, blocks, biases=bias_patterns)
 
 
 DEEPSEEK_V3_NAMES = replace(NAMES, ignored=(*NAMES.ignored, "layers.61.*"))
@@ -215,8 +229,8 @@ DEEPSEEK_V3_FIXED = {
 
 
 def deepseek_v3(config: Config) -> Spec:
-    """DeepSeek-V3 and R1: DeepSeek-V2 whose experts are scored one by one, with corrections to
-    their choice. Source: DeepSeek-AI, 2024."""
+    """The Spec of a DeepSeek-V3 or R1: DeepSeek-V2 whose experts are scored by a sigmoid each, with
+    corrections to their choice. Source: DeepSeek-AI, 2024."""
     routing = corrected_routing(config, factor=2.5, groups=8, groups_chosen=4)
     normed = config.flag("norm_topk_prob", default=True)
     part = experts(
@@ -237,13 +251,18 @@ def deepseek_v3(config: Config) -> Spec:
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
     """Config values by key that GGUF files name otherwise: the sizes of heads and of latent
     vectors, and how experts are chosen."""
+    # a head's key is its content and the rotated entries; newer files give its length as "…_mla"
     scores = {1: "softmax", 2: "sigmoid"}
     rotated = metadata.architecture_value("rope.dimension_count")
     whole = metadata.architecture_value("attention.key_length_mla") or metadata.architecture_value(
         "attention.key_length"
     )
-    known = isinstance(rotated, int) and isinstance(whole, int) and 0 < rotated < whole
+    content = None
+    if isinstance(rotated, int) and isinstance(whole, int) and 0 < rotated < whole:
+        content = whole - rotated
     heads = metadata.architecture_value("attention.head_count")
+
+    # stored corrections mean DeepSeek-V3, whose method is fixed
     groups = metadata.architecture_value("expert_group_count")
     by_group = isinstance(groups, int) and groups > 1
     method: str | None = "greedy"
@@ -255,7 +274,7 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
         "num_key_value_heads": heads,
         "head_dim": rotated,
         "qk_rope_head_dim": rotated,
-        "qk_nope_head_dim": whole - rotated if known else None,
+        "qk_nope_head_dim": content,
         "v_head_dim": metadata.architecture_value("attention.value_length_mla")
         or metadata.architecture_value("attention.value_length"),
         "q_lora_rank": metadata.architecture_value("attention.q_lora_rank"),

@@ -32,7 +32,8 @@ FIXED = {
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Falcon. One shared key and value is stored as one group of all heads."""
+    """The Spec of a Falcon. A model whose heads all share one key and value stores them as one group
+    of heads; the new architecture has several such groups."""
     width = config.integer("hidden_size", "n_embed")
     heads = config.heads(width, "num_attention_heads", "n_head")
     dim = width // heads
@@ -55,7 +56,15 @@ def spec(config: Config) -> Spec:
     alibi = Alibi(factor=dim**-0.5, coarse=True)
     position = alibi if config.flag("alibi", default=False) else rope(config, dim)
     block = Block(
-        Attention(heads, kv_heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position),
+        Attention(
+            heads,
+            kv_heads,
+            head_dim=dim,
+            v_dim=dim,
+            scale=dim**-0.5,
+            mask=Causal(),
+            position=position,
+        ),
         Mlp(
             config.integer("ffn_hidden_size", default=4 * width),
             config.choice("activation", among=ACTIVATIONS, default="gelu"),
