@@ -524,7 +524,7 @@ def _check_measures(measure: StatisticsOptions) -> None:
         )
     if measure.words and measure.find:
         raise UsageError("--find looks for tokens, and --words merges them", expected="one of them")
-    if measure.rows or measure.find:
+    if measure.rows:
         from attncli.scan.shard_files import import_pyarrow
 
         import_pyarrow()

@@ -19,6 +19,9 @@ CONDITION_ARRAYS = ("find_linked", "find_weight", "find_possible")
 """The arrays of a shard's file, each [condition, head]: texts in which the head has such a link; the
 weight of the largest in each of these, added up, in multiples of 2⁻²⁴; and texts in which it sees
 such a query and key at all. Shards of earlier versions have none."""
+TOGETHER_ARRAYS = ("together_linked", "together_possible")
+"""Of several conditions, each [head]: texts in which the head has a link of at least one of them, and
+texts in which it sees a query and key of at least one. Shards of earlier versions have none."""
 
 Places = Sequence[tuple[Ints, Ints] | None]
 """Of each text, where the tokens of a condition are as queries and as keys; None where one of the
@@ -40,7 +43,10 @@ class ConditionCounts:
         self._linked = np.zeros(shape, np.int64)
         self._weight = np.zeros(shape, np.int64)
         self._possible = np.zeros(shape, np.int64)
+        self._together_linked = np.zeros(shape[1], np.int64)
+        self._together_possible = np.zeros(shape[1], np.int64)
         self._largest: dict[tuple[int, int, int], int] = {}
+        self._linked_texts: set[tuple[int, int]] = set()
 
     def begin(self, places: Sequence[Places], count: int) -> None:
         """Count the texts of a batch, each of `count` tokens, in which heads could have such links.
@@ -48,15 +54,20 @@ class ConditionCounts:
         places: by condition.
         """
         self._largest.clear()
+        self._linked_texts.clear()
         for layer, mask in enumerate(self._masks):
+            start, stop = int(self._starts[layer]), int(self._starts[layer + 1])
+            # of each text, the heads that could have a link of some condition, [text, head]
+            some = np.zeros((len(places[0]), stop - start), bool)
             for number, of_texts in enumerate(places):
                 heads = self._searched_heads(number, layer)
-                for place in of_texts:
+                for text, place in enumerate(of_texts):
                     if place is not None and heads.size:
                         visibility = _sees(_sight(mask, count), *place)
-                        self._possible[number, heads + self._starts[layer]] += np.broadcast_to(
-                            visibility, int(self._starts[layer + 1] - self._starts[layer])
-                        )[heads]
+                        visible = np.broadcast_to(visibility, stop - start)[heads]
+                        self._possible[number, heads + start] += visible
+                        some[text, heads] |= visible
+            self._together_possible[start:stop] += some.sum(0)
 
     def add(self, number: int, links: Sequence[MatchedLink]) -> None:
         """Count the links of some rows of a layer that meet a condition: each text counts once for a
@@ -72,6 +83,9 @@ class ConditionCounts:
             # a larger link than those before takes their place in the sum
             if place not in self._largest:
                 self._linked[number, head] += 1
+            if (link.text, head) not in self._linked_texts:
+                self._linked_texts.add((link.text, head))
+                self._together_linked[head] += 1
             before = self._largest.get(place, 0)
             self._largest[place] = max(before, weight)
             self._weight[number, head] += self._largest[place] - before
@@ -79,7 +93,11 @@ class ConditionCounts:
     def arrays(self) -> Mapping[str, Ints]:
         """The arrays that the shard's file keeps, by name."""
         counts = (self._linked, self._weight, self._possible)
-        return dict(zip(CONDITION_ARRAYS, counts, strict=True))
+        arrays = dict(zip(CONDITION_ARRAYS, counts, strict=True))
+        if len(self._conditions) > 1:
+            together = (self._together_linked, self._together_possible)
+            arrays |= zip(TOGETHER_ARRAYS, together, strict=True)
+        return arrays
 
     def _searched_heads(self, number: int, layer: int) -> Ints:
         """The heads of a layer that the condition of this number searches."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
-from attncli.documents import Count, Document, Part, PlacedHead, Size, describe
+from attncli.documents import Count, Document, Part, PlacedHead, Size, axes, describe
 from attncli.features.rules.document import (
     RuledHead,
     RuleMeaning,
@@ -452,6 +452,32 @@ class ScanCondition(Part, frozen=True, kw_only=True):
     ]
 
 
+class TogetherHead(PlacedHead, frozen=True, kw_only=True):
+    """A head with links that at least one condition of several `--find` looks for."""
+
+    texts: Annotated[Count, describe("Texts in which it has a link of at least one of them.")]
+    possible: Annotated[
+        Count,
+        describe("Texts in which it sees a query and key of at least one, whatever the weight."),
+    ]
+    share: Annotated[Share, describe("The one as a share of the other.")]
+    share_ci95: Annotated[Interval, describe("Wilson's 95% interval of that share.")]
+    shares: Annotated[
+        list[Share | None],
+        axes("", meaning="of each condition in the order of `find`; null where there is no text."),
+    ]
+
+
+class ScanTogether(Part, frozen=True, kw_only=True):
+    """One ranking of heads over several `--find`."""
+
+    searched: Annotated[Count, describe("Heads that were searched by at least one of them.")]
+    heads: Annotated[
+        list[TogetherHead],
+        describe("Those with such a link in some text, the largest share first."),
+    ]
+
+
 class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
     """What every head does over a corpus: means with intervals, labels, strongest examples."""
 
@@ -474,6 +500,9 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
     find: Annotated[
         list[ScanCondition] | UnsetType,
         describe("With `attn scan --find`; absent where an earlier version computed a shard."),
+    ] = UNSET
+    find_together: Annotated[
+        ScanTogether | UnsetType, describe("With several `--find`: one ranking over them.")
     ] = UNSET
     digest: Annotated[
         str | None,

@@ -53,6 +53,9 @@ def export_table(scan: OpenScan, file: Path, table: Table = "heads") -> int:
             return _write_parquet(lines, file)
         with atomic_writer(file) as stream:
             return _write_lines(iter(lines), suffix, stream)
+    if table == "links" and suffix != ".parquet":
+        with atomic_writer(file) as stream:
+            return _write_lines(scan.link_lines(), suffix, stream)
     tables = scan.tables(table)
     if suffix == ".parquet":
         return _copy_parquet(tables, file)

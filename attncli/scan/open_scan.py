@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from attncli.errors import InputError
-from attncli.inputs.files import is_there
+from attncli.inputs.files import is_there, open_regular
 from attncli.language import message
 from attncli.scan import plan, report
 from attncli.scan.document import ScanDocument
 from attncli.scan.plan import ScanPlan
-from attncli.scan.shard_files import FOLDER, import_pyarrow
+from attncli.scan.shard_files import FOLDER, LARGEST_FILE, import_pyarrow, link_schema
 from attncli.scan.totals import total
 
 MISSING = {
@@ -22,6 +22,10 @@ MISSING = {
     "links": (message("this scan looked for no links"), "--find WHICH"),
 }
 """By kind of table, what is said where a scan has none, and the option that keeps it."""
+
+
+LINES = 4096
+"""Lines of a table that are read at once."""
 
 
 class OpenScan(Struct, frozen=True, eq=False):
@@ -71,6 +75,40 @@ class OpenScan(Struct, frozen=True, eq=False):
         """
         return import_pyarrow().concat_tables(list(self.tables("links")))
 
+    def link_lines(self) -> Iterator[Mapping[str, Any]]:
+        """The links that a scan with `--find` kept, one at a time; needs no pyarrow where the scan
+        was made without it.
+
+        Yields:
+            A dictionary for each link, with the columns of `links()` as its keys.
+
+        Raises:
+            InputError: Where the scan kept none.
+            UnsupportedError: Where they are Parquet, and pyarrow is not installed.
+        """
+        paths = self._paths("links")
+        for path in paths:
+            if path.suffix == ".jsonl":
+                yield from _lines_of(path)
+                continue
+            for batch in import_pyarrow().parquet.read_table(path).to_batches(max_chunksize=LINES):
+                yield from batch.to_pylist()
+
+    def _paths(self, kind: Literal["rows", "links"]) -> list[Path]:
+        """The files of a table, one for each shard that is done. Raises InputError for none."""
+        folder = self.folder / FOLDER
+        paths = sorted(folder.glob(f"*/*.{kind}.parquet")) + sorted(
+            folder.glob(f"*/*.{kind}.jsonl")
+        )
+        if not paths:
+            missing, option = MISSING[kind]
+            raise InputError(
+                missing,
+                where=str(self.folder),
+                expected=message("a scan made with {option}", option=option),
+            )
+        return sorted(paths)
+
     def tables(self, kind: Literal["rows", "links"]) -> Iterator[Any]:
         """The tables of `rows()` or of `links()`, one for each shard that is done, read one at a
         time.
@@ -79,16 +117,23 @@ class OpenScan(Struct, frozen=True, eq=False):
             InputError: Where the scan kept none.
             UnsupportedError: Where pyarrow is not installed.
         """
-        paths = sorted((self.folder / FOLDER).glob(f"*/*.{kind}.parquet"))
-        if not paths:
-            missing, option = MISSING[kind]
-            raise InputError(
-                missing,
-                where=str(self.folder),
-                expected=message("a scan made with {option}", option=option),
-            )
+        paths = self._paths(kind)
         arrow = import_pyarrow()
-        return map(arrow.parquet.read_table, paths)
+
+        def table(path: Path) -> Any:
+            """One shard's table, of either format."""
+            if path.suffix == ".jsonl":
+                return arrow.Table.from_pylist(list(_lines_of(path)), schema=link_schema())
+            return arrow.parquet.read_table(path)
+
+        return map(table, paths)
+
+
+def _lines_of(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The lines of a shard's links.jsonl."""
+    stream, _ = open_regular(path, what=message("a shard"), limit=LARGEST_FILE)
+    with stream:
+        yield from map(json.decode, stream)
 
 
 def open_scan(folder: str | Path) -> OpenScan:

@@ -26,6 +26,7 @@ from attncli.measure.layer_metrics import MASSIVE, MOVED
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.mechanism.spec import head_name
+from attncli.scan.condition_counts import CONDITION_ARRAYS, TOGETHER_ARRAYS
 from attncli.scan.document import (
     LEAST_TEXTS,
     AlikeHeads,
@@ -47,10 +48,12 @@ from attncli.scan.document import (
     ScanMetric,
     ScanRules,
     ScanText,
+    ScanTogether,
     ScanWhy,
     ScanWhyPart,
     Stratum,
     StratumExample,
+    TogetherHead,
 )
 from attncli.scan.frequent_links import PairCount, pairs_memory
 from attncli.scan.plan import EFFECT, EXPECTED, LABEL_COLUMNS, ScanPlan, read_json, read_plan
@@ -149,6 +152,7 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
         **_head_fields(totals),
         rules=rules,
         find=_conditions(totals),
+        find_together=_together(totals),
         digest=totals.digest() if totals.done_shards else None,
         warnings=[
             *((MIXED,) if totals.is_mixed_fleet else ()),
@@ -202,6 +206,40 @@ def _conditions(totals: Totals) -> list[ScanCondition] | UnsetType:
             )
         )
     return parts
+
+
+def _together(totals: Totals) -> ScanTogether | UnsetType:
+    """One ranking of heads over several `--find`; unset for fewer, or before a shard is done."""
+    measures = totals.plan.measures
+    if len(measures.find) < 2 or not totals.done_shards or totals.uncounted_together:
+        return UNSET
+    linked, possible = (totals.count_total(name) for name in TOGETHER_ARRAYS)
+    each_linked, each_possible = (totals.count_total(name) for name in CONDITION_ARRAYS[::2])
+    heads = []
+    for place, (layer, head) in enumerate(totals.plan.heads):
+        texts = int(linked[place])
+        all_texts = int(possible[place])
+        if not texts:
+            continue
+        shares: list[float | None] = []
+        for some, every in zip(each_linked[:, place], each_possible[:, place], strict=True):
+            shares.append(float(some / every) if every else None)
+        heads.append(
+            TogetherHead(
+                layer=layer,
+                head=head,
+                texts=texts,
+                possible=all_texts,
+                share=texts / all_texts,
+                share_ci95=wilson(texts, all_texts) or [0.0, 1.0],
+                shares=shares,
+            )
+        )
+    heads.sort(key=lambda row: (-row.share, -row.texts, row.layer, row.head))
+    searched: set[tuple[int, int]] = set()
+    for text in measures.find:
+        searched |= set(parse_condition(text).heads or totals.plan.heads)
+    return ScanTogether(searched=len(searched), heads=heads)
 
 
 def _head_fields(totals: Totals) -> dict[str, Any]:
@@ -348,6 +386,7 @@ def head_document(
         layers=[layer for layer in layers if layer.layer == place[0]] if layers else layers,
         rules=_rules_of(document.rules, place),
         find=_conditions_of(document.find, place),
+        find_together=_together_of(document.find_together, place),
     )
 
 
@@ -361,6 +400,16 @@ def _conditions_of(
         replace(condition, heads=[row for row in condition.heads if (row.layer, row.head) == place])
         for condition in conditions
     ]
+
+
+def _together_of(
+    together: ScanTogether | UnsetType, place: tuple[int, int]
+) -> ScanTogether | UnsetType:
+    """The ranking over several `--find`, reduced to one head."""
+    if together is UNSET:
+        return UNSET
+    heads = [row for row in together.heads if (row.layer, row.head) == place]
+    return replace(together, heads=heads)
 
 
 def _rules_of(rules: ScanRules | UnsetType, place: tuple[int, int]) -> ScanRules | UnsetType:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from msgspec import UNSET
+
 from attncli.documents import PlacedHead
 from attncli.draw.columns import Column, column_table, columns_that_fit
 from attncli.draw.lines import (
@@ -20,7 +22,7 @@ from attncli.draw.lines import (
     stack_spaced,
 )
 from attncli.draw.numbers import percent
-from attncli.draw.safe import safe
+from attncli.draw.safe import safe, spell
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import table
 from attncli.draw.view import Parts, ScreenPart, View
@@ -49,7 +51,9 @@ from attncli.scan.document import (
     ScanEffect,
     ScanHead,
     ScanLabel,
+    ScanTogether,
     ScanVerifyDocument,
+    TogetherHead,
 )
 from attncli.scan.head_screen import (
     SPACED,
@@ -73,6 +77,7 @@ from attncli.scan.head_screen import (
     why_parts,
     why_sentences,
 )
+from attncli.scan.shard_files import parse_condition
 
 EFFECT_NOTES = {
     "zero": message(
@@ -473,10 +478,72 @@ def _rules(shown: ScanShown, view: View) -> Lines:
 
 
 def _condition_tables(shown: ScanShown, view: View) -> Lines:
-    """A table for each `--find` condition: the heads that have such links, by the share of texts."""
-    return stack_spaced(
-        *(_condition_table(condition, view) for condition in shown.document.find or ())
+    """A table for each `--find` condition: the heads that have such links, by the share of texts;
+    of several one more over all of them, and what chance adds to the first of each."""
+    conditions = shown.document.find or []
+    together = shown.document.find_together
+    tables = [_condition_table(condition, view) for condition in conditions]
+    searched = max((condition.searched for condition in conditions if condition.heads), default=0)
+    if together is not UNSET and together.heads:
+        tables.append(_together_table(together, conditions, view))
+        searched = together.searched
+    if tables and searched >= CHOSEN_OF and shown.head is None:
+        lucky = message(
+            "the first head was chosen out of {heads:,} by these texts: its share may be too high;"
+            " other texts tell",
+            heads=searched,
+        )
+        tables[-1] = stack(tables[-1], remark(lucky, view))
+    return stack_spaced(*tables)
+
+
+def _together_table(
+    together: ScanTogether, conditions: Sequence[ScanCondition], view: View
+) -> Lines:
+    """The table of the heads with links of at least one condition, by the share of all texts, with
+    the share for each condition."""
+
+    def condition_column(place: int, text: str) -> Column[TogetherHead]:
+        """The column of one condition's shares, named by its words."""
+        condition = parse_condition(text)
+        words = (condition.source or "*", condition.target or "*")
+        name = spell("→", ascii=view.ascii).join(safe(word, ascii=view.ascii) for word in words)
+
+        def cell(row: TogetherHead) -> str:
+            """The share for this condition."""
+            share = row.shares[place]
+            if share is None:
+                return ""
+            return percent(share)
+
+        return Column(name, cell, leave_out=2 + len(conditions) - place)
+
+    columns: list[Column[TogetherHead]] = [
+        Column("head", lambda row: head_label(row.layer, row.head), align="left"),
+        Column(message("share of texts"), lambda row: share_text(row.share, row.share_ci95, view)),
+        Column(
+            "texts",
+            lambda row: say(view, "{some:,} of {every:,}", some=row.texts, every=row.possible),
+            leave_out=1,
+        ),
+        *(
+            condition_column(place, condition.condition)
+            for place, condition in enumerate(conditions)
+        ),
+    ]
+    rows = together.heads if view.full else together.heads[: view.top]
+    title = message("heads over all {count} conditions together", count=len(conditions))
+    note = message(
+        "share of the texts in which the head sees a query and key of at least one of them, with its"
+        " 95% interval; behind it the share for each condition"
     )
+    body = column_table(columns, rows, view, title=title, note=note)
+    if len(rows) == len(together.heads):
+        return body
+    more = message(
+        "{count} of {total} shown; --full shows all", count=len(rows), total=len(together.heads)
+    )
+    return stack(body, remark(more, view))
 
 
 NO_SUCH_TEXT = message(
@@ -579,6 +646,27 @@ def _condition_sentences(conditions: Sequence[ScanCondition]) -> list[str]:
     return said
 
 
+def _together_sentences(document: ScanDocument) -> list[str]:
+    """Which head has links of at least one of several `--find` in the largest share of texts."""
+    together = document.find_together
+    if together is UNSET or not together.heads:
+        return []
+    first = together.heads[0]
+    low, high = (percent(end) for end in first.share_ci95)
+    return [
+        message(
+            "Over all {count} conditions together {head} comes first: in {share} of {texts:,} texts"
+            " [{low}, {high}].",
+            count=len(document.find or ()),
+            head=head_label(first.layer, first.head),
+            share=percent(first.share),
+            texts=first.possible,
+            low=low,
+            high=high,
+        )
+    ]
+
+
 def is_place(head: PlacedHead, second: PlacedHead) -> bool:
     """Whether two entries are of one head."""
     return (head.layer, head.head) == (second.layer, second.head)
@@ -599,6 +687,7 @@ def _answer(shown: ScanShown, view: View) -> Lines:
     else:
         answer_sentences = []
     answer_sentences += _condition_sentences(document.find or ())
+    answer_sentences += _together_sentences(document)
     answer_sentences += why_sentences(document.heads, view)
     rules = document.rules
     if rules and rules.heads and rules.overlap:

@@ -14,6 +14,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +22,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend
+from attncli.draw.encoding import ndjson_line
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
 from attncli.inputs.files import (
@@ -227,7 +229,7 @@ class ShardState(Struct, frozen=True, eq=False):
 def path_of(folder: Path, shard: int, kind: str) -> Path:
     """The path of one of a shard's files.
 
-    kind: "state.npz", "rows.parquet", "links.parquet" or "failed.txt".
+    kind: "state.npz", "rows.parquet", "links.parquet", "links.jsonl" or "failed.txt".
     """
     return folder / FOLDER / f"{shard // PER_FOLDER:03d}" / f"{shard:06d}.{kind}"
 
@@ -236,7 +238,7 @@ def paths_of(folder: Path, shard: int) -> list[Path]:
     """The paths of all files that a shard may have, there or not."""
     return [
         path_of(folder, shard, kind)
-        for kind in ("state.npz", "rows.parquet", "links.parquet", "failed.txt")
+        for kind in ("state.npz", "rows.parquet", "links.parquet", "links.jsonl", "failed.txt")
     ]
 
 
@@ -371,7 +373,8 @@ def import_pyarrow() -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise UnsupportedError(
-            "--rows and --find write Parquet files", hint=install_command("scan")
+            "a table of all rows or of all links is read and written by pyarrow, which is not here",
+            hint=install_command("scan"),
         ) from error
     return pyarrow
 
@@ -507,8 +510,19 @@ LINK_FIELDS = (
 )
 
 
+def link_schema() -> Any:
+    """The columns of a table of links, as pyarrow's schema. Raises as `import_pyarrow`."""
+    arrow = import_pyarrow()
+    whole = arrow.int32()
+    string = arrow.string()
+    places = [whole, arrow.uint64(), whole, arrow.int64(), *[whole] * 4]
+    kinds = [*places, string, string, arrow.float32()]
+    return arrow.schema(list(zip(LINK_FIELDS, kinds, strict=True)))
+
+
 class LinkTable:
-    """Collects the links that meet conditions of `--find`, for a shard's links.parquet."""
+    """Collects the links that meet conditions of `--find`, for a shard's links.parquet; where
+    pyarrow is not installed, for its links.jsonl."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[Any, ...]] = []
@@ -538,26 +552,21 @@ class LinkTable:
         """Write the shard's links in the order of condition, file and line; returns how many there
         are.
         """
-        arrow = import_pyarrow()
-        whole = arrow.int32()
-        string = arrow.string()
-        kinds = [
-            whole,
-            arrow.uint64(),
-            whole,
-            arrow.int64(),
-            *[whole] * 4,
-            string,
-            string,
-            arrow.float32(),
-        ]
         sorted_rows = sorted(self._rows, key=lambda row: (row[0], *row[2:]))
+        if find_spec("pyarrow") is None:
+            with synced_writer(path_of(folder, shard, "links.jsonl"), part) as stream:
+                for row in sorted_rows:
+                    stream.write(ndjson_line(dict(zip(LINK_FIELDS, row, strict=True))))
+            return len(sorted_rows)
+        arrow = import_pyarrow()
         columns = list(zip(*sorted_rows, strict=True)) or [()] * len(LINK_FIELDS)
+        schema = link_schema()
         arrays = [
-            arrow.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)
+            arrow.array(list(column), kind)
+            for column, kind in zip(columns, schema.types, strict=True)
         ]
         with synced_writer(path_of(folder, shard, "links.parquet"), part) as stream:
             arrow.parquet.write_table(
-                arrow.table(arrays, names=list(LINK_FIELDS)), stream, compression="zstd"
+                arrow.table(arrays, schema=schema), stream, compression="zstd"
             )
         return len(self._rows)

@@ -163,12 +163,20 @@ def _layers(shown: ScanShown) -> Iterator[Row]:
 
 
 def _conditions(shown: ScanShown) -> Iterator[Row]:
-    """Yield each head with links that a condition of `--find` looks for."""
+    """Yield each head with links that a condition of `--find` looks for; with an empty condition,
+    each with links of at least one of several."""
     for condition in shown.document.find or ():
         for head in condition.heads:
             yield (
                 *(condition.condition, head.layer, head.head, head.texts, head.possible),
                 *(head.share, *_ends(head.share_ci95), head.weight),
+            )
+    together = shown.document.find_together
+    if together is not UNSET:
+        for row in together.heads:
+            yield (
+                *("", row.layer, row.head, row.texts, row.possible),
+                *(row.share, *_ends(row.share_ci95), None),
             )
 
 

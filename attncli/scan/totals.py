@@ -19,7 +19,7 @@ from attncli.measure.labels import LABELS, LEAST_ROWS, Label, is_enough
 from attncli.measure.layer_metrics import column_metric
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Bools, Floats, Ints
-from attncli.scan.condition_counts import CONDITION_ARRAYS
+from attncli.scan.condition_counts import CONDITION_ARRAYS, TOGETHER_ARRAYS
 from attncli.scan.frequent_links import COUNTED, KEPT, TotalLinks, links_are_whole
 from attncli.scan.intake import REPLICATES, replicate_counts
 from attncli.scan.plan import EFFECT, LABEL_COLUMNS, ScanPlan
@@ -354,6 +354,7 @@ class Totals(Struct, frozen=True, eq=False, dict=True):
     links: counts of pairs of tokens.
     rules: rows that rules are chosen by and measured on.
     uncounted: shards of an earlier version, which do not count the links of `--find`.
+    uncounted_together: those that do not count the texts of several `--find` together.
     """
 
     plan: ScanPlan
@@ -369,6 +370,7 @@ class Totals(Struct, frozen=True, eq=False, dict=True):
     links: TotalLinks = field(default_factory=TotalLinks)
     rules: RuleTables = field(default_factory=RuleTables)
     uncounted: list[int] = field(default_factory=list)
+    uncounted_together: list[int] = field(default_factory=list)
 
     @cached_property
     def sample(self) -> TextSample:
@@ -414,6 +416,8 @@ class Totals(Struct, frozen=True, eq=False, dict=True):
         self.done_shards.append(shard)
         if CONDITION_ARRAYS[0] not in state.arrays:
             self.uncounted.append(shard)
+        if TOGETHER_ARRAYS[0] not in state.arrays:
+            self.uncounted_together.append(shard)
 
     def float_total(self, name: str) -> Floats:
         """The total of this name as float64; sums of values are divided by 2²⁴."""
@@ -539,7 +543,7 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
         raise InputError("this shard belongs to another plan", where=where)
     shapes = shapes_of(plan)
     for name in sorted(shapes.keys() | state.arrays.keys()):
-        if name in CONDITION_ARRAYS and name not in state.arrays:
+        if name in (*CONDITION_ARRAYS, *TOGETHER_ARRAYS) and name not in state.arrays:
             continue  # a shard from before they were counted
         if name in state.arrays:
             shape = state.arrays[name].shape
@@ -581,6 +585,8 @@ def shapes_of(plan: ScanPlan) -> dict[str, tuple[int, ...]]:
     sizes |= dict.fromkeys((f"sample_{name}" for name in SAMPLED), (heads, sample_size))
     if measures.find:
         sizes |= dict.fromkeys(CONDITION_ARRAYS, (len(measures.find), heads))
+    if len(measures.find) > 1:
+        sizes |= dict.fromkeys(TOGETHER_ARRAYS, (heads,))
     sizes |= {"sample_value": (columns, heads, sample_size)}
     if measures.links:
         sizes |= dict.fromkeys(("link_pairs", *(f"link_{name}" for name in COUNTED)), (heads, KEPT))

@@ -12,7 +12,7 @@ from scanning import loaded
 
 import attncli
 from attncli.mechanism.spec import head_label
-from attncli.scan import report
+from attncli.scan import report, shard_files
 from attncli.scan.totals import total
 
 CONDITIONS = ("from=w1 to=w2 weight>=0.12", "to=w3 weight>=0.2 head=L0H1,L1H0", "from=nowhere")
@@ -80,6 +80,80 @@ def test_shares_are_those_of_a_loop(kind, request, corpus, tmp_path):
         for row in condition.heads:
             assert row.share == row.texts / row.possible
             assert row.share_ci95[0] <= row.share <= row.share_ci95[1]
+
+
+def test_one_ranking_over_several_conditions_counts_each_text_once(decoder, corpus, tmp_path):
+    own = [*corpus.read_text().splitlines()[:8], "w2 w9 w1", "w1 w9 w2", "w3 w5 w7 w2 w1"]
+    corpus.write_text("".join(f"{line}\n" for line in own))
+    conditions = ("from=w1 to=w2 weight>=0.12", "to=w3 weight>=0.2 head=L0H1,L1H0")
+    scanned(decoder, corpus, tmp_path, find=conditions)
+    document = attncli.open_scan(tmp_path).document
+    expected: dict[tuple[int, int], list[int]] = {}
+    for line in own:
+        texts: dict[tuple[int, int], list[bool]] = {}
+        (tmp_path / "line.txt").write_text(line)
+        for first, last, least, only in (
+            ("w1", "w2", 0.12, None),
+            (None, "w3", 0.2, {(0, 1), (1, 0)}),
+        ):
+            counts = looped(decoder, tmp_path / "line.txt", first, last, least)
+            for place, (linked, possible, _) in counts.items():
+                if only is None or place in only:
+                    either = texts.setdefault(place, [False, False])
+                    either[0] |= bool(linked)
+                    either[1] |= bool(possible)
+        for place, either in texts.items():
+            sums = expected.setdefault(place, [0, 0])
+            sums[0] += either[0]
+            sums[1] += either[1]
+    rows = document.find_together.heads
+    assert {(row.layer, row.head): [row.texts, row.possible] for row in rows} == {
+        place: sums for place, sums in expected.items() if sums[0]
+    }
+    assert any(row.texts < sum(c.texts for d in document.find for c in d.heads
+        if (c.layer, c.head) == (row.layer, row.head)) for row in rows)  # fmt: skip
+    shares = [row.share for row in rows]
+    assert shares == sorted(shares, reverse=True)
+    for row in rows:
+        of_each = [
+            next((r.share for r in d.heads if (r.layer, r.head) == (row.layer, row.head)), None)
+            for d in document.find
+        ]
+        assert [share or None for share in row.shares] == of_each
+    answer = ask("scan", "show", str(tmp_path), "--show", "find").out
+    assert "heads over all 2 conditions together" in answer
+    assert "w1→w2" in answer
+    assert "was chosen out of" in answer
+    table = ask("scan", "show", str(tmp_path), "--show", "find", "--csv", "-").out
+    assert table.count("\n,") + table.count('\n"",') == len(rows)
+    place = f"L{rows[0].layer}H{rows[0].head}"
+    shown = json.loads(ask("scan", "show", str(tmp_path), "--head", place, "--json").out)
+    assert len(shown["find_together"]["heads"]) == 1
+    made = total(attncli.open_scan(tmp_path).plan, tmp_path)
+    made.uncounted_together.append(0)
+    assert not report.scan_document(made).find_together
+
+
+def test_links_without_pyarrow_are_lines_that_all_read(decoder, corpus, tmp_path, monkeypatch):
+    corpus.write_text("".join(f"{line}\n" for line in corpus.read_text().splitlines()[:8]))
+    scanned(decoder, corpus, tmp_path / "with", find=CONDITIONS[:1])
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_files, "find_spec", lambda name: None)
+        scanned(decoder, corpus, tmp_path / "without", find=CONDITIONS[:1])
+    assert list((tmp_path / "without").glob("shards/*/*.links.jsonl"))
+    assert not list((tmp_path / "without").glob("shards/*/*.parquet"))
+    tables = [attncli.open_scan(tmp_path / name).links() for name in ("with", "without")]
+    assert tables[0].num_rows > 0
+    assert tables[0].equals(tables[1])
+    for name in ("with", "without"):
+        file = tmp_path / f"{name}.csv"
+        told = ask("scan", "export", str(tmp_path / name), str(file), "--table", "links")
+        assert told.code == 0, told.err
+    lines = [(tmp_path / f"{name}.csv").read_text().splitlines() for name in ("with", "without")]
+    assert lines[0][0] == lines[1][0]
+    assert [line.rpartition(",")[0] for line in lines[0]] == [
+        line.rpartition(",")[0] for line in lines[1]
+    ]
 
 
 def test_an_earlier_shard_that_counts_none_leaves_the_table_out(encoder, corpus, tmp_path):
