@@ -330,11 +330,23 @@ ANSWERS = {
 }
 """Answers to the worksheet of the lessons, all of them right."""
 
+COREFERENCE = "".join(
+    f"The animal didn't cross the {place} because it was too {word}.\n"
+    for place in ("street", "road", "river", "field", "bridge")
+    for word in ("tired", "hungry", "old", "afraid")
+) + "".join(
+    f"The nurse closed the {thing} because she was {word}.\n"
+    for thing in ("door", "window", "book", "shop", "box")
+    for word in ("tired", "cold", "busy", "late")
+)
+"""Forty sentences whose pronoun is "it", for the animal, or "she", for the nurse."""
+
 FILES: dict[str, Callable[[], bytes]] = {
     "sentences.txt": lambda: SENTENCES.encode(),
     "corpus.txt": lambda: CORPUS.encode(),
     "lookup_haystack.txt": lambda: HAYSTACK.encode(),
     "lookup_needles.tsv": lambda: NEEDLES.encode(),
+    "coreference.txt": lambda: COREFERENCE.encode(),
     "chinese.txt": lambda: CHINESE.encode(),
     "edge_cases.txt": lambda: ("\r\n".join(EDGES) + "\r\n").encode(),
     "chat.json": lambda: CHAT.encode(),

@@ -31,8 +31,6 @@ LANGUAGES = ("en", "zh")
 QUANTISED = "minilm-Q4_0.gguf"
 ADAPTER = "my-adapter"
 """What a page takes for a file and for a folder of the reader's."""
-TEXTS = "texts.txt"
-"""A file of texts of the reader's, one a line, in which "it" is the animal."""
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHELL = re.compile(r"[|<>&;$*`]")
@@ -85,17 +83,6 @@ def pattern(expected: str) -> str:
     return (joined.removeprefix("\n") or ".*") + ("(?:\n.*)*" if lines[-1] == ".*?" else "")
 
 
-def write_texts(file: Path) -> None:
-    """Twenty sentences with a pronoun and its noun, one a line."""
-    places = ("street", "road", "river", "field", "bridge")
-    lines = [
-        f"The animal didn't cross the {place} because it was too {word}.\n"
-        for place in places
-        for word in ("tired", "hungry", "old", "afraid")
-    ]
-    file.write_text("".join(lines), "utf-8")
-
-
 def printed(command: str, folder: Path) -> str:
     """What a command prints, standard output and then standard error, in a folder beside the sample
     inputs.
@@ -108,8 +95,6 @@ def printed(command: str, folder: Path) -> str:
         write_quantised_minilm(folder / QUANTISED)
     if ADAPTER in command and not (folder / ADAPTER).exists():
         write_minilm_adapter(folder / ADAPTER)
-    if TEXTS in command and not (folder / TEXTS).exists():
-        write_texts(folder / TEXTS)
     variables = {"LANG": "C.UTF-8", "HOME": str(folder), "COLUMNS": "80", "HF_HUB_OFFLINE": "1"}
     if command.startswith("attn ") and not SHELL.search(
         re.sub(r'"[^"$]*"|\'[^\']*\'', "", command)

@@ -58,7 +58,7 @@ class ConditionCounts:
         for layer, mask in enumerate(self._masks):
             start, stop = int(self._starts[layer]), int(self._starts[layer + 1])
             # of each text, the heads that could have a link of some condition, [text, head]
-            some = np.zeros((len(places[0]), stop - start), bool)
+            seeing = np.zeros((len(places[0]), stop - start), bool)
             for number, of_texts in enumerate(places):
                 heads = self._searched_heads(number, layer)
                 for text, place in enumerate(of_texts):
@@ -66,8 +66,8 @@ class ConditionCounts:
                         visibility = _sees(_sight(mask, count), *place)
                         visible = np.broadcast_to(visibility, stop - start)[heads]
                         self._possible[number, heads + start] += visible
-                        some[text, heads] |= visible
-            self._together_possible[start:stop] += some.sum(0)
+                        seeing[text, heads] |= visible
+            self._together_possible[start:stop] += seeing.sum(0)
 
     def add(self, number: int, links: Sequence[MatchedLink]) -> None:
         """Count the links of some rows of a layer that meet a condition: each text counts once for a

@@ -222,8 +222,11 @@ def _together(totals: Totals) -> ScanTogether | UnsetType:
         if not texts:
             continue
         shares: list[float | None] = []
-        for some, every in zip(each_linked[:, place], each_possible[:, place], strict=True):
-            shares.append(float(some / every) if every else None)
+        for count, most in zip(each_linked[:, place], each_possible[:, place], strict=True):
+            share = None
+            if most:
+                share = float(count / most)
+            shares.append(share)
         heads.append(
             TogetherHead(
                 layer=layer,

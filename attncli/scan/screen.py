@@ -21,8 +21,9 @@ from attncli.draw.lines import (
     stack,
     stack_spaced,
 )
+from attncli.draw.names import link_label
 from attncli.draw.numbers import percent
-from attncli.draw.safe import safe, spell
+from attncli.draw.safe import safe
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import table
 from attncli.draw.view import Parts, ScreenPart, View
@@ -507,7 +508,7 @@ def _together_table(
         """The column of one condition's shares, named by its words."""
         condition = parse_condition(text)
         words = (condition.source or "*", condition.target or "*")
-        name = spell("→", ascii=view.ascii).join(safe(word, ascii=view.ascii) for word in words)
+        name = link_label(*(safe(word, ascii=view.ascii) for word in words), view)
 
         def cell(row: TogetherHead) -> str:
             """The share for this condition."""

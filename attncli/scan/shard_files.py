@@ -22,7 +22,6 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend
-from attncli.draw.encoding import ndjson_line
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
 from attncli.inputs.files import (
@@ -556,7 +555,8 @@ class LinkTable:
         if find_spec("pyarrow") is None:
             with synced_writer(path_of(folder, shard, "links.jsonl"), part) as stream:
                 for row in sorted_rows:
-                    stream.write(ndjson_line(dict(zip(LINK_FIELDS, row, strict=True))))
+                    line = dict(zip(LINK_FIELDS, row, strict=True))
+                    stream.write(json.dumps(line).encode() + b"\n")
             return len(sorted_rows)
         arrow = import_pyarrow()
         columns = list(zip(*sorted_rows, strict=True)) or [()] * len(LINK_FIELDS)

@@ -122,7 +122,7 @@ def test_one_ranking_over_several_conditions_counts_each_text_once(decoder, corp
         assert [share or None for share in row.shares] == of_each
     answer = ask("scan", "show", str(tmp_path), "--show", "find").out
     assert "heads over all 2 conditions together" in answer
-    assert "w1→w2" in answer
+    assert "w1 → w2" in answer
     assert "was chosen out of" in answer
     table = ask("scan", "show", str(tmp_path), "--show", "find", "--csv", "-").out
     assert table.count("\n,") + table.count('\n"",') == len(rows)
