@@ -4,6 +4,7 @@ command does; what cannot run there shows the command's numbers and says why."""
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shlex
@@ -361,3 +362,34 @@ def test_a_rotation_is_said_where_there_is_one(chromium: Any, tmp_path: Path) ->
         found.clean()
         found.page.context.close()
     assert told == {"rope": True, "sinusoidal": False}
+
+
+@pytest.mark.thorough
+def test_a_class_of_other_widths_computes_in_the_page(chromium: Any, tmp_path: Path) -> None:
+    """X is 15 wide, the heads together 6, the output projection leaves 20: every number of the page
+    is the command's, and so is what it says without the head."""
+    torch = pytest.importorskip("torch")
+    from torch_classes import Projections
+
+    torch.manual_seed(0)
+    names = ("q", "k", "v", "o")
+    weights, page = tmp_path / "mine.pt", tmp_path / "page.html"
+    torch.save(Projections(15, 3, names, width=6, leaving=20).state_dict(), weights)
+    words = ("humpty dumpty sat on", "--weights", str(weights), "--num-heads", "3")
+    assert ask("explain", *words, "--query", "on", "--html", str(page)).code == 0
+    here = Path.cwd()
+    os.chdir(tmp_path)  # the page names the file, not its folder
+    try:
+        found = ready(chromium, page)
+        for field, value in (("text", "a wall"), ("mask", "causal"), ("head", "2"), ("heat", "2")):
+            agree_with_the_command(found)
+            put(found, field, value)
+        agree_with_the_command(found)
+        turn = "() => document.querySelector('#step-effect span').dataset.value"
+        command = "() => document.querySelector('#step-effect code').textContent"
+        effect = ask(*shlex.split(found.value(command))[1:], "--json").json["effects"][0]
+    finally:
+        os.chdir(here)
+    assert float(found.value(turn)) == pytest.approx(effect["vector"]["cosine"], abs=SINGLE)
+    found.clean()
+    found.page.context.close()
