@@ -41,6 +41,18 @@ def test_a_word_that_people_look_for_finds_its_page(word: str, page: str) -> Non
     assert sections_with(word, "en")[0].name == page
 
 
+@pytest.mark.parametrize(
+    ("word", "lang"),
+    [
+        *((word, "en") for word in ("self-attention", "dot product", "quadratic", "RNN")),
+        *((word, "en") for word in ("heatmap", "padding mask", "long-distance", "W_O")),
+        *((word, "zh") for word in ("自注意力", "点积", "复杂度", "热力图", "填充掩码", "长距离")),
+    ],
+)
+def test_a_word_of_teaching_texts_finds_its_entry(word: str, lang: str) -> None:
+    assert "words" in [section.name for section in sections_with(word, lang)]
+
+
 def test_a_word_that_only_screens_have_is_found_where_they_are() -> None:
     first = sections_with("keepdims", "en")[0]
     assert (first.name, "keepdims" in first.line) == ("learners", True)
