@@ -30,6 +30,7 @@ from attncli.measure.head_record import (
     Sides,
 )
 from attncli.measure.metric import Measured
+from attncli.measure.row_facts import Bools
 from attncli.measure.row_stream import block_visibility, select_in_block
 from attncli.mechanism.attend import RowBlock, attend
 from attncli.mechanism.block import join_heads
@@ -114,7 +115,7 @@ def feed_whole(
         bias = None
 
     # None where all is visible, [row, key] where all heads see the same
-    row_visibility: Array | None = visibility
+    row_visibility: Bools | None = visibility
     if visibility.all():
         row_visibility = None
     elif bool((visibility == visibility[:1]).all()):

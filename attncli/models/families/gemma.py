@@ -32,7 +32,7 @@ FIXED = {"use_bidirectional_attention": FixedValue(False, "every token would see
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Gemma."""
+    """The Spec of a Gemma: Llama's layers with norms that multiply by 1 + w."""
     norm = llama.rms(config, unit_offset=True)
     dim = llama.head_dim(config, HEAD_DIM)
     position = rope(config, dim)
@@ -68,15 +68,15 @@ GEMMA2_NAMES = llama.NAMES.with_roles(
 
 
 def gemma2(config: Config) -> Spec:
-    """Gemma 2: norms on both sides of each part, soft caps, a window in every other layer. Source:
-    Gemma Team, 2024.
+    """The Spec of a Gemma 2: norms on both sides of each part, soft caps, a window in every other
+    layer. Source: Gemma Team, 2024.
     """
     dim = llama.head_dim(config, HEAD_DIM)
     norm = llama.rms(config, unit_offset=True)
     position = rope(config, dim)
     feed_forward = gemma2_mlp(config)
     window = config.integer("sliding_window", default=4096)
-    cap = config.cap("attn_logit_softcapping", 50.0)
+    cap = config.cap("attn_logit_softcapping", default=50.0)
     blocks = [
         llama.block(
             config,
@@ -92,7 +92,7 @@ def gemma2(config: Config) -> Spec:
         )
         for kind in layer_types(config, llama.depth(config), lambda layer: layer % 2 == 0)
     ]
-    logit_cap = config.cap("final_logit_softcapping", 30.0)
+    logit_cap = config.cap("final_logit_softcapping", default=30.0)
     return llama.decoder(
         config, blocks, embedding=embedding(config), tied=True, logit_cap=logit_cap
     )
@@ -112,19 +112,19 @@ def query_scale(config: Config) -> float:
 
 def gguf_keys(metadata: Metadata, largest_depth: int) -> dict[str, object]:
     """Config values by key that GGUF files lack: `query_pre_attn_scalar`, which is the head's
-    width, but width / heads in the 27B model, which has `largest_depth` layers; and whether the
-    model is EmbeddingGemma, which sees both ways."""
+    width, but width / heads in the 27B model; and whether queries see later tokens, as in
+    EmbeddingGemma.
+
+    largest_depth: the layers of the 27B model, by which it is recognised.
+    """
     width = metadata.architecture_value("embedding_length")
     heads = metadata.architecture_value("attention.head_count")
-    largest = (
-        metadata.architecture_value("block_count") == largest_depth
-        and isinstance(width, int)
-        and isinstance(heads, int)
-    )
+    query_scalar = metadata.architecture_value("attention.key_length")
+    is_largest = metadata.architecture_value("block_count") == largest_depth
+    if is_largest and isinstance(width, int) and isinstance(heads, int):
+        query_scalar = width // heads
     return {
-        "query_pre_attn_scalar": (
-            width // heads if largest else metadata.architecture_value("attention.key_length")
-        ),
+        "query_pre_attn_scalar": query_scalar,
         "use_bidirectional_attention": metadata.architecture == "gemma-embedding",
     }
 
@@ -141,10 +141,11 @@ GEMMA3_TEXT_FIXED = {
 
 
 def gemma3_text(config: Config) -> Spec:
-    """Gemma 3 (text) and EmbeddingGemma: normed queries and keys, five local layers to a global
-    one. Source: Gemma Team, 2025.
+    """The Spec of a Gemma 3 (text) or EmbeddingGemma: normed queries and keys, five local layers to
+    a global one. Source: Gemma Team, 2025.
 
-    Scaling of the rotary embedding is for its global layers only.
+    Local layers have a rotary base of their own; scaling of the rotary embedding is for the global
+    layers only.
     """
     dim = llama.head_dim(config, HEAD_DIM)
     norm = llama.rms(config, unit_offset=True)
@@ -154,17 +155,29 @@ def gemma3_text(config: Config) -> Spec:
     config.get("_sliding_window_pattern")  # repeats `layer_types`
     both_ways = config.flag("use_bidirectional_attention", default=False)
     blocks = []
+    # every sixth layer is global
     for kind in layer_types(config, llama.depth(config), lambda layer: bool((layer + 1) % every)):
-        local = kind == LOCAL
-        base, default = ("rope_local_base_freq", 10000.0) if local else ("rope_theta", 1e6)
+        is_local = kind == LOCAL
+        if is_local:
+            theta_key = "rope_local_base_freq"
+            default_theta = 10000.0
+        else:
+            theta_key = "rope_theta"
+            default_theta = 1e6
+        position = rope(
+            config,
+            dim,
+            kind=kind,
+            theta=(theta_key,),
+            default_theta=default_theta,
+            scaled=not is_local,
+        )
         blocks.append(
             llama.block(
                 config,
-                position=rope(
-                    config, dim, kind=kind, theta=(base,), default_theta=default, scaled=not local
-                ),
+                position=position,
                 dim=dim,
-                mask=_window_mask(window if local else None, both_ways),
+                mask=_window_mask(window if is_local else None, both_ways=both_ways),
                 scale=query_scale(config),
                 qk_norm=QkNorm(norm),
                 norm=norm,
@@ -173,20 +186,20 @@ def gemma3_text(config: Config) -> Spec:
                 kv_heads=4,
             )
         )
-    logit_cap = config.cap("final_logit_softcapping", None)
+    logit_cap = config.cap("final_logit_softcapping", default=None)
     return llama.decoder(
         config, blocks, embedding=embedding(config), tied=True, logit_cap=logit_cap
     )
 
 
-def _window_mask(window: int | None, both_ways: bool) -> Mask:
+def _window_mask(window: int | None, *, both_ways: bool) -> Mask:
     """The mask of a layer: causal within `window` keys, the query's own included, or, if
-    `both_ways`, half as many on either side; None for no window."""
+    `both_ways`, half as many on either side. window: None for no window."""
     if not both_ways:
         return causal(window)
     if window is None:
         return Everywhere()
-    return Window(window // 2, window // 2)
+    return Window(left=window // 2, right=window // 2)
 
 
 T5GEMMA_ENCODER = replace(
@@ -229,31 +242,34 @@ OF_ITS_PLACE = (
 
 
 def t5gemma(config: Config) -> Spec:
-    """T5Gemma: an encoder and a decoder of Gemma 2's layers, each with a config of its own; the
-    decoder is inside the encoder's Spec. Source: Zhang et al., 2025."""
+    """The Spec of a T5Gemma: an encoder and a decoder of Gemma 2's layers, each with a config of its
+    own; the decoder is inside the encoder's Spec. Source: Zhang et al., 2025."""
     config.get("vocab_size")  # repeats the decoder's
-    side_config = _side_config(config, "encoder")
-    encoder = gemma2(side_config)
+
+    # the encoder: Gemma 2 with masks that let queries see later tokens, and no output head
+    encoder_config = _side_config(config, "encoder")
+    encoder = gemma2(encoder_config)
     encoder = replace(encoder, blocks=tuple(map(_both_ways, encoder.blocks)), head=None)
-    _settle_side(config, side_config)
-    side_config = _side_config(config, "decoder")
-    decoder = gemma2(side_config)
-    start = side_config.integer("bos_token_id", default=2, least=0)
+    _settle_side(config, encoder_config)
+
+    # the decoder: Gemma 2 with cross-attention in each layer
+    decoder_config = _side_config(config, "decoder")
+    decoder = gemma2(decoder_config)
+    start = decoder_config.integer("bos_token_id", default=2, least=0)
     blocks = tuple(_with_cross_attention(block, encoder.d_model) for block in decoder.blocks)
     assert decoder.head is not None
     head = replace(decoder.head, tied=config.flag("tie_word_embeddings", default=True))
-    _settle_side(config, side_config)
-    biases = (
-        *decoder.biases,
-        *("cross.[qkvo]" for pattern in decoder.biases if pattern == "attn.[qkvo]"),
-    )
+    _settle_side(config, decoder_config)
+    biases = decoder.biases
+    if "attn.[qkvo]" in biases:
+        biases += ("cross.[qkvo]",)
     decoder = replace(decoder, blocks=blocks, start=start, head=head, biases=biases)
     return replace(encoder, decoder=decoder)
 
 
 def _side_config(config: Config, side: str) -> Config:
-    """The config of one side, "encoder" or "decoder", nested in the whole model's config. Raises
-    InputError if there is none."""
+    """The config of the "encoder" or the "decoder", nested in the whole model's config under that
+    key. Raises InputError if there is none."""
     side_config = config.section(side)
     if side_config is None:
         raise InputError(
@@ -267,23 +283,25 @@ def _side_config(config: Config, side: str) -> Config:
 
 
 def _settle_side(config: Config, side: Config) -> None:
-    """Check the keys of a side's config that no reader has used; its notes are added to the whole
-    model's.
+    """Check the keys that no reader has used in the config of an encoder or decoder, `side`; notes
+    on them are added to the whole model's config.
     """
     for note in settle(side, {}):
         config.note(note)
 
 
 def _both_ways(block: Block) -> Block:
-    """A layer whose queries see as far ahead as back."""
+    """The layer with its mask made symmetric: queries see as many tokens after them as before."""
     mask = mirror_mask(block.attention.mask)
     assert mask is not None
     return replace(block, attention=replace(block.attention, mask=mask))
 
 
 def _with_cross_attention(block: Block, width: int) -> Block:
-    """A decoder layer with cross-attention to encoder vectors of this width, without mask or
-    positions.
+    """The decoder layer with cross-attention added, of the sizes of its self-attention, without mask
+    or positions.
+
+    width: of the encoder's vectors.
     """
     cross = replace(block.attention, mask=Everywhere(), position=None, source_width=width)
     norm = block.norms["attn.in"]

@@ -17,13 +17,15 @@ NAMES = llama.NAMES.with_roles(
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a GLM."""
+    """The Spec of a GLM: half of each head rotated, norms before each part."""
     return half_rotated_decoder(config, llama.BEFORE)
 
 
 def half_rotated_decoder(config: Config, places: tuple[Place, ...]) -> Spec:
-    """A model whose heads rotate half of their entries (partial rotary factor ½), with a norm at
-    these places of each layer."""
+    """The Spec of a GLM, whose heads rotate half of their entries (partial rotary factor ½).
+
+    places: where each layer has norms.
+    """
     norm = llama.rms(config, default=1.5625e-7)
     dim = llama.head_dim(config, 128)
     position = rope(config, dim, default_partial=0.5, pairing="adjacent")
@@ -38,7 +40,7 @@ GLM4_NAMES = NAMES.with_roles(
 
 
 def glm4(config: Config) -> Spec:
-    """GLM-4-0414: GLM with norms on both sides of each part. Source: GLM Team, 2025."""
+    """The Spec of a GLM-4-0414: GLM with norms on both sides of each part. Source: GLM Team, 2025."""
     return half_rotated_decoder(config, ("attn.in", "attn.out", "mlp.in", "mlp.out"))
 
 
@@ -50,9 +52,8 @@ GLM4_MOE_NAMES = replace(
 
 
 def glm4_moe(config: Config) -> Spec:
-    """GLM-4.5 to 4.7: part of each head rotated in halves, experts scored one by one with
-    corrections to their choice.
-    Source: GLM Team, 2025."""
+    """The Spec of a GLM-4.5 to 4.7: a part of each head rotated, experts scored by a sigmoid each
+    with corrections to their choice. Source: GLM Team, 2025."""
     routing = deepseek_v2.corrected_routing(config, factor=1.0, groups=1, groups_chosen=1)
     normed = config.flag("norm_topk_prob", default=True)
     mixture = deepseek_v2.experts(
@@ -77,7 +78,7 @@ def glm4_moe(config: Config) -> Spec:
         for part in parts
     ]
     config.get(*deepseek_v2.IDLE)
-    config.optional("intermediate_size")  # of layers without experts
+    config.optional("intermediate_size")  # of layers without experts, which there may be none of
     biases = ("attn.[qkv]",) if config.flag("attention_bias", default=False) else ()
     return llama.decoder(config, blocks, biases=biases)
 

@@ -36,7 +36,7 @@ FIXED = {"add_cross_attention": FixedValue(False, "cross-attention would be adde
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a GPT-2."""
+    """The Spec of a GPT-2, as its config describes it."""
     width = config.integer("n_embd", "hidden_size")
     heads = config.heads(width, "n_head", "num_attention_heads")
     dim = width // heads
@@ -48,24 +48,19 @@ def spec(config: Config) -> Spec:
     else:
         scale = 1.0
     by_layer = config.flag("scale_attn_by_inverse_layer_idx", default=False)
-    config.flag(
-        "reorder_and_upcast_attn", default=False
-    )  # the same mathematics, guarded against float16's overflow
-    blocks = [
-        Block(
-            Attention(
-                heads,
-                heads,
-                dim,
-                dim,
-                scale=scale / (layer + 1) if by_layer else scale,
-                mask=Causal(),
-            ),
-            mlp,
-            {"attn.in": norm, "mlp.in": norm},
+    # the same mathematics, guarded against float16's overflow
+    config.flag("reorder_and_upcast_attn", default=False)
+    blocks = []
+    for layer in range(config.integer("n_layer", "num_hidden_layers", most=MOST_LAYERS)):
+        attention = Attention(
+            heads,
+            kv_heads=heads,
+            head_dim=dim,
+            v_dim=dim,
+            scale=scale / (layer + 1) if by_layer else scale,
+            mask=Causal(),
         )
-        for layer in range(config.integer("n_layer", "num_hidden_layers", most=MOST_LAYERS))
-    ]
+        blocks.append(Block(attention, mlp, {"attn.in": norm, "mlp.in": norm}))
     return Spec(
         d_model=width,
         vocabulary=config.integer("vocab_size"),

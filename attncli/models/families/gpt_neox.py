@@ -36,7 +36,8 @@ FIXED = {"is_decoder": FixedValue(False, "the same model under another flag")}
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a GPT-NeoX."""
+    """The Spec of a GPT-NeoX or Pythia: a quarter of each head rotated, attention and feed-forward
+    part in parallel with a norm each."""
     width = config.integer("hidden_size")
     heads = config.heads(width, "num_attention_heads")
     dim = width // heads
@@ -46,7 +47,15 @@ def spec(config: Config) -> Spec:
     )
     projections = ("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ()
     block = Block(
-        Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position),
+        Attention(
+            heads,
+            kv_heads=heads,
+            head_dim=dim,
+            v_dim=dim,
+            scale=dim**-0.5,
+            mask=Causal(),
+            position=position,
+        ),
         Mlp(
             config.integer("intermediate_size"),
             config.choice("hidden_act", among=ACTIVATIONS, default="gelu"),
@@ -106,7 +115,8 @@ GPT_NEO_NAMES = Names(
 
 
 def gpt_neo(config: Config) -> Spec:
-    """GPT-Neo: unscaled scores, global and local layers by turns. Source: Black et al., 2021."""
+    """The Spec of a GPT-Neo: unscaled scores, layers that see all earlier tokens and layers with a
+    window by turns. Source: Black et al., 2021."""
     config.get("is_causal")  # its layers hide later tokens whatever this key says
     width = config.integer("hidden_size")
     heads = config.heads(width, "num_heads", "num_attention_heads")
@@ -117,18 +127,12 @@ def gpt_neo(config: Config) -> Spec:
         config.choice("activation_function", among=ACTIVATIONS, default="gelu_new"),
     )
     window = config.integer("window_size", default=256)
-    blocks = [
-        Block(
-            Attention(
-                heads, heads, dim, dim, scale=1.0, mask=causal(window if kind == "local" else None)
-            ),
-            mlp,
-            {"attn.in": norm, "mlp.in": norm},
-        )
-        for kind in _attention_types(
-            config, config.integer("num_layers", "num_hidden_layers", most=MOST_LAYERS)
-        )
-    ]
+    count = config.integer("num_layers", "num_hidden_layers", most=MOST_LAYERS)
+    blocks = []
+    for kind in _attention_types(config, count):
+        mask = causal(window if kind == "local" else None)
+        attention = Attention(heads, kv_heads=heads, head_dim=dim, v_dim=dim, scale=1.0, mask=mask)
+        blocks.append(Block(attention, mlp, {"attn.in": norm, "mlp.in": norm}))
     return Spec(
         d_model=width,
         vocabulary=config.integer("vocab_size"),
@@ -142,8 +146,9 @@ def gpt_neo(config: Config) -> Spec:
 
 
 def _attention_types(config: Config, count: int) -> list[str]:
-    """The type of each layer, "global" or "local", from the list `attention_layers` or from pairs
-    of a pattern and how often it repeats."""
+    """The type of each of `count` layers, "global" or "local": from the list `attention_layers`, or
+    from `attention_types`, pairs of a pattern and how often it repeats, such as
+    [[["global", "local"], 6]]; by turns where the config has neither."""
     kinds = config.list_of("attention_layers", kind=str, count=count)
     pairs = config.list_of("attention_types", kind=list) or [[["global", "local"], -(-count // 2)]]
     if kinds is None:
@@ -156,7 +161,7 @@ def _attention_types(config: Config, count: int) -> list[str]:
                     raise config.refuse(
                         "attention_types", "pairs of a pattern and how often it repeats"
                     )
-        if "attention_types" not in config.values:
+        if "attention_types" not in config.values:  # by turns, one too many for an odd count
             kinds = kinds[:count]
     if len(kinds) != count or not set(kinds) <= {"global", "local"}:
         what = message("config.json describes {kinds} attention layers", kinds=len(kinds))
@@ -212,8 +217,8 @@ GPTJ_FIXED = {
 
 
 def gptj(config: Config) -> Spec:
-    """GPT-J: attention and feed-forward in parallel, adjacent entries rotated. Source: Wang and
-    Komatsuzaki, 2021.
+    """The Spec of a GPT-J: attention and feed-forward part in parallel under one norm, adjacent
+    entries rotated. Source: Wang and Komatsuzaki, 2021.
 
     Raises InputError for a `rotary_dim` that is odd or wider than a head.
     """
@@ -228,11 +233,19 @@ def gptj(config: Config) -> Spec:
         )
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     position = Rope(rotary_dim, pairing="adjacent")
-    attention = Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position)
+    attention = Attention(
+        heads,
+        kv_heads=heads,
+        head_dim=dim,
+        v_dim=dim,
+        scale=dim**-0.5,
+        mask=Causal(),
+        position=position,
+    )
     activation = config.choice("activation_function", among=ACTIVATIONS, default="gelu_new")
     mlp = Mlp(config.integer("n_inner", default=4 * width), activation)
     block = Block(attention, mlp, {"attn.in": norm}, parallel=True)
-    config.integer("n_positions", "max_position_embeddings", default=2048)
+    config.integer("n_positions", "max_position_embeddings", default=2048)  # limits nothing
     return Spec(
         d_model=width,
         vocabulary=config.integer("vocab_size"),

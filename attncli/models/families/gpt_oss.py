@@ -33,7 +33,8 @@ THETA, FACTOR, ORIGINAL = 150000.0, 32.0, 4096
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a gpt-oss. Raises UnsupportedError for weights of four bits."""
+    """The Spec of a gpt-oss: a sink in each head, windows in every other layer, experts in all.
+    Raises UnsupportedError for quantised weights."""
     _refuse_quantized(config)
     count = config.integer("num_local_experts", "num_experts", default=128, most=2**16)
     experts = Experts(
@@ -68,7 +69,8 @@ def spec(config: Config) -> Spec:
 
 
 def _rotary(config: Config) -> Rope:
-    """The rotary embedding; the published one where the config says nothing of its scaling."""
+    """The rotary embedding that the config describes; where it says nothing of scaling, that of the
+    published model, YaRN from 4,096 positions on."""
     dim = llama.head_dim(config, 64)
     position = rope(config, dim, default_theta=THETA)
     if config.get("rope_parameters") or config.get("rope_scaling"):
@@ -78,7 +80,8 @@ def _rotary(config: Config) -> Rope:
 
 
 def _refuse_quantized(config: Config) -> None:
-    """Raise UnsupportedError for weights of fewer than sixteen bits."""
+    """Raise UnsupportedError for a config that says that the weights are quantised, with a hint for
+    MXFP4, in which the model was published."""
     quantization = config.get("quantization_config")
     if isinstance(quantization, dict):
         method = quantization.get("quant_method")

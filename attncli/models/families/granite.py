@@ -15,15 +15,15 @@ from attncli.models.family import Concat, Family, PerExpert
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Granite."""
+    """The Spec of a Granite: Llama with multipliers on embeddings, scores, branches and logits."""
     return whole_model(config, block(config))
 
 
 def block(config: Config, mlp: Mlp | Experts | None = None, *, rotates: bool = True) -> Block:
-    """One layer.
+    """One layer of a Granite, with multipliers on its scores and on what its parts add to the stream.
 
-    mlp: None for the gated one.
-    rotates: whether it has positions.
+    mlp: its feed-forward part or experts; None for the gated part of the config.
+    rotates: whether it has rotary positions.
     """
     position = rope(config, llama.head_dim(config))
     scale = config.number("attention_multiplier", default=1.0)
@@ -34,9 +34,10 @@ def block(config: Config, mlp: Mlp | Experts | None = None, *, rotates: bool = T
 def whole_model(
     config: Config, blocks: Block | Sequence[Block], biases: tuple[str, ...] | None = None
 ) -> Spec:
-    """The model around its layers; multipliers that the config does not set are 1.
+    """The Spec of a Granite with these layers; multipliers that the config does not set are 1.
 
-    biases: patterns of the roles that have a bias; None for what the config says.
+    blocks: one for all layers, or a list.
+    biases: patterns of the roles that have a bias; None for those that the config switches on.
     """
     embedding = Embedding(scale=config.number("embedding_multiplier", default=1.0))
     logit_scale = 1.0 / config.number("logits_scaling", default=1.0)
@@ -56,10 +57,8 @@ GRANITEMOE_NAMES = llama.NAMES.with_roles(
 
 
 def granitemoe(config: Config) -> Spec:
-    """Granite MoE: Granite with experts, whose gates and inner layers are one tensor. Source:
-    Granite Team, 2024.
-
-    The shares of the chosen experts sum to 1.
+    """The Spec of a Granite MoE: Granite with experts, the shares of the chosen ones summing to 1.
+    Source: Granite Team, 2024.
     """
     return whole_model(config, block(config, llama.experts(config, count=8, per_token=2)))
 
@@ -79,14 +78,16 @@ KINDS = {"mamba": False, "linear_attention": False, "attention": True, GLOBAL: T
 
 
 def granitemoehybrid(config: Config) -> Spec:
-    """Granite 4: Granite with Mamba 2 in place of attention in most layers, and experts beside a
-    part that serves every token, or that part alone. Source: Granite Team, 2025."""
+    """The Spec of a Granite 4: Granite with Mamba 2 in place of attention in most layers, and a
+    feed-forward part for every token, with experts beside it or without. Source: Granite Team, 2025.
+    """
     count = llama.depth(config)
-    mixer = bamba.state_space(config, 1e-6)
-    listed = config.list_of("layer_types", kind=str, count=count)
-    kinds = (
-        listed or config.list_of("layers_block_type", kind=str, count=count) or ["mamba"] * count
-    )
+    mixer = bamba.state_space(config, default_eps=1e-6)
+    kinds = config.list_of("layer_types", kind=str, count=count)
+    if not kinds:  # an older key
+        kinds = config.list_of("layers_block_type", kind=str, count=count)
+    if not kinds:
+        kinds = ["mamba"] * count
     if not set(kinds) <= set(KINDS):
         raise config.refuse("layer_types", ", ".join(KINDS))
     attending = block(
@@ -97,8 +98,8 @@ def granitemoehybrid(config: Config) -> Spec:
 
 
 def _shared_experts(config: Config) -> Mlp | Experts:
-    """The feed-forward part: a gated one for every token, and experts added to it where the config
-    has any.
+    """The feed-forward part of a Granite 4: a gated one for every token, and experts besides where
+    the config has any.
     """
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
     shared = Mlp(config.integer("shared_intermediate_size", default=1024), activation, gated=True)

@@ -32,12 +32,11 @@ NAMES = Names(
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a GTE."""
-    base = with_rotary(bert.with_gelu(bert.spec(config, types=1)), config, 160000.0)
-    part = base.blocks[0].mlp
-    feed_forward = part
-    if isinstance(part, Mlp):
-        feed_forward = replace(part, gated=True)
+    """The Spec of a GTE: BERT with rotary positions and a gated feed-forward part."""
+    base = with_rotary(bert.with_gelu(bert.spec(config, types=1)), config, theta=160000.0)
+    plain = base.blocks[0].mlp
+    assert isinstance(plain, Mlp)
+    feed_forward = replace(plain, gated=True)
     return replace(
         base,
         blocks=tuple(replace(block, mlp=feed_forward) for block in base.blocks),
@@ -46,7 +45,7 @@ def spec(config: Config) -> Spec:
 
 
 def with_rotary(base: Spec, config: Config, theta: float) -> Spec:
-    """A BERT with rotary positions in place of learned ones.
+    """The Spec of a BERT, `base`, with rotary positions in place of learned ones.
 
     theta: the rotary base where the config does not set it.
     """
@@ -77,12 +76,12 @@ JINA_EMBEDDINGS_V3_NAMES = Names(
 
 
 def jina_embeddings_v3(config: Config) -> Spec:
-    """Jina Embeddings 3: XLM-RoBERTa with rotary positions. Source: Sturua et al., 2024.
+    """The Spec of a Jina Embeddings 3: XLM-RoBERTa with rotary positions. Source: Sturua et al., 2024.
 
-    Its adapters are merged or left out.
+    Its adapters for tasks are no part of it: files have them merged into the weights, or left out.
     """
     base = bert.with_gelu(bert.spec(config, eps=1e-5, types=1))
-    return with_rotary(base, config, 20000.0)
+    return with_rotary(base, config, theta=20000.0)
 
 
 NOMIC_BERT_NAMES = Names(
@@ -145,8 +144,9 @@ NOMIC_BERT_IDLE = (
 
 
 def nomic_bert(config: Config) -> Spec:
-    """Nomic BERT: BERT with rotary positions, a gated feed-forward part and no biases but those of
-    norms, in the names of its own configs or in BERT's. Source: Nussbaum et al., 2024."""
+    """The Spec of a Nomic BERT: BERT with rotary positions, a gated feed-forward part and no biases
+    but those of norms. Its config may spell sizes as BERT's do ("hidden_size") or as GPT-2's
+    ("n_embd"). Source: Nussbaum et al., 2024."""
     width = config.integer("hidden_size", "n_embd", default=768)
     heads = config.integer("num_attention_heads", "n_head", default=12, most=2**16)
     dim = config.optional("head_dim") or width // heads
@@ -157,7 +157,9 @@ def nomic_bert(config: Config) -> Spec:
     activation = config.choice("hidden_act", "activation_function", among=gates, default="silu")
     inner = config.integer("intermediate_size", "n_inner", default=3072)
     block = Block(
-        Attention(heads, heads, dim, dim, scale=dim**-0.5, position=position),
+        Attention(
+            heads, kv_heads=heads, head_dim=dim, v_dim=dim, scale=dim**-0.5, position=position
+        ),
         Mlp(inner, activation, gated=True),
         {"attn.sum": norm, "mlp.sum": norm},
     )

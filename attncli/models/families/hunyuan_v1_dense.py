@@ -13,14 +13,14 @@ NAMES = llama.NAMES.with_roles(
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Hunyuan."""
+    """The Spec of a Hunyuan: Llama whose queries and keys are normed after they are rotated."""
     return whole_model(config, block(config))
 
 
 def block(config: Config, mlp: Experts | None = None) -> Block:
-    """One layer.
+    """One layer of a Hunyuan.
 
-    mlp: None for the gated feed-forward part of the config.
+    mlp: its experts; None for the gated feed-forward part of the config.
     """
     norm = llama.rms(config, default=1e-5)
     position = rope(config, llama.head_dim(config), by_alpha=True)
@@ -34,7 +34,7 @@ def whole_model(config: Config, blocks: Block | list[Block]) -> Spec:
     config says.
     """
     biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
-    config.get("eod_token_id")
+    config.get("eod_token_id")  # of generation: read, so that no warning comes
     return llama.decoder(config, blocks, biases=biases)
 
 
@@ -51,16 +51,14 @@ HUNYUAN_V1_MOE_NAMES = NAMES.with_roles(
 
 
 def hunyuan_v1_moe(config: Config) -> Spec:
-    """Hunyuan MoE: Hunyuan with experts in every layer, besides one that serves every token.
-    Source: Tencent, 2025.
+    """The Spec of a Hunyuan MoE: Hunyuan with experts in every layer, and one more that serves every
+    token. Source: Tencent, 2025.
 
-    The shares of the chosen experts sum to 1; numbers may differ by layer.
+    The shares of the chosen experts sum to 1. Each layer may have another number of experts.
     """
     layers = llama.depth(config)
-    counts, chosen = (
-        _numbers_by_layer(config, layers, *keys)
-        for keys in (("num_experts",), ("moe_topk", "num_experts_per_tok"))
-    )
+    counts = _numbers_by_layer(config, layers, "num_experts")
+    chosen = _numbers_by_layer(config, layers, "moe_topk", "num_experts_per_tok")
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
     width = config.integer("intermediate_size")
     shared = Mlp(width, activation, gated=True)
@@ -72,12 +70,14 @@ def hunyuan_v1_moe(config: Config) -> Spec:
 
 
 def _numbers_by_layer(config: Config, layers: int, *keys: str) -> list[int]:
-    """A number for each layer, of a config that has one for all or a list."""
+    """A whole number for each of `layers` layers: the config's value, the first of the keys that is
+    set, may be one number for all layers or a list."""
     values = config.get(*keys)
     if not isinstance(values, list):
         return [config.integer(*keys, default=1, most=2**16)] * layers
     key = next(key for key in keys if config.values.get(key) is not None)
-    config.list_of(key, kind=int, count=layers)
+    config.list_of(key, kind=int, count=layers)  # raises for another length
+    # a Config for each entry, so that `integer` checks it and names the key
     return [Config({key: value}, config.where).integer(key, most=2**16) for value in values]
 
 

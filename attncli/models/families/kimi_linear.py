@@ -29,8 +29,9 @@ MIXER: dict[str, Source] = {
 
 
 def _names() -> Names:
-    """The names of DeepSeek's attention, Mixtral's experts and the mixer; feed-forward parts have
-    one prefix, or, as first published, another."""
+    """The tensor names of a Kimi Linear: DeepSeek's for attention, Mixtral's for experts, its own
+    for the mixer. Feed-forward parts are called `mlp.…`, or, in the files first published,
+    `block_sparse_moe.…`."""
     parts = {name: f"{name}_proj" for name in ("gate", "up", "down")}
     return deepseek_v2.NAMES.with_roles(
         {
@@ -58,9 +59,13 @@ NAMES = _names()
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Kimi Linear."""
+    """The Spec of a Kimi Linear: the delta rule in most layers, latent attention in the others,
+    experts in all but the first."""
     layers = llama.depth(config)
+    # sizes of linear attention are in an object of their own, or beside the others
     nested = config.section("linear_attn_config") or Config({}, config.where)
+
+    # latent attention; no entry is rotated, though some keep the name
     content = config.integer("qk_nope_head_dim", default=128)
     straight = config.integer("qk_rope_head_dim", default=64)
     heads = config.integer("num_attention_heads", most=2**16)
@@ -68,44 +73,39 @@ def spec(config: Config) -> Spec:
         raise config.refuse("num_key_value_heads", f"{heads}")
     attention = Attention(
         heads,
-        heads,
-        content + straight,
-        config.optional("v_head_dim", default=128) or content,
+        kv_heads=heads,
+        head_dim=content + straight,
+        v_dim=config.optional("v_head_dim", default=128) or content,
         scale=(content + straight) ** -0.5,
         mask=Causal(),
         latent=Latent(
-            config.optional("q_lora_rank"),
-            config.integer("kv_lora_rank", default=512),
-            Norm("rms", 1e-6),
-            straight,
+            query=config.optional("q_lora_rank"),
+            keys=config.integer("kv_lora_rank", default=512),
+            norm=Norm("rms", 1e-6),
+            straight=straight,
         ),
     )
+
+    # the delta rule
     norm = llama.rms(config, default=1e-5)
+    outer_heads = config.integer("linear_num_heads", default=32, most=2**16)
+    outer_dim = config.integer("linear_head_dim", default=128, most=2**16)
+    outer_kernel = config.integer("linear_conv_kernel_dim", default=4, most=2**10)
     mixer = KimiDelta(
-        nested.integer(
-            "num_heads",
-            default=config.integer("linear_num_heads", default=32, most=2**16),
-            most=2**16,
-        ),
-        nested.integer(
-            "head_dim",
-            default=config.integer("linear_head_dim", default=128, most=2**16),
-            most=2**16,
-        ),
-        nested.integer(
-            "short_conv_kernel_size",
-            default=config.integer("linear_conv_kernel_dim", default=4, most=2**10),
-            most=2**10,
-        ),
-        config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
-        norm,
+        heads=nested.integer("num_heads", default=outer_heads, most=2**16),
+        dim=nested.integer("head_dim", default=outer_dim, most=2**16),
+        kernel=nested.integer("short_conv_kernel_size", default=outer_kernel, most=2**10),
+        activation=config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
+        norm=norm,
     )
+
+    # experts, and a plain feed-forward part for the layers without
     routing = Routing(
         "sigmoid",
-        config.number("routed_scaling_factor", default=2.446),
-        config.integer("num_expert_group", "n_group", default=1),
-        config.integer("topk_group", default=1),
-        2,
+        factor=config.number("routed_scaling_factor", default=2.446),
+        groups=config.integer("num_expert_group", "n_group", default=1),
+        groups_chosen=config.integer("topk_group", default=1),
+        group_by=2,
         corrected=True,
         slack=1e-20,
     )
@@ -119,14 +119,15 @@ def spec(config: Config) -> Spec:
         per_token=8,
     )
     dense = llama.gated_mlp(config, default=9216)
+
     blocks: list[Block] = []
-    for kind, has_experts in zip(
-        _layer_types(config, nested, layers), _has_experts(config, layers), strict=True
-    ):
+    kinds = _layer_types(config, nested, layers)
+    for kind, has_experts in zip(kinds, _has_experts(config, layers), strict=True):
         block = Block(
             attention, mixture if has_experts else dense, {"attn.in": norm, "mlp.in": norm}
         )
         blocks.append(block if kind == GLOBAL else block.with_mixer(mixer))
+    # without effect: of training, or of positions that no layer has
     config.get(*deepseek_v2.IDLE, "model_max_length", "rope_theta", "rope_scaling", "mla_use_nope")
     biases = (
         ("attn.q_down", "attn.kv_down", "attn.o")
@@ -137,8 +138,9 @@ def spec(config: Config) -> Spec:
 
 
 def _layer_types(config: Config, nested: Config, count: int) -> list[str]:
-    """ "full_attention" or "linear_attention" for each layer: the config's `layer_types`, else full
-    for the numbers (from 1) in `full_attn_layers`, else full for layers 4, 8, …."""
+    """The type of each of `count` layers, "full_attention" or "linear_attention": the config's
+    `layer_types`, else full for the numbers (from 1) in `full_attn_layers` of `nested`, else full for
+    the layers 4, 8, 12 … (from 0)."""
     kinds = config.list_of("layer_types", kind=str, count=count)
     attending = nested.list_of("full_attn_layers", kind=int)
     others = nested.list_of("kda_layers", kind=int)

@@ -58,13 +58,13 @@ NAMES = Names(
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of an LFM2."""
+    """The Spec of an LFM2: short convolutions in place of attention in most layers."""
     return whole_model(config, [_mlp(config)] * llama.depth(config))
 
 
 def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
-    """The model with these feed-forward parts, one for each layer; only its convolutions may have
-    biases.
+    """The Spec of an LFM2 with these feed-forward parts, one for each layer; only its convolutions
+    may have biases.
     """
     count = len(parts)
     attending = config.list_of("full_attn_idxs", kind=int)
@@ -91,15 +91,15 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
 
 
 def _mlp(config: Config) -> Mlp:
-    """The feed-forward part; its width is two thirds of the config's, rounded up to a multiple,
-    unless the config switches that off."""
+    """The gated feed-forward part of an LFM2. Unless `block_auto_adjust_ff_dim` is false, its width
+    is two thirds of the config's, times a multiplier and rounded up to a multiple of 256 or so."""
     width = config.integer("block_ff_dim", "intermediate_size", default=12288)
-    times = config.cap("block_ffn_dim_multiplier", 1.0)
+    multiplier = config.cap("block_ffn_dim_multiplier", default=1.0)
     unit = config.integer("block_multiple_of", default=256)
     if config.flag("block_auto_adjust_ff_dim", default=True):
         width = int(2 * width / 3)
-        if times is not None:
-            width = unit * ((int(times * width) + unit - 1) // unit)
+        if multiplier is not None:
+            width = unit * ((int(multiplier * width) + unit - 1) // unit)
     return Mlp(width, "silu", gated=True)
 
 
@@ -115,7 +115,8 @@ LFM2_MOE_NAMES = NAMES.with_roles(
 
 
 def lfm2_moe(config: Config) -> Spec:
-    """LFM2 MoE: LFM2 with experts in all layers but the first. Source: Liquid AI, 2025."""
+    """The Spec of an LFM2 MoE: LFM2 with experts in all layers but the first ones. Source: Liquid AI,
+    2025."""
     dense = Mlp(config.integer("intermediate_size", default=7168), "silu", gated=True)
     count = config.integer("num_experts", default=32, most=2**16)
     experts = Experts(

@@ -48,12 +48,12 @@ feed-forward part.
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Llama."""
+    """The Spec of a Llama: equal layers with rotary positions."""
     return decoder(config, block(config, position=rope(config, head_dim(config))))
 
 
 def depth(config: Config) -> int:
-    """How many layers."""
+    """How many layers the config states."""
     return config.integer("num_hidden_layers", most=MOST_LAYERS)
 
 
@@ -87,15 +87,18 @@ def block(
     mlp: Mlp | Experts | None = None,
     parallel: bool = False,
 ) -> Block:
-    """One layer as Llama's; each argument replaces what a related model has otherwise.
+    """One layer of a Llama; a related model passes what it has otherwise.
 
-    dim: None for the config's head_dim.
+    position: how positions enter the scores; None for not at all.
+    dim: the width of a head; None for the config's head_dim.
     mask: None for causal.
-    scale: None for 1/√dim.
-    kv_heads: how many the config means by silence, None for as many as heads; null means that many
-        in any case.
-    norm: at all of its `places`; None for the config's root-mean-square norm.
-    mlp: None for the config's gated one.
+    scale: of the scores; None for 1/√dim.
+    qk_norm, softcap: of queries and keys, of the scores; None for none.
+    kv_heads: how many key-value heads there are where the config does not say; None for as many as
+        heads, which null in the config means in any case.
+    norm: at all of `places`; None for the config's root-mean-square norm.
+    mlp: feed-forward part or experts; None for the config's gated part.
+    parallel: whether attention and feed-forward part read the same vectors.
     """
     rms_norm = rms(config)
     heads = config.integer("num_attention_heads", most=2**16)
@@ -103,9 +106,9 @@ def block(
         dim = head_dim(config)
     attention = Attention(
         heads,
-        config.optional("num_key_value_heads", default=kv_heads) or heads,
-        dim,
-        dim,
+        kv_heads=config.optional("num_key_value_heads", default=kv_heads) or heads,
+        head_dim=dim,
+        v_dim=dim,
         scale=dim**-0.5 if scale is None else scale,
         mask=Causal() if mask is None else mask,
         position=position,
@@ -120,8 +123,10 @@ def rms(config: Config, *, default: float = 1e-6, unit_offset: bool = False) -> 
     """The root-mean-square norm of the config.
 
     default: its ε where the config does not set it.
+    unit_offset: whether it multiplies by 1 + w, not w.
     """
-    return Norm("rms", config.number("rms_norm_eps", default=default), unit_offset)
+    eps = config.number("rms_norm_eps", default=default)
+    return Norm("rms", eps, unit_offset=unit_offset)
 
 
 def gated_mlp(config: Config, *, default: int | None = None) -> Mlp:
@@ -171,16 +176,19 @@ def decoder(
     logit_cap: float | None = None,
     biases: tuple[str, ...] | None = None,
 ) -> Spec:
-    """The whole model around its blocks, with Llama's norm after the last.
+    """The Spec of a decoder with these layers, the embedding and output head of the config, and a
+    final norm that is of the kind of the first layer's.
 
     blocks: one for all layers, or a list.
+    embedding: None for a plain token table.
     tied: whether the head shares the token table where the config does not say.
+    logit_scale, logit_cap: of the logits; None for no cap.
     biases: patterns of the roles with a bias; None for those that `attention_bias` and `mlp_bias`
         switch on.
     """
     if isinstance(blocks, Block):
         blocks = [blocks] * depth(config)
-    config.integer("max_position_embeddings", default=2048)
+    config.integer("max_position_embeddings", default=2048)  # limits nothing
     return Spec(
         d_model=config.integer("hidden_size"),
         vocabulary=config.integer("vocab_size"),

@@ -41,12 +41,17 @@ CHUNKED, WHOLE = "chunked_attention", "full_attention"
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Llama 4."""
+    """The Spec of a Llama 4: in three layers of four, queries see a chunk of the text and are
+    rotated; the fourth sees all earlier tokens and has no positions."""
     count = llama.depth(config)
+
+    # `no_rope_layers` is 1 for a layer with rotary positions, 0 for one without, despite its name
     every = config.integer("no_rope_layer_interval", default=4)
     rotary_layers = config.list_of("no_rope_layers", kind=int, count=count) or [
         int((layer + 1) % every != 0) for layer in range(count)
     ]
+
+    # which layers have experts, and which see chunks
     step = config.integer("interleave_moe_layer_step", default=1)
     moe_layers = config.list_of("moe_layers", kind=int)
     expert_layers = range(step - 1, count, step) if moe_layers is None else moe_layers
@@ -61,20 +66,21 @@ def spec(config: Config) -> Spec:
                 "{chunked} with an attention_chunk_size, and {whole}", chunked=CHUNKED, whole=WHOLE
             ),
         )
+
     masks = [Chunk(size) if kind == CHUNKED and size is not None else Causal() for kind in kinds]
     blocks = [
-        _layer_block(config, mask, bool(rotary), layer in expert_layers)
+        _layer_block(config, mask, rotary=bool(rotary), has_experts=layer in expert_layers)
         for layer, (mask, rotary) in enumerate(zip(masks, rotary_layers, strict=True))
     ]
     biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
     return llama.decoder(config, blocks, biases=biases)
 
 
-def _layer_block(config: Config, mask: Causal | Chunk, rotary: bool, has_experts: bool) -> Block:
-    """One layer.
+def _layer_block(config: Config, mask: Causal | Chunk, *, rotary: bool, has_experts: bool) -> Block:
+    """One layer of a Llama 4.
 
-    rotary: whether queries and keys are rotated; where not, queries may be multiplied by a number
-        that grows with their position.
+    rotary: whether queries and keys are rotated (and normed); where not, queries may be multiplied
+        by a number that grows with their position.
     """
     norm = llama.rms(config, default=1e-5)
     dim = llama.head_dim(config, 128)
@@ -103,8 +109,8 @@ def _layer_block(config: Config, mask: Causal | Chunk, rotary: bool, has_experts
 
 
 def _experts(config: Config) -> Experts:
-    """The experts, whose input is multiplied by the router's weight before (not after) they run,
-    and one more for every token."""
+    """The experts of a Llama 4, of which the router's weight multiplies the input, not the output,
+    and one more of the same size for every token."""
     part = llama.gated_mlp(config, default=8192)
     count = config.integer("num_local_experts", default=16, most=2**16)
     per_token = config.integer("num_experts_per_tok", default=1, most=count)
@@ -121,8 +127,9 @@ def _experts(config: Config) -> Experts:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """Config values by key that GGUF files lack: whether queries and keys are normed, and, for
-    models without windows, that all layers rotate."""
+    """Config values by key that GGUF files lack or name otherwise: the widths of experts and of
+    other feed-forward parts, whether queries and keys are normed, and, for models without chunks,
+    that all layers rotate."""
     keys: dict[str, object] = {
         "intermediate_size": metadata.architecture_value("expert_feed_forward_length"),
         "intermediate_size_mlp": metadata.architecture_value("feed_forward_length"),
@@ -131,7 +138,7 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
         "sliding_window": None,
     }
     layers = metadata.layers()
-    if metadata.architecture_value("attention.sliding_window") == 0:
+    if metadata.architecture_value("attention.sliding_window") == 0:  # no chunks
         keys |= {
             "no_rope_layers": [1] * layers,
             "layer_types": [WHOLE] * layers,

@@ -19,8 +19,8 @@ from attncli.models.family import Family, StackedTensor
 
 
 def ernie4_5(config: Config) -> Spec:
-    """ERNIE 4.5: Llama with neighbouring entries rotated together, and biases everywhere or
-    nowhere. Source: Baidu ERNIE Team, 2025."""
+    """The Spec of an ERNIE 4.5: Llama with neighbouring entries rotated together, and biases on all
+    linear maps or none. Source: Baidu ERNIE Team, 2025."""
     norm = llama.rms(config, default=1e-5)
     dim = llama.head_dim(config, 128)
     position = rope(config, dim, default_theta=500000.0, pairing="adjacent")
@@ -34,17 +34,18 @@ def ernie4_5(config: Config) -> Spec:
 
 
 def exaone4(config: Config) -> Spec:
-    """EXAONE 4: Llama with norms after each part, normed queries and keys, and positions in the
-    layers with a window alone; without a window all layers have them. Source: LG AI Research,
-    2025."""
+    """The Spec of an EXAONE 4: Llama with norms after each part, normed queries and keys, and rotary
+    positions only in the layers with a window; without a window all layers have them. Source: LG AI
+    Research, 2025."""
     norm = llama.rms(config, default=1e-5)
     window = config.optional("sliding_window", default=4096)
-    every = 1
+    every = 1  # each so many layers one without a window; 1 for all
     if config.get("layer_types") is not None or window is None:
         config.get("sliding_window_pattern")  # repeats the layers' types, perhaps in letters
     else:
         every = config.integer("sliding_window_pattern", default=4)
     position = rope(config, llama.head_dim(config))
+    kinds = layer_types(config, llama.depth(config), lambda layer: bool((layer + 1) % every))
     blocks = [
         llama.block(
             config,
@@ -55,9 +56,7 @@ def exaone4(config: Config) -> Spec:
             norm=norm,
             places=llama.AFTER,
         )
-        for kind in layer_types(
-            config, llama.depth(config), lambda layer: bool((layer + 1) % every)
-        )
+        for kind in kinds
     ]
     return llama.decoder(config, blocks, biases=())
 
@@ -74,8 +73,8 @@ NEMOTRON_NAMES = llama.NAMES.with_roles({}, without=("mlp.gate",))
 
 
 def nemotron(config: Config) -> Spec:
-    """Nemotron: partly rotated heads, layer norms that multiply by 1 + w, a squared feed-forward
-    part. Source: Parmar et al., 2024."""
+    """The Spec of a Nemotron: half of each head rotated, layer norms that multiply by 1 + w, a
+    feed-forward part without gate and with squared ReLU. Source: Parmar et al., 2024."""
     norm = Norm("layer", config.number("norm_eps", default=1e-5), unit_offset=True)
     position = rope(config, llama.head_dim(config), default_partial=0.5)
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="relu2")
@@ -97,7 +96,8 @@ BIASES = {
 
 
 def seed_oss(config: Config) -> Spec:
-    """Seed-OSS: Llama with biases on queries, keys and values. Source: ByteDance Seed Team, 2025."""
+    """The Spec of a Seed-OSS: Llama with biases on queries, keys and values, and perhaps others.
+    Source: ByteDance Seed Team, 2025."""
     dim = llama.head_dim(config, 128)
     block = llama.block(config, position=rope(config, dim), dim=dim, kv_heads=8)
     biases = tuple(
@@ -107,8 +107,10 @@ def seed_oss(config: Config) -> Spec:
 
 
 def smollm3(config: Config) -> Spec:
-    """SmolLM3: Llama in which every fourth layer has no positions. Source: Bakouch et al., 2025."""
+    """The Spec of a SmolLM3: Llama in which every fourth layer has no positions. Source: Bakouch et
+    al., 2025."""
     count = llama.depth(config)
+    # `no_rope_layers` is 1 for a layer with rotary positions, 0 for one without, despite its name
     every = config.integer("no_rope_layer_interval", default=4)
     rotary_layers = config.list_of("no_rope_layers", kind=int, count=count) or [
         int(bool((layer + 1) % every)) for layer in range(count)
@@ -139,14 +141,12 @@ STABLELM_NAMES = llama.NAMES.with_roles(
 
 
 def stablelm(config: Config) -> Spec:
-    """StableLM: Llama with layer norms and partly rotated heads. Source: Bellagente et al., 2024."""
+    """The Spec of a StableLM: Llama with layer norms and a quarter of each head rotated. Source:
+    Bellagente et al., 2024."""
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
-    biases = (
-        "attn.in",
-        "mlp.in",
-        "final",
-        *(("attn.[qkv]",) if config.flag("use_qkv_bias", default=False) else ()),
-    )
+    biases: tuple[str, ...] = ("attn.in", "mlp.in", "final")
+    if config.flag("use_qkv_bias", default=False):
+        biases += ("attn.[qkv]",)
     parallel = config.flag("use_parallel_residual", default=False)
     block = llama.block(
         config,
@@ -166,8 +166,8 @@ STARCODER2_NAMES = llama.NAMES.with_roles(
 
 
 def starcoder2(config: Config) -> Spec:
-    """StarCoder2: Llama with layer norms, biases and a plain feed-forward part. Source: Lozhkov et
-    al., 2024.
+    """The Spec of a StarCoder2: Llama with layer norms, biases and a feed-forward part without gate.
+    Source: Lozhkov et al., 2024.
     """
     norm = Norm("layer", config.number("norm_epsilon", default=1e-5))
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="gelu_pytorch_tanh")

@@ -29,23 +29,16 @@ FIRST_IS_GLOBAL = "LongformerForSequenceClassification"
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Longformer."""
-    config.get("sep_token_id", "onnx_export")  # of questions and of a file format
+    """The Spec of a Longformer: RoBERTa with a window in each layer, and perhaps a global token."""
+    config.get("sep_token_id", "onnx_export")  # of question answering and of a file format
     base = bert.roberta(config)
-    return replace(
-        base,
-        blocks=tuple(
-            replace(
-                block,
-                attention=attention_with_globals(
-                    with_window(block.attention, reach), first_tokens(config)
-                ),
-            )
-            for block, reach in zip(
-                base.blocks, window_reaches(config, len(base.blocks)), strict=True
-            )
-        ),
-    )
+    blocks = []
+    reaches = window_reaches(config, len(base.blocks))
+    for block, reach in zip(base.blocks, reaches, strict=True):
+        windowed = with_window(block.attention, reach)
+        attention = attention_with_globals(windowed, first_tokens(config))
+        blocks.append(replace(block, attention=attention))
+    return replace(base, blocks=tuple(blocks))
 
 
 def first_tokens(config: Config) -> tuple[int, ...]:
@@ -60,13 +53,14 @@ def first_tokens(config: Config) -> tuple[int, ...]:
 
 def with_window(attention: Attention, reach: int) -> Attention:
     """The attention with a window of `reach` tokens on either side, and no global tokens yet."""
-    return replace(attention, mask=Window(reach, reach), own_global=())
+    return replace(attention, mask=Window(left=reach, right=reach), own_global=())
 
 
 def window_reaches(config: Config, layers: int) -> list[int]:
-    """How far a token of each layer sees to either side: half of its window.
+    """How many tokens a query sees to either side, for each of `layers` layers: half of the config's
+    `attention_window`, which is one number or a list.
 
-    Raises InputError for windows that are odd or not one a layer.
+    Raises InputError for a window that is odd, and for a list of another length.
     """
     value = config.get("attention_window")
     if isinstance(value, list):
@@ -104,20 +98,21 @@ LED_FIXED = {"is_encoder_decoder": FixedValue(True, "the file would hold one sid
 
 
 def led(config: Config) -> Spec:
-    """LED: an encoder with Longformer's windows and global tokens, BART's decoder inside; no token
-    is global unless a user names it. Source: Beltagy et al., 2020."""
+    """The Spec of an LED: an encoder with Longformer's windows and global tokens, BART's decoder
+    inside; no token is global unless a user names it. Source: Beltagy et al., 2020."""
     norm = Norm("layer", 1e-5)
-    both = bart.encoder_decoder(config, norm, Embedding(positions="learned", norm=norm))
-    blocks = (
+    whole = bart.encoder_decoder(config, norm, Embedding(positions="learned", norm=norm))
+    reaches = window_reaches(config, len(whole.blocks))
+    blocks = tuple(
         replace(block, attention=with_window(block.attention, reach))
-        for block, reach in zip(both.blocks, window_reaches(config, len(both.blocks)), strict=True)
+        for block, reach in zip(whole.blocks, reaches, strict=True)
     )
-    assert both.decoder is not None
+    assert whole.decoder is not None
     decoder = replace(
-        both.decoder, max_positions=config.integer("max_decoder_position_embeddings", default=1024)
+        whole.decoder, max_positions=config.integer("max_decoder_position_embeddings", default=1024)
     )
-    furthest = config.integer("max_encoder_position_embeddings", default=16384)
-    return replace(both, blocks=tuple(blocks), max_positions=furthest, decoder=decoder)
+    longest = config.integer("max_encoder_position_embeddings", default=16384)
+    return replace(whole, blocks=blocks, max_positions=longest, decoder=decoder)
 
 
 FAMILIES = {

@@ -12,8 +12,8 @@ from attncli.models.family import Family
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Mistral. A config without the key `sliding_window` means 4096, null means no
-    window.
+    """The Spec of a Mistral: Llama with a window of 4,096 keys where the config lacks the key
+    `sliding_window`; null means no window.
     """
     mask = causal(config.optional("sliding_window", default=4096))
     block = llama.block(
@@ -23,7 +23,8 @@ def spec(config: Config) -> Spec:
 
 
 def ministral(config: Config) -> Spec:
-    """Ministral: Mistral whose layers may differ in their window. Source: Mistral AI, 2024."""
+    """The Spec of a Ministral: Mistral in which some layers may have no window. Source: Mistral AI,
+    2024."""
     window = config.optional("sliding_window", default=4096)
     position = rope(config, llama.head_dim(config))
     blocks = [
@@ -38,8 +39,8 @@ GROWTH = "llama_4_scaling_beta"
 
 
 def ministral3(config: Config) -> Spec:
-    """Ministral 3: Mistral whose queries grow with their position, and whose positions are
-    stretched. Source: Mistral AI, 2025."""
+    """The Spec of a Ministral 3: Mistral whose queries are multiplied by a factor that grows with
+    their position, with YaRN scaling. Source: Mistral AI, 2025."""
     dim = llama.head_dim(config, 128)
     norm = llama.rms(config, default=1e-5)
     block = llama.block(
@@ -50,18 +51,18 @@ def ministral3(config: Config) -> Spec:
         kv_heads=8,
         norm=norm,
     )
+
+    # how much queries grow stands among the rotary settings; 0 for not at all
     parameters = (
         config.section("rope_scaling")
         or config.section("rope_parameters")
         or Config({}, config.where)
     )
-    growth = 0.0
     if parameters.get(GROWTH) != 0:
         growth = parameters.number(GROWTH)
-    if growth:
         positions = parameters.integer("original_max_position_embeddings")
-        grows = Temperature(positions, growth, first=0)
-        block = replace(block, attention=replace(block.attention, temperature=grows))
+        temperature = Temperature(positions, growth, first=0)
+        block = replace(block, attention=replace(block.attention, temperature=temperature))
     return llama.decoder(config, block, biases=())
 
 

@@ -22,7 +22,7 @@ NAMES = llama.NAMES.with_roles(
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Mixtral."""
+    """The Spec of a Mixtral: Mistral with experts in every layer, two of eight for each token."""
     experts = llama.experts(config, count=8, per_token=2)
     norm = llama.rms(config, default=1e-5)
     mask = causal(config.optional("sliding_window"))
@@ -50,11 +50,12 @@ MINIMAX_NAMES = replace(
 
 
 def minimax(config: Config) -> Spec:
-    """MiniMax-01: in most layers lightning attention (linear attention with a fixed decay for each
-    head) in place of softmax attention; experts; residuals that carry on the norm's result. Source:
-    MiniMax, 2025.
+    """The Spec of a MiniMax-01: in most layers lightning attention (linear attention with a fixed
+    decay for each head) in place of softmax attention; experts; branches are added to the norm's
+    result. Source: MiniMax, 2025.
 
-    How much of the stream stays and how much a branch adds changes weights as they are read.
+    The factors on the stream and on what a branch adds are multiplied into the weights as these are
+    read (`_branch_factors`).
     """
     norm = llama.rms(config, default=1e-5)
     dim = llama.head_dim(config)
@@ -70,7 +71,7 @@ def minimax(config: Config) -> Spec:
         mlp=experts,
     )
     kinds = qwen3_next.layer_types(config, lambda layer: bool(layer % 2))
-    config.get("block_size")  # how a library cuts its text
+    config.get("block_size")  # how transformers cuts the text: it changes no result
     attention_roles = [f"attn.{name}" for name in "qkv"]
     mixer_roles = [f"mixer.{name}" for name in (*"qkv", "gate")]
     attending = replace(
@@ -83,6 +84,7 @@ def minimax(config: Config) -> Spec:
     )
     blocks: list[Block] = []
     for layer, kind in enumerate(kinds):
+        # decays are slower in later layers, by the formula of the published code
         share = 1 - layer / (len(kinds) - 1 + 1e-5) + 1e-5
         mixer = LinearAttention(
             block.attention.heads, dim, share, experts.activation, Norm("rms", 1e-6)
@@ -94,13 +96,15 @@ def minimax(config: Config) -> Spec:
 def _branch_factors(
     config: Config, kind: str, entering: Sequence[str], leaving: str
 ) -> dict[str, float]:
-    """The factor that each weight is multiplied with, by role, only those other than 1.
+    """The factors by which a layer's weights are multiplied so that its branches need none, by role;
+    only those other than 1.
 
-    entering: the roles that read the mixer's input.
+    The layer computes α·x + β·f(x), with x the norm's result. That is x' + f'(x') with x' = α·x: α
+    multiplies the norm's weights and divides those of what reads it; β multiplies those of what
+    writes.
+    kind: "full_attn" or "linear_attn", as the keys of α and β begin.
+    entering: the roles that read the attention's or mixer's input.
     leaving: the role of its output projection.
-
-    α·x + β·f(x), with x the norm's result, is x' + f'(x'), where x' = α·x: α multiplies the norm's
-    weights and divides those of what reads it; β multiplies those of what writes.
     """
     factors: dict[str, float] = {}
     parts = (
@@ -124,17 +128,15 @@ MINIMAX_M2_NAMES = NAMES.with_roles(
 
 
 def minimax_m2(config: Config) -> Spec:
-    """MiniMax-M2: Mixtral whose experts are scored one by one, with queries and keys normed over
-    all heads. Source: MiniMax, 2025.
-
-    The shares of the chosen experts sum to 1.
+    """The Spec of a MiniMax-M2: Mixtral whose experts are scored by a sigmoid each, with queries and
+    keys normed over all heads at once. Source: MiniMax, 2025.
     """
     experts = llama.experts(config, count=256, per_token=8, width=1536, count_keys=COUNT_KEYS)
     experts = replace(experts, routing=Routing("sigmoid", corrected=True))
     dim = llama.head_dim(config, 128)
     share = config.integer("rotary_dim", default=dim) / dim
     position = rope(config, dim, default_theta=5e6, default_partial=share)
-    normed = QkNorm(llama.rms(config), "width")
+    normed = QkNorm(llama.rms(config), over="width")
     block = llama.block(config, position=position, dim=dim, qk_norm=normed, kv_heads=8, mlp=experts)
     return llama.decoder(config, block, biases=())
 

@@ -61,7 +61,8 @@ FIXED = {
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a ModernBERT. A local layer sees `local_attention` // 2 tokens on either side."""
+    """The Spec of a ModernBERT: every third layer sees the whole text, the others `local_attention`
+    // 2 tokens on either side, with another rotary base."""
     width = config.integer("hidden_size")
     heads = config.heads(width, "num_attention_heads")
     dim = width // heads
@@ -77,13 +78,24 @@ def spec(config: Config) -> Spec:
     )
     blocks = []
     for index, kind in enumerate(layer_types(config, count, lambda layer: bool(layer % every))):
-        base, default = (
-            ("local_rope_theta", 10000.0) if kind == LOCAL else ("global_rope_theta", 160000.0)
+        if kind == LOCAL:
+            mask: Window | Everywhere = Window(left=reach, right=reach)
+            theta_key = "local_rope_theta"
+            default_theta = 10000.0
+        else:
+            mask = Everywhere()
+            theta_key = "global_rope_theta"
+            default_theta = 160000.0
+        attention = Attention(
+            heads,
+            kv_heads=heads,
+            head_dim=dim,
+            v_dim=dim,
+            scale=dim**-0.5,
+            mask=mask,
+            position=rope(config, dim, kind=kind, theta=(theta_key,), default_theta=default_theta),
         )
-        position = rope(config, dim, kind=kind, theta=(base,), default_theta=default)
-        mask = Window(reach, reach) if kind == LOCAL else Everywhere()
-        attention = Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=mask, position=position)
-        if index == 0:
+        if index == 0:  # the embedding's norm stands before the first layer
             norms: dict[Place, Norm] = {"mlp.in": norm}
         else:
             norms = {"attn.in": norm, "mlp.in": norm}
@@ -106,8 +118,11 @@ def spec(config: Config) -> Spec:
 
 
 def _masked_head(config: Config, width: int, norm: Norm) -> MaskedHead | None:
-    """The head that predicts masked words; None if its activation is not implemented (it may differ
-    from that of the layers)."""
+    """The head that predicts masked words, whose activation is a key of its own; None if that
+    activation is not implemented.
+
+    width, norm: the model's.
+    """
     name = config.get("classifier_activation") or "gelu"
     activation = None
     if isinstance(name, str):

@@ -103,7 +103,8 @@ NAMES = Names(
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Nemotron-H."""
+    """The Spec of a Nemotron-H: each layer is one part with a norm before it: Mamba 2, attention
+    without positions, a feed-forward part or experts."""
     kinds = _layer_types(config)
     norm = Norm("rms", config.number("layer_norm_epsilon", default=1e-5))
     activation = config.choice("mlp_hidden_act", among=ACTIVATIONS, default="relu2")
@@ -112,8 +113,10 @@ def spec(config: Config) -> Spec:
     heads = config.integer("num_attention_heads", most=2**16)
     dim = llama.head_dim(config, 128)
     kv_heads = config.optional("num_key_value_heads", default=8) or heads
+
+    # the block of each type of layer
     attending = Block(
-        Attention(heads, kv_heads, dim, dim, scale=dim**-0.5, mask=Causal()),
+        Attention(heads, kv_heads, head_dim=dim, v_dim=dim, scale=dim**-0.5, mask=Causal()),
         norms={"attn.in": norm},
     )
     feeding = replace(attending, norms={"mlp.in": norm})
@@ -126,22 +129,21 @@ def spec(config: Config) -> Spec:
     unknown = sorted(set(kinds) - set(blocks))
     if unknown:
         raise config.refuse("layers_block_type", ", ".join(blocks))
-    biases = (
-        *(("mixer.input", "mixer.output") if config.flag("use_bias", default=False) else ()),
-        *(("mixer.conv",) if config.flag("use_conv_bias", "mamba_conv_bias", default=True) else ()),
-        *(
-            ("mlp.[ud]*", "shared.*", "experts.into", "experts.out")
-            if config.flag("mlp_bias", default=False)
-            else ()
-        ),
-    )
+
+    biases: tuple[str, ...] = ()
+    if config.flag("use_bias", default=False):
+        biases += ("mixer.input", "mixer.output")
+    if config.flag("use_conv_bias", "mamba_conv_bias", default=True):
+        biases += ("mixer.conv",)
+    if config.flag("mlp_bias", default=False):
+        biases += ("mlp.[ud]*", "shared.*", "experts.into", "experts.out")
     config.get(*IDLE)
     return llama.decoder(config, [blocks[kind] for kind in kinds], biases=biases)
 
 
 def _layer_types(config: Config) -> list[str]:
     """The type of each layer, in the names that configs use today: from a list, else from a pattern
-    of one letter a layer, else the family's default of four layers."""
+    of one letter a layer ("M-M*"), else the family's default of four layers."""
     pattern = config.get("hybrid_override_pattern")
     kinds = config.list_of("layers_block_type", kind=str) or config.list_of("layer_types", kind=str)
     if kinds is None and pattern is not None:
@@ -154,22 +156,26 @@ def _layer_types(config: Config) -> list[str]:
 
 
 def _state_space(config: Config, norm: Norm) -> StateSpace:
-    """The Mamba 2 of the config; its time steps have a lower limit."""
+    """The Mamba 2 that the config describes; its time steps have a lower limit.
+
+    norm: of what it puts out.
+    """
     heads = config.integer("mamba_num_heads", default=128, most=2**16)
     return StateSpace(
-        heads,
-        config.integer("mamba_head_dim", default=64, most=2**16),
-        config.integer("ssm_state_size", default=128, most=2**16),
-        config.heads(heads, "n_groups", "mamba_n_groups", default=8),
-        config.integer("conv_kernel", "mamba_d_conv", default=4, most=2**10),
-        config.choice("mamba_hidden_act", among=ACTIVATIONS, default="silu"),
-        norm,
+        heads=heads,
+        head_dim=config.integer("mamba_head_dim", default=64, most=2**16),
+        state=config.integer("ssm_state_size", default=128, most=2**16),
+        groups=config.heads(heads, "n_groups", "mamba_n_groups", default=8),
+        kernel=config.integer("conv_kernel", "mamba_d_conv", default=4, most=2**10),
+        activation=config.choice("mamba_hidden_act", among=ACTIVATIONS, default="silu"),
+        norm=norm,
         limits=(config.number("time_step_min", "mamba_dt_min", default=1e-3), None),
     )
 
 
 def _experts(config: Config, activation: Activation) -> Experts:
-    """Experts without gates, with sigmoid scores, and one more for every token."""
+    """The experts of a Nemotron-H: without gates, scored by a sigmoid each, with one more for every
+    token."""
     count = config.integer("n_routed_experts", "num_local_experts", default=8, most=2**16)
     groups = config.integer("n_group", default=1, most=count)
     return Experts(
@@ -181,10 +187,10 @@ def _experts(config: Config, activation: Activation) -> Experts:
         shared=Mlp(config.integer("moe_shared_expert_intermediate_size", default=7688), activation),
         routing=Routing(
             "sigmoid",
-            config.number("routed_scaling_factor", default=1.0),
-            groups,
-            config.integer("topk_group", default=1, most=groups),
-            2,
+            factor=config.number("routed_scaling_factor", default=1.0),
+            groups=groups,
+            groups_chosen=config.integer("topk_group", default=1, most=groups),
+            group_by=2,
             corrected=True,
             slack=1e-20,
         ),

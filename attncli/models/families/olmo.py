@@ -14,10 +14,12 @@ from attncli.models.family import Family
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of an OLMo."""
+    """The Spec of an OLMo: Llama with layer norms that have no weights, and queries, keys and values
+    that may be cut off at a limit."""
     norm = Norm("layer", 1e-5, affine=False)
     block = llama.block(config, position=rope(config, llama.head_dim(config)), norm=norm)
-    block = replace(block, attention=replace(block.attention, clip=config.cap("clip_qkv", None)))
+    clip = config.cap("clip_qkv", default=None)
+    block = replace(block, attention=replace(block.attention, clip=clip))
     return llama.decoder(config, block)
 
 
@@ -33,9 +35,8 @@ OLMO2_NAMES = llama.NAMES.with_roles(
 
 
 def olmo2(config: Config) -> Spec:
-    """OLMo 2: Llama with norms after each part, and queries and keys normed over their whole width.
-    Source: OLMo Team,
-    2025."""
+    """The Spec of an OLMo 2: Llama with norms after each part, and queries and keys normed over all
+    heads at once. Source: OLMo Team, 2025."""
     norm = llama.rms(config, default=1e-5)
     block = llama.block(
         config,
@@ -51,11 +52,10 @@ THETA = 500000.0
 
 
 def olmo3(config: Config) -> Spec:
-    """OLMo 3: OLMo 2 with a window in three layers of four, and rotary scaling in the fourth alone.
-    Source: OLMo Team,
-    2025.
+    """The Spec of an OLMo 3: OLMo 2 with a window in three layers of four; only the fourth has
+    rotary scaling. Source: OLMo Team, 2025.
 
-    Outside of `rope_parameters`, base and scaling are meant for the global layers.
+    Outside of `rope_parameters`, base and scaling are meant for the layers without a window.
     """
     norm = llama.rms(config, default=1e-5)
     dim = llama.head_dim(config)
@@ -79,8 +79,8 @@ def olmo3(config: Config) -> Spec:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's `rope_parameters` from GGUF metadata: scaled in global layers alone, which the
-    files do not say.
+    """The config's `rope_parameters` from GGUF metadata, which do not say that only the layers
+    without a window have the scaling.
     """
     base = metadata.architecture_value("rope.freq_base") or THETA
     scaled = {"rope_type": "default", "rope_theta": base}

@@ -3,6 +3,8 @@ table. Source: Zhang et al., 2022."""
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Place, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config
@@ -37,7 +39,7 @@ NAMES = Names(
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of an OPT."""
+    """The Spec of an OPT, pre-norm, or post-norm with narrower token vectors as its 350m model."""
     width = config.integer("hidden_size")
     heads = config.heads(width, "num_attention_heads")
     dim = width // heads
@@ -48,34 +50,36 @@ def spec(config: Config) -> Spec:
     else:
         places = ("attn.sum", "mlp.sum")
     block = Block(
-        Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal()),
+        Attention(heads, kv_heads=heads, head_dim=dim, v_dim=dim, scale=dim**-0.5, mask=Causal()),
         Mlp(
             config.integer("ffn_dim"),
             config.choice("activation_function", among=ACTIVATIONS, default="relu"),
         ),
         dict.fromkeys(places, norm),
     )
+
+    # token vectors of their own width are projected to the layers' width, and back for the head;
+    # positions begin at row 2 of their table
     narrow = config.integer("word_embed_proj_dim", default=width)
+    embedding = Embedding(positions="learned", position_offset=2)
+    if narrow != width:
+        embedding = replace(embedding, width=narrow, projection="tokens")
     no_final_norm = config.flag("_remove_final_layer_norm", default=False)
+    if config.flag("enable_bias", default=True):
+        biases = ("attn.*", "mlp.*", "final")
+    else:  # of norms alone
+        biases = ("*.in", "*.sum", "final")
     return Spec(
         d_model=width,
         vocabulary=config.integer("vocab_size"),
         blocks=(block,) * config.integer("num_hidden_layers", most=MOST_LAYERS),
-        embedding=(
-            Embedding(narrow, "tokens", positions="learned", position_offset=2)
-            if narrow != width
-            else Embedding(positions="learned", position_offset=2)
-        ),
+        embedding=embedding,
         final_norm=norm if before and not no_final_norm else None,
         max_positions=config.integer("max_position_embeddings", default=2048),
         head=Head(
             tied=config.flag("tie_word_embeddings", default=True), projection=narrow != width
         ),
-        biases=(
-            ("attn.*", "mlp.*", "final")
-            if config.flag("enable_bias", default=True)
-            else ("*.in", "*.sum", "final")
-        ),
+        biases=biases,
     )
 
 

@@ -23,7 +23,8 @@ NAMES = llama.NAMES.with_roles(
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Phi."""
+    """The Spec of a Phi 1 to 2: attention and feed-forward part in parallel under one norm, half of
+    each head rotated, biases everywhere."""
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
     block = llama.block(
         config,
@@ -50,7 +51,7 @@ PHI3_NAMES = llama.NAMES.with_roles(
 
 
 def phi3(config: Config) -> Spec:
-    """Phi 3: Llama with fused projections, a window, and LongRoPE. Source: Abdin et al., 2024."""
+    """The Spec of a Phi 3: Llama with a window and LongRoPE. Source: Abdin et al., 2024."""
     config.optional("original_max_position_embeddings")
     mask = causal(config.optional("sliding_window"))
     norm = llama.rms(config, default=1e-5)

@@ -16,7 +16,8 @@ from attncli.models.family import Family, Source, StackedTensor
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Qwen2."""
+    """The Spec of a Qwen2: Llama with biases on queries, keys and values, and perhaps windows in its
+    upper layers."""
     position = rope(config, llama.head_dim(config))
     blocks = [
         llama.block(config, position=position, mask=mask, kv_heads=32) for mask in masks(config)
@@ -42,7 +43,8 @@ QWEN3_NAMES = llama.NAMES.with_roles(
 
 
 def qwen3(config: Config) -> Spec:
-    """Qwen3: Qwen2 with queries and keys normed by head. Source: Qwen Team, 2025."""
+    """The Spec of a Qwen3: Qwen2 without biases, with queries and keys normed head by head. Source:
+    Qwen Team, 2025."""
     dim = llama.head_dim(config, 128)
     position = rope(config, dim)
     normed = QkNorm(llama.rms(config))
@@ -71,14 +73,15 @@ QWEN2_MOE_NAMES = llama.NAMES.with_roles({**EXPERTS, **SHARED})
 
 
 def qwen2_moe(config: Config) -> Spec:
-    """Qwen2-MoE: Qwen2 with experts in some layers, besides one that serves every token. Source:
-    Qwen Team, 2024.
+    """The Spec of a Qwen2-MoE: Qwen2 with experts in some layers, and one more there that serves
+    every token. Source: Qwen Team, 2024.
     """
     normed = config.flag("norm_topk_prob", default=False)
     experts = shared_experts(
         config, count=60, per_token=4, width=1408, shared_width=5632, renormalise=normed
     )
-    mixed = has_experts(config)
+
+    # windows, where they are switched on, in every other layer before `max_window_layers`
     window = config.optional("sliding_window", default=4096, least=0)
     first = config.integer("max_window_layers", default=28, least=0)
     windows = config.flag("use_sliding_window", default=False) and bool(window)
@@ -94,7 +97,7 @@ def qwen2_moe(config: Config) -> Spec:
             kv_heads=16,
             mlp=experts if mixture else llama.gated_mlp(config, default=5632),
         )
-        for kind, mixture in zip(kinds, mixed, strict=True)
+        for kind, mixture in zip(kinds, has_experts(config), strict=True)
     ]
     biases = ("attn.[qkv]",) if config.flag("qkv_bias", default=True) else ()
     return llama.decoder(config, blocks, biases=biases)
@@ -103,9 +106,11 @@ def qwen2_moe(config: Config) -> Spec:
 def shared_experts(
     config: Config, *, count: int, per_token: int, width: int, shared_width: int, renormalise: bool
 ) -> Experts:
-    """The experts of the config, beside one for every token that a gate weighs.
+    """The experts that the config describes, and one more for every token, how much of which counts
+    the token decides by a gate.
 
     count, per_token, width, shared_width: used where the config does not set them.
+    renormalise: whether the chosen experts' shares are made to sum to 1.
     """
     experts = llama.experts(
         config,
@@ -135,8 +140,8 @@ QWEN3_MOE_NAMES = QWEN3_NAMES.with_roles(EXPERTS)
 
 
 def qwen3_moe(config: Config) -> Spec:
-    """Qwen3-MoE: Qwen3 with experts in all layers but those the config leaves out. Source: Qwen
-    Team, 2025.
+    """The Spec of a Qwen3-MoE: Qwen3 with experts in all layers but those that the config leaves
+    out. Source: Qwen Team, 2025.
     """
     normed_shares = config.flag("norm_topk_prob", default=False)
     experts = llama.experts(
@@ -153,12 +158,13 @@ def qwen3_moe(config: Config) -> Spec:
     mask = causal(window if config.flag("use_sliding_window", default=False) else None)
     position = rope(config, llama.head_dim(config))
     normed = QkNorm(llama.rms(config))
+    parts = [
+        experts if mixture else llama.gated_mlp(config, default=6144)
+        for mixture in has_experts(config)
+    ]
     blocks = [
         llama.block(config, position=position, mask=mask, qk_norm=normed, kv_heads=4, mlp=part)
-        for part in (
-            experts if mixture else llama.gated_mlp(config, default=6144)
-            for mixture in has_experts(config)
-        )
+        for part in parts
     ]
     return llama.decoder(config, blocks)
 

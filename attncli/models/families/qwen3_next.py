@@ -41,7 +41,8 @@ NAMES = replace(
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Qwen3-Next."""
+    """The Spec of a Qwen3-Next: the gated delta rule in three layers of four, gated attention in the
+    fourth, experts in most."""
     normed = config.flag("norm_topk_prob", default=True)
     experts = qwen2.shared_experts(
         config, count=512, per_token=10, width=512, shared_width=512, renormalise=normed
@@ -53,9 +54,9 @@ def spec(config: Config) -> Spec:
 
 
 def layer_types(config: Config, usual: Callable[[int], bool]) -> list[str]:
-    """ "linear_attention" or "full_attention" for each layer.
+    """The type of each layer, "linear_attention" or "full_attention", as the config lists them.
 
-    usual: called with a layer's index where the config lists no types; true for linear.
+    usual: called with a layer's index where the config lists none; true for linear attention.
     """
     count = llama.depth(config)
     kinds = config.list_of("layer_types", kind=str, count=count)
@@ -66,15 +67,16 @@ def layer_types(config: Config, usual: Callable[[int], bool]) -> list[str]:
 
 
 def whole_model(config: Config, parts: Sequence[Mlp | Experts], kv_heads: int = 2) -> Spec:
-    """The model with these feed-forward parts, one for each layer.
+    """The Spec of a Qwen3-Next or Qwen3.5 with these feed-forward parts, one for each layer.
 
-    kv_heads: number of key heads where the config does not set it.
+    kv_heads: number of key-value heads where the config does not set it.
     """
     every = config.integer("full_attention_interval", default=4)
     kinds = layer_types(config, lambda layer: bool((layer + 1) % every))
     norm = llama.rms(config, unit_offset=True)
     mixer = _delta_rule(config)
     dim = llama.head_dim(config, 256)
+    # the keys of `beside` are about images; in a text all axes of positions are the same
     position = rope(
         config, dim, default_partial=0.25, beside=("mrope_section", "mrope_interleaved")
     )
@@ -96,16 +98,16 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts], kv_heads: int = 
 
 
 def _delta_rule(config: Config) -> DeltaRule:
-    """The gated delta rule of the config."""
+    """The gated delta rule that the config describes."""
     heads = config.integer("linear_num_value_heads", default=32, most=2**16)
     return DeltaRule(
-        heads,
-        config.heads(heads, "linear_num_key_heads", default=16),
-        config.integer("linear_key_head_dim", default=128, most=2**16),
-        config.integer("linear_value_head_dim", default=128, most=2**16),
-        config.integer("linear_conv_kernel_dim", default=4, most=2**10),
-        config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
-        Norm("rms", config.number("rms_norm_eps", default=1e-6)),
+        heads=heads,
+        key_heads=config.heads(heads, "linear_num_key_heads", default=16),
+        key_dim=config.integer("linear_key_head_dim", default=128, most=2**16),
+        v_dim=config.integer("linear_value_head_dim", default=128, most=2**16),
+        kernel=config.integer("linear_conv_kernel_dim", default=4, most=2**10),
+        activation=config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
+        norm=Norm("rms", config.number("rms_norm_eps", default=1e-6)),
     )
 
 
@@ -125,12 +127,9 @@ QWEN3_5_TEXT_NAMES = replace(
 
 
 def qwen3_5_text(config: Config) -> Spec:
-    """Qwen3.5 (text): Qwen3-Next whose projections are tensors of their own, without experts.
-    Source: Qwen Team,
-    2026."""
-    return whole_model(
-        config, [llama.gated_mlp(config, default=12288)] * llama.depth(config), kv_heads=4
-    )
+    """The Spec of a Qwen3.5 (text): Qwen3-Next without experts. Source: Qwen Team, 2026."""
+    mlp = llama.gated_mlp(config, default=12288)
+    return whole_model(config, [mlp] * llama.depth(config), kv_heads=4)
 
 
 QWEN3_5_MOE_TEXT_NAMES = replace(
@@ -144,7 +143,7 @@ QWEN3_5_MOE_TEXT_NAMES = replace(
 
 
 def qwen3_5_moe_text(config: Config) -> Spec:
-    """Qwen3.5 with experts (text), in every layer. Source: Qwen Team, 2026."""
+    """The Spec of a Qwen3.5 (text) with experts in every layer. Source: Qwen Team, 2026."""
     experts = qwen2.shared_experts(
         config, count=256, per_token=8, width=512, shared_width=512, renormalise=True
     )

@@ -81,11 +81,11 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
     """The Spec of a T5: the encoder, with the decoder inside unless the file holds an encoder
     alone.
 
-    feed_forward: what the config means by saying nothing of `feed_forward_proj`.
-    scaled: whether the last vectors are scaled before the head; None for what the first T5 did,
-        unless the config says that the tables are not tied.
+    feed_forward: the kind of feed-forward part where the config does not set `feed_forward_proj`.
+    scaled: whether the decoder's last vectors are scaled before the output head; None for what the
+        config says, or where it is silent for whether the head is tied to the token table.
     """
-    config.get("n_positions")  # plays no part
+    config.get("n_positions")  # has no effect: T5's positions have no end
     scales_output = config.flag(
         "scale_decoder_outputs", default=config.flag("tie_word_embeddings", default=True)
     )
@@ -99,33 +99,30 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
     start = config.integer("decoder_start_token_id", "pad_token_id", default=0, least=0)
 
     count = config.integer("relative_attention_num_buckets", default=32, least=4)
-    # a decoder has half of its buckets for one distance each; the others are for distances from
-    # there on
+    # a decoder's first half of the buckets is for one distance each; the other half needs at least
+    # one distance beyond these
     furthest = config.integer("relative_attention_max_distance", default=128, least=count // 2 + 1)
 
-    def attention(*, looks_back: bool) -> Attention:
-        """Self-attention with T5's relative position buckets.
+    cross = Attention(heads, kv_heads=heads, head_dim=dim, v_dim=dim, scale=1.0)
 
-        looks_back: causal, as in the decoder; else both ways, as in the encoder.
+    def attention(*, is_causal: bool) -> Attention:
+        """Self-attention with T5's relative position buckets: the decoder's, which is causal, or the
+        encoder's.
         """
-        buckets = RelativeBuckets(count, furthest, bidirectional=not looks_back)
-        return Attention(
-            heads,
-            heads,
-            dim,
-            dim,
-            scale=1.0,
-            mask=Causal() if looks_back else Everywhere(),
-            position=buckets,
+        return replace(
+            cross,
+            mask=Causal() if is_causal else Everywhere(),
+            position=RelativeBuckets(count, furthest, bidirectional=not is_causal),
         )
 
-    cross = Attention(heads, heads, dim, dim, scale=1.0)
     encoder = Spec(
         d_model=width,
         vocabulary=config.integer("vocab_size"),
-        blocks=(Block(attention(looks_back=False), mlp, norms),) * layers,
+        blocks=(Block(attention(is_causal=False), mlp, norms),) * layers,
         final_norm=norm,
     )
+
+    # a file saved by a class of the encoder alone has no decoder, whatever its config says
     if not config.flag("is_encoder_decoder", default=True) or config.get("architectures") in (
         ["T5EncoderModel"],
         ["MT5EncoderModel"],
@@ -133,32 +130,36 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
     ):
         config.optional("num_decoder_layers")
         return encoder
-    block = Block(attention(looks_back=True), mlp, {**norms, "cross.in": norm}, cross=cross)
+
+    if scaled is None:
+        scaled = scales_output
+    block = Block(attention(is_causal=True), mlp, {**norms, "cross.in": norm}, cross=cross)
     decoder = replace(
         encoder,
         blocks=(block,) * config.integer("num_decoder_layers", default=layers, most=MOST_LAYERS),
         start=start,
-        head=Head(
-            tied=False, scale=width**-0.5 if (scales_output if scaled is None else scaled) else 1.0
-        ),
+        head=Head(tied=False, scale=width**-0.5 if scaled else 1.0),
     )
     return replace(encoder, decoder=decoder)
 
 
 def _mlp(config: Config, default: str) -> Mlp:
-    """The feed-forward part: `feed_forward_proj` is an activation or gated-activation; gated-gelu
-    means the approximation by tanh.
+    """The feed-forward part, from `feed_forward_proj`: the name of an activation ("relu"), or with
+    "gated-" before it of a gated part; "gated-gelu" means the approximation by tanh.
 
-    What newer files repeat of it, as `dense_act_fn` and `is_gated_act`, counts first, as in
+    Newer files repeat it as `dense_act_fn` and `is_gated_act`, which count first, as in
     transformers.
+    default: used where the config does not set it.
     """
-    words = {
+    activation_names = {
         **ACTIVATIONS,
         **{f"gated-{name}": kind for name, kind in ACTIVATIONS.items()},
         "gated-gelu": "gelu_tanh",
     }
     spelling = config.get("feed_forward_proj") or default
-    activation = config.choice("dense_act_fn", "feed_forward_proj", among=words, default=default)
+    activation = config.choice(
+        "dense_act_fn", "feed_forward_proj", among=activation_names, default=default
+    )
     return Mlp(
         config.integer("d_ff"),
         activation,
@@ -167,7 +168,8 @@ def _mlp(config: Config, default: str) -> Mlp:
 
 
 def mt5(config: Config) -> Spec:
-    """mT5: T5 over a hundred languages, gated by default. Source: Xue et al., 2021."""
+    """The Spec of an mT5: T5 with a gated feed-forward part by default, and no scaling before the
+    output head. Source: Xue et al., 2021."""
     return spec(config, feed_forward="gated-gelu", scaled=False)
 
 
@@ -175,7 +177,8 @@ UMT5_BUCKETS = {"attn.buckets": "layer.0.SelfAttention.relative_attention_bias"}
 
 
 def umt5(config: Config) -> Spec:
-    """umT5: mT5 whose layers each have biases by distance of their own. Source: Chung et al., 2023."""
+    """The Spec of an umT5: mT5 whose layers each have biases by distance of their own (a matter of
+    its tensor names). Source: Chung et al., 2023."""
     return spec(config, feed_forward="gated-gelu")
 
 

@@ -55,24 +55,22 @@ OF_TRAINING = (
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of an XLNet."""
+    """The Spec of an XLNet: a post-norm encoder whose scores add a term for the sinusoid of each
+    distance."""
     config.get(*OF_TRAINING.split())
     width = config.integer("d_model", "hidden_size")
     heads = config.heads(width, "n_head", "num_attention_heads")
     dim = config.integer("d_head", default=width // heads)
     clamp = config.integer("clamp_len", default=-1, least=-1)
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-12))
+    is_causal = config.choice("attn_type", among=MASKS, default="bi") == "uni"
     attention = Attention(
         heads,
-        heads,
-        dim,
-        dim,
+        kv_heads=heads,
+        head_dim=dim,
+        v_dim=dim,
         scale=dim**-0.5,
-        mask=(
-            Causal()
-            if config.choice("attn_type", among=MASKS, default="bi") == "uni"
-            else Everywhere()
-        ),
+        mask=Causal() if is_causal else Everywhere(),
         position=RelativeSines(clamp if clamp > 0 else None),
     )
     mlp = Mlp(
