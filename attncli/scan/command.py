@@ -215,7 +215,7 @@ def engine_of(options: RunningOptions, environment: Environment) -> Engine:
     """The engine that computes a scan's shards (slices of the corpus), as `--engine` and
     `--workers` say: worker processes here or a Ray cluster. Raises UsageError for an unknown
     engine."""
-    name, _, address = options.engine.partition(":")
+    name, _, address = options.engine.partition(":")  # such as ray:10.0.0.1:6379
     if name == "ray":
         from attncli.scan.engines import RayCluster
 
@@ -343,9 +343,11 @@ def start(
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "scan")
-    model, texts = _model_and_corpus(
-        [*([] if model is None else [model]), *(texts or [])], model_name
-    )
+    # the parser calls the first argument the model; with --model it is a file of the corpus
+    arguments = list(texts or ())
+    if model is not None:
+        arguments.insert(0, model)
+    model, texts = _model_and_corpus(arguments, model_name)
     if out is None:
         raise UsageError(
             message("a scan is kept in a folder, and none is named"),
@@ -372,7 +374,7 @@ def start(
     documents: list[ScanDocument] = []
     try:
         with progress(environment, counter.progress_text) as on_progress:
-            counter.tell = on_progress
+            counter.on_progress = on_progress
             scan_corpus(
                 model,
                 texts,
@@ -395,7 +397,7 @@ def start(
         if kept_text is not None:
             environment.note(kept_text)
         raise
-    finally:
+    finally:  # also where shards were given up: `scan_corpus` hands on the document, then raises
         if documents:
             write_documents(documents, output, environment, view)
 
@@ -403,62 +405,72 @@ def start(
 _EXAMPLE = "attn scan minilm sentences.txt -o scan"
 
 
-def _model_and_corpus(words: list[str], model: str | None) -> tuple[str, list[str]]:
-    """The model, which is the first word or `--model`, and the corpus, which is all other words.
-    Raises UsageError.
+def _model_and_corpus(arguments: list[str], model: str | None) -> tuple[str, list[str]]:
+    """(model, corpus): the model is `--model` or else the first argument, and all other arguments
+    are the corpus. Raises UsageError where one of the two is missing.
+
+    model: what `--model` names; None without it.
     """
-    if model is None and words:
-        model = words[0]
-        words = words[1:]
+    if model is None and arguments:
+        model = arguments[0]
+        arguments = arguments[1:]
     if model is None:
         raise UsageError(
             message("neither a model nor a corpus is named"),
             expected="attn scan MODEL CORPUS",
             hint=_EXAMPLE,
         )
-    if not words:
+    if not arguments:
         raise UsageError(
             message("no corpus is named beside the model {model}", model=repr(model)),
             expected=message("files or folders"),
             hint=_EXAMPLE,
         )
-    return model, words
+    return model, arguments
 
 
 class _Counter:
     """How far a running scan has come, for its progress bar: how many texts are done, and how many
-    shards failed for good."""
+    shards failed for good.
+
+    on_progress: called with the share of the scan that is done, 0 to 1.
+    """
 
     def __init__(self) -> None:
-        self._all = 1
+        self._all = 1  # texts that this run has to do
         self._start_time = time.monotonic()
         self._done = 0
         self._work = 0.0
         self._failed = 0
         self._has_begun = False
         self.plan: ScanPlan | None = None
-        self.tell: Callable[[float], None] = lambda share: None
+        self.on_progress: Callable[[float], None] = lambda share: None
 
     def on_plan(self, scan_plan: ScanPlan, shards: Sequence[int]) -> None:
-        """Begin to count texts and time. shards: the numbers of those still to do."""
+        """Begin to count texts and time; called once, when the plan is made. shards: the numbers of
+        those still to do."""
         self.plan = scan_plan
         self._all = max(sum(part.count for shard in shards for part in scan_plan.shards[shard]), 1)
         self._start_time = time.monotonic()
 
     def add(self, texts: int) -> None:
-        """Add `texts`, the number of texts done since the last call; 0 where a worker has opened the
-        model and begins, the first of which starts the clock."""
+        """Count `texts` more texts as done. The first call starts the clock anew, so that the time
+        in which workers open the model does not slow the pace: with 0 a worker, which then has
+        opened it, begins a shard."""
         self._done += texts
         if not self._has_begun:
             self._has_begun = True
             self._start_time = time.monotonic()
-            self.tell(0.0)
+            self.on_progress(0.0)
 
     def add_work(self, records: float) -> None:
-        """Add the work done since the last call, in records, and report the share of all that is
-        done, 0 to 1: short texts come first, so their number would promise too early an end."""
+        """Add the work done since the last call, and report the share of all work that is done.
+
+        records: the work as a number of average texts. A long text counts for more than one: short
+            texts come first, so that the number of texts done would promise too early an end.
+        """
         self._work += records
-        self.tell(min(self._work / self._all, 1.0))
+        self.on_progress(min(self._work / self._all, 1.0))
 
     def kept_text(self, folder: Path) -> Message | None:
         """What an interrupted scan leaves in its folder, and how to go on with it; None before
@@ -487,9 +499,7 @@ class _Counter:
         )
 
     def on_shard(self, shard: ShardOutcome) -> None:
-        """Count the shard as failed if its outcome has a reason; shards that succeeded are not
-        counted.
-        """
+        """Count a shard that has ended as failed if its outcome has a reason."""
         self._failed += bool(shard.reason)
 
     def progress_text(self) -> str:
@@ -544,7 +554,7 @@ def _scan_request(
     from attncli.scan.worker import check_effects
 
     files = tuple(str(path) for path in measure.metric_file or ())
-    own = [metric.name for path in files for metric in load_metrics(path)]
+    file_metrics = [metric.name for path in files for metric in load_metrics(path)]
     names = [
         name.strip()
         for argument in measure.metric or ()
@@ -555,8 +565,9 @@ def _scan_request(
         metrics = tuple(TEXT_METRICS)
     else:
         metrics = tuple(names) or USUAL
+    # whoever names single metrics also names those of the files that are meant
     if names in ([], ["all"]):
-        metrics = (*metrics, *own)
+        metrics = (*metrics, *file_metrics)
     return ScanRequest(
         corpus=tuple(texts),
         metrics=metrics,
@@ -652,7 +663,8 @@ def show(
     from attncli.scan.shard_files import parse_heads
 
     files = {"--html": html}
-    if site is not None and not is_folder(site):  # one that is there is no other output's file
+    # a folder that is there already cannot be the file of another output
+    if site is not None and not is_folder(site):
         files["--site"] = site
     view = validate_options(output, environment, "scan", files=files)
     _check_page_name(html)
@@ -721,11 +733,11 @@ def show(
         )
 
     def screen(document: ScanDocument, view: View) -> Lines:
-        """Its screen."""
+        """The screen of the parts that the options choose."""
         return shown_screen(shown(document), view)
 
     def rows(document: ScanDocument) -> Iterator[Sequence[object]]:
-        """Its table for programs."""
+        """The table that `--plain` and `--csv` write of these parts, header first."""
         from attncli.scan.shown_tables import table_rows
 
         option_name = "--csv"
@@ -739,7 +751,7 @@ def show(
 
 
 def _check_page_name(html: Path | None) -> None:
-    """Raise UsageError for a page that is not called one."""
+    """Raise UsageError where the file of `--html` does not end in .html or .htm."""
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(
             "{option} is {value}",
@@ -752,10 +764,14 @@ def _check_page_name(html: Path | None) -> None:
 def _check_several_scans(
     count: int, about_one_scan: Mapping[str, object], *, has_pages: bool
 ) -> None:
-    """Raise UsageError where several scans are named and the screen, or an option, is about one.
+    """Raise UsageError where several scans are named but something that can show only one scan was
+    asked for.
 
-    about_one_scan: the options that are, and whether each was given. has_pages: whether pages are
-    written, which show several scans.
+    count: how many scans are named.
+    about_one_scan: by name, the value of each option that is about one scan; false for an option
+        that was not given.
+    has_pages: whether pages are written, which show several scans; without them the screen is
+        asked for, which does not.
     """
     if not has_pages:
         raise UsageError(
@@ -772,7 +788,8 @@ def _check_several_scans(
 
 
 def _refuse_without_head(*, deciles: bool, alike: bool, shade: bool) -> None:
-    """Raise UsageError for what is shown of one head, where none is named."""
+    """Raise UsageError for the first of these options that was given: each needs `--head`, and is
+    checked here where `--head` is missing."""
     if deciles:
         raise UsageError(
             "--deciles shows the texts of one head", expected="--head", hint="--head L0H0 --deciles"
@@ -784,7 +801,7 @@ def _refuse_without_head(*, deciles: bool, alike: bool, shade: bool) -> None:
 
 
 def _comparison_of(folders: Sequence[Path]) -> ScanCompareDocument | None:
-    """The comparison of two scans; None for one."""
+    """The comparison of the two scans in these folders; None where there is one folder."""
     if len(folders) == 1:
         return None
     from attncli.scan.report import scan_compare_document
@@ -804,10 +821,15 @@ def _read_scan(folder: Path) -> Scan:
 def _check_shown(
     scan_plan: ScanPlan, metric: str | None, head: str | None, head_place: tuple[int, int] | None
 ) -> None:
-    """Raise UsageError for a metric or a head that a scan does not have."""
+    """Raise UsageError for a metric or a head that a scan does not have.
+
+    head: as it was written.
+    head_place: the same as (layer, head); None where no head is named.
+    """
     from attncli.measure.layer_metrics import MASSIVE
     from attncli.scan.plan import EFFECT
 
+    # MASSIVE is a metric of layers, which no head has
     metric_names = [name for name in scan_plan.metrics if name != MASSIVE]
     if scan_plan.measures.effects:
         metric_names.append(EFFECT)
@@ -889,7 +911,8 @@ def _with_named_files(
     """The plan with its files of metrics and of rules, which are Python code, at the paths that the
     user gave: code is run from those alone, never from a path that a scan's folder names.
 
-    Raises UsageError where one is not named.
+    Raises UsageError where a file that the scan used is not among them; files are told apart by
+    their sha256.
     """
     from attncli.features.rules.rule_file import load_rules
     from attncli.measure.metric_file import load_metric_file
@@ -905,6 +928,7 @@ def _with_named_files(
             )
             raise UsageError(what, expected=expected)
         places.append(paths_by_digest[file.sha256])
+
     paths_by_digest = {file.sha256: file.path for file in plan_rule_files(load_rules(rule_paths))}
     for rule_file in scan_plan.measures.rule_files:
         if rule_file.sha256 not in paths_by_digest:
@@ -914,7 +938,10 @@ def _with_named_files(
                 digest=rule_file.sha256,
             )
         places.append(paths_by_digest[rule_file.sha256])
-    return with_files_at(scan_plan, [*scan_plan.places[: len(scan_plan.files)], *places])
+
+    # a plan's places are those of the corpus first, then of metrics, then of rules
+    corpus_places = scan_plan.places[: len(scan_plan.files)]
+    return with_files_at(scan_plan, [*corpus_places, *places])
 
 
 ExportOutput = Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug")]
@@ -1002,13 +1029,14 @@ def _write_site(environment: Environment, scans: Sequence[Scan], site: Path, lan
     """Write a folder for a web server to `site`: an index, and of each scan a page and its JSON."""
     from attncli.scan.site import write_site
 
+    # documents cannot be keys of a dictionary, so that they are looked up by identity
     plans = {id(document): plan for plan, document in scans}
-    files = write_site(
-        [document for _, document in scans],
-        site,
-        lambda document, density: _page_scan(environment, (plans[id(document)], document), density),
-        lang=lang,
-    )
+
+    def page_scan(document: ScanDocument, density: int) -> PageScan:
+        """What the page of one of the documents needs, with so many examples as `density` says."""
+        return _page_scan(environment, (plans[id(document)], document), density)
+
+    files = write_site([document for _, document in scans], site, page_scan, lang=lang)
     environment.note(message("{count} files in {site}", count=len(files), site=str(site)))
 
 
@@ -1030,8 +1058,12 @@ def _scanned_model(environment: Environment, plan: ScanPlan) -> Model:
 def _shade_metric_texts(
     environment: Environment, scan: Scan, place: tuple[int, int], metric: str | None
 ) -> Shading:
-    """The attention weights of one head, `place` (layer, head), in the texts that its screen shows
-    for a metric, as `shading` gives them; runs the model. metric: None for the first."""
+    """The attention weights of one head in the texts that its screen shows for a metric, as
+    `shading` gives them; runs the model.
+
+    place: the head as (layer, head).
+    metric: None for the scan's first metric.
+    """
     from attncli.scan.sampled_texts import shading, texts_of_metric
 
     plan, document = scan
@@ -1050,11 +1082,10 @@ def _heads_most_like(environment: Environment, scan: Scan, place: tuple[int, int
 
     plan, document = scan
     model = _scanned_model(environment, plan)
-    own_head = next((head for head in document.heads if (head.layer, head.head) == place), None)
-    if own_head is None:
-        texts = []
-    else:
-        texts = sampled_texts(document, own_head)
+    texts = []  # of a scan of which nothing is done, which has no heads
+    for head in document.heads:
+        if (head.layer, head.head) == place:
+            texts = sampled_texts(document, head)
     with progress(environment, message("{texts} texts", texts=len(texts))) as on_progress:
         return alike_heads(plan, model, [place], texts, progress=on_progress)[place]
 
@@ -1074,18 +1105,15 @@ def _page_scan(environment: Environment, scan: Scan, density: int) -> PageScan:
     try:
         model = _scanned_model(environment, plan)
         tokens, looks = _shade_examples(environment, scan, density, model)
+        alike: Mapping[tuple[int, int], AlikeHeads] = {}
         if document.heads:
+            # all heads are compared over the same texts, those sampled for the first
             texts = sampled_texts(document, document.heads[0])[:PAGE_TEXTS]
-        else:
-            texts = []
-        if document.heads:
             alike = alike_heads(plan, model, plan.heads, texts)
-        else:
-            alike = {}
         return PageScan(document, tokens, looks, alike)
     except AttnError as error:
         environment.note(message("the page's sentences are not shaded: {what}", what=error.what))
-        return PageScan(document, {}, {})
+        return PageScan(document, tokens={}, looks={})
 
 
 def _shade_examples(environment: Environment, scan: Scan, density: int, model: Model) -> Shading:

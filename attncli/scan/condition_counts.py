@@ -49,38 +49,42 @@ class ConditionCounts:
         self._linked_texts: set[tuple[int, int]] = set()
 
     def begin(self, places: Sequence[Places], count: int) -> None:
-        """Count the texts of a batch, each of `count` tokens, in which heads could have such links.
+        """Begin a batch: count the texts in which each head could have such a link, because it sees
+        a key with the condition's token from a query with the condition's token.
 
-        places: by condition.
+        places: where these tokens are, for each condition.
+        count: how many tokens each text of the batch has.
         """
         self._largest.clear()
         self._linked_texts.clear()
         for layer, mask in enumerate(self._masks):
-            start, stop = int(self._starts[layer]), int(self._starts[layer + 1])
+            first_head = int(self._starts[layer])
+            head_count = int(self._starts[layer + 1]) - first_head
             # of each text, the heads that could have a link of some condition, [text, head]
-            seeing = np.zeros((len(places[0]), stop - start), bool)
-            for number, of_texts in enumerate(places):
+            could_link = np.zeros((len(places[0]), head_count), bool)
+            for number, text_places in enumerate(places):
                 heads = self._searched_heads(number, layer)
-                for text, place in enumerate(of_texts):
+                for text, place in enumerate(text_places):
                     if place is not None and heads.size:
-                        visibility = _sees(_sight(mask, count), *place)
-                        visible = np.broadcast_to(visibility, stop - start)[heads]
-                        self._possible[number, heads + start] += visible
-                        seeing[text, heads] |= visible
-            self._together_possible[start:stop] += seeing.sum(0)
+                        queries, keys = place
+                        sees = _sees(_sight(mask, count), queries, keys)
+                        head_sees = np.broadcast_to(sees, head_count)[heads]
+                        self._possible[number, first_head + heads] += head_sees
+                        could_link[text, heads] |= head_sees
+            self._together_possible[first_head : first_head + head_count] += could_link.sum(0)
 
     def add(self, number: int, links: Sequence[MatchedLink]) -> None:
-        """Count the links of some rows of a layer that meet a condition: each text counts once for a
-        head, with the weight of its largest link.
+        """Count links of some query rows that meet a condition: each text counts once for a head,
+        with the weight of its largest link.
 
-        number: that of the condition.
-        links: those of the batch that `begin` was told of, in any order.
+        number: the index of the condition.
+        links: of the batch that `begin` has begun, in any order; one batch may take many calls.
         """
         weights = to_fixed(np.array([link.weight for link in links], np.float64))
         for link, weight in zip(links, weights.tolist(), strict=True):
             head = int(self._starts[link.layer]) + link.head
             place = (number, link.text, head)
-            # a larger link than those before takes their place in the sum
+            # the sum holds the largest link so far: it grows by how much this one is larger
             if place not in self._largest:
                 self._linked[number, head] += 1
             if (link.text, head) not in self._linked_texts:
@@ -100,24 +104,32 @@ class ConditionCounts:
         return arrays
 
     def _searched_heads(self, number: int, layer: int) -> Ints:
-        """The heads of a layer that the condition of this number searches."""
+        """The numbers of the heads within a layer that condition `number` searches; all of them
+        where the condition names none."""
         pairs = self._conditions[number].heads
         if not pairs:
             return np.arange(int(self._starts[layer + 1] - self._starts[layer]))
-        return np.array(sorted({head for at, head in pairs if at == layer}), np.int64)
+        return np.array(
+            sorted({head for pair_layer, head in pairs if pair_layer == layer}), np.int64
+        )
 
 
 @lru_cache(64)
 def _sight(mask: Mask, count: int) -> Sight:
-    """Which keys each of `count` queries sees under a mask."""
+    """Which keys each of `count` queries sees under a mask; kept, since batches of one length
+    follow each other."""
     return sight_of(mask, count)
 
 
 def _sees(sight: Sight, queries: Ints, keys: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether some of the queries sees some of the keys, [head or 1]."""
+    """Whether any of these queries sees any of these keys, booleans [head], or [1] where all heads
+    see the same.
+
+    queries, keys: positions.
+    """
     first, last = sight.first[:, queries, None], sight.last[:, queries, None]
-    visible = (keys >= first) & (keys <= last)
-    if sight.visibility is not None:
+    visible = (keys >= first) & (keys <= last)  # [head or 1, query, key]
+    if sight.visibility is not None:  # then not all keys from first to last are seen
         column = np.clip(keys - sight.low, 0, sight.visibility.shape[-1] - 1)
         visible &= sight.visibility[:, queries][:, :, column]
     return np.asarray(visible.any((-2, -1)))

@@ -36,6 +36,7 @@ from attncli.scan.document import (
     ScanHead,
     ScanMetric,
     ScanWhy,
+    ScanWhyPart,
 )
 
 EFFECT = "effect"
@@ -140,11 +141,13 @@ DENSITIES = (
 
 
 def examples_of(document: ScanDocument, head: ScanHead, density: Density) -> list[PageExample]:
-    """The examples that a page of this density shows of a head: by metric, the strongest first."""
+    """The examples that a page of this density shows of a head: the strongest of each metric, then
+    those sampled for each decile, then any."""
     if document.texts is UNSET:
         texts = []
     else:
         texts = document.texts
+    # by (metric, stratum), how many examples the density still allows
     left = {(name, stratum): 1 for name in metrics_of(document) for stratum in density.deciles}
     left |= {(name, ANY): density.any for name in metrics_of(document)}
     left |= {(name, STRONGEST): density.strongest for name in metrics_of(document)}
@@ -173,14 +176,18 @@ def examples_of(document: ScanDocument, head: ScanHead, density: Density) -> lis
 def density_of(documents: Sequence[ScanDocument]) -> int:
     """The index in `DENSITIES` of the fullest one whose page is estimated to be at most `BUDGET`
     bytes; the last if none is."""
-    for place, density in enumerate(DENSITIES):
-        if sum(map(_page_size, documents, [density] * len(documents))) <= BUDGET:
-            return place
+    for index, density in enumerate(DENSITIES):
+        if sum(_page_size(document, density) for document in documents) <= BUDGET:
+            return index
     return len(DENSITIES) - 1
 
 
 def _page_size(document: ScanDocument, density: Density) -> float:
-    """About how many bytes a page takes of a scan: numbers, examples, and each text once."""
+    """An estimate of the bytes that a scan takes on a page: numbers, examples, and each text once.
+
+    The factors are the bytes that such entries took in pages that were written. An estimate is
+    enough, because `scan_page` measures the page itself.
+    """
     size = len(document.heads) * (60.0 * len(metrics_of(document)) + 70 * PAIRS + 550)
     texts: dict[tuple[int, int], int] = {}
     for head in document.heads:
@@ -189,6 +196,7 @@ def _page_size(document: ScanDocument, density: Density) -> float:
             (example.file, example.line): min(len(example.text), LONGEST) for example in shown
         }
         size += 17 * len(shown)
+        # a letter for each token's weight, of about 3.5 characters, once for each text of the head
         size += sum(
             12 + texts[place] / 3.5 for place in {(example.file, example.line) for example in shown}
         )
@@ -211,8 +219,10 @@ class PageScan(Struct, frozen=True, eq=False):
 
 
 def scan_page(scans: Sequence[PageScan], *, lang: str, density: int | None = None) -> bytes:
-    """The HTML page of these scans with as many examples as fit `BUDGET`.
+    """The HTML page of these scans, as UTF-8, with as many examples as fit `BUDGET`; with the
+    fewest where not even that page fits.
 
+    lang: the language that the page opens in.
     density: the index in `DENSITIES` to begin with; None for the one that the documents' sizes
         suggest.
     """
@@ -220,8 +230,8 @@ def scan_page(scans: Sequence[PageScan], *, lang: str, density: int | None = Non
         first = density_of([scan.document for scan in scans])
     else:
         first = density
-    for place in range(first, len(DENSITIES)):
-        page = _page_of_density(scans, lang, place)
+    for index in range(first, len(DENSITIES)):
+        page = _page_of_density(scans, lang, index)
         if len(page) <= BUDGET:
             break
     return page
@@ -243,16 +253,17 @@ def _page_of_density(scans: Sequence[PageScan], lang: str, density: int) -> byte
             warning for scan in scans for warning in scan.document.warnings
         )
     ]
-    notes += [
-        in_languages(text)
-        for text, holds in ((SCAN_PAGE_WORDS["unshaded"], shared.is_bare), (FEWER, density > 0))
-        if holds
-    ]
-    start = (
-        [name for name in ("distance", "previous", "sink", "entropy") if name in metrics]
-        or metrics
-        or ["layer"]
-    )
+    if shared.is_bare:
+        notes.append(in_languages(SCAN_PAGE_WORDS["unshaded"]))
+    if density > 0:
+        notes.append(in_languages(FEWER))
+    # the two metrics that the scatter shows at first
+    usual_axes = ["distance", "previous", "sink", "entropy"]
+    axes = [name for name in usual_axes if name in metrics]
+    if not axes:
+        axes = metrics or ["layer"]
+    if len(axes) == 1:
+        axes = axes * 2
     meta = {
         "lang": lang,
         "words": words_by_language(PAGE_WORDS),
@@ -266,7 +277,7 @@ def _page_of_density(scans: Sequence[PageScan], lang: str, density: int) -> byte
         "tokens": shared.tokens,
         "letters": LETTERS,
         "notes": notes,
-        "start": [safe(start[0]), safe(start[1] if len(start) > 1 else start[0])],
+        "start": [safe(axes[0]), safe(axes[1])],
     }
     title = f"attn scan · {' / '.join(names)[:80]}"
     from attncli.version import __version__
@@ -283,10 +294,10 @@ FEWER = message(
 
 
 def scan_names(plans: Sequence[PlanPart], short: Callable[[str], str] = last_part) -> list[str]:
-    """What scans beside each other are called: their models, and where that is not enough their
-    corpora or numbers.
+    """A name for each of several scans that tells them apart: the model; where two have the same
+    model, also the first file of the corpus; where that is the same, too, a number from 1.
 
-    short: makes of a path what is shown of it.
+    short: shortens a path to what is shown of it.
     """
     names = [safe(plan.model_with_adapters(short(plan.model))) for plan in plans]
     if len({*names}) < len(names):
@@ -298,16 +309,20 @@ def scan_names(plans: Sequence[PlanPart], short: Callable[[str], str] = last_par
 
 
 def _scan_entry(document: ScanDocument, name: str) -> dict[str, Any]:
-    """A scan, without its heads, as a dictionary for the page's script."""
-    by_layer: dict[int, int] = {}
+    """A scan, without its heads, as a dictionary for the page's script.
+
+    name: what the page calls the scan.
+    """
+    heads_by_layer: dict[int, int] = {}
     for head in document.heads:
-        by_layer[head.layer] = by_layer.get(head.layer, 0) + 1
+        heads_by_layer[head.layer] = heads_by_layer.get(head.layer, 0) + 1
     return {
         "name": name,
         "texts": f"{document.done.texts:,}",
         "tokens": f"{document.done.tokens:,}",
         "rows": f"{document.link_rows or 0:,}",
-        "shape": "-".join(map(str, by_layer.values())),
+        # scans of equal shape can be shown head beside head
+        "shape": "-".join(map(str, heads_by_layer.values())),
         "layers": [
             [
                 layer.layer,
@@ -322,16 +337,20 @@ def _scan_entry(document: ScanDocument, name: str) -> dict[str, Any]:
 
 def tails(paths: Sequence[str]) -> list[str]:
     """The paths of the files below their common folder, so that a page does not tell where that
-    folder lies."""
+    folder lies: `/a/b/x.txt` and `/a/c/y.txt` become `b/x.txt` and `c/y.txt`.
+
+    Paths that have no common folder, such as relative beside absolute ones, become what
+    `last_part` shows of each.
+    """
     parsed = [path_of(path) for path in paths]
     if len({(path.is_absolute(), type(path), path.anchor) for path in parsed}) != 1:
         return [last_part(path) for path in paths]
-    parents = [path.parent.parts for path in parsed]
-    shared = next(
-        (depth for depth, parts in enumerate(zip(*parents, strict=False)) if len(set(parts)) > 1),
-        min(map(len, parents)),
-    )
-    return ["/".join(path.parts[shared:]) for path in parsed]
+    common_depth = 0  # how many folders all paths begin with
+    for names in zip(*(path.parent.parts for path in parsed), strict=False):
+        if len(set(names)) > 1:
+            break
+        common_depth += 1
+    return ["/".join(path.parts[common_depth:]) for path in parsed]
 
 
 class _SharedTexts:
@@ -346,10 +365,10 @@ class _SharedTexts:
         self.is_bare = False
 
     def text(self, scan: PageScan, number: int, files: Sequence[str], example: PageExample) -> int:
-        """The number of an example's text, kept once.
+        """The index of an example's text in `texts`; a text that is not there yet is added.
 
-        number: the scan's.
-        files: what its files are called.
+        number: the index of the scan.
+        files: what the scan's files are called.
         """
         key = (number, example.file, example.line)
         if key not in self._text_places:
@@ -364,7 +383,8 @@ class _SharedTexts:
                 shown: list[list[Any]] = [[safe(cut_text), 0, 0]]
             else:
                 shown = words(tokens)
-            # each word behind one digit: 1 if it follows without a space, plus 2 if it is special
+            # a line for each token: a digit (1 if it follows without a space, plus 2 if it is
+            # special), then its text, such as "1ing"
             packed = "\n".join(f"{joined + 2 * special}{word}" for word, joined, special in shown)
             self.texts.append((packed, f"{safe(files[example.file])}:{example.line + 1}"))
         return self._text_places[key]
@@ -387,6 +407,8 @@ def page_number(value: float | None) -> float | None:
     digits = 4 if abs(value) >= 0.01 else 5
     near = round(value, digits)
     units = round(near * 10**digits)
+    # The page may show 1, 2 or 3 digits less. A number such as 0.0750, which stands in the middle
+    # between two of these, might be rounded to the other side than the value itself, 0.07499.
     for more in (1, 2, 3):
         if units % 10**more == 5 * 10 ** (more - 1):
             shown = float(f"{value:.{digits - more}f}")
@@ -402,7 +424,11 @@ def _one_digit(value: float | None) -> float | None:
 
 
 def _share_with_interval(share: float | None, between: Sequence[float] | None) -> str | None:
-    """A share in percents, with its interval, as screens write it."""
+    """A share (0 to 1) in percents, with its interval behind it where there is one, as screens
+    write it: "40% (31 – 50)". None where there is no share.
+
+    between: the interval's lower and upper end.
+    """
     if share is None:
         return None
     if between is None:
@@ -413,25 +439,29 @@ def _share_with_interval(share: float | None, between: Sequence[float] | None) -
 def _head_entries(
     scan: PageScan, number: int, metrics: Sequence[str], shared: _SharedTexts, density: Density
 ) -> Iterator[dict[str, Any]]:
-    """Each head of a scan as the page's script knows it.
+    """Yield each head of a scan as a dictionary for the page's script, under keys of one letter,
+    because they are repeated for every head: s scan, l layer, h head, m metrics, x examples by
+    metric, w weights that shade texts, t labels, a alike heads, k links, y why, r rules.
 
-    number: the scan's.
-    metrics: of all scans.
+    number: the index of the scan.
+    metrics: the names of the metrics of all scans, in the order of `m` and `x`.
+    shared: collects the texts and tokens that entries refer to by index.
     """
     document = scan.document
     files = tails(document.plan.corpus)
     rules = ruled_by_place(document)
     for head in document.heads:
         rule = rules.get((head.layer, head.head))
-        looks: dict[int, int] = {}
+        looks: dict[int, int] = {}  # by a text's index, the index in packed_looks
         packed_looks: list[tuple[int, int, str]] = []
         examples: dict[str, list[tuple[int, float | None, int]]] = {}
         for example in examples_of(document, head, density):
             text = shared.text(scan, number, files, example)
             if text not in looks:
                 looks[text] = len(packed_looks)
+                unshaded = (-1, np.zeros(0))
                 query, row = scan.looks.get(
-                    (example.file, example.line, head.layer, head.head), (-1, np.zeros(0))
+                    (example.file, example.line, head.layer, head.head), unshaded
                 )
                 percents = np.rint(row * 100).astype(int).clip(0, 100).tolist()
                 packed_looks.append(
@@ -470,15 +500,17 @@ def ruled_by_place(document: ScanDocument) -> dict[tuple[int, int], RuledHead]:
 
 
 def _rule_numbers(rule: RuledHead | None) -> list[float | None] | None:
-    """The overlap of a head with its rules in the places of a metric's mean and baseline."""
+    """The overlap of a head with its rules, in the form of `_metric_numbers`; None for a head
+    without rules."""
     if rule is None:
         return None
-    unknown = [None] * 5
+    unknown = [None] * 5  # interval (2), mean over rows, deviation, median
     return [page_number(rule.overlap), *unknown, page_number(rule.overlap_even)]
 
 
 def _rule_entry(rule: RuledHead) -> list[dict[str, str]]:
-    """The strongest rule of a head, and the sentences about its rules, in each language."""
+    """Two dictionaries by language, for the page's script: the label of a head's strongest rule,
+    and the sentences about all its rules."""
     views = {lang: View(lang=lang) for lang in languages()}
     if rule.has_rule:
         strongest = rule_label(rule.parts[0].rule)
@@ -494,8 +526,12 @@ def _rule_entry(rule: RuledHead) -> list[dict[str, str]]:
 
 
 def _metric_numbers(head: ScanHead, name: str) -> list[float | None] | None:
-    """A metric's mean over texts, its interval, its mean over rows, deviation, median and baseline;
-    None for a head without it."""
+    """The seven numbers of a head's metric for the page's script: mean over texts, interval (low,
+    high), mean over rows, standard deviation, median and baseline, None where unknown; None in
+    place of all for a head without the metric.
+
+    name: of a metric, or `EFFECT`.
+    """
     metric = head.metrics.get(name)
     if isinstance(metric, ScanMetric):
         low, high = metric.ci95 or (None, None)
@@ -547,43 +583,51 @@ def _why_entry(head: ScanHead) -> dict[str, Any] | None:
     and intervals, for the page's script; None where this was not measured."""
     if not isinstance(head.why, ScanWhy):
         return None
-    sides = []
-    for share, interval in (("query_share", "query_ci95"), ("key_share", "key_ci95")):
-        ranked = sorted(head.why.parts, key=lambda part: -abs(getattr(part, share)))[:WHY_PARTS]
-        sides.append(
-            [
-                [
-                    {lang: translate(part_name(part), lang) for lang in languages()},
-                    *map(
-                        page_number,
-                        (getattr(part, share), *(getattr(part, interval) or (None, None))),
-                    ),
-                ]
-                for part in ranked
-            ]
-        )
+    parts = head.why.parts
     return {
         "texts": f"{head.why.texts:,}",
         "advantage": page_number(head.why.advantage),
-        "sides": sides,
+        "sides": [
+            _largest_parts([(part, part.query_share, part.query_ci95) for part in parts]),
+            _largest_parts([(part, part.key_share, part.key_ci95) for part in parts]),
+        ],
     }
 
 
+def _largest_parts(
+    shares: Sequence[tuple[ScanWhyPart, float, Sequence[float] | None]],
+) -> list[list[Any]]:
+    """The `WHY_PARTS` parts with the largest shares, positive or negative, each as [its name by
+    language, share, low, high].
+
+    shares: (part, share, interval) of all parts of queries or of keys.
+    """
+    ranked = sorted(shares, key=lambda entry: -abs(entry[1]))[:WHY_PARTS]
+    return [
+        [
+            {lang: translate(part_name(part), lang) for lang in languages()},
+            page_number(share),
+            *map(page_number, interval or (None, None)),
+        ]
+        for part, share, interval in ranked
+    ]
+
+
 def _alike_entry(alike: AlikeHeads | None) -> list[Any] | None:
-    """The heads most like a head, as texts compared, (layer, head, distance) by attention weights,
-    (layer, head, similarity) by parameters, and the similarity of random ones; None where
-    unknown."""
+    """The heads most like a head, as a list for the page's script: how many texts were compared;
+    [layer, head, distance of attention weights] of the nearest; [layer, head, similarity of
+    parameters] of the most similar; and the similarity of random heads. None where unknown."""
     if alike is None:
         return None
-    sides = [
-        [[row.layer, row.head, page_number(row.value)] for row in side]
-        for side in (alike.by_doing, alike.by_weights)
-    ]
-    return [alike.texts, *sides, page_number(alike.chance)]
+    by_doing = [[row.layer, row.head, page_number(row.value)] for row in alike.by_doing]
+    by_weights = [[row.layer, row.head, page_number(row.value)] for row in alike.by_weights]
+    return [alike.texts, by_doing, by_weights, page_number(alike.chance)]
 
 
 def _link_entry(link: FrequentLink, document: ScanDocument, shared: _SharedTexts) -> list[Any]:
-    """A pair of tokens that a head links often, with its counts."""
+    """A pair of tokens that a head links often, as a list for the page's script: indices of the two
+    tokens in `shared`, links, the most that they can be, links by chance, lift, its interval (low,
+    high), and the share of texts that have the pair."""
     return [
         shared.token(bytes_name(link.query.text)),
         shared.token(bytes_name(link.key.text)),

@@ -101,6 +101,7 @@ def scan_corpus(
         AttnError: Where shards were given up; the same call again tries only these.
     """
     place = Path(folder)
+    # a scan that counts nothing removes the folders that it made
     new_folders = [path for path in (place, *place.parents) if not is_there(path)]
     if request is None:
         request = replace(
@@ -115,7 +116,7 @@ def scan_corpus(
     scan_plan = plans.write(
         plans.make_plan(request, loaded_model, model, place, stdin=stdin, note=note), place
     )
-    del loaded_model
+    del loaded_model  # workers open the model themselves, and need the memory
     on_plan(scan_plan, remaining_shards(scan_plan, place, part))
     if engine is None:
         engine = LocalWorkers(usable_processors())
@@ -171,7 +172,8 @@ def _request_of(
     sample: int,
     seed: int,
 ) -> ScanRequest:
-    """The request of a scan from the arguments of `scan_corpus`."""
+    """The request of a scan from the arguments of `scan_corpus`, with the files of metrics that
+    were handed over as objects."""
     if isinstance(corpus, str | Path):
         files: Sequence[str | Path] = [corpus]
     else:
@@ -188,17 +190,17 @@ def _request_of(
         names,
         sample=sample,
         seed=seed,
-        metric_files=tuple(filter(None, metric_files)),
+        metric_files=tuple(path for path in metric_files if path),  # built-in metrics have none
     )
 
 
 def _nothing_counted(skipped: Mapping[str, int], request: ScanRequest) -> InputError:
-    """The InputError, returned and not raised, that all records of a corpus were left out, with the
-    reasons.
+    """The InputError, returned and not raised, for a corpus of which every record was left out; it
+    tells the reasons, and what to do about the most frequent one.
 
-    skipped: how many records, by reason.
+    skipped: how many records were left out, by reason, as `SKIP_NOTES` names them.
     """
-    reason = max(skipped, key=skipped.__getitem__)
+    reason = max(skipped, key=skipped.__getitem__)  # the most frequent
     expected = message("texts, as --format says")
     if reason == "long":
         expected = message("shorter texts, or --over truncate")

@@ -514,8 +514,8 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield (field, message) for each head with other metrics than the first head, and each
-        example that names a text which is not there."""
+        """Yield (field, message) for each head with other metrics than the first head, each example
+        that refers to a text which is not there, and each fault of the rules."""
         for number, head in enumerate(self.heads):
             if head.metrics.keys() != self.heads[0].metrics.keys():
                 yield (

@@ -90,8 +90,9 @@ LAST_WORDS = 400
 class _Process:
     """A running worker process.
 
-    errors: the file that its standard error goes to. shard: the number of the one it computes now,
-        None while idle.
+    errors: the file that its standard error goes to.
+    shard: the number of the shard that it computes now, None while idle.
+    buffer: the beginning of a line that was read from its output, whose end has not come yet.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
@@ -104,7 +105,7 @@ class _Process:
         """Send one line to the worker: the corpus's paths at first, then a shard's number or
         `STOP`. A worker that has died is no error here."""
         assert self.process.stdin is not None
-        with contextlib.suppress(OSError):  # it has died, which its other pipe tells
+        with contextlib.suppress(OSError):  # that it has died is noticed where its output is read
             self.process.stdin.write(f"{word}\n".encode())
             self.process.stdin.flush()
 
@@ -119,8 +120,8 @@ class LocalWorkers:
         """Compute the shards, yielding the outcome of each. A shard whose worker dies is computed
         again, `TRIES` times in all."""
         remove_leftovers(job.folder, job.part)
-        waiting = list(shards)[::-1]
-        deaths = Counter[int]()
+        waiting = list(shards)[::-1]  # the next shard is taken from the end
+        deaths = Counter[int]()  # by shard, how many workers have died over it
         selector = selectors.DefaultSelector()
         running: list[_Process] = []
         try:
@@ -130,16 +131,19 @@ class LocalWorkers:
                     running.append(worker)
                     assert worker.process.stdout is not None
                     selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
+
                 for worker in running:
                     if worker.shard is None and waiting:
                         worker.shard = waiting.pop()
                         worker.say(str(worker.shard))
+
                 for key, _ in selector.select(timeout=1.0):
                     worker = key.data
                     data = os.read(key.fd, 1 << 16)
                     if data:
                         yield from self._read_answers(job, worker, data)
                         continue
+                    # no data: the worker has closed its output, which it does when it ends
                     selector.unregister(key.fileobj)
                     running.remove(worker)
                     outcome = self._report_death(worker, deaths)
@@ -147,6 +151,7 @@ class LocalWorkers:
                         waiting.append(worker.shard)
                     if outcome is not None:
                         yield outcome
+
             for worker in running:
                 worker.say(STOP)
             for worker in running:
@@ -182,8 +187,11 @@ class LocalWorkers:
         return worker
 
     def _read_answers(self, job: Job, worker: _Process, data: bytes) -> Iterator[ShardOutcome]:
-        """Yield the outcome of each shard that `data`, bytes just read from a worker's output,
-        reports as finished; texts that it reports as done go to `job.progress`."""
+        """Yield the outcome of each shard that a worker's output reports as finished; texts and
+        work that it reports as done go to `job.progress` and `job.on_work`.
+
+        data: the bytes just read from the output, which holds one JSON object a line.
+        """
         *lines, worker.buffer = (worker.buffer + data).split(b"\n")
         for line in lines:
             answer: dict[str, Any] = json.loads(line)
@@ -200,26 +208,26 @@ class LocalWorkers:
             yield ShardOutcome(answer["shard"], reason, texts, tokens)
 
     def _report_death(self, worker: _Process, deaths: Counter[int]) -> ShardOutcome | None:
-        """The failed outcome of a dead worker's shard; None where it had no shard, or the shard may
-        be tried again.
+        """The failed outcome of a dead worker's shard; None where the worker had no shard, or the
+        shard may be tried again.
 
-        deaths: by shard, counted up here.
+        deaths: by shard, how many workers have died over it; this one is added.
         """
         status = worker.process.wait()
         with worker.errors as errors:
             errors.seek(0)
-            words = errors.read().decode("utf-8", "replace").strip().splitlines()[-1:]
+            error_lines = errors.read().decode("utf-8", "replace").strip().splitlines()
         if worker.shard is None:
             return None
         deaths[worker.shard] += 1
         if deaths[worker.shard] < TRIES:
             return None
-        if status < 0:
+        if status < 0:  # as subprocess tells that a signal ended it
             cause = f"signal {-status}"
         else:
             cause = f"exit {status}"
-        if words:
-            last = f": {words[0][:LAST_WORDS]}"
+        if error_lines:
+            last = f": {error_lines[-1][:LAST_WORDS]}"
         else:
             last = ""
         reason = message(
@@ -253,20 +261,23 @@ it.
 
 
 class Actor:
-    """Computes shards inside a Ray worker process."""
+    """Computes shards inside a Ray worker process; opens the model with the first shard.
+
+    places: where the plan's files are on this machine.
+    """
 
     def __init__(self, folder: str, model: str, part: str, places: Sequence[str]) -> None:
         use_one_thread()
-        os.environ.update(
-            ALLOCATION
-        )  # its process has begun: oneDNN reads its part, the C library has read its own
+        # These variables steer how memory is allocated. The process has begun, so that the C
+        # library has read its own; oneDNN still reads those that are for it.
+        os.environ.update(ALLOCATION)
         remove_leftovers(Path(folder), part)
         self._worker_arguments = (folder, model, part, places)
         self._worker: Any = None
 
     def shard(self, number: int) -> tuple[int, str, int, int]:
-        """Compute shard `number` and commit it. Returns (number, why it failed or "" for done,
-        texts, tokens).
+        """Compute shard `number` and write its files. Returns the fields of a `ShardOutcome`:
+        (number, why it failed or "" for done, texts, tokens).
         """
         try:
             if self._worker is None:
@@ -292,8 +303,10 @@ class RayCluster:
         self.note = note
 
     def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
-        """Compute the shards on the cluster. Raises UnsupportedError without ray, AttnError where
-        no cluster answers."""
+        """Compute the shards on the cluster, yielding the outcome of each. Raises UnsupportedError
+        without ray, AttnError where no cluster answers."""
+        # ray reports its use to its makers, and hides GPUs from actors that ask for none, unless
+        # these are set before it is imported
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         try:
@@ -323,6 +336,7 @@ class RayCluster:
 
         ray: the module `ray`, initialised.
         """
+        # one processor is left to this process
         free = max(int(ray.cluster_resources().get("CPU", 1)) - 1, 1)
         if self.workers > free:
             fewer = message(
@@ -336,23 +350,23 @@ class RayCluster:
         remote = ray.remote(max_restarts=0, max_task_retries=0, num_cpus=1)(Actor)
         if job.plan.device.startswith("cuda"):
             remote = remote.options(num_gpus=1)
-        # other processes have other working folders
+        # actors have other working folders than this process: a relative path would mislead them
         if is_folder(Path(job.model)):
             model = str(Path(job.model).absolute())
         else:
             model = job.model
         worker_arguments = (str(job.folder.absolute()), model, job.part, job.plan.places)
         waiting = deque(shards)
-        running: dict[Any, tuple[Any, int]] = {}
-        deaths: dict[int, int] = defaultdict(int)
+        running: dict[Any, tuple[Any, int]] = {}  # by Ray's handle of a task, (actor, shard)
+        deaths: dict[int, int] = defaultdict(int)  # by shard, how many actors were lost over it
 
-        def give(actor: Any) -> None:
-            """Have an actor compute the next waiting shard."""
+        def start_next(actor: Any) -> None:
+            """Have an actor compute the next waiting shard, and note it in `running`."""
             shard = waiting.popleft()
             running[actor.shard.remote(shard)] = actor, shard
 
         for _ in range(count):
-            give(remote.remote(*worker_arguments))
+            start_next(remote.remote(*worker_arguments))
         while running:
             finished_tasks, _ = ray.wait(list(running), num_returns=1)
             actor, shard = running.pop(finished_tasks[0])
@@ -364,7 +378,7 @@ class RayCluster:
                 deaths[shard] += 1
                 if deaths[shard] < TRIES:
                     waiting.append(shard)
-                    give(actor)
+                    start_next(actor)
                     continue
                 kind = type(error).__name__
                 reason = message("its worker died {tries} times ({type})", tries=TRIES, type=kind)
@@ -373,15 +387,16 @@ class RayCluster:
             job.on_work(sum(part.count for part in job.plan.shards[shard]))
             yield outcome
             if waiting:
-                give(actor)
-            else:  # its processor may be what a new actor waits for
+                start_next(actor)
+            else:  # frees its processor, which a new actor in place of a lost one may wait for
                 ray.kill(actor)
 
 
 def _check_answers(address: str) -> None:
-    """Raise AttnError where nobody listens at a host and port, which Ray itself would wait minutes
-    for.
+    """Raise AttnError where nobody listens at the host and port of a cluster's address, on which
+    Ray itself would wait for minutes. An address without a port, such as "auto", is not checked.
     """
+    # "ray://10.0.0.1:10001" and "10.0.0.1:6379" both end in host:port
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdecimal():
         return
@@ -413,7 +428,8 @@ class ScanPart(Struct, frozen=True):
         return f"{self.number}-of-{self.count}"
 
     def shards(self, every: Sequence[int]) -> list[int]:
-        """The shards of `every` that are this part's own."""
+        """The shards that this part computes, out of the numbers of all: part 2 of 8 has shards 1,
+        9, 17 and so on."""
         return [shard for shard in every if shard % self.count == self.number - 1]
 
 
@@ -425,13 +441,13 @@ LONGEST_PART = 6
 
 
 def parse_part(text: str) -> ScanPart:
-    """A part as written: `2/8`. Raises UsageError."""
+    """The part that `--part` writes as "2/8": the second of eight. Raises UsageError."""
     number, slash, count = text.partition("/")
-    counts = all(
-        part.isascii() and part.isdecimal() and len(part) <= LONGEST_PART
-        for part in (number, count)
+    are_numbers = all(
+        digits.isascii() and digits.isdecimal() and len(digits) <= LONGEST_PART
+        for digits in (number, count)
     )
-    if not (slash and counts and 1 <= int(number) <= int(count) <= 100_000):
+    if not (slash and are_numbers and 1 <= int(number) <= int(count) <= 100_000):
         raise UsageError(
             "{option} is {value}",
             expected="I/N with I from 1 to N, such as 2/8",
@@ -444,11 +460,11 @@ def parse_part(text: str) -> ScanPart:
 class Outcome(Struct, frozen=True, eq=False):
     """What one run of a scan did.
 
-    totals: over all shards, None where other parts still have some to do.
-    failed_shards: those given up in this run.
-    elsewhere: those given up by other parts.
+    totals: the sums over all shards of the scan; None where other parts still have shards to do.
+    failed_shards: the shards given up in this run.
+    elsewhere: the shards given up by other parts.
     computed_count: how many shards this run computed.
-    recomputed_shards: those whose files could not be read and were computed again.
+    recomputed_shards: the shards whose files could not be read and were computed again.
     """
 
     totals: Totals | None
@@ -472,15 +488,16 @@ def run(
     """Compute the missing shards of one part of a scan, then add up all shards if no part has any
     left to do.
 
-    progress, on_work: told texts, and work, as they are done, as of `Job`.
-    on_shard: told what became of each shard.
+    progress, on_work: called with texts, and with work, as they are done, like those of `Job`.
+    on_shard: called with the outcome of each shard when it has ended.
     """
     done_shards = [
         shard for shard in part.shards(range(len(plan.shards))) if is_done(folder, shard)
     ]
     broken = sorted(total(plan, folder, done_shards).broken)
-    for shard in broken:  # what cannot be read is computed again
+    for shard in broken:  # without its file the shard is missing, and so is computed again
         remove_file(path_of(folder, shard, "state.npz"))
+
     missing_shards = remaining_shards(plan, folder, part)
     failed_shards = []
     computed_count = 0
@@ -494,13 +511,15 @@ def run(
                 computed_count += 1
                 remove_file(path_of(folder, outcome.shard, "failed.txt"))
             on_shard(outcome)
+
     failed_numbers = {outcome.shard for outcome in failed_shards}
     elsewhere = [outcome for outcome in failures(folder) if outcome.shard not in failed_numbers]
     all_failed = failed_numbers | {outcome.shard for outcome in elsewhere}
-    others = [shard for shard in remaining_shards(plan, folder) if shard not in all_failed]
-    return Outcome(
-        None if others else total(plan, folder), failed_shards, elsewhere, computed_count, broken
-    )
+    unfinished = [shard for shard in remaining_shards(plan, folder) if shard not in all_failed]
+    totals = None
+    if not unfinished:
+        totals = total(plan, folder)
+    return Outcome(totals, failed_shards, elsewhere, computed_count, recomputed_shards=broken)
 
 
 def remaining_shards(plan: ScanPlan, folder: Path, part: ScanPart = WHOLE) -> list[int]:
@@ -529,39 +548,37 @@ def verify_document(plan: ScanPlan, folder: Path, worker: Worker, count: int) ->
         )
     own_machine = machine(worker.model)
     shard_results = []
-    same = True
+    same = True  # whether all these shards were computed by this kind of machine
     for shard in draw_shards(done_shards, count, plan.seed):
         committed_state = read_committed(plan, folder, shard)
         same &= committed_state.facts["machine"] == own_machine
         new_state, _ = worker.compute(shard)
         shard_results.append(_compare_shard(shard, committed_state, new_state))
+    warnings: list[str] = []
+    if not same:
+        what = message(
+            "another kind of machine computed these shards: bits may differ, numbers may not"
+        )
+        warnings.append(what)
     return ScanVerifyDocument(
         version=__version__,
         plan=plan.digest,
         shards=shard_results,
         same_machine=same,
         tolerance=TOLERANCE,
+        # on the same kind of machine every bit must be the same
         passed=all(
             result.counts_equal
             and (result.same_bits or (not same and result.difference <= TOLERANCE))
             for result in shard_results
         ),
-        warnings=(
-            []
-            if same
-            else [
-                message(
-                    "another kind of machine computed these shards: bits may differ, numbers"
-                    " may not"
-                )
-            ]
-        ),
+        warnings=warnings,
     )
 
 
 def draw_shards(done_shards: Sequence[int], count: int, seed: int) -> list[int]:
-    """`count` of the done shards' numbers, drawn by the seed, ascending; all where there are no
-    more.
+    """The numbers of `count` finished shards, drawn at random by the seed, ascending; all of them
+    where there are no more than `count`.
     """
     if count >= len(done_shards):
         return list(done_shards)
@@ -570,8 +587,8 @@ def draw_shards(done_shards: Sequence[int], count: int, seed: int) -> list[int]:
 
 
 def _compare_shard(shard: int, committed_state: ShardState, new_state: ShardState) -> VerifiedShard:
-    """Whether a shard computed again has the same bits and counts of texts as its file, and how far
-    its means differ at most, relative to 1 + |mean|."""
+    """Compare a shard's file with the same shard computed again: whether all bits and the counts of
+    texts are the same, and how far a mean differs at most, relative to 1 + |mean|."""
     same = committed_state.arrays.keys() == new_state.arrays.keys() and all(
         np.array_equal(array, new_state.arrays[name])
         for name, array in committed_state.arrays.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
@@ -64,42 +64,48 @@ def export_table(scan: OpenScan, file: Path, table: Table = "heads") -> int:
 
 
 def _lines_of_heads(document: ScanDocument) -> list[Line]:
-    """A scan's table as `attn scan show --csv` writes it, a dictionary for each line."""
+    """A scan's table as `attn scan show --csv` writes it, a dictionary (column to value) for each
+    line."""
     rows = iter(scan_rows(document))
     names = [str(name) for name in next(rows)]
     return [dict(zip(names, map(_plain_value, row), strict=True)) for row in rows]
 
 
 def _plain_value(value: object) -> object:
-    """A value as Python's own type."""
+    """A value for pyarrow and JSON: a NumPy scalar as Python's own number, any other as it is."""
     if isinstance(value, np.generic):
         return value.item()
     return value
 
 
 def _lines_of(table: Any) -> Iterator[Line]:
-    """The lines of a pyarrow Table, a part of it at a time."""
+    """Yield the lines of a pyarrow Table, converting at most `LINES` of them at a time, so that a
+    large table does not stand in memory twice."""
     for batch in table.to_batches(max_chunksize=LINES):
         yield from batch.to_pylist()
 
 
 def _write_lines(lines: Iterator[Line], suffix: str, stream: BinaryIO) -> int:
-    """Write lines as CSV, the names of the columns first, or as JSON; returns how many."""
+    """Write lines to a stream, at most `LINES` at a time, and return how many.
+
+    suffix: ".csv" for CSV with a header; any other for a JSON object a line.
+    """
     count = 0
-    while part := list(islice(lines, LINES)):
+    while batch := list(islice(lines, LINES)):
         if suffix == ".csv":
-            names: Sequence[Sequence[object]] = [] if count else [list(part[0])]
-            rows: Iterable[Sequence[object]] = chain(names, (list(line.values()) for line in part))
+            rows: list[Sequence[object]] = [list(line.values()) for line in batch]
+            if count == 0:  # the header stands before the first line alone
+                rows.insert(0, list(batch[0]))
             stream.write(comma_separated(rows).encode())
         else:
-            stream.write(b"".join(map(ndjson_line, part)))
-        count += len(part)
+            stream.write(b"".join(map(ndjson_line, batch)))
+        count += len(batch)
     return count
 
 
 def _write_parquet(lines: Sequence[Line], file: Path) -> int:
-    """Write lines as Parquet, by pyarrow, or by polars where only that is installed. Raises
-    UnsupportedError where neither is."""
+    """Write lines to a Parquet file, by pyarrow, or by polars where only that is installed, and
+    return how many. Raises UnsupportedError where neither is installed."""
     arrow = _module("pyarrow.parquet")
     polars = None if arrow is not None else _module("polars")
     if arrow is None and polars is None:
@@ -121,7 +127,11 @@ def _write_parquet(lines: Sequence[Line], file: Path) -> int:
 
 
 def _copy_parquet(tables: Iterator[Any], file: Path) -> int:
-    """Write pyarrow Tables of one kind as one Parquet file, a shard's at a time."""
+    """Write pyarrow Tables with the same columns to one Parquet file, one Table in memory at a
+    time, and return how many rows they have.
+
+    tables: one for each finished shard, at least one.
+    """
     parquet = import_module("pyarrow.parquet")
     first = next(tables)
     count = 0
@@ -136,7 +146,7 @@ def _copy_parquet(tables: Iterator[Any], file: Path) -> int:
 
 
 def _module(name: str) -> Any:
-    """A module; None where it is not installed."""
+    """The module `name`, imported; None where it is not installed."""
     try:
         return import_module(name)
     except ImportError:

@@ -47,10 +47,13 @@ of links.
 
 
 class LinkCounts:
-    """How often one head's strongest links join each pair of (query token, key token). codes: pairs
-    as query id · 2³² + key id, ascending; counts: of `COUNTED`, [what, pair]. lost_count: by how
-    much any pair's count may be too low, or a pair that is not there have come, because pairs were
-    dropped."""
+    """How often one head's strongest links join each pair of (query token, key token).
+
+    codes: the pairs as query id · 2³² + key id, ascending.
+    counts: of each pair the numbers that `COUNTED` names, [what, pair].
+    lost_count: how many links at most any pair, counted here or not, may have had besides, because
+        pairs were dropped.
+    """
 
     def __init__(self) -> None:
         self.codes: Ints = np.zeros(0, np.int64)
@@ -58,9 +61,10 @@ class LinkCounts:
         self.lost_count = 0
 
     def add(self, codes: Ints, counts: Ints) -> None:
-        """Add counts [what, pair] of pairs.
+        """Add to the counts of pairs; pairs that are new are inserted.
 
         codes: the pairs, ascending and each once.
+        counts: [what, pair].
         """
         if not self.codes.size:
             self.codes = codes
@@ -90,37 +94,45 @@ def count_links(links: Ints, ranks: Ints, ids: Ints) -> tuple[Ints, Ints]:
     """The distinct (query token, key token) pairs among links, as ascending codes, and their counts
     of `COUNTED`, [what, pair].
 
-    links: each as `PLACE_BITS` tells.
-    ranks: of each place, where its id stands among `ids`, which ascend.
+    links: one whole number each, from the highest bits on the query token's place, the key token's
+        place (`PLACE_BITS` each) and the text's number (`TEXT_BITS`). Places number tokens in the
+        order in which they were met.
+    ranks: by place, the index of the token's id in `ids`.
+    ids: of all these tokens, ascending.
     """
-    most = (1 << PLACE_BITS) - 1
+    # with ranks in place of places, sorting brings pairs into the order of their codes
+    place_mask = (1 << PLACE_BITS) - 1
     queries = ranks[links >> PLACE_BITS + TEXT_BITS]
-    keys = ranks[links >> TEXT_BITS & most]
+    keys = ranks[links >> TEXT_BITS & place_mask]
     links = (queries << PLACE_BITS | keys) << TEXT_BITS | (links & (1 << TEXT_BITS) - 1)
     links.sort()
-    of_text = np.flatnonzero(
-        np.diff(links, prepend=NOBODY)
-    )  # where the links of a pair in a text begin
-    numbers = np.diff(of_text, append=links.size)
-    pairs = links[of_text] >> TEXT_BITS
-    first = np.flatnonzero(np.diff(pairs, prepend=NOBODY))
-    codes = (ids[pairs[first] >> PLACE_BITS] << SHIFT) + ids[pairs[first] & most]
+
+    # equal numbers follow each other: where those of a pair in a text begin, and how many they are
+    starts_of_texts = np.flatnonzero(np.diff(links, prepend=NOBODY))
+    link_counts = np.diff(starts_of_texts, append=links.size)
+
+    # where the texts of a pair begin
+    pairs = links[starts_of_texts] >> TEXT_BITS
+    starts_of_pairs = np.flatnonzero(np.diff(pairs, prepend=NOBODY))
+    distinct = pairs[starts_of_pairs]
+    codes = (ids[distinct >> PLACE_BITS] << SHIFT) + ids[distinct & place_mask]
     sums = [
-        np.add.reduceat(numbers, first),
-        np.diff(first, append=pairs.size),
-        np.add.reduceat(numbers**2, first),
+        np.add.reduceat(link_counts, starts_of_pairs),
+        np.diff(starts_of_pairs, append=pairs.size),
+        np.add.reduceat(link_counts**2, starts_of_pairs),
     ]
     return codes, np.stack(sums)
 
 
 def distinct_pairs(heads: int) -> int:
-    """How many distinct pairs of tokens are kept for each head while a shard is counted, where the
-    model has so many heads in all."""
+    """How many distinct pairs of tokens are kept for each head while a shard is counted, in a model
+    of `heads` heads in all: fewer, the more heads share the memory."""
     return min(DISTINCT, max(MOST_DISTINCT // max(heads, 1), KEPT))
 
 
 def pairs_memory(heads: int) -> int:
-    """Bytes that counting links takes at most, for a model of so many heads in all."""
+    """Bytes that counting links takes at most, for a model of `heads` heads in all."""
+    # numbers of 8 bytes: the links that are held, and of each pair its code and its counts
     return 8 * (PENDING + heads * 2 * distinct_pairs(heads) * (1 + len(COUNTED)))
 
 
@@ -138,24 +150,33 @@ class ShardLinks:
     """
 
     def __init__(self, spec: Spec, starts: Ints) -> None:
-        self._starts, self._of_layer = starts, mask_places(spec)
-        self._choosing: list[Bools] = []
+        self._starts = starts
+        self._mask_of_layer = mask_places(spec)
         self._masks = {repr(block.attention.mask): block.attention.mask for block in spec.blocks}
+        # by mask, which rows of the batch have a choice of where to look, [text, query]
+        self._choosing: list[Bools] = []
         self._heads = [LinkCounts() for _ in range(int(starts[-1]))]
-        # one array for all that is held: pieces of their own, living side by side with a batch's,
-        # would scatter memory
         heads = len(self._heads)
         self._distinct = distinct_pairs(heads)
+
+        # The links that are held until they are counted, [head, link], and by layer how many. One
+        # array for all: pieces of their own, living side by side with a batch's, would scatter
+        # memory.
         self._links = np.empty((heads, PENDING // max(heads, 1)), np.int64)
-        self._sizes = [0] * len(self._of_layer)
+        self._sizes = [0] * len(self._mask_of_layer)
+        # by token id, its place in the order in which the tokens of held links were met
         self._places: dict[int, int] = {}
-        self._text_numbers = np.arange(0)
+        self._text_numbers = np.arange(0)  # of the batch's texts among those of held links
+
+        # by token id: of each mask how many rows ask with it and the weight it would get from even
+        # rows, [2 · masks]; and its text
         self._tokens: dict[int, Ints] = {}
         self._texts: dict[int, str] = {}
 
     def begin(self, batch: Sequence[Sequence[Token]]) -> Ints | None:
-        """Begin a batch and count its tokens: returns a number of each token's id for `add`, [text,
-        token]; None where a token has no id."""
+        """Begin a batch of texts of equal length and count its tokens: returns for `add` the place
+        of each token's id among those of the links that are held, [text, token]; None where a token
+        has no id, as links cannot be counted then."""
         ids = [[NOBODY if token.id is None else token.id for token in tokens] for tokens in batch]
         table = np.array(ids, np.int64)
         if (table < 0).any():
@@ -163,6 +184,8 @@ class ShardLinks:
         for tokens in batch:
             for token in tokens:
                 self._texts.setdefault(int(token.id or 0), token.text)
+
+        # how many rows ask with each token, and how much weight even rows would put on it
         present, where = np.unique(table, return_inverse=True)
         where = where.reshape(table.shape)
         count = table.shape[1]
@@ -177,8 +200,10 @@ class ShardLinks:
             np.add.at(
                 row, where.ravel(), np.broadcast_to(numbers, table.shape).ravel().astype(np.int64)
             )
-        for place, number in enumerate(present.tolist()):
-            self._tokens[number] = self._tokens.get(number, 0) + sums[:, place]
+        for index, token_id in enumerate(present.tolist()):
+            self._tokens[token_id] = self._tokens.get(token_id, 0) + sums[:, index]
+
+        # number the texts and tokens; where the held links are too many for that, count them first
         if self._text_numbers.size:
             first = int(self._text_numbers[-1]) + 1
         else:
@@ -193,24 +218,25 @@ class ShardLinks:
             if table.size > self._links.shape[1]:
                 self._links = np.empty((len(self._heads), table.size), np.int64)
         self._text_numbers = np.arange(first, first + len(table))
-        places = [self._places.setdefault(number, len(self._places)) for number in present.tolist()]
+        places = [
+            self._places.setdefault(token_id, len(self._places)) for token_id in present.tolist()
+        ]
         return np.array(places, np.int64)[where]
 
     def add(self, places: Ints, layer: int, keys: Ints) -> None:
-        """Record a layer's strongest links, from `keys` [text, head, query], the key position of
-        each row's largest weight.
+        """Hold the strongest links of a layer of the batch until they are counted; rows without a
+        choice of where to look are left out.
 
         places: what `begin` returned for the batch.
+        keys: the position of the key with each row's largest weight, [text, head, query].
         """
-        choosing = self._choosing[self._of_layer[layer]]
+        choosing = self._choosing[self._mask_of_layer[layer]]
         if not choosing.any():
             return
+        # each link as one number, as `count_links` reads it: query, key, text
         queries = ((places << PLACE_BITS + TEXT_BITS) | self._text_numbers[:, None])[:, None, :]
-        links = (
-            np.take_along_axis(np.broadcast_to(places[:, None, :], keys.shape), keys, -1)
-            << TEXT_BITS
-            | queries
-        )
+        key_places = np.take_along_axis(np.broadcast_to(places[:, None, :], keys.shape), keys, -1)
+        links = queries | key_places << TEXT_BITS
         start = self._sizes[layer]
         size = int(choosing.sum())
         heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
@@ -250,6 +276,7 @@ class ShardLinks:
         counts = np.zeros((len(COUNTED), len(self._heads), KEPT), np.int64)
         lost_counts = np.zeros((2, len(self._heads)), np.int64)
         for place, head in enumerate(self._heads):
+            # any pair may have lost as many; one that is not kept, as many again
             lost_counts[0, place] = head.lost_count
             lost_counts[1, place] = head.prune(KEPT)
             pairs[place, : head.codes.size] = head.codes
@@ -257,7 +284,8 @@ class ShardLinks:
         ids = sorted(self._tokens)
         table = np.zeros((1 + 2 * len(self._masks), len(ids)), np.int64)
         for place, number in enumerate(ids):
-            table[0, place], table[1:, place] = number, self._tokens[number]
+            table[0, place] = number
+            table[1:, place] = self._tokens[number]
         return {
             "link_pairs": pairs,
             **{f"link_{name}": row for name, row in zip(COUNTED, counts, strict=True)},
@@ -279,8 +307,8 @@ class ShardLinks:
 
 
 def choosing_of_texts(mask: Mask, rest: Bools) -> Bools:
-    """Which queries have a choice of where to look: see two keys or more beside those where heads
-    rest (the first token and the like), booleans [text, query].
+    """Which queries of a batch have a choice of where to look, booleans [text, query]: they see two
+    keys or more besides those where heads rest (the first token and the like).
 
     rest: the keys where heads rest, [text, key].
     """
@@ -352,13 +380,18 @@ class PairCount(NamedTuple):
 
 
 class TotalLinks:
-    """The counts of pairs of tokens over all shards, which are added in their order."""
+    """The counts of pairs of tokens over all shards, which are added in their order.
+
+    texts: the text of each token in the pairs, by id.
+    """
 
     def __init__(self) -> None:
         self._heads: list[LinkCounts] = []
-        self._kept: list[dict[int, int]] = []
+        # the sums of the shards' `link_lost`, [2, head]; and for each head, by pair, how much of
+        # its second row comes from shards that kept the pair, and so did not lose it
         self._lost_counts: Ints = np.zeros((2, 0), np.int64)
-        self._tokens: dict[int, Ints] = {}
+        self._kept: list[dict[int, int]] = []
+        self._tokens: dict[int, Ints] = {}  # as in `ShardLinks`
         self.texts: dict[int, str] = {}
 
     def add_shard(self, arrays: Mapping[str, Ints], texts: Sequence[tuple[int, str]]) -> None:
@@ -388,8 +421,8 @@ class TotalLinks:
                 self._lost_counts[0, place] += dropped
                 still = set(head.codes.tolist())
                 self._kept[place] = {code: number for code, number in kept.items() if code in still}
-        for number, *row in arrays["link_tokens"].T.tolist():
-            self._tokens[number] = self._tokens.get(number, 0) + np.array(row, np.int64)
+        for token_id, *counts in arrays["link_tokens"].T.tolist():
+            self._tokens[token_id] = self._tokens.get(token_id, 0) + np.array(counts, np.int64)
         self.texts.update(texts)
 
     @property
@@ -402,6 +435,7 @@ class TotalLinks:
     @property
     def _rows_of_masks(self) -> Ints:
         """How many query rows are counted under each distinct mask, [mask]."""
+        # [token, 2 · masks]: the first half counts rows
         every = np.array(list(self._tokens.values()), np.int64)
         if every.size:
             rows: Ints = every[:, : every.shape[1] // 2].sum(0)
@@ -420,13 +454,13 @@ class TotalLinks:
         pairs = []
         masks = len(self._rows_of_masks)
         for place in order.tolist():
-            code, (links, texts, squares) = (
-                int(counts.codes[place]),
-                counts.counts[:, place].tolist(),
-            )
+            code = int(counts.codes[place])
+            links, texts, squares = counts.counts[:, place].tolist()
             query = code >> SHIFT
             key = code & ((1 << SHIFT) - 1)
+            # how many links of the pair shards may have dropped
             unseen = int(self._lost_counts[:, head].sum()) - self._kept[head].get(code, 0)
+            # the share of all rows' weight that even rows would put on the key's token
             share = float(self._tokens[key][masks + mask]) / float(1 << 24) / rows
             chance = float(self._tokens[query][mask]) * share
             pairs.append(PairCount(query, key, links, links + unseen, texts, squares, chance))

@@ -89,8 +89,16 @@ class ScanShown(Struct, frozen=True):
 def of_one_head(
     draw: Callable[[ScanHead, ScanShown, View], Lines],
 ) -> Callable[[ScanShown, View], Lines]:
-    """Wrap `draw` so that its part of the screen is empty unless one head is shown in detail."""
-    return lambda shown, view: Lines() if shown.head is None else draw(shown.head, shown, view)
+    """Wrap `draw`, which draws a part of the screen about one head, as a function of (shown, view)
+    that gives no lines unless the screen shows one head in detail."""
+
+    def draw_if_one_head(shown: ScanShown, view: View) -> Lines:
+        """The part about the head shown in detail; no lines where all heads are shown."""
+        if shown.head is None:
+            return Lines()
+        return draw(shown.head, shown, view)
+
+    return draw_if_one_head
 
 
 def label_text(scan_label: ScanLabel, view: View) -> str:
@@ -118,16 +126,21 @@ def why_parts(head: ScanHead, view: View) -> Lines:
         return heading(
             title, "In no text is the score of its strongest link above what its row expects.", view
         )
+    parts = head.why.parts
+    query_shares = [(part, part.query_share, part.query_ci95) for part in parts]
+    key_shares = [(part, part.key_share, part.key_ci95) for part in parts]
     rows = []
-    for side, side_title in (("query", message("what asks")), ("key", message("what answers"))):
-        ranked = sorted(head.why.parts, key=lambda part: -abs(getattr(part, f"{side}_share")))
-        for place, part in enumerate(ranked if view.full else ranked[:WHY_PARTS]):
-            share = getattr(part, f"{side}_share")
-            ci95 = getattr(part, f"{side}_ci95")
+    for side_title, shares in (
+        (message("what asks"), query_shares),
+        (message("what answers"), key_shares),
+    ):
+        ranked = sorted(shares, key=lambda entry: -abs(entry[1]))
+        if not view.full:
+            ranked = ranked[:WHY_PARTS]
+        for place, (part, share, ci95) in enumerate(ranked):
+            title_cell = ""
             if place == 0:
                 title_cell = say(view, side_title)
-            else:
-                title_cell = ""
             rows.append(
                 [
                     title_cell,
@@ -149,16 +162,14 @@ def why_parts(head: ScanHead, view: View) -> Lines:
 
 
 def why_sentences(heads: Sequence[ScanHead], view: View) -> list[str]:
-    """A sentence for each head whose scores were decomposed: the part that adds most to its
-    strongest links on either side, or that none stands out (none adds a quarter)."""
+    """A sentence for each head whose scores were decomposed: which part of the query and which part
+    of the key adds most to the scores of its strongest links, or that none stands out."""
     texts = []
     for head in heads:
         if not isinstance(head.why, ScanWhy) or head.why.advantage is None:
             continue
-        query, key = (
-            max(head.why.parts, key=lambda part: getattr(part, f"{side}_share"))
-            for side in ("query", "key")
-        )
+        query = max(head.why.parts, key=lambda part: part.query_share)
+        key = max(head.why.parts, key=lambda part: part.key_share)
         text = message(
             "Where layer {layer} head {head} looks most, the token that looks brings {asks}, and"
             " the token that is looked at {answers}.",
@@ -176,8 +187,13 @@ def why_sentences(heads: Sequence[ScanHead], view: View) -> list[str]:
 
 
 def _largest_part_phrase(part: ScanWhyPart, share: float, backing: Support) -> Message:
-    """A phrase for a token's largest part of a score, such as "above all its position (60% of the
-    advantage)"; of a share above 1 also how much other parts subtract."""
+    """A phrase for the largest part of a query or of a key, such as "above all its position (60% of
+    the advantage)"; of a share above 1 it also says how much other parts subtract.
+
+    share: of the part.
+    backing: what speaks for the link over all parts; where the largest part makes less than half of
+        it, the phrase says that none stands out.
+    """
     if backing.share < HALF:
         return message("no part above all others")
     amount = message("{share} of the advantage", share=percent(share))
@@ -250,21 +266,24 @@ def table_without_unknowns(
 
     titles: of the columns, in the view's language. Other arguments: as of `table`.
     """
-    places = [
-        place for place in range(len(titles)) if any(row[place] != "-" for row in rows) or not rows
+    columns = [
+        column
+        for column in range(len(titles))
+        if any(row[column] != "-" for row in rows) or not rows
     ]
     return table(
-        [titles[place] for place in places],
-        [[row[place] for place in places] for row in rows],
+        [titles[column] for column in columns],
+        [[row[column] for column in columns] for row in rows],
         view,
-        align=[align[place] for place in places],
+        align=[align[column] for column in columns],
         title=title,
         note=note,
     )
 
 
 def share_text(share: float, between: list[float] | None, view: View) -> str:
-    """A share in percents, with its interval."""
+    """A share (0 to 1) in percents, with its interval [low, high] where there is one, such as
+    "40% (31–50)"."""
     if between is None:
         return percent(share)
     ends = spell("–", ascii=view.ascii).join(f"{100 * end:.0f}" for end in between)
@@ -337,9 +356,12 @@ def metrics_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
 def strongest_examples(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     """A table of the texts in which the metric shown is largest for a head."""
     name = shown.metric
-    count = None
-    if not view.full:
-        count = EXAMPLES if view.few else view.top
+    if view.full:
+        count = None  # all
+    elif view.few:
+        count = EXAMPLES
+    else:
+        count = view.top
     if name in head.metrics:
         write = number_text
     else:
@@ -377,18 +399,26 @@ def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         return Lines()
     arrow_text = arrow(view)
     dash = spell("–", ascii=view.ascii)
-    rows = [
-        [
-            arrow_text.join(
-                short(bytes_name(token.text), NAME, view) for token in (link.query, link.key)
-            ),
-            f"{link.links:,}" if link.most == link.links else f"{link.links:,}{dash}{link.most:,}",
-            f"{link.chance:,.1f}",
-            _lift_text(link, view),
-            share_text(link.texts / max(shown.document.done.texts, 1), link.share_ci95, view),
-        ]
-        for link in head.links[: None if view.full else PAIRS]
-    ]
+    links = head.links
+    if not view.full:
+        links = links[:PAIRS]
+    rows = []
+    for link in links:
+        query = short(bytes_name(link.query.text), NAME, view)
+        key = short(bytes_name(link.key.text), NAME, view)
+        count_text = f"{link.links:,}"
+        if link.most != link.links:  # shards let the pair go: only a range is known
+            count_text += f"{dash}{link.most:,}"
+        text_share = link.texts / max(shown.document.done.texts, 1)
+        rows.append(
+            [
+                f"{query}{arrow_text}{key}",
+                count_text,
+                f"{link.chance:,.1f}",
+                _lift_text(link, view),
+                share_text(text_share, link.share_ci95, view),
+            ]
+        )
     columns = say_each(
         view, message("query and key"), message("links"), message("by chance"), message("lift")
     )
@@ -429,7 +459,7 @@ def _lift_text(link: FrequentLink, view: View) -> str:
 
 def texts_of_deciles(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     """A table of sampled texts from each tenth of the metric's values for a head, then of texts
-    whatever their value."""
+    whatever their value; one text of each tenth unless the view is full."""
     if not head.sample:
         return Lines()
     name = shown.metric
@@ -439,20 +469,18 @@ def texts_of_deciles(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     else:
         write = effect_text
     rows = []
-    before = 0
-    for example in (example for example in head.sample if example.metric == name):
-        if example.decile is None:
-            decile = 0
-        else:
-            decile = example.decile
-        if decile == before and not view.full and decile:
+    last_decile = None  # of the row before; samples come in the order of deciles
+    for example in head.sample:
+        if example.metric != name:
             continue
-        if decile:
-            tenth = f"{decile}"
-        else:
+        if example.decile is None:
             tenth = say(view, "any")
+        elif example.decile == last_decile and not view.full:
+            continue
+        else:
+            tenth = f"{example.decile}"
         rows.append(((tenth, write(example.value, view)), texts[example.text]))
-        before = decile
+        last_decile = example.decile
     title = message(
         "texts over the whole range of {metric}, {head}",
         head=head_label(head.layer, head.head),
@@ -471,8 +499,12 @@ def _text_table(
     columns: Sequence[Message],
     rows: Sequence[tuple[Sequence[str], ScanExample | ScanText]],
 ) -> Lines:
-    """A table of texts, one a row after its cells of `columns`; where weights are known, each text
-    as a shaded block with its cells below it."""
+    """A table of texts, one a row after its cells of `columns`; where attention weights are known,
+    each text as a shaded block with its cells below it in place of a row.
+
+    columns: the titles of the cells that stand before a text.
+    rows: (these cells, the text).
+    """
     files = tails(shown.document.plan.corpus)
     names = say_each(view, *columns)
     if shown.shades is None:
@@ -488,23 +520,20 @@ def _text_table(
             note=note,
             faint=(len(names),),
         )
-    tokens, looks = shown.shades
+    tokens_by_text, looks = shown.shades
     blocks = []
     for cells, text in rows:
-        query, row = looks.get((text.file, text.line, head.layer, head.head), (-1, ()))
-        known = tokens.get((text.file, text.line))
-        if known is None:
+        # the token that looks and its weights; where they are missing, the text is not shaded
+        query, weights = looks.get((text.file, text.line, head.layer, head.head), (-1, ()))
+        tokens = tokens_by_text.get((text.file, text.line))
+        if tokens is None:
             shaded_text = Lines((((label(text.text, ascii=view.ascii), ""),),))
         else:
-            shaded_text = sentence(
-                words(text.text, known, list(row) or [None] * len(known), frozenset({query})), view
-            )
+            shades = list(weights) or [None] * len(tokens)
+            shaded_text = sentence(words(text.text, tokens, shades, frozenset({query})), view)
         facts = [f"{name} {cell}" for name, cell in zip(names, cells, strict=True)]
-        blocks.append(
-            stack(
-                shaded_text, remark(" · ".join([*facts, _place_in_corpus(files, text, view)]), view)
-            )
-        )
+        facts.append(_place_in_corpus(files, text, view))
+        blocks.append(stack(shaded_text, remark(" · ".join(facts), view)))
     tint = remark("in brackets: the token that looks; tint: the weight that the word gets", view)
     return stack_spaced(stack(heading(title, note, view), tint), *blocks)
 
@@ -513,16 +542,17 @@ def furthest_link(head: ScanHead, view: View) -> list[str]:
     """A sentence naming the pair of tokens with the highest lift (count over what chance gives)
     among the head's most frequent pairs; an empty list where none is above 1. A pair that was seen
     once says nothing."""
-    commonest = [link for link in list(head.links or ())[:PAIRS] if link.links > 1]
+    commonest = [link for link in (head.links or ())[:PAIRS] if link.links > 1]
     above = [link for link in commonest if link.lift is not None and link.lift > 1]
     if not above:
         return []
     link = max(above, key=lambda link: link.lift or 0.0)
+    # a token of spaces alone is quoted with them
     query, key = (
         quote_text(bytes_name(token.text).strip() or token.text, view)
         for token in (link.query, link.key)
     )
-    places = {
+    values = {
         "most": len(commonest),
         "link": link_label(query, key, view),
         "links": plural("{count:,} link", "{count:,} links", count=link.links),
@@ -532,13 +562,13 @@ def furthest_link(head: ScanHead, view: View) -> list[str]:
         furthest = message(
             "Its commonest link, {link}, is above chance: {links}, {lift} times as many as"
             " chance makes.",
-            **places,
+            **values,
         )
     else:
         furthest = message(
             "None of its {most} commonest links is further above chance than {link}:"
             " {links}, {lift} times as many as chance makes.",
-            **places,
+            **values,
         )
     return [furthest]
 
@@ -550,9 +580,12 @@ def changes_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     comparison = shown.comparison
     if comparison is None:
         return Lines()
-    every = [
+    # the document has the largest effect first
+    differences = [
         row for row in comparison.differences if (row.layer, row.head) == (head.layer, head.head)
     ]
+    if not view.full:
+        differences = differences[: view.top]
     rows = [
         [
             row.metric,
@@ -561,7 +594,7 @@ def changes_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
             number_text(row.cliffs_delta, view),
             "-" if row.q is None else f"{row.q:.2g}",
         ]
-        for row in (every if view.full else every[: view.top])
+        for row in differences
     ]
     first, second = scan_names((comparison.a, comparison.b), short=str)
     return table(
@@ -596,6 +629,7 @@ def heads_like(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     by_weights = [
         [head_label(row.layer, row.head), number_text(row.value, view)] for row in alike.by_weights
     ]
+    # two lists side by side: the shorter one ends in empty cells
     pairs = zip_longest(by_doing, by_weights)
     rows = [[*(doing or [""] * 3), *(weights or [""] * 2)] for doing, weights in pairs]
     if alike.by_weights:

@@ -116,14 +116,13 @@ def find_files(
     note: Callable[[str], None] = lambda message: None,
 ) -> list[str]:
     """The files that a corpus's names, folders and globs stand for, in the order of the names,
-    sorted within each.
+    sorted within each. `-` (standard input) and an address with `://` stay as they are.
 
-    out: the scan's own folder, left out.
-    note: called with a message on files left out.
+    What scans wrote is no part of a folder or glob, so that a scan kept beside its corpus does not
+    read its own output. Raises InputError for what is not there, UsageError for a file named twice.
 
-    `-` is standard input; an address with `://` stays as it is. What scans wrote is no part of a
-    folder or glob: `out`, and folders that hold a plan and shards. note: told of those. Raises
-    InputError for what is not there, UsageError for a file named twice.
+    out: the folder of the scan that is begun; None for none.
+    note: called with a message for each scan's folder of which files are left out.
     """
     files: list[str] = []
     scans = _ScanFolders(out)
@@ -158,21 +157,26 @@ def find_files(
 
 
 class _ScanFolders:
-    """Finds which files lie in folders that scans wrote, to leave them out of a corpus. left_out:
-    the scans' folders from which files were left out."""
+    """Finds which files lie in folders that scans wrote, to leave them out of a corpus.
+
+    out: the folder of the scan that is begun, which may hold nothing yet; None for none.
+    left_out: the scans' folders from which files were left out, as keys in the order in which they
+        were met.
+    """
 
     def __init__(self, out: Path | None) -> None:
         self._out = out
-        if out is None:
-            self._known: dict[Path, Path | None] = {}
-        else:
-            self._known = {out.absolute(): out}
+        # by folder, the scan's folder that it lies in; None where it lies in none
+        self._scans: dict[Path, Path | None] = {}
+        if out is not None:
+            self._scans[out.absolute()] = out
         self.left_out: dict[Path, None] = {}
 
     def leave_out(self, name: str, root: Path | None = None) -> bool:
-        """Whether to leave a file out as it lies in a folder that a scan wrote.
+        """Whether to leave a file out because it lies in a folder that a scan wrote.
 
-        root: the folder that the corpus names, None for none; a scan's folder around it leaves
+        root: the folder of the corpus in which the file was found, None for a pattern. Whoever
+            names a folder inside a scan's means its files: an earlier scan around `root` leaves
             nothing out.
         """
         scan_folder = self._scan_around(Path(name).absolute().parent)
@@ -189,7 +193,7 @@ class _ScanFolders:
         """The folder of the scan that wrote a folder: itself or one around it; None where no scan
         did.
         """
-        if folder not in self._known:
+        if folder not in self._scans:
             is_scan = is_file(folder / "plan.json") and is_folder(folder / "shards")
             parent = folder.parent
             if is_scan:
@@ -198,8 +202,8 @@ class _ScanFolders:
                 scan = None
             else:
                 scan = self._scan_around(parent)
-            self._known[folder] = scan
-        return self._known[folder]
+            self._scans[folder] = scan
+        return self._scans[folder]
 
 
 def _is_corpus(path: Path) -> bool:
@@ -218,42 +222,48 @@ def _record_of_line(
     """The record of a line's bytes, with or without its line end; None stands for a line of more
     than `LONGEST` bytes.
 
+    file, line: the number of the file, and of the line in it, from 0.
     cluster: the JSON field that groups records, "" for none.
     """
     if raw is None:
-        return Record(file, line, None, "long")
+        return Record(file, line, text=None, reason="long")
     try:
+        # a file may begin with a byte order mark, which is no part of its text
         text = raw.removesuffix(b"\n").decode("utf-8-sig" if line == 0 else "utf-8")
         if format.kind == "lines":
-            return _record_of_text(file, line, text, None)
+            return _record_of_text(file, line, text, cluster=None)
         if not text.strip():
-            return Record(file, line, None, "empty")
+            return Record(file, line, text=None, reason="empty")
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return Record(file, line, None, "undecodable")
+        return Record(file, line, text=None, reason="undecodable")
     if not isinstance(value, dict) or not isinstance(value.get(format.field), str):
-        return Record(file, line, None, "undecodable")
-    return _record_of_text(file, line, value[format.field], value.get(cluster) if cluster else None)
+        return Record(file, line, text=None, reason="undecodable")
+    group = None
+    if cluster:
+        group = value.get(cluster)
+    return _record_of_text(file, line, value[format.field], group)
 
 
 def _record_of_text(file: int, line: int, text: str, cluster: object) -> Record:
-    """The record of a text, stripped.
+    """The record of a text, stripped of spaces around it; one without a text, with the reason,
+    where nothing is left or it cannot be encoded.
 
     cluster: the value of the field that groups records, None for none.
     """
     content = text.strip()
     try:
         content.encode()
-    except UnicodeEncodeError:  # half of a character, as JSON can name it
-        return Record(file, line, None, "undecodable")
+    except UnicodeEncodeError:  # half of a surrogate pair, such as "\\ud83d" in JSON
+        return Record(file, line, text=None, reason="undecodable")
     if not content:
-        return Record(file, line, None, "empty")
+        return Record(file, line, text=None, reason="empty")
     return Record(file, line, content, cluster="" if cluster is None else str(cluster))
 
 
 def open_parquet(path: str) -> Any:
-    """The Parquet file, open. Raises UnsupportedError without pyarrow, InputError for a damaged
-    file.
+    """Open a Parquet file as pyarrow's ParquetFile. Raises UnsupportedError without pyarrow,
+    InputError for a damaged file.
     """
     try:
         import pyarrow.parquet as library
@@ -291,19 +301,21 @@ def parquet_columns(parquet_file: Any, path: str, format: Format, cluster: str) 
 def records_of_parquet(
     path: str, file_range: Range, format: Format, cluster: str
 ) -> Iterator[Record]:
-    """Yield the records of a range of rows; only the row groups that hold them are read.
+    """Yield the records of a range of rows of a Parquet file; only the row groups (the blocks in
+    which Parquet stores rows) that hold some of them are read.
 
     cluster: the column that groups records, "" for none.
     """
     parquet_file = open_parquet(path)
     columns = parquet_columns(parquet_file, path, format, cluster)
-    start = 0
+    start = 0  # the first row of the group
     for group in range(parquet_file.num_row_groups):
         rows = parquet_file.metadata.row_group(group).num_rows
+        # the rows low..high-1 of the file are those of the range that this group holds
         low = max(file_range.first, start)
         high = min(file_range.first + file_range.count, start + rows)
         if low < high:
-            line = start
+            line = start  # the first row of the batch
             for batch in parquet_file.iter_batches(ROWS, row_groups=[group], columns=columns):
                 for row in range(max(low - line, 0), min(high - line, batch.num_rows)):
                     if cluster:
@@ -321,10 +333,12 @@ def _record_of_cell(file: int, line: int, text: object, cluster: object) -> Reco
 
     cluster: the value in the column that groups records, None for none.
     """
+    if text is None:
+        return Record(file, line, text=None, reason="empty")
     if not isinstance(text, str):
-        return Record(file, line, None, "empty" if text is None else "undecodable")
+        return Record(file, line, text=None, reason="undecodable")
     if len(text) > LONGEST:
-        return Record(file, line, None, "long")
+        return Record(file, line, text=None, reason="long")
     return _record_of_text(file, line, text, cluster)
 
 
@@ -360,10 +374,13 @@ def take_in(
 ) -> tuple[list[File], list[tuple[Range, ...]]]:
     """Read a corpus once, and return its files and, for each shard, its ranges.
 
-    folder: where copies of packed or piped files go.
+    names: the corpus's files, "-" for standard input, and addresses.
+    format: of all files; None for that of each file's name.
+    folder: where copies of packed, piped and remote files go.
     sizes: how many records a shard has.
     cluster: the column of Parquet files that groups records, "" for none.
-    files: a list to fill with each file as it is read, even if a later one fails.
+    files: an empty list to fill with each file as it is read, so that the caller has those before
+        one that fails; None for a new list.
 
     Raises InputError, UnsupportedError.
     """
@@ -375,13 +392,15 @@ def take_in(
         else:
             kind = format_of(name)
         is_copy = name == "-" or "://" in name or name.lower().endswith(PACKED)
-        path, digest = _copy_source(name, folder, file_number, stdin) if is_copy else (name, "")
-        # a copy's place is the same on every system; what is elsewhere is this one's business
         if is_copy:
-            inside = Path(path).relative_to(folder).as_posix()
+            path, digest = _copy_source(name, folder, file_number, stdin)
+            place = Path(path).relative_to(folder).as_posix()  # reads alike on every system
         else:
-            inside = str(Path(path).absolute())
-        files.append(File(name, inside, is_copy, kind, Path(path).stat().st_size, digest))
+            path = name
+            digest = ""  # computed below, while the file is read
+            place = str(Path(path).absolute())
+        files.append(File(name, place, is_copy, kind, Path(path).stat().st_size, digest))
+
         if kind.kind == "parquet":
             groups = groups_of(path, kind, cluster)
             ranges.count(sum(rows for rows, _ in groups))
@@ -395,25 +414,26 @@ def take_in(
 
 
 def _cut_file(path: str, file: int, ranges: Ranges) -> str:
-    """Cut a file of lines into ranges in one pass, added to `ranges`; returns the sha256 of the
-    whole file.
+    """Cut a file of lines into ranges of every size that is still possible, in one pass, and add
+    them to `ranges`; returns the sha256 of the whole file.
 
-    file: its number.
+    file: its number in the corpus.
     """
     whole = hashlib.sha256()
     counted_lines = 0
-    cutting = [LineCutter(file, size) for size in ranges.sizes]
+    # the last cutter is of the largest size, which is never given up: it counts the lines
+    cutters = [LineCutter(file, size) for size in ranges.sizes]
     with _open_source(path) as stream:
         while chunk := stream.read(CHUNK):
             whole.update(chunk)
-            for cutter in cutting:
+            for cutter in cutters:
                 ranges.add(cutter.size, cutter.feed(chunk))
-            ranges.count(cutting[-1].lines - counted_lines)
-            counted_lines = cutting[-1].lines
-            cutting = [cutter for cutter in cutting if cutter.size in ranges.sizes]
-    for cutter in cutting:
+            ranges.count(cutters[-1].lines - counted_lines)
+            counted_lines = cutters[-1].lines
+            cutters = [cutter for cutter in cutters if cutter.size in ranges.sizes]
+    for cutter in cutters:
         ranges.add(cutter.size, cutter.end())
-    ranges.count(cutting[-1].lines - counted_lines)
+    ranges.count(cutters[-1].lines - counted_lines)
     return whole.hexdigest()
 
 
@@ -435,16 +455,17 @@ def _open_source(path: str) -> Iterator[BinaryIO]:
 
 
 def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> tuple[str, str]:
-    """Copy a source unpacked into the folder; returns (path of the copy, sha256 of the original's
-    bytes).
+    """Copy a source, decompressed, into the folder; returns (path of the copy, sha256 of the
+    original's bytes).
 
-    name: "-" for standard input.
+    The copy has the digest in its name, and is put in place only when it is whole: another process
+    may be reading such a copy, or one of other contents. Raises InputError where the source cannot
+    be read, AttnError where the copy cannot be written.
 
-    The copy is named for that digest and put in place whole: others may be reading it, or a copy of
-    something else. Raises InputError where the source cannot be read, AttnError where the copy
-    cannot be written.
+    name: a file, an address, or "-" for standard input.
+    file_number: its number in the corpus.
     """
-    ending = "".join(Path(name.removesuffix(".gz").removesuffix(".zst")).suffixes[-1:])
+    ending = Path(name.removesuffix(".gz").removesuffix(".zst")).suffix
     beside = folder / f".{file_number:03d}.copy.{temporary_name(PLANNING)}.tmp"
     digest = hashlib.sha256()
     try:
@@ -455,11 +476,10 @@ def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> 
             with new_file(beside) as copy:
                 for piece in _unpacked_pieces(name, _DigestStream(source, digest)):
                     copy.write(piece)
-            if ending.isascii() and len(ending) < 12:
-                plain = ending
-            else:
-                plain = ""
-            target = folder / f"{file_number:03d}-{digest.hexdigest()[:16]}{plain}"
+            # an address may end in anything, which is no part of a file's name then
+            if not ending.isascii() or len(ending) >= 12:
+                ending = ""
+            target = folder / f"{file_number:03d}-{digest.hexdigest()[:16]}{ending}"
             os.replace(beside, target)  # noqa: PTH105 - beside the other calls on handles
     finally:
         with suppress(OSError):
@@ -468,9 +488,11 @@ def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> 
 
 
 def _unpacked_pieces(name: str, source: io.RawIOBase) -> Iterator[bytes]:
-    """Yield the unpacked bytes of a corpus file, piece by piece.
+    """Yield the decompressed bytes of a corpus file, piece by piece. Raises InputError for damaged
+    ones.
 
-    name: its ending tells how it is packed.
+    name: its ending tells how it is compressed.
+    source: its bytes as they are stored.
     """
     content = _unpack(name, source)
     try:
@@ -481,10 +503,10 @@ def _unpacked_pieces(name: str, source: io.RawIOBase) -> Iterator[bytes]:
 
 
 def _errors_of_damage(name: str) -> tuple[type[Exception], ...]:
-    """The exception types that reading a damaged source may raise, by how its name says that it is
-    packed.
+    """The types of exception that reading a damaged source may raise, which depend on how its name
+    says that it is compressed.
     """
-    if "://" in name:
+    if "://" in name:  # each protocol has types of its own
         return (Exception,)
     errors = (OSError, EOFError, ValueError, zlib.error)
     if not name.lower().endswith(".zst"):
@@ -516,8 +538,8 @@ class _DigestStream(io.RawIOBase):
 
 @contextmanager
 def _open_named_source(name: str, stdin: BinaryIO) -> Iterator[IO[bytes]]:
-    """Context that gives the bytes of a corpus's name as a stream: standard input for "-", a remote
-    file, or a file here."""
+    """Context that gives the bytes that a name of the corpus stands for as a stream: standard input
+    for "-", a remote file for an address, or else a file on this machine."""
     if name == "-":
         yield stdin
     elif "://" in name:
@@ -539,7 +561,8 @@ def _open_named_source(name: str, stdin: BinaryIO) -> Iterator[IO[bytes]]:
 
 
 def _unpack(name: str, stream: io.RawIOBase) -> IO[bytes]:
-    """The stream decompressed as the ending of its file's name says, or as it is."""
+    """A stream of the decompressed bytes, for a name that ends in .gz or .zst; else of the bytes as
+    they are. Raises UnsupportedError where zstandard is missing."""
     buffer = io.BufferedReader(stream, CHUNK)
     if name.lower().endswith(".gz"):
         return cast(IO[bytes], gzip.GzipFile(fileobj=buffer))
@@ -557,9 +580,17 @@ def _unpack(name: str, stream: io.RawIOBase) -> IO[bytes]:
 def records(
     files: Sequence[File], ranges: Sequence[Range], folder: Path, cluster: str
 ) -> Iterator[Record]:
-    """Yield the records of a shard. Raises InputError, naming the file, where one has changed since
-    the plan, of lines only after they were yielded: results are to be kept only once all records
-    have come."""
+    """Yield the records of a shard.
+
+    Raises InputError, naming the file, where one has changed since the plan was made. For a file of
+    lines that is noticed only after its records were yielded, so that a caller may keep results
+    only once the iterator has ended.
+
+    files: of the whole corpus.
+    ranges: those of the shard.
+    folder: where the copies are.
+    cluster: the field that groups records, "" for none.
+    """
     for file_range in ranges:
         file = files[file_range.file]
         if file.copied:
@@ -591,17 +622,17 @@ def _lines_within(stream: BinaryIO, size: int, digest: Any) -> Iterator[bytes | 
     while size > 0 and (piece := stream.readline(min(size, LONGEST + 1))):
         size -= len(piece)
         digest.update(piece)
-        fits = len(piece) <= LONGEST
-        line = piece if fits else None
-        while (
-            not fits
-            and size > 0
-            and not piece.endswith(b"\n")
-            and (piece := stream.readline(min(size, CHUNK)))
-        ):
+        if len(piece) <= LONGEST:
+            yield piece
+            continue
+        # of a line that is too long the bytes up to its end are read, but not kept
+        while size > 0 and not piece.endswith(b"\n"):
+            piece = stream.readline(min(size, CHUNK))
+            if not piece:
+                break
             size -= len(piece)
             digest.update(piece)
-        yield line
+        yield None
 
 
 def changed_error(file: File) -> InputError:
@@ -675,9 +706,9 @@ class Ranges:
             self._ranges[size] += additions
 
     def shards(self) -> list[tuple[Range, ...]]:
-        """The ranges of each shard, once all records were counted; small ranges that follow each
-        other share a shard."""
-        size = self.sizes[0]
+        """The ranges of each shard, once all records were counted; ranges that follow each other
+        share a shard as long as they have no more records together than a shard may have."""
+        size = self.sizes[0]  # the smallest that was not given up
         shards: list[tuple[Range, ...]] = []
         shard: list[Range] = []
         records = 0
@@ -696,33 +727,42 @@ class Ranges:
 class LineCutter:
     """Cuts a file into ranges of `size` lines as its bytes are fed in.
 
-    file: its number; lines: how many whole lines came so far.
+    file: its number in the corpus.
+    lines: how many whole lines came so far.
     """
 
     def __init__(self, file: int, size: int) -> None:
         self.file = file
         self.size = size
         self.lines = 0
-        self._first = self._start = self._position = 0
-        self._part = hashlib.sha256()
-        self._last = b"\n"
+        self._position = 0  # of the next byte in the file
+        self._last = b"\n"  # the last byte that came
+        # the range that is being cut: its first line, its first byte, and its digest so far
+        self._first = 0
+        self._start = 0
+        self._range_digest = hashlib.sha256()
 
     def feed(self, chunk: bytes) -> list[Range]:
-        """Take the file's next bytes, and return the ranges that end in them."""
+        """Take the file's next bytes, which are not empty, and return the ranges that end in
+        them."""
         ranges = []
-        position = 0
-        while (
-            end := _nth_newline(chunk, position, self._first + self.size - self.lines)
-        ) is not None:
-            self._part.update(chunk[position:end])
+        position = 0  # in the chunk, where the range that is being cut goes on
+        while True:
+            missing_lines = self._first + self.size - self.lines
+            end = _nth_newline(chunk, position, missing_lines)
+            if end is None:
+                break
+            self._range_digest.update(chunk[position:end])
             stop = self._position + end
+            digest = self._range_digest.hexdigest()
+            ranges.append(Range(self.file, self._first, self.size, self._start, stop, digest))
             self.lines = self._first + self.size
-            ranges.append(
-                Range(self.file, self._first, self.size, self._start, stop, self._part.hexdigest())
-            )
-            self._first, self._start, self._part, position = self.lines, stop, hashlib.sha256(), end
+            self._first = self.lines
+            self._start = stop
+            self._range_digest = hashlib.sha256()
+            position = end
         self.lines += chunk.count(b"\n", position)
-        self._part.update(chunk[position:])
+        self._range_digest.update(chunk[position:])
         self._position += len(chunk)
         self._last = chunk[-1:]
         return ranges
@@ -732,19 +772,18 @@ class LineCutter:
         without a line end; [] where none remain."""
         if self._position == self._start:
             return []
-        self.lines += self._last != b"\n"
+        if self._last != b"\n":
+            self.lines += 1
         count = self.lines - self._first
-        return [
-            Range(
-                self.file, self._first, count, self._start, self._position, self._part.hexdigest()
-            )
-        ]
+        digest = self._range_digest.hexdigest()
+        return [Range(self.file, self._first, count, self._start, self._position, digest)]
 
 
 def _nth_newline(chunk: bytes, start: int, count: int) -> int | None:
     """The index just after the `count`-th newline from `start` on; None where there are fewer."""
     if chunk.count(b"\n", start) < count:
         return None
+    # the smallest index before which there are `count` newlines
     return start + bisect_left(
         range(start, len(chunk)), count, key=lambda stop: chunk.count(b"\n", start, stop)
     )
@@ -758,8 +797,10 @@ Group = tuple[int, bytes]
 
 
 def groups_of(path: str, format: Format, cluster: str) -> list[Group]:
-    """(rows, digest) of every row group of a Parquet file. Raises InputError for a file without the
-    columns.
+    """(rows, digest) of every row group (the blocks in which Parquet stores rows) of a Parquet
+    file. Raises InputError for a file without the columns that are read.
+
+    cluster: the column that groups records, "" for none.
     """
     return list(_group_digests(path, range(open_parquet(path).num_row_groups), format, cluster))
 
@@ -769,23 +810,24 @@ def cut_groups(groups: Sequence[Group], size: int, file: int) -> list[Range]:
 
     file: its number in the corpus.
     """
+    # each group's first row, then the number of all rows
     starts = list(accumulate((rows for rows, _ in groups), initial=0))
     ranges = []
     for first in range(0, starts[-1], size):
         count = min(size, starts[-1] - first)
         digests = (groups[number][1] for number in _groups_holding(starts, first, count))
-        ranges.append(Range(file, first, count, 0, 0, _joint_digest(digests)))
+        digest = _joint_digest(digests)
+        ranges.append(Range(file, first, count, start=0, stop=0, sha256=digest))
     return ranges
 
 
 def digest_of_groups(path: str, rows: Range, format: Format, cluster: str) -> str:
-    """The sha256 that a range of rows has now, to compare with its `sha256`."""
-    meta = open_parquet(path).metadata
-    starts = list(
-        accumulate(
-            (meta.row_group(number).num_rows for number in range(meta.num_row_groups)), initial=0
-        )
-    )
+    """The sha256 that a range of rows of a Parquet file has now, to compare with the `sha256` that
+    it had when the scan was planned."""
+    metadata = open_parquet(path).metadata
+    sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    # each group's first row, then the number of all rows
+    starts = list(accumulate(sizes, initial=0))
     groups = _group_digests(path, _groups_holding(starts, rows.first, rows.count), format, cluster)
     return _joint_digest(digest for _, digest in groups)
 
@@ -806,7 +848,9 @@ def _group_digests(
             digest = hashlib.sha256()
             for column_number in range(group.num_columns):
                 chunk = group.column(column_number)
+                # a nested column is stored as several, such as "text.list.element"
                 if any(f"{chunk.path_in_schema}.".startswith(f"{name}.") for name in columns):
+                    # not every column has a dictionary, which stands before its data
                     starts = (chunk.dictionary_page_offset, chunk.data_page_offset)
                     stream.seek(min(start for start in starts if start is not None))
                     left = chunk.total_compressed_size
@@ -837,8 +881,8 @@ MOST = 10**7
 
 
 def find_repeated(records: Iterable[Record]) -> list[tuple[int, int]]:
-    """(file, line) of every text that an earlier one equals, ascending; texts are compared stripped
-    and composed (NFC)."""
+    """(file, line) of every text that equals an earlier one, ascending. Texts are equal if they are
+    the same without the spaces around them, in Unicode's composed form (NFC)."""
     hashes: set[int] = set()
     places = []
     for record in records:
@@ -855,11 +899,12 @@ def find_repeated(records: Iterable[Record]) -> list[tuple[int, int]]:
 def sample_threshold(
     records: Iterable[Record], sample: int, seed: int, left_out: set[tuple[int, int]]
 ) -> int:
-    """The largest hash that a text may have to be drawn, so that `sample` texts are: the
-    `sample`-th smallest of all hashes, whatever the order of texts; 0 without texts.
+    """The hash up to which texts are drawn for a sample: the `sample`-th smallest of all texts'
+    hashes, so that `sample` texts are drawn, whatever their order; 0 without texts.
 
     left_out: (file, line) of texts not to draw.
     """
+    # the smallest hashes so far, negative, because a heap gives its smallest number first
     smallest: list[int] = []
     for record in records:
         if record.text is None or (record.file, record.line) in left_out:
@@ -881,8 +926,8 @@ def name_of_duplicates(digest: str) -> str:
 
 
 def write_duplicates(folder: Path, places: list[tuple[int, int]]) -> str:
-    """Write the list of repeated texts, (file, line) each, into the scan's folder; returns its
-    sha256. Raises AttnError where it cannot be written."""
+    """Write the list of repeated texts, (file, line) each, as a .npy file into the scan's folder;
+    returns the sha256 of its numbers. Raises AttnError where it cannot be written."""
     array = np.array(places, np.int64).reshape((-1, 2))
     digest = hashlib.sha256(array.tobytes()).hexdigest()
     with synced_writer(folder / name_of_duplicates(digest), PLANNING) as stream:
@@ -891,8 +936,11 @@ def write_duplicates(folder: Path, places: list[tuple[int, int]]) -> str:
 
 
 def read_duplicates(folder: Path, digest: str) -> frozenset[tuple[int, int]]:
-    """The (file, line) of each repeated text, from the list with this digest; none for "". Raises
-    InputError where the file holds another list."""
+    """The (file, line) of each repeated text, read from the list in a scan's folder; empty for the
+    digest "". Raises InputError where the file holds another list.
+
+    digest: sha256 of the list, as `write_duplicates` returned it.
+    """
     if not digest:
         return frozenset()
     path = folder / name_of_duplicates(digest)
@@ -937,8 +985,10 @@ def replicate_counts(hashes: Sequence[int]) -> Ints:
     """How often each text is drawn in each bootstrap replicate, from its hash: integers [text,
     replicate].
     """
+    # splitmix64 draws its next number from the one before plus this constant, the golden ratio
     steps = np.arange(1, REPLICATES + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed = splitmix64(np.asarray(hashes, np.uint64)[:, None] + steps[None, :])
+    # 53 random bits are a number from 0 to 1, at which the cumulated Poisson chances are looked up
     uniforms = (mixed >> np.uint64(11)).astype(np.float64) / 2.0**53
     return np.searchsorted(_EDGES, uniforms, side="right").astype(np.int64)
 

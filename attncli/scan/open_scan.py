@@ -153,6 +153,7 @@ def open_scan(folder: str | Path) -> OpenScan:
     document = None
     if is_there(place / report.NAME):
         document = report.read_report(place)
+    # a finished scan keeps its document; of any other the finished shards are added up now
     if document is None or document.done.shards[0] < len(scan_plan.shards):
         document = report.scan_document(total(scan_plan, place), report.failures(place))
     return OpenScan(place, scan_plan, document)

@@ -264,7 +264,7 @@ class ScanPlan(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """sha256 of all that the numbers depend on."""
+        """sha256 of the fields that the scan's numbers depend on, as `_comparable` picks them."""
         return hashlib.sha256(msgspec.json.encode(_comparable(self))).hexdigest()
 
     @property
@@ -290,7 +290,7 @@ class ScanPlan(Struct, frozen=True):
 
     @property
     def head_kinds(self) -> HeadKinds:
-        """The heads that rules describe, by the mask that they have."""
+        """The heads that rules describe, with the mask of each layer; the plan must have rules."""
         rules = self.measures.rules
         assert rules is not None
         counts = [self.model.heads[layer] for layer in rules.layers]
@@ -319,22 +319,24 @@ def _comparable(plan: ScanPlan) -> dict[str, Any]:
     differ, such as the corpus's paths and the machine."""
     values = _plan_fields(plan)
     values.setdefault("torch", "")
+    # last digits of the scores on repeated tokens depend on the machine
     for name in ("isa", "repeats", "repeat_shares"):
         values.pop(name, None)
+
+    # models and files are known by their digests, wherever they are and whatever they are called
     del values["model"]["name"]
-    values["model"].pop("adapters", None)  # what they hold is part of the digest
+    values["model"].pop("adapters", None)  # the model's digest covers what they hold
     for file in values["files"]:
         del file["name"], file["path"], file["copied"]
-    files = [*values["measures"].get("metric_files", ())]
-    files += (values["measures"].get("rules") or {}).get("files", ())
-    for file in files:
+    rules = values["measures"].get("rules") or {}
+    for file in (*values["measures"].get("metric_files", ()), *rules.get("files", ())):
         del file["path"]
     return values
 
 
 def _plan_fields(plan: ScanPlan) -> dict[str, Any]:
-    """The fields of plan.json, as plain values: newer optional fields are left out where they have
-    their default.
+    """The fields of plan.json, as plain values. Optional fields that came later are left out where
+    they are empty, so that the plans of earlier versions, and their digests, stay the same.
     """
     values: dict[str, Any] = msgspec.to_builtins(plan)
     for part, name in (
@@ -350,20 +352,21 @@ def _plan_fields(plan: ScanPlan) -> dict[str, Any]:
 
 
 def write(plan: ScanPlan, folder: Path) -> ScanPlan:
-    """Write the plan to the folder, and return the plan that is there then: an earlier one of the
-    same scan is kept, with the corpus's present paths.
+    """Write the plan to the folder, and return the plan that is there then.
 
-    The plan that was there is returned with the places that its corpus has now; they take the place
-    of the old ones in the folder, so that whoever reads the plan later finds the files. Raises
-    UsageError where the folder holds another plan, naming the first difference with both values;
-    AttnError where the folder cannot be written; LimitError for a plan too large to be read back.
+    An earlier plan of the same scan is kept, but for the paths of its files: these become the new
+    plan's, so that whoever reads it later finds the files. Raises UsageError where the folder holds
+    the plan of another scan, naming the first difference with both values; AttnError where the
+    folder cannot be written; LimitError for a plan too large to be read back.
     """
     beside = folder / f".plan.json.{temporary_name(PLANNING)}.tmp"
     try:
         with system_errors("cannot write the plan: {strerror}", str(folder), kind=AttnError):
             if not is_there(folder / NAME):
+                # a link is made only where nothing is: of two processes that plan at once one gets
+                # here first, and the other goes on to compare its plan with that one
                 _write_to_disk(plan, beside)
-                with suppress(FileExistsError):  # who comes second compares
+                with suppress(FileExistsError):
                     os.link(beside, folder / NAME)
                     return plan
             old_plan = _read_plan(folder)
@@ -399,7 +402,10 @@ def _write_to_disk(plan: ScanPlan, path: Path) -> None:
 
 
 def with_files_at(plan: ScanPlan, paths: Sequence[str]) -> ScanPlan:
-    """The plan with its files at other paths, in the order of `ScanPlan.places`."""
+    """The plan with its files at other paths.
+
+    paths: one for each of `ScanPlan.places`, in their order.
+    """
     corpus = paths[: len(plan.files)]
     measures = plan.measures
     metrics = paths[len(plan.files) :][: len(measures.metric_files)]
@@ -440,9 +446,12 @@ def _read_plan(folder: Path) -> ScanPlan:
     plan = read_json(
         path, ScanPlan, missing=missing, damaged=message("this is no plan of a scan: {error}")
     )
-    if (layers := plan.model.layers) != (count := len(plan.model.heads)):
+    layers = plan.model.layers
+    count = len(plan.model.heads)
+    if layers != count:
         reason = message("{layers} layers with heads of {count}", layers=layers, count=count)
         raise InputError("this is no plan of a scan: {reason}", where=str(path), reason=reason)
+    # makes the names and ranges of the user's metrics known without running their code
     for file in plan.measures.metric_files:
         declare(file)
     return plan
@@ -466,7 +475,8 @@ def read_json(path: Path, kind: type[T], *, missing: Message, damaged: Message) 
 
 def _check_same_scan(old_plan: ScanPlan, new_plan: ScanPlan, folder: Path) -> None:
     """Raise UsageError where the plan in a folder is of another scan than the new one, naming the
-    first difference; what the new plan left in the folder is deleted then."""
+    first difference with both values; the files that the new plan left in the folder are deleted
+    before."""
     old = _comparable(old_plan)
     new = _comparable(new_plan)
     if old == new:
@@ -485,10 +495,11 @@ def _check_same_scan(old_plan: ScanPlan, new_plan: ScanPlan, folder: Path) -> No
 
 
 def delete_leftovers(files: Sequence[File], folder: Path, duplicates: str = "") -> None:
-    """Delete the copies of files and the list of repeated texts that a refused plan made in its
-    folder, but for those that the plan in the folder uses.
+    """Delete the copies of corpus files and the list of repeated texts that a plan made in a
+    folder, except those that the plan now in the folder uses.
 
-    duplicates: sha256 of the list.
+    files: the corpus of the plan that is given up.
+    duplicates: sha256 of its list, "" for none.
     """
     kept: set[Path] = set()
     with suppress(AttnError):
@@ -501,7 +512,10 @@ def delete_leftovers(files: Sequence[File], folder: Path, duplicates: str = "") 
 
 def discard(plan: ScanPlan, folder: Path, new_folders: Sequence[Path]) -> None:
     """Delete a scan that counted no text: its plan, its shards, the files beside them, and the
-    folders made for it, innermost first."""
+    folders made for it that are empty then.
+
+    new_folders: the folders that were made for it, innermost first.
+    """
     shards = range(len(plan.shards))
     paths = [path for shard in shards for path in shard_files.paths_of(folder, shard)]
     paths += [*_files_in_folder(plan.files, folder, plan.choice.duplicates), folder / NAME]
@@ -526,14 +540,19 @@ def _files_in_folder(files: Sequence[File], folder: Path, duplicates: str = "") 
 
 def _first_difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
     """(name, old value, new value) of the first difference between two plans' values, the name such
-    as `model.heads[3]`, the values shortened.
+    as `model.heads[3]`, the values shortened. Dictionaries, and lists of equal length, are looked
+    into, down to the value that differs.
 
-    name: of the values compared.
+    name: of the values compared, "" for whole plans.
     """
     if isinstance(old, dict) and isinstance(new, dict):
         for key in old:
             if old[key] != new.get(key):
-                return _first_difference(old[key], new.get(key), f"{name}.{key}" if name else key)
+                if name:
+                    key_name = f"{name}.{key}"
+                else:
+                    key_name = key
+                return _first_difference(old[key], new.get(key), key_name)
     if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
         for index, (old_entry, new_entry) in enumerate(zip(old, new, strict=True)):
             if old_entry != new_entry:
@@ -552,7 +571,7 @@ def _shorten_value(value: Any, second: Any) -> str:
     entries = [
         entry for entry in value if not isinstance(second, list | tuple) or entry not in second
     ]
-    # an entry is called by its text, or by the first of several
+    # an entry is called by its text, or by the first of several: a metric is (name, version)
     firsts = [entry[0] if isinstance(entry, list | tuple) and entry else entry for entry in entries]
     names = [first for first in firsts if first and isinstance(first, str)]
     if not names:
@@ -613,17 +632,18 @@ def make_plan(
     stdin: BinaryIO,
     note: Callable[[str], None] = ignore,
 ) -> ScanPlan:
-    """Plan a scan of `request.corpus` with the model called `name`: read the corpus, cut it into
-    shards, choose texts.
+    """Plan a scan of `request.corpus` with a model: read the corpus, cut it into shards, choose
+    texts.
 
+    name: what the user called the model.
     folder: the scan's; copies of packed or piped files go there.
+    note: called with what is decided on the way, such as that repeated texts are not looked for.
 
-    note: told what is decided on the way, such as that repeated texts are not looked for.
     Raises InputError for a corpus that is not there or empty, UnsupportedError for a model that
     cannot be scanned.
     """
     check_model(model)
-    # a corpus that is not there is told before the model runs for the parts of `--why`
+    # first, so that a corpus which is not there is refused before the model runs for `--why`
     names = find_files(request.corpus, out=folder, note=note)
     measures = _plan_measures(request, model)
     with _withdraw_on_failure(folder) as files:
@@ -635,9 +655,10 @@ def make_plan(
             raise InputError(
                 "the corpus holds no texts", where=names[0], expected="a line of text at least"
             )
+
         from attncli.arrays.torch_backend import capability
 
-        isa, _, version = capability().partition(" · torch ")
+        isa, _, version = capability().partition(" · torch ")  # such as "AVX2 · torch 2.6.0"
         choice = Choice(
             max_tokens=request.max_tokens,
             over=request.over,
@@ -658,12 +679,16 @@ def make_plan(
             isa=f"{platform.machine()} · {isa}",
             torch=version,
         )
+
+        # with this plan the records can be read, to look for the field and to choose texts
         if request.cluster and not any(
             record.cluster for record in planned_records(scan_plan, folder)
         ):
             what = message("no record has a field {cluster}", cluster=repr(request.cluster))
             raise InputError(what, where=names[0], expected="--cluster FIELD of the records")
         choice = _choose_texts(request, scan_plan, folder, note)
+
+        # the scores that decide duplicate and induction labels do not depend on the corpus
         if request.labels:
             scores = repeat_scores(model, EVERY, seed=request.seed)
         else:
@@ -684,15 +709,15 @@ def make_plan(
 
 
 def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
-    """What the request measures, as a plan has it. Raises UsageError for heads or metrics that do
-    not exist.
+    """The part of a plan about what the request measures. Raises UsageError for heads or metrics
+    that do not exist.
     """
     metric_files = tuple(load_metric_file(path) for path in request.metric_files)
     metrics = order_metrics((*request.metrics, *(LABEL_METRICS if request.labels else ())))
     versions = tuple((metric, metric_version(metric)) for metric in metrics)
     for pattern in request.find:
         _check_heads(shard_files.parse_condition(pattern).heads, model)
-    for pattern in request.effects[1:]:
+    for pattern in request.effects[1:]:  # the first says how heads are removed
         _check_heads(shard_files.parse_heads(pattern), model)
     why_heads = [pair for pattern in request.why for pair in shard_files.parse_heads(pattern)]
     _check_heads(why_heads, model)
@@ -700,21 +725,27 @@ def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
     if request.exclude:
         exclude = parse_exclusion(",".join(request.exclude))
         _check_beside_exclusion(request)
-    counts_links = request.links and not request.words and not exclude
+    # links are counted by pairs of tokens, which merged words and weights without some pairs lack
+    links: tuple[int, ...] = ()
+    if request.links and not request.words and not exclude:
+        links = mask_places(model.spec)
+    why: WhyPlan = ()
+    if why_heads:
+        why = plan_parts(model, list(dict.fromkeys(why_heads)))
     return MeasurePlan(
-        versions,
-        request.labels,
-        request.words,
-        request.rows,
-        request.find,
-        request.top,
-        request.effects,
-        request.examples,
-        mask_places(model.spec) if counts_links else (),
-        metric_files,
-        plan_parts(model, list(dict.fromkeys(why_heads))) if why_heads else (),
-        _plan_rules(request, model),
-        exclude,
+        metrics=versions,
+        labels=request.labels,
+        words=request.words,
+        rows=request.rows,
+        find=request.find,
+        top=request.top,
+        effects=request.effects,
+        examples=request.examples,
+        links=links,
+        metric_files=metric_files,
+        why=why,
+        rules=_plan_rules(request, model),
+        exclude=exclude,
     )
 
 
@@ -736,8 +767,9 @@ def _check_beside_exclusion(request: ScanRequest) -> None:
 
 
 def _plan_rules(request: ScanRequest, model: Model) -> RulePlan | None:
-    """How the request describes heads by rules; None where it does not. Raises UsageError beside
-    merged words, InputError for a file of rules that fails."""
+    """The part of a plan about describing heads by rules; None where the request does not ask for
+    it. Raises UsageError where words are merged, InputError for a file of rules that fails,
+    UnsupportedError for a rule of a plugin."""
     if not request.rules:
         if request.rule_files:
             raise UsageError("--rule-file is about --rules", expected="--rules as well")
@@ -749,7 +781,7 @@ def _plan_rules(request: ScanRequest, model: Model) -> RulePlan | None:
     places = head_places(model)
     own_rules = load_rules(request.rule_files)
     for rule in own_rules:
-        if isinstance(rule, PluginRule):  # a shard is known by the bytes of files
+        if isinstance(rule, PluginRule):  # a plan names files by their bytes; a plugin has no file
             raise UnsupportedError(
                 "the rule {name} is a plugin's, and a scan takes rules of files alone",
                 expected="--rule-file FILE.py",
@@ -757,31 +789,31 @@ def _plan_rules(request: ScanRequest, model: Model) -> RulePlan | None:
             )
     rules = usable_rules(places, own_rules)
     return RulePlan(
-        tuple((rule.name, rule_version(rule)) for rule in rules),
-        places.layers,
-        places.kinds,
-        plan_rule_files(own_rules),
+        versions=tuple((rule.name, rule_version(rule)) for rule in rules),
+        layers=places.layers,
+        kinds=places.kinds,
+        files=plan_rule_files(own_rules),
     )
 
 
 def plan_rule_files(rules: Sequence[FileRule]) -> tuple[RuleFile, ...]:
-    """The files that these rules come from, with what each declares."""
-    files: dict[Path, list[FileRule]] = {}
+    """The files that these rules come from, each once, with the rules that it declares."""
+    rules_by_path: dict[Path, list[FileRule]] = {}
     for rule in rules:
-        files.setdefault(rule.path, []).append(rule)
+        rules_by_path.setdefault(rule.path, []).append(rule)
     return tuple(
         RuleFile(
             str(path.absolute()),
-            of_file[0].sha256,
-            tuple((rule.name, rule.formula, rule.sentence) for rule in of_file),
+            file_rules[0].sha256,
+            tuple((rule.name, rule.formula, rule.sentence) for rule in file_rules),
         )
-        for path, of_file in files.items()
+        for path, file_rules in rules_by_path.items()
     )
 
 
 def planned_rules(files: Sequence[RuleFile]) -> list[FileRule]:
-    """The rules of the files that a plan names, which are run. Raises InputError, before one is run,
-    where the contents of one have changed since."""
+    """The rules of the files that a plan names; this runs the files as Python code. Raises
+    InputError, before any of it is run, where the contents of one have changed since."""
     for file in files:
         if function_file_digest(file.path, FILE_WORDS) != file.sha256:
             raise InputError(
@@ -799,6 +831,7 @@ def rule_version(rule: HeadRule) -> str:
     bytes."""
     if isinstance(rule, FileRule):
         return ""
+    # what a rule is called may change
     values = {**structs.asdict(rule), "label": "", "sentence": ""}
     return hashlib.sha256(repr((type(rule).__name__, values)).encode()).hexdigest()[:12]
 
@@ -813,8 +846,8 @@ def _take_in_corpus(
 ) -> list[tuple[Range, ...]]:
     """Read the corpus, and return the ranges of records of each shard.
 
-    names: its files, reordered here as an earlier plan in the folder has them.
-    files: filled with each file as it is read.
+    names: its files; the list is put in the order that an earlier plan in the folder has.
+    files: an empty list, to which each file is added when it is read.
     sizes: how many records a shard has.
     """
     take_in = partial(
@@ -825,7 +858,7 @@ def _take_in_corpus(
     if order != sorted(order) and "-" not in names:
         # files are known by their bytes, so they had to be read to find their order; shards follow
         # that order, so they are cut again. Standard input cannot be read twice.
-        names[:] = [names[at] for at in order]
+        names[:] = [names[index] for index in order]
         files.clear()
         _, shards = take_in(names, request.format, folder / COPIES)
     if request.cluster and all(file.format.kind == "lines" for file in files):
@@ -873,8 +906,9 @@ def _largest_power_of_two(texts: float) -> int:
 
 @contextmanager
 def _withdraw_on_failure(folder: Path) -> Iterator[list[File]]:
-    """Context that gives an empty list for files read; if the block fails, their copies and the
-    folders made for them are deleted."""
+    """Context for reading a corpus: gives an empty list, to which the block adds each file that it
+    reads. If the block fails, the copies of these files, and the folders that were made for them,
+    are deleted."""
     corpus = folder / COPIES
     new = [path for path in (corpus, folder, *folder.parents) if not is_there(path)]
     files: list[File] = []
@@ -891,25 +925,32 @@ def _withdraw_on_failure(folder: Path) -> Iterator[list[File]]:
 def _order_of_old_plan(files: Sequence[File], folder: Path) -> list[int]:
     """The indices of `files` in the order in which the plan in the folder has files of the same
     bytes; 0, 1, … where there is no such plan, or one of another corpus."""
-    own = list(range(len(files)))
+    given_order = list(range(len(files)))
     try:
         old_files = read_plan(folder).files
     except AttnError:
-        return own
-    left: dict[tuple[str, int], list[int]] = {}
-    for at in reversed(own):
-        left.setdefault((files[at].sha256, files[at].size), []).append(at)
-    order = [places.pop() for file in old_files if (places := left.get((file.sha256, file.size)))]
+        return given_order
+    # by the bytes of a file, the indices of the files that hold them, the first of equal ones last
+    indices: dict[tuple[str, int], list[int]] = {}
+    for index in reversed(given_order):
+        indices.setdefault((files[index].sha256, files[index].size), []).append(index)
+    order = []
+    for file in old_files:
+        equal_files = indices.get((file.sha256, file.size))
+        if equal_files:
+            order.append(equal_files.pop())
     if len(order) == len(old_files) == len(files):
         return order
-    return own
+    return given_order
 
 
 def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> ScanPlan:
-    """The plan with its files at new paths: of each the file among `names` with the same bytes.
+    """The plan with each file of its corpus at the path of the file with the same bytes among
+    `names`. Copies stay where they are, in the scan's folder. Raises InputError where no named file
+    holds the bytes.
 
-    folder: the scan's. Copies stay where they are, in it. Raises InputError for a file that none of
-    the names has.
+    names: files, folders or patterns.
+    folder: the scan's.
     """
     files_now = find_files(names, out=folder)
     names_by_digest = {
@@ -917,15 +958,19 @@ def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> Sca
     }
     paths = []
     for file in scan_plan.files:
-        now = file.path if file.copied else names_by_digest.get((file.sha256, file.size))
-        if now is None:
+        if file.copied:
+            paths.append(file.path)
+            continue
+        name = names_by_digest.get((file.sha256, file.size))
+        if name is None:
             what = message("no file that is named holds this part of the scan's corpus")
             raise InputError(
                 what,
                 where=file.name,
                 expected=message("a file with sha256 {sha256}", sha256=file.sha256),
             )
-        paths.append(now if file.copied else str(Path(now).absolute()))
+        paths.append(str(Path(name).absolute()))
+    # behind the corpus stand the files of metrics and rules, which stay where they are
     return with_files_at(scan_plan, [*paths, *scan_plan.places[len(paths) :]])
 
 
@@ -946,7 +991,7 @@ def _choose_texts(
     """
     left_out: set[tuple[int, int]] = set()
     choice = scan_plan.choice
-    most = intake.MOST
+    most = intake.MOST  # hashes of more texts would take too much memory
     if request.dedupe and scan_plan.texts > most:
         note(
             message(
@@ -986,7 +1031,8 @@ def metric_version(name: str) -> str:
 
 
 def check_model(model: Model) -> None:
-    """Raise UnsupportedError for a model that cannot be scanned."""
+    """Raise UnsupportedError for a model that cannot be scanned: one that is not read from a
+    checkpoint, or whose masks depend on the text."""
     if not isinstance(model.store, CheckpointStore):
         raise UnsupportedError(
             "this model cannot be scanned", expected="a checkpoint of a native family"
@@ -1022,15 +1068,18 @@ def _check_heads(heads: Sequence[tuple[int, int]], model: Model) -> None:
 
 
 def model_digest(model: Model) -> str:
-    """sha256 over the digests of the model's config and weights."""
+    """sha256 over the digests of a model's config, weights and adapters; the model must be of a
+    checkpoint."""
     assert isinstance(model.store, CheckpointStore)
     checkpoint = model.store.checkpoint
-    described = checkpoint.format != "gguf"  # a GGUF file holds what config.json says
-    total = hashlib.sha256(digest(checkpoint.folder / "config.json").encode() if described else b"")
+    total = hashlib.sha256()
+    if checkpoint.format != "gguf":  # a GGUF file holds the config itself
+        total.update(digest(checkpoint.folder / "config.json").encode())
     for path in sorted({info.file for info in checkpoint.names().values()}):
         total.update(digest(path).encode())
     for request in map(parse_adapter, model.identity.adapters):
-        total.update("".join(digest(request.folder / name) for name in (CONFIG, WEIGHTS)).encode())
+        for name in (CONFIG, WEIGHTS):
+            total.update(digest(request.folder / name).encode())
         total.update(f"{request.weight!r}".encode())
     return total.hexdigest()
 
@@ -1057,12 +1106,13 @@ def _plan_model(model: Model, name: str) -> ModelPlan:
 def check_scanned_model(scan_plan: ScanPlan, model: Model, name: str) -> None:
     """Raise InputError unless a model is the one that was scanned, wherever it is now.
 
-    name: as asked for.
+    name: what the user calls the model now.
     """
-    if (
-        replace(_plan_model(model, scan_plan.model.name), adapters=scan_plan.model.adapters)
-        != scan_plan.model
-    ):
+    # the folders of adapters may have moved; what they hold is part of the digest
+    model_plan = replace(
+        _plan_model(model, scan_plan.model.name), adapters=scan_plan.model.adapters
+    )
+    if model_plan != scan_plan.model:
         raise InputError(
             "this is another model than the one that was scanned",
             where=name,

@@ -122,13 +122,18 @@ MIXED = message(
 
 
 def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) -> ScanDocument:
-    """The `attn.scan/1` document.
+    """The `attn.scan/1` document of what the finished shards add up to.
 
     failed_shards: shards that were given up.
     """
     plan = totals.plan
     reasons = {outcome.shard: outcome.reason for outcome in failed_shards} | totals.broken
     rules = _rules(totals)
+    # these two reasons stand in the document only where a scan could have them
+    skipped = {reason: totals.counts.get(reason, 0) for reason in SKIPPED}
+    for reason in (UNKNOWN, UNTOKENIZED):
+        if reason in totals.counts:
+            skipped[reason] = totals.counts[reason]
     return ScanDocument(
         version=__version__,
         plan=_plan_part(totals),
@@ -142,12 +147,7 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
             ],
             unknown_texts=totals.counts.get("unknown_texts", UNSET),
             unknown_tokens=totals.counts.get("unknown_tokens", UNSET),
-            skipped={reason: totals.counts.get(reason, 0) for reason in SKIPPED}
-            | {
-                reason: count
-                for reason, count in totals.counts.items()
-                if reason in (UNKNOWN, UNTOKENIZED)
-            },
+            skipped=skipped,
         ),
         **_head_fields(totals),
         rules=rules,
@@ -163,7 +163,8 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
 
 
 def _rules(totals: Totals) -> ScanRules | UnsetType:
-    """Heads as rules; unset where that was not asked, and before a shard is done."""
+    """The document's part that describes heads by rules; unset where that was not asked for, and
+    before a shard is done."""
     plan = totals.plan.measures.rules
     if plan is None or not totals.done_shards:
         return UNSET
@@ -171,11 +172,14 @@ def _rules(totals: Totals) -> ScanRules | UnsetType:
 
 
 def _conditions(totals: Totals) -> list[ScanCondition] | UnsetType:
-    """What each `--find` condition found; unset if none was asked for, or before a shard is done."""
+    """What each `--find` condition found; unset where none was asked for, before a shard is done,
+    and where an earlier version, which did not count this, computed a shard."""
     measures = totals.plan.measures
     if not measures.find or not totals.done_shards or totals.uncounted:
         return UNSET
-    linked, possible = (totals.count_total(name) for name in ("find_linked", "find_possible"))
+    # each [condition, head], as `CONDITION_ARRAYS` tells
+    linked = totals.count_total("find_linked")
+    possible = totals.count_total("find_possible")
     weight = totals.float_total("find_weight")
     parts = []
     for number, text in enumerate(measures.find):
@@ -196,6 +200,7 @@ def _conditions(totals: Totals) -> list[ScanCondition] | UnsetType:
             )
             heads.append(part)
         heads.sort(key=lambda row: (-row.share, -row.texts, -row.weight, row.layer, row.head))
+        # a condition that names no heads searches all
         searched = len(set(parse_condition(text).heads)) or len(totals.plan.heads)
         parts.append(
             ScanCondition(
@@ -253,7 +258,7 @@ def _head_fields(totals: Totals) -> dict[str, Any]:
         return {"heads": []}
     heads = _Heads(totals)
     return {
-        "heads": heads.parts(),
+        "heads": heads.parts(),  # first, for it fills `heads.sampled`
         "layers": heads.layers() if MASSIVE in totals.columns else UNSET,
         "texts": [
             ScanText(
@@ -268,6 +273,8 @@ def _head_fields(totals: Totals) -> dict[str, Any]:
 def _unknown_word_warnings(counts: Mapping[str, int]) -> list[str]:
     """One warning that texts hold words unknown to the model, in a list; an empty list where it
     knows all.
+
+    counts: the counts of `COUNTED_WORDS`, by name.
     """
     texts = counts.get("unknown_texts", 0)
     tokens = counts.get("unknown_tokens", 0)
@@ -289,8 +296,8 @@ def write(document: ScanDocument, folder: Path) -> None:
     """Replace `scan.json` with this document, unless it holds just that already: whole or not at
     all.
     """
-    raw = json.encode(document, enc_hook=str)  # a message is its English
-    with suppress(AttnError):
+    raw = json.encode(document, enc_hook=str)  # a message is written in English
+    with suppress(AttnError):  # there is none yet, or it cannot be read
         if read_regular(folder / NAME, what=EXPECTED, limit=LARGEST) == raw:
             return
     with synced_writer(folder / NAME, PLANNING) as stream:
@@ -310,14 +317,13 @@ def read_report(folder: Path) -> ScanDocument:
         damaged=message("this is no document of a scan: {error}"),
     )
     check(document, str(path))
-    # a file has the English of its warnings alone: here they are messages again, which have other
-    # languages
+    # A file has its warnings in English alone. A message equals its English, so that the warnings
+    # which this document can have, made again, stand in for those of the file: they translate.
     counts = {name: getattr(document.done, name) or 0 for name in COUNTED_WORDS}
-    if document.rules is UNSET:
-        few = []
-    else:
-        few = rule_warnings(document.rules)
-    messages = {text: text for text in (MIXED, *_unknown_word_warnings(counts), *few)}
+    possible_warnings = [MIXED, *_unknown_word_warnings(counts)]
+    if document.rules is not UNSET:
+        possible_warnings += rule_warnings(document.rules)
+    messages = {text: text for text in possible_warnings}
     return replace(document, warnings=[messages.get(text, text) for text in document.warnings])
 
 
@@ -335,6 +341,7 @@ def _plan_part(totals: Totals) -> PlanPart:
     plan = totals.plan
     measures = totals.plan.measures
     heads = len(totals.plan.heads)
+    # the bytes that samples, pairs of tokens and rules take in a worker
     memory = sample_memory(len(totals.columns), heads, DRAWN * measures.examples)
     if measures.links:
         memory += pairs_memory(heads)
@@ -352,7 +359,7 @@ def _plan_part(totals: Totals) -> PlanPart:
         dtype=plan.dtype,
         threads=plan.threads,
         isa=sorted(
-            {f"{dict(machine)['machine']} · {dict(machine)['isa']}" for machine in totals.machines}
+            {f"{machine['machine']} · {machine['isa']}" for machine in map(dict, totals.machines)}
         ),
         labels=measures.labels,
         words=measures.words,
@@ -373,20 +380,29 @@ def head_document(
     alike: the heads most like it, added where not None.
     """
     (head,) = (head for head in document.heads if (head.layer, head.head) == place)
-    texts = document.texts or []
-    numbers: dict[int, int] = {}
+    if alike is not None:
+        head = replace(head, alike=alike)
+
+    # only the texts of this head's sample stay, so that their indices change
+    new_indices: dict[int, int] = {}  # by the index in the whole document
     if head.sample:
         sample = [
-            replace(example, text=numbers.setdefault(example.text, len(numbers)))
+            replace(example, text=new_indices.setdefault(example.text, len(new_indices)))
             for example in head.sample
         ]
         head = replace(head, sample=sample)
+    texts = document.texts
+    if texts is not UNSET:
+        texts = [texts[index] for index in new_indices]
+
     layers = document.layers or UNSET
+    if layers is not UNSET:
+        layers = [layer for layer in layers if layer.layer == place[0]]
     return replace(
         document,
-        heads=[head if alike is None else replace(head, alike=alike)],
-        texts=UNSET if document.texts is UNSET else [texts[number] for number in numbers],
-        layers=[layer for layer in layers if layer.layer == place[0]] if layers else layers,
+        heads=[head],
+        texts=texts,
+        layers=layers,
         rules=_rules_of(document.rules, place),
         find=_conditions_of(document.find, place),
         find_together=_together_of(document.find_together, place),
@@ -396,7 +412,7 @@ def head_document(
 def _conditions_of(
     conditions: list[ScanCondition] | UnsetType, place: tuple[int, int]
 ) -> list[ScanCondition] | UnsetType:
-    """What each `--find` condition found, reduced to one head."""
+    """What each `--find` condition found, reduced to the head at `place` (layer, head)."""
     if conditions is UNSET:
         return UNSET
     return [
@@ -416,7 +432,7 @@ def _together_of(
 
 
 def _rules_of(rules: ScanRules | UnsetType, place: tuple[int, int]) -> ScanRules | UnsetType:
-    """The part about rules reduced to one head."""
+    """The document's part about rules, reduced to the head at `place` (layer, head)."""
     if rules is UNSET:
         return UNSET
     heads = [head for head in rules.heads if (head.layer, head.head) == place]
@@ -428,15 +444,27 @@ COUNTED = ("histogram", "rows", "strata_texts", "label_texts", "label_offsets")
 
 
 class _Heads:
-    """Makes the document's parts about heads and layers from the totals of a scan."""
+    """Makes the document's parts about heads and layers from the totals of a scan.
+
+    Its methods call a head by its place, the index among all heads of the model, and a metric or
+    score by its column. Arrays are [column, head] unless said otherwise.
+
+    sampled: by (file, line), the index of each text among the document's texts; filled as the parts
+        of heads are made.
+    """
 
     def __init__(self, totals: Totals) -> None:
-        self.totals, self.columns, self.bins = totals, totals.columns, bins_of(totals.columns)
+        self.totals = totals
+        self.columns = totals.columns
+        self.bins = bins_of(totals.columns)
         self.texts = totals.float_total("texts")
+
+        # by (layer, head), [duplicate, induction]: the scores on random repeated tokens
         plan = totals.plan
         self._repeats = {(layer, head): scores for layer, head, *scores in plan.repeats}
-        # plans of before have none
+        # a plan of an earlier version has no shares: then this is empty
         self._repeat_shares = dict(zip(self._repeats, plan.repeat_shares, strict=False))
+
         # each is the size of a scan's tables: made once, not for every head
         self.counts = {name: totals.count_total(name) for name in COUNTED if name in totals.low}
         self.strata_value = totals.float_total("strata_value")
@@ -448,60 +476,66 @@ class _Heads:
                 variance(self.texts, totals.float_total("value"), totals.strata_square.sum(0))
             )
         self.interval, self.units = self._intervals()
-        with np.errstate(invalid="ignore", divide="ignore"):
-            if self.texts.any():
-                alone = float(np.nanmedian(self.units / self.texts))
-            else:
-                alone = 1.0
-        # how many of the texts vary by themselves, as a share: all, unless documents or repeated
-        # texts count
-        if np.isnan(alone):
-            self.alone = 1.0
-        else:
-            self.alone = alone
+
+        # the number of independent texts as a share of all: 1 unless texts of one document, or
+        # equal ones, belong together
+        self.alone = 1.0
+        if self.texts.any():
+            with np.errstate(invalid="ignore", divide="ignore"):
+                share = float(np.nanmedian(self.units / self.texts))
+            if not np.isnan(share):
+                self.alone = share
+
         self.sampled: dict[tuple[int, int], int] = {}
         values = totals.sample.values / UNIT
-        # the bin of each number of the samples [column, head, place]
+        # the histogram bin of each number of the samples, [column, head, place in the sample]
         self._sample_bins = np.stack(
-            [scale_named(name).bins(values[at]) for at, name in enumerate(self.columns)]
+            [scale_named(name).bins(values[column]) for column, name in enumerate(self.columns)]
         )
 
     def _intervals(self) -> tuple[Floats, Floats]:
-        """The 95% interval of each mean, [2, column, head], and from how many texts (or clusters of
-        texts) each is, [column, head]."""
-        times = self.totals.float_total("replicate_texts")
+        """The 95% interval of each mean over texts, [2, column, head], and the number of
+        independent units (texts, or clusters of texts) behind it, [column, head]."""
+        # single texts, each a unit of its own
         units = self.texts
         deviation = self.deviation
-        together = bool(self.totals.plan.choice.cluster)
-        few = np.zeros(self.texts.shape, bool)
-        alone = clusters(self.texts, times)
+        rests_on_one = np.zeros(self.texts.shape, bool)
+
+        # Clusters of texts, where a field groups them or where texts are repeated so often that
+        # bootstrap replicates vary as those of fewer texts do. Replicates of single, different
+        # texts seldom look like a quarter fewer.
+        times = self.totals.float_total("replicate_texts")
+        cluster_count = clusters(self.texts, times)
+        is_clustered = bool(self.totals.plan.choice.cluster)
         with np.errstate(invalid="ignore", divide="ignore"):
-            # the replicates of single texts, which repeated ones are not, seldom tell of a quarter
-            # fewer
-            if together or (self.texts.any() and np.nanmedian(alone / self.texts) < REPEATED):
-                together = True
-                units = alone
+            if self.texts.any() and np.nanmedian(cluster_count / self.texts) < REPEATED:
+                is_clustered = True
+            if is_clustered:
+                units = cluster_count
                 means = self.totals.float_total("replicate_value") / times
                 deviation = means.std(0, ddof=1) * np.sqrt(units * units / (units - 1))
-                few = rests_on_few(means)
+                rests_on_one = rests_on_few(means)
+
         intervals = []
-        for at, scale in enumerate(map(scale_named, self.columns)):
-            bent = skewness(self.counts["histogram"][:, self.bins[at]], scale.centres())
-            # of clusters too it is that of their texts: what clusters do to it is not known, and to
-            # take it for 0 holds less often
-            skew = np.where(deviation[at] > 0, bent, np.nan)
-            share = scale.kind == "share"
-            least = least_deviation(self.columns[at])
-            is_doubtful = few[at] | (share & together & (deviation[at] < EVENER * least))
+        for column, name in enumerate(self.columns):
+            scale = scale_named(name)
+            # Clusters are given the skewness of their texts, too: their own is not known, and
+            # intervals that take it for 0 hold the truth less often.
+            text_skewness = skewness(
+                self.counts["histogram"][:, self.bins[column]], scale.centres()
+            )
+            is_share = scale.kind == "share"
+            least = least_deviation(name)
+            is_even = deviation[column] < EVENER * least
             intervals.append(
                 mean_interval(
-                    self.mean[at],
-                    deviation[at],
-                    skew,
-                    units[at],
-                    share=share,
+                    self.mean[column],
+                    deviation[column],
+                    np.where(deviation[column] > 0, text_skewness, np.nan),
+                    units[column],
+                    share=is_share,
                     least=least,
-                    is_doubtful=is_doubtful,
+                    is_doubtful=rests_on_one[column] | (is_share & is_clustered & is_even),
                 )
             )
         return np.stack(intervals, 1), units
@@ -533,9 +567,10 @@ class _Heads:
         column = self.columns.index(MASSIVE)
         parts = []
         for place, (layer, head) in enumerate(self.totals.plan.heads):
-            if head:
+            if head > 0:
                 continue
             texts = int(self.texts[column, place])
+            # bin 0 holds the texts that have none
             texts_with_one = texts - int(self.counts["histogram"][place, self.bins[column]][0])
             part = ScanLayer(
                 layer=layer,
@@ -548,11 +583,11 @@ class _Heads:
         return parts
 
     def _metric(self, column: int, place: int) -> ScanMetric:
-        """The document's part about one metric of one head.
-
-        column: of the metric.
-        place: of the head among all of the model.
-        """
+        """The document's part about the metric in one column, of one head."""
+        # these two are about vectors, which uniform weights alone do not decide
+        baseline = None
+        if self.columns[column] not in (MOVED, MASSIVE):
+            baseline = _known_number(self.baseline[column, place])
         return ScanMetric(
             texts=int(self.texts[column, place]),
             rows=int(self.counts["rows"][column, place]),
@@ -562,11 +597,7 @@ class _Heads:
             quantiles=self._quantiles(column, place),
             quantile_error=scale_named(self.columns[column]).error,
             ci95=_known_interval(self.interval[:, column, place]),
-            baseline=(
-                None
-                if self.columns[column] in (MOVED, MASSIVE)
-                else _known_number(self.baseline[column, place])
-            ),
+            baseline=baseline,
             strata=self._strata(column, place),
         )
 
@@ -581,11 +612,10 @@ class _Heads:
 
     def _effect(self, place: int) -> ScanEffect | UnsetType:
         """The effect of removing a head, over all texts; unset for a head that was not removed."""
-        if EFFECT in self.columns:
-            column = self.columns.index(EFFECT)
-        else:
-            column = -1
-        if column < 0 or not self.texts[column, place]:
+        if EFFECT not in self.columns:
+            return UNSET
+        column = self.columns.index(EFFECT)
+        if not self.texts[column, place]:
             return UNSET
         return ScanEffect(
             texts=int(self.texts[column, place]),
@@ -598,27 +628,29 @@ class _Heads:
     def _why(self, layer: int, head: int) -> ScanWhy | UnsetType:
         """How the scores of a head's strongest links divide into parts, as shares with intervals;
         unset for a head whose scores were not decomposed."""
-        chosen = [
-            number
-            for number, row in enumerate(self.totals.plan.measures.why)
-            if row[:2] == (layer, head)
-        ]
-        if not chosen:
+        # the plan has (layer, head, names of the parts) of each such head; the arrays are in its
+        # order
+        heads = [row[:2] for row in self.totals.plan.measures.why]
+        if (layer, head) not in heads:
             return UNSET
-        number = chosen[0]
+        number = heads.index((layer, head))
         names = self.totals.plan.measures.why[number][2]
+
+        # of each part the sum over texts of what it adds as a query and as a key, [2, part], and
+        # the sum of the advantages that all parts make up
         texts = int(self.totals.count_total("why_texts")[number])
         total = self.totals.float_total("why_total")[number]
         values = self.totals.float_total("why_value")[:, number, : len(names)]
         if not texts:
             return ScanWhy(texts=0, advantage=None, parts=[])
         shares = values / total
+
+        # the same of each bootstrap replicate that drew a text with such a link
         totals = self.totals.float_total("why_replicate_total")[:, number]
         replicates = self.totals.float_total("why_replicate_value")[:, :, number, : len(names)]
+        is_drawn = totals > 0
         units = min(texts, int(np.nanmin(self.units)))
-        ends = ratio_interval(
-            shares, replicates[totals > 0] / totals[totals > 0, None, None], units
-        )
+        ends = ratio_interval(shares, replicates[is_drawn] / totals[is_drawn, None, None], units)
         rows = [
             ScanWhyPart(
                 **parse_part_key(name)._asdict(),
@@ -636,6 +668,7 @@ class _Heads:
         """The mean of a metric of a head over the texts of each stratum (a range of text lengths)
         that has texts.
         """
+        # the last stratum has no longest text
         counts = self.counts["strata_texts"][:, column, place]
         values = self.strata_value[:, column, place]
         return [
@@ -646,9 +679,8 @@ class _Heads:
 
     def _labels(self, place: int) -> list[ScanLabel]:
         """The labels of a head: those that it earns over the corpus, is borderline for, or earns in
-        some text.
-
-        place: the head's index among all heads of the model.
+        some text. A label about the weight beyond the first token is left out where that is less
+        than `LEAST_SHARE` of the head's weight.
         """
         labels: list[ScanLabel] = []
         for rule in LABELS.values():
@@ -662,13 +694,16 @@ class _Heads:
 
     def _repeat_label(self, label: Label, place: int) -> ScanLabel | None:
         """The label (duplicate or induction) that scores on random repeated tokens decide; None for
-        a head below its threshold."""
+        a head below its threshold, or without such scores."""
         scores = self._repeats.get(self.totals.plan.heads[place])
         if scores is None:
-            score = None
+            return None
+        duplicate, induction = scores
+        if label.score == "repeats_induction":
+            score = induction
         else:
-            score = scores[label.score == "repeats_induction"]
-        if score is None or score < label.threshold:
+            score = duplicate
+        if score < label.threshold:
             return None
         return ScanLabel(
             name=label.name,
@@ -693,11 +728,16 @@ class _Heads:
         score = self.mean[column, place]
         even = self.baseline[column, place]
         between = _known_interval(self.interval[:, column, place])
+
+        # the mean over the corpus must reach the threshold, and be well above uniform attention;
+        # a head is broad because it is like uniform attention
         if label.name == "broad":
             least = label.threshold
         else:
             least = max(label.threshold, MARGIN * even)
         is_earned = bool(score >= least)
+
+        # is the decision certain, from the interval or from the share of texts that earn it?
         if texts:
             alone = float(self.units[column, place] / texts)
         else:
@@ -708,13 +748,13 @@ class _Heads:
         )
         if not is_earned and not earned_in and (between is None or not borderline):
             return None
+
+        # of a positional head the offset that most texts have, such as "-2" of "offset-2"
         detail = None
         if label.score == "positional":
             offsets = self.counts["label_offsets"][place]
             if offsets.any():
                 detail = tuple(OFFSETS)[int(offsets.argmax())].removeprefix("offset")
-            else:
-                detail = None
         return ScanLabel(
             name=label.name,
             detail=detail,
@@ -739,7 +779,7 @@ class _Heads:
         then some whatever their value; unset where no sample was asked for."""
         if not self.totals.plan.measures.examples:
             return UNSET
-        without_sample = (*LABEL_COLUMNS.values(), MASSIVE)
+        without_sample = (*LABEL_COLUMNS.values(), MASSIVE)  # and all metrics of single offsets
         examples = []
         for column, name in enumerate(self.columns):
             if name not in without_sample and not name.startswith("offset"):
@@ -779,7 +819,7 @@ class _Heads:
         """The most frequent (query token, key token) pairs of a head's strongest links; unset where
         links were not counted."""
         links = self.totals.links
-        masks = self.totals.plan.measures.links
+        masks = self.totals.plan.measures.links  # by layer, the index of its mask
         if not masks:
             return UNSET
         texts = self.totals.counts.get("texts", 0)
@@ -800,9 +840,9 @@ class _Heads:
         ]
 
     def _examples(self, place: int, *, is_layer: bool = False) -> list[ScanExample]:
-        """The texts in which each metric of a head is largest.
+        """The texts in which each metric of a head is largest, for each metric the largest first.
 
-        is_layer: those with its layer's most massive activations instead.
+        is_layer: return the texts with the layer's most massive activations instead.
         """
         arrays = self.totals.examples
         totals = self.totals
@@ -815,7 +855,7 @@ class _Heads:
                     int(arrays[field][column, place, rank])
                     for field in ("value", "file", "line", "query", "key")
                 )
-                if value == NONE:
+                if value == NONE:  # there are fewer texts than ranks
                     break
                 examples.append(
                     ScanExample(
@@ -844,6 +884,10 @@ def lift_interval(pair: PairCount, texts: int, alone: float) -> list[float] | No
     texts' numbers of links vary; None where texts are too few or hardly differ, the number of links
     is not exact, or chance makes none.
 
+    The number of links in a text varies with a variance that is estimated from the sum of squares.
+    The interval is that of the logarithm of their mean, whose standard error is the relative one.
+
+    texts: of the corpus.
     alone: the number of independent texts as a share of all, below 1 where texts belong together.
     """
     units = texts * alone
@@ -870,13 +914,21 @@ def _is_undecided(
 ) -> bool:
     """Whether more texts might change a label: its threshold lies within the interval of its score;
     or, without an interval, it is not certain on which side of a half the share of texts that earn
-    it lies."""
+    it lies.
+
+    is_earned: whether the label is earned now.
+    between: the interval of its score; None where there is none.
+    share_ci95: the interval of the share of texts that earn it; None without texts.
+    least: what the score must reach.
+    """
     if between is not None:
         return bool(between[0] < least <= between[1])
     if share_ci95 is None:
         return True
     low, high = share_ci95
-    return not (low > SURE if is_earned else high < SURE)
+    if is_earned:
+        return low <= SURE
+    return high >= SURE
 
 
 SURE = 0.5
@@ -933,15 +985,20 @@ def scan_compare_document(a: Path, b: Path) -> ScanCompareDocument:
     a_side = _Side(first)
     b_side = _Side(second)
     has_texts = a_side.has_texts & b_side.has_texts
-    row_pairs = [
-        row
-        for name in common
-        for place in range(len(first.plan.heads))
-        if (row := _difference_of_head(name, place, a_side, b_side, is_paired=is_paired))
-        is not None
-    ]
-    q_values = iter(benjamini_hochberg([row[1] for row in row_pairs if row[1] is not None]))
-    rows = [replace(row, q=None if p is None else next(q_values)) for row, p in row_pairs]
+    differences = []
+    for name in common:
+        for place in range(len(first.plan.heads)):
+            row = _difference_of_head(name, place, a_side, b_side, is_paired=is_paired)
+            if row is not None:
+                differences.append(row)
+
+    # q values are p values adjusted for all heads and metrics together; a row without one has none
+    q_values = iter(benjamini_hochberg([row.p for row in differences if row.p is not None]))
+    rows = []
+    for row in differences:
+        if row.p is not None:
+            row = replace(row, q=next(q_values))
+        rows.append(row)
     rows.sort(
         key=lambda row: (
             -abs(row.cliffs_delta or 0.0),
@@ -1009,22 +1066,24 @@ def _read_totals(folder: Path) -> Totals:
 
 
 class _Side:
-    """One of two compared scans: its totals as float arrays over all columns and heads."""
+    """One of two compared scans: its totals as float arrays over all columns and heads. What each
+    holds is told at `_MetricOfHead`, which is cut out of them.
+
+    has_texts: whether each stratum (range of text lengths) has texts, booleans [stratum].
+    """
 
     def __init__(self, totals: Totals) -> None:
-        self.totals, self.bins = totals, bins_of(totals.columns)
+        self.totals = totals
+        self.bins = bins_of(totals.columns)
         texts = totals.count_total("strata_texts")
         self.has_texts: Bools = texts.max(axis=(1, 2)) > 0
         self.strata: Floats = np.stack(
             [texts.astype(np.float64), totals.float_total("strata_value"), totals.strata_square]
         )
-        self.times, self.composition = (
-            totals.float_total("replicate_texts"),
-            totals.float_total("replicate_strata"),
-        )
-        with np.errstate(
-            invalid="ignore", divide="ignore"
-        ):  # a replicate without texts has no mean
+        self.times = totals.float_total("replicate_texts")
+        self.composition = totals.float_total("replicate_strata")
+        # a replicate that drew no texts has no mean
+        with np.errstate(invalid="ignore", divide="ignore"):
             self.replicates = totals.float_total("replicate_value") / self.times
         self.histogram = totals.count_total("histogram")
 
@@ -1074,18 +1133,27 @@ class _MetricOfHead(Struct, frozen=True, eq=False):
 
 def _difference_of_head(
     name: str, place: int, a: _Side, b: _Side, *, is_paired: bool
-) -> tuple[ScanDifference, float | None] | None:
-    """The difference a − b of a metric of one head within strata of text lengths, and its p value
-    (None where texts are too few); None altogether where no stratum has texts in both scans."""
+) -> ScanDifference | None:
+    """The difference a − b of a metric of one head within strata of text lengths; None where no
+    stratum has texts in both scans. Its q is left None, since that depends on all differences.
+
+    name: of the metric.
+    place: of the head among all of the model.
+    is_paired: whether both scans saw the same texts.
+    """
     sides = a.metric_of_head(name, place), b.metric_of_head(name, place)
     strata = np.flatnonzero((sides[0].strata[0] > 0) & (sides[1].strata[0] > 0))
     if not strata.size:
         return None
+
+    # each side's mean, with strata weighted by the texts of both sides together
     within = [side.strata[:, strata] for side in sides]
     share = within[0][0] + within[1][0]
     share /= share.sum()
     means = [float((sums[1] / sums[0] * share).sum()) for sums in within]
     difference = means[0] - means[1]
+
+    # its interval, and how improbable it is by chance
     if min(side.units for side in sides) < LEAST_TEXTS or any(
         np.isnan(side.replicates).any() for side in sides
     ):
@@ -1096,6 +1164,8 @@ def _difference_of_head(
         z, between = _paired_interval(sides[0].replicates - sides[1].replicates, difference, units)
     else:
         z, between = _unpaired_interval(sides, within, share, difference)
+
+    # sizes of the effect
     delta, delta_error = cliffs_delta(sides[0].histogram, sides[1].histogram) or (None, None)
     spreads = [float(np.sqrt(variance(*sums.sum(1)))) for sums in within]
     counts = [int(sums[0].sum()) for sums in within]
@@ -1104,7 +1174,7 @@ def _difference_of_head(
         probability = None
     else:
         probability = two_sided(z)
-    row = ScanDifference(
+    return ScanDifference(
         layer=layer,
         head=head,
         metric=name,
@@ -1119,7 +1189,6 @@ def _difference_of_head(
         p=probability,
         q=None,
     )
-    return row, probability
 
 
 def _unpaired_interval(
@@ -1128,10 +1197,15 @@ def _unpaired_interval(
     """z of a difference between scans that are not of the same texts, and its 95% interval; None
     for both where texts are too few.
 
-    within: texts, sum and sum of squares of each side's shared strata, [3, stratum].
-    share: of each stratum in both. Source of the degrees of freedom: Satterthwaite, An approximate
-        distribution of estimates of variance, 1946.
+    within: of each side the texts, sum and sum of squares in the strata that both have, [3,
+        stratum].
+    share: of each of these strata among the texts of both sides.
+    difference: of the two means.
+
+    Source: for the degrees of freedom Satterthwaite, An approximate distribution of estimates of
+    variance, 1946.
     """
+    # the variance of each side's mean, larger by the design effect where texts are clustered
     variances = []
     replicates = []
     uncertainties = 0.0
@@ -1150,13 +1224,17 @@ def _unpaired_interval(
     total = variances[0] + variances[1]
     if math.isnan(total):
         return None, None
-    # scans of different corpora may still share texts, which move both means the same way
+
+    # the standard error of the difference: scans of different corpora may still share texts, which
+    # move both means the same way
     covariance = (
         2
         * correlation(replicates, [side.times for side in sides])
         * math.sqrt(variances[0] * variances[1])
     )
     error = math.sqrt(max(total - covariance, 0.0))
+
+    # how many standard errors the interval reaches depends on how well the variances are known
     if uncertainties > 0:
         degrees_of_freedom = total * total / uncertainties
     else:
@@ -1185,9 +1263,10 @@ def _paired_interval(
     differences: Floats, difference: float, units: float
 ) -> tuple[float | None, list[float] | None]:
     """z of a difference between scans of the same texts, and its 95% interval, from the differences
-    of bootstrap replicates [replicate].
+    of bootstrap replicates [replicate]; None for both where there are too few units.
 
-    units: how many texts, or clusters of them; None for both where these are too few.
+    difference: of the two means.
+    units: how many texts, or clusters of them, there are.
     """
     if units < LEAST_TEXTS * FEWER:
         return None, None

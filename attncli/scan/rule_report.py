@@ -33,18 +33,19 @@ from attncli.scan.totals import Totals
 
 
 def scan_rules(totals: Totals, plan: RulePlan) -> ScanRules:
-    """Every head as a mixture of rules, from the totals of a scan; no heads where too few texts are
-    fitted to, choose or are measured on."""
+    """Every head described by a mixture of rules, from the totals of a scan; no heads where there
+    are too few texts to fit weights to, to choose rules by, or to measure on."""
     places = totals.plan.head_kinds
     names = [name for name, _ in plan.versions]
     height = table_height(places.count, len(names), places.kind_count)
     choosing = totals.rules.table(0, height)
     measured = totals.rules.table(1, height)
     counts = totals.count_total("rule_texts").tolist()
+    # the first table holds the texts that choose; all of the second are measured on, and the part
+    # of them that would choose decides only how stable the rules are
     choosing_rows = _rows_under_each_mask(choosing, places, len(names), choosing.lines[CHOOSES] > 0)
-    measured_rows = _rows_under_each_mask(
-        measured, places, len(names), measured.lines[CHOOSES] >= 0
-    )
+    every_pair = np.ones(measured.lines.shape[1], bool)
+    measured_rows = _rows_under_each_mask(measured, places, len(names), every_pair)
     first = _sums(totals, places, len(names), 0)
     described = ScanRules(
         texts=ScanRuleTexts(
@@ -94,17 +95,18 @@ def rule_warnings(rules: ScanRules) -> list[Message]:
 
 
 def _meanings(plan: RulePlan, found_shares: Floats) -> list[RuleMeaning]:
-    """What each rule of a plan means, in its order.
+    """The document's entries on what each rule of a plan means, in the plan's order.
 
-    found_shares: in what share of the rows it finds a key of its own, [rule].
+    found_shares: the share of rows in which each rule finds a key that it looks at, [rule].
     """
-    words = {rule.name: (rule.formula, str(rule.sentence)) for rule in BUILT_IN}
+    meaning_by_name = {rule.name: (rule.formula, str(rule.sentence)) for rule in BUILT_IN}
     for file in plan.files:
         for name, formula, sentence in file.rules:
-            words[name] = formula, sentence
+            meaning_by_name[name] = formula, sentence
     meanings = []
     for (name, _), share in zip(plan.versions, found_shares.tolist(), strict=True):
-        formula, sentence = words.get(name, ("", ""))
+        # a later version may know other rules than the one that made the plan
+        formula, sentence = meaning_by_name.get(name, ("", ""))
         meanings.append(
             RuleMeaning(
                 name=name, formula=formula, sentence=sentence, found_share=known_share(float(share))
@@ -114,7 +116,12 @@ def _meanings(plan: RulePlan, found_shares: Floats) -> list[RuleMeaning]:
 
 
 def _sums(totals: Totals, places: HeadKinds, rules: int, half: int) -> RuleSums:
-    """What the texts of a half add up to."""
+    """The sums that rules are fitted to, over the texts of one half of the corpus.
+
+    rules: how many rules there are.
+    half: 0 for the texts that are fitted to and choose, 1 for those that are measured on, of which
+        fewer sums are kept.
+    """
     sums = RuleSums(places, rules)
     for name in sums.arrays:
         full_name = f"rule_{half}_{name}"
@@ -126,14 +133,17 @@ def _sums(totals: Totals, places: HeadKinds, rules: int, half: int) -> RuleSums:
 def _rows_under_each_mask(
     table: KeptTable, places: HeadKinds, rules: int, which: Bools
 ) -> list[RulePairs]:
-    """The rows of a table under each mask."""
+    """The kept rows of weights under each of the model's masks, in their order.
+
+    which: the pairs of the table that count, booleans [pair].
+    """
     return [rows_under(table, places, rules, kind, which) for kind in range(places.kind_count)]
 
 
 def _samples(rows: list[RulePairs], places: HeadKinds) -> list[ChoiceRows]:
-    """The rows of each head.
+    """The rows of weights of each head, as rules are chosen by or measured on them.
 
-    rows: under each mask.
+    rows: of all heads, under each mask.
     """
     return [
         ChoiceRows(rows[kind].weights[head], rows[kind].rules, rows[kind].shares)
@@ -148,13 +158,20 @@ def _overlaps(
     places: HeadKinds,
     names: list[str],
 ) -> Floats:
-    """The overlap of each head with its mixture, the first token, an even spread, and its own mean
-    by distance, [4, head]."""
-    alone = np.eye(len(names))
+    """How much of each head's attention four descriptions match, from 0 to 1, [4, head]: its
+    mixture of rules, the first token alone, an even spread, and its own mean weight by distance.
+
+    mixtures: the weight of each rule, [head, rule].
+    profile: mean weight by distance, [head, distance].
+    rows: of all heads, under each mask.
+    names: of the rules.
+    """
+    single_rules = np.eye(len(names))  # row r is the mixture of rule r alone
     overlaps = np.zeros((4, places.count))
     samples = _samples(rows, places)
     for head, kind in enumerate(places.head_kinds().tolist()):
-        said = (mixtures[head], alone[names.index("first")], alone[names.index("even")])
-        overlaps[:3, head] = [samples[head].overlap(mixture) for mixture in said]
+        overlaps[0, head] = samples[head].overlap(mixtures[head])
+        overlaps[1, head] = samples[head].overlap(single_rules[names.index("first")])
+        overlaps[2, head] = samples[head].overlap(single_rules[names.index("even")])
         overlaps[3, head] = rows[kind].distance_overlap(head, profile[head])
     return overlaps

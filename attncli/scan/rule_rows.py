@@ -54,10 +54,11 @@ are."""
 
 
 class TextPart(NamedTuple):
-    """What a text is for.
+    """What a text is used for when heads are described by rules.
 
-    half: 0 fits and chooses, 1 is measured on.
-    chooses: whether it is of the part of its half that decides which rules stay.
+    half: 0 for a text that weights are fitted to or that rules are chosen by, 1 for one that is
+        measured on.
+    chooses: whether it is in the part of its half that decides which rules stay.
     """
 
     half: int
@@ -65,18 +66,27 @@ class TextPart(NamedTuple):
 
 
 def part_of(text_hash: int) -> TextPart:
-    """What a text of this hash is for."""
+    """What a text with this hash is used for: of six equal parts three are of half 1, and one of
+    the three of each half chooses."""
     number = text_hash % PARTS
-    return TextPart(number % 2, number // 2 == 2)
+    return TextPart(half=number % 2, chooses=number // 2 == 2)
 
 
 def pair_budget(heads: int, rules: int, kinds: int) -> int:
-    """Pairs of query and key that a whole scan keeps of either sample."""
+    """How many pairs of query and key a whole scan keeps to choose rules by, and as many to measure
+    on.
+
+    heads, rules: how many there are; kinds: how many masks the model has.
+    """
     return min(PAIRS, NUMBERS // table_height(heads, rules, kinds))
 
 
 def table_height(heads: int, rules: int, kinds: int) -> int:
-    """Numbers that a pair of a table of rows takes."""
+    """How many numbers a table of rows holds for each pair of query and key: what identifies it;
+    under each mask whether it is seen and what each rule says; and the weight of each head.
+
+    kinds: how many masks the model has.
+    """
     return VISIBLE + kinds * (1 + rules) + heads
 
 
@@ -84,6 +94,7 @@ def rule_memory(heads: int, rules: int, kinds: int) -> int:
     """Bytes that a worker needs for rules, at most: both tables of rows, of floats and then of whole
     numbers, and the sums."""
     table = table_height(heads, rules, kinds) * pair_budget(heads, rules, kinds)
+    # for the sizes of sums it is enough to know how many heads and masks there are
     places = HeadKinds((0,), (0, heads), (kinds - 1,))
     sums = sum(int(np.prod(shape)) for shape in sum_shapes(places, rules).values())
     return 2 * (8 * table + 8 * sums)
@@ -110,23 +121,23 @@ class ShardText(NamedTuple):
     """A text of a shard.
 
     place: its file and line.
-    hash: decides what it is for.
-    own: of the text itself, by which its rows are drawn.
-    tokens: how many.
+    hash: of its cluster or, without one, of the text; decides what it is used for.
+    text_hash: of the text itself; decides which of its rows are kept.
+    tokens: how many it has.
     """
 
     place: tuple[int, int]
     hash: int
-    own: int
+    text_hash: int
     tokens: int
 
 
 class ShardRules:
-    """What a shard's texts tell of rules.
+    """Collects from a shard's texts what rules are fitted to, chosen by and measured on.
 
     texts: those of the shard.
-    share: of the records of the scan that are in the shard; of the pairs that a scan keeps, it
-        keeps as many.
+    share: the part of the scan's records that is in the shard; it keeps this part of the pairs that
+        a scan keeps.
     """
 
     def __init__(
@@ -138,23 +149,24 @@ class ShardRules:
     ) -> None:
         self._rules = rules
         self._places = places
-        self._sums = (RuleSums(places, len(rules)), RuleSums(places, len(rules)))
-        self._texts = np.zeros(3, np.int64)
+        self._texts = np.zeros(3, np.int64)  # FITTED, CHOOSING, MEASURED
         self._parts = {text.place: part_of(text.hash) for text in texts}
-        first, second = (
-            [text for text in texts if self._parts[text.place].half == half] for half in (0, 1)
-        )
-        choosing = [text for text in first if self._parts[text.place].chooses]
+
+        # by half, sums over all texts, and single rows of those that choose or are measured on
+        first_half = [text for text in texts if self._parts[text.place].half == 0]
+        second_half = [text for text in texts if self._parts[text.place].half == 1]
+        choosing = [text for text in first_half if self._parts[text.place].chooses]
+        self._sums = (RuleSums(places, len(rules)), RuleSums(places, len(rules)))
         self._tables = (
             KeptRows(rules, places, choosing, share),
-            KeptRows(rules, places, second, share),
+            KeptRows(rules, places, second_half, share),
         )
         self._batch: list[tuple[TextPart, tuple[int, int], TextRules]] = []
 
     def begin(
         self, places: Sequence[tuple[int, int]], token_lists: Sequence[Sequence[Token]]
     ) -> None:
-        """Begin a batch of texts.
+        """Begin a batch of texts, whose weights come by `add`, and count what each is used for.
 
         places: file and line of each.
         """
@@ -174,15 +186,16 @@ class ShardRules:
     def add(
         self, backend: Backend, layer: int, weights: Array, first: int, first_head: int
     ) -> None:
-        """Take weights of a layer of the batch.
+        """Add weights of a layer of the batch to the sums, and keep the rows that were drawn.
 
         weights: [text, head, row, key], from row `first` and head `first_head` on.
         """
-        every = backend.numpy(weights)
+        batch_weights = backend.numpy(weights)
         kind = self._places.kind_of(layer)
         start = self._places.slice_of(layer).start + first_head
-        heads = slice(start, start + every.shape[1])
-        for text_weights, (part, place, text) in zip(every, self._batch, strict=True):
+        heads = slice(start, start + batch_weights.shape[1])
+        for text_weights, (part, place, text) in zip(batch_weights, self._batch, strict=True):
+            # what rules say of many rows would take much memory
             step = text.rows_at_once
             stop = first + text_weights.shape[1]
             for begin in range(first, stop, step):
@@ -203,7 +216,8 @@ class ShardRules:
                 self._tables[part.half].add(block, place, part, is_first=is_first)
 
     def arrays(self) -> dict[str, Ints]:
-        """Whole numbers by name, see `rule_shapes`; sums and weights in multiples of 2⁻²⁴."""
+        """The arrays that the shard's file keeps, by name, see `rule_shapes`: whole numbers, sums
+        and weights in multiples of 2⁻²⁴."""
         first, second = (sums.arrays for sums in self._sums)
         counts = np.array([1 / table.chance for table in self._tables])
         return {
@@ -217,10 +231,12 @@ class ShardRules:
 
 
 class KeptRows:
-    """A sample of the rows of texts, each kept or not by the hash of its text and its query.
+    """A sample of the rows of weights of a shard's texts: which rows are kept depends on a hash of
+    the text and the query alone.
 
-    share: of the pairs that a scan keeps, how much falls to these texts' shard. chance: of each row
-    of being kept.
+    texts: those that rows are drawn from.
+    share: the part of the pairs that a scan keeps which falls to this shard.
+    chance: the chance of each row of being kept, 0 to 1.
     """
 
     def __init__(
@@ -242,30 +258,32 @@ class KeptRows:
             visibility = [sees(mask, np.array([query]), text.tokens)[0] for mask in places.masks]
             keys = np.flatnonzero(np.any(visibility, 0))
             if keys.size < 2:
-                continue  # there is nothing to say of it
+                continue  # the one weight of such a row is 1 whatever the head does
             self._kept.setdefault(text.place, {})[query] = number, pairs, keys
             pairs += keys.size
         height = table_height(places.count, self._rules, self._kinds)
         self._table = np.zeros((height, pairs), np.float32)
-        self._heads = VISIBLE + self._kinds * (1 + self._rules)
+        self._first_head = VISIBLE + self._kinds * (1 + self._rules)  # the line of its weights
 
     def add(
         self, block: PatternBlock, place: tuple[int, int], part: TextPart, *, is_first: bool
     ) -> None:
-        """Keep the rows of a block that were drawn.
+        """Keep the rows of a block of one text that were drawn: the weights of its heads and, where
+        it is the first block of these rows under its mask, also what identifies the rows and what
+        rules say of them.
 
-        place: of its text.
-        is_first: whether what rules say is kept as well.
+        place: file and line of the text.
+        part: what the text is used for.
+        is_first: whether it is the first block of these rows under its mask.
         """
         for query, (number, start, keys) in self._kept.get(place, {}).items():
             row = query - int(block.queries[0])
             if not 0 <= row < block.queries.size:
                 continue
-            pairs = slice(start, start + keys.size)
-            table = self._table[:, pairs]
-            table[self._heads + block.heads.start : self._heads + block.heads.stop] = block.weights[
-                :, row, keys
-            ]
+            table = self._table[:, start : start + keys.size]  # a view: it is filled in place
+            first_line = self._first_head + block.heads.start
+            last_line = self._first_head + block.heads.stop
+            table[first_line:last_line] = block.weights[:, row, keys]
             if is_first:
                 table[ROW] = number
                 table[BIN] = distance_bins(np.array([query]), int(keys[-1]) + 1)[0, keys]
@@ -275,13 +293,17 @@ class KeptRows:
                 table[rules : rules + self._rules] = block.rules[:, row, keys]
 
     def table(self) -> WholeNumbers:
-        """The rows as whole numbers, [line, pair]: the lines of `ROW`, `BIN`, `CHOOSES` and `VISIBLE`,
-        then under each mask what each rule says, then the weights of each head; these in multiples
-        of 2⁻²⁴."""
+        """The rows that were kept as whole numbers, [line, pair]: the lines `ROW`, `BIN` and
+        `CHOOSES`, a line for each mask from `VISIBLE` on, then under each mask what each rule says,
+        then the weights of each head; these two in multiples of 2⁻²⁴."""
         table = np.empty(self._table.shape, np.int32)
-        first = VISIBLE + self._kinds
-        for line, values in enumerate(self._table):  # whole, it would be there in float64 as well
-            table[line] = values if line < first else to_fixed(values.astype(np.float64))
+        first_fraction = VISIBLE + self._kinds
+        # line by line: as a whole, the table would be in memory in float64 as well
+        for line, values in enumerate(self._table):
+            if line < first_fraction:
+                table[line] = values
+            else:
+                table[line] = to_fixed(values.astype(np.float64))
         return table
 
 
@@ -289,53 +311,60 @@ def _count_pairs(masks: Sequence[Mask], lengths: Sequence[int]) -> int:
     """Count the pairs of query and key in texts of these lengths: about half of all where no query
     sees a later key. Windows, which see fewer, are not considered.
     """
-    ahead = any(sees(mask, np.arange(1), 2)[0, 1] for mask in masks)
-    if ahead:
+    # the first of two tokens: does it see the second?
+    sees_later = any(sees(mask, np.arange(1), 2)[0, 1] for mask in masks)
+    if sees_later:
         return sum(count * count for count in lengths)
     return sum(count * (count + 1) // 2 for count in lengths)
 
 
 def _drawn_rows(texts: Sequence[ShardText], chance: float) -> Iterator[tuple[ShardText, int]]:
-    """Yield every (text, query) that is drawn: each with this chance, by a hash that every machine
-    computes alike."""
+    """Yield every (text, query position) that is drawn: each with this chance, by a hash that every
+    machine computes alike."""
     for text in texts:
         queries = np.arange(text.tokens)
+        # splitmix64's constant, the golden ratio, spreads positions over all bits
         steps = (queries.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        hashes = splitmix64(np.uint64(text.own) ^ steps)
+        hashes = splitmix64(np.uint64(text.text_hash) ^ steps)
         for query in np.flatnonzero(hashes < chance * 2.0**64).tolist():
             yield text, query
 
 
 class RuleTables:
-    """The rows that the shards of a scan have kept, put together. shards: by number, of each the two
-    tables, and for how many rows a row of either counts."""
+    """The rows that the shards of a scan have kept.
+
+    shards: by number, (rows to choose by, rows to measure on, for how many rows of the corpus a row
+        of either counts), the tables as `KeptRows.table` gives them.
+    """
 
     def __init__(self) -> None:
         self.shards: dict[int, tuple[Ints, Ints, Ints]] = {}
 
     def add_shard(self, shard: int, arrays: Mapping[str, Ints]) -> None:
-        """Take a shard's tables."""
+        """Add a shard's tables, out of the arrays that `ShardRules.arrays` gave."""
         self.shards[shard] = arrays["rule_table_0"], arrays["rule_table_1"], arrays["rule_counts"]
 
     def table(self, half: int, height: int) -> KeptTable:
-        """The rows of all shards, each with a number of its own.
+        """The rows of all shards in one table, with rows numbered through.
 
-        height: of a table without a shard.
+        half: 0 for the rows to choose by, 1 for those to measure on.
+        height: how many numbers a pair has, for a table without a shard.
         """
         tables: list[WholeNumbers] = [np.zeros((height, 0), np.int32)]
         counts = [np.zeros(0)]
         rows = 0
         for shard in sorted(self.shards):
             table = self.shards[shard][half].astype(np.int32)
-            own, numbers = np.unique(table[ROW], return_inverse=True)
+            shard_rows, numbers = np.unique(table[ROW], return_inverse=True)
             table[ROW] = numbers + rows
-            rows += own.size
+            rows += shard_rows.size
             tables.append(table)
             counts.append(np.full(table.shape[1], self.shards[shard][2][half] / UNIT))
         return KeptTable(np.concatenate(tables, 1), np.concatenate(counts))
 
     def state(self) -> Iterator[bytes]:
-        """Yield what a scan's digest is taken over: nothing for a scan without rules."""
+        """Yield the bytes that a scan's digest covers, in the order of shards; none for a scan
+        without rules."""
         for shard in sorted(self.shards):
             for array in self.shards[shard]:
                 for line in np.atleast_2d(array):
@@ -372,37 +401,51 @@ class RulePairs(Struct, frozen=True, eq=False):
     count: int
 
     def distance_overlap(self, head: int, profile: Floats) -> float:
-        """The overlap of a head with its mean weight by distance, [distance]."""
-        said = profile[self.bins]
-        totals = np.bincount(self.numbers, said, self.count)[self.numbers]
-        even = np.bincount(self.numbers, minlength=self.count)[self.numbers]
-        said = np.where(totals > 0, said / np.maximum(totals, 1e-300), 1 / np.maximum(even, 1))
-        return float((np.minimum(self.weights[head], said) * self.shares).sum())
+        """The overlap (Σ min of two weights, mean over rows) of a head's rows with rows that follow
+        a profile: the weight of each pair is that of its distance, divided by the row's sum.
+
+        profile: mean weight by distance, [distance].
+        """
+        expected = profile[self.bins]
+        row_sums = np.bincount(self.numbers, expected, self.count)[self.numbers]
+        row_sizes = np.bincount(self.numbers, minlength=self.count)[self.numbers]
+        # a row to whose distances the profile gives nothing is spread evenly
+        expected = np.where(
+            row_sums > 0, expected / np.maximum(row_sums, 1e-300), 1 / np.maximum(row_sizes, 1)
+        )
+        return float((np.minimum(self.weights[head], expected) * self.shares).sum())
 
 
 def rows_under(
     kept: KeptTable, places: HeadKinds, rules: int, kind: int, which: Bools
 ) -> RulePairs:
-    """The rows kept under one mask.
+    """The rows of a table under one mask: the pairs that it shows, of queries that see two keys or
+    more.
 
-    which: the pairs that count, [pair].
+    rules: how many rules there are.
+    kind: the index of the mask.
+    which: the pairs of the table that count, booleans [pair].
     """
+    # the pairs that are seen, then those of rows with two of them, with rows numbered anew
     table = kept.lines
-    pairs = which & (table[VISIBLE + kind] > 0)
-    _, numbers, sizes = np.unique(table[ROW, pairs], return_inverse=True, return_counts=True)
-    wide = sizes[numbers] >= 2
-    _, numbers = np.unique(numbers[wide], return_inverse=True)
-    at = np.flatnonzero(pairs)[wide]
-    counts = kept.counts[at]
+    is_visible = which & (table[VISIBLE + kind] > 0)
+    _, numbers, sizes = np.unique(table[ROW, is_visible], return_inverse=True, return_counts=True)
+    has_choice = sizes[numbers] >= 2
+    _, numbers = np.unique(numbers[has_choice], return_inverse=True)
+    pairs = np.flatnonzero(is_visible)[has_choice]
+
+    # a row counts for as many rows as it was drawn out of
+    counts = kept.counts[pairs]
     first_pairs = np.unique(numbers, return_index=True)[1]
     shares = counts / max(float(counts[first_pairs].sum()), 1e-300)
-    start = VISIBLE + places.kind_count + kind * rules
+
+    first_rule = VISIBLE + places.kind_count + kind * rules
     first_head = VISIBLE + places.kind_count * (1 + rules)
     return RulePairs(
-        numbers,
-        np.clip(table[BIN, at], 0, None),
-        (table[start : start + rules, at] / UNIT).astype(np.float32),
-        (table[first_head : first_head + places.count, at] / UNIT).astype(np.float32),
-        shares,
-        int(numbers.max(initial=-1)) + 1,
+        numbers=numbers,
+        bins=np.clip(table[BIN, pairs], 0, None),
+        rules=(table[first_rule : first_rule + rules, pairs] / UNIT).astype(np.float32),
+        weights=(table[first_head : first_head + places.count, pairs] / UNIT).astype(np.float32),
+        shares=shares,
+        count=int(numbers.max(initial=-1)) + 1,
     )

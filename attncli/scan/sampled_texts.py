@@ -41,12 +41,11 @@ def sampled_texts(document: ScanDocument, head: ScanHead) -> list[str]:
     """The texts of a head's random sample that the document holds, each once; the head's strongest
     examples where it has no sample."""
     texts = document.texts or ()
-    places = {
-        (texts[example.text].file, texts[example.text].line): texts[example.text].text
-        for example in head.sample or ()
-    }
-    places = places or {(example.file, example.line): example.text for example in head.top}
-    return list(places.values())
+    sample = [texts[example.text] for example in head.sample or ()]
+    by_place = {(text.file, text.line): text.text for text in sample}
+    if not by_place:
+        by_place = {(example.file, example.line): example.text for example in head.top}
+    return list(by_place.values())
 
 
 def alike_heads(
@@ -58,7 +57,10 @@ def alike_heads(
     progress: Callable[[float], None] = lambda share: None,
 ) -> Mapping[Place, AlikeHeads]:
     """The heads most like each of `places` (layer, head): by their attention weights over texts,
-    and by the subspaces that their value and output matrices share.
+    and by the subspaces that their value and output matrices share; by place.
+
+    texts: those that heads are compared over; runs the model on each.
+    progress: called with the share of texts that are done, 0 to 1.
 
     Source of the kernel: Yamagiwa, Takase and Shimodaira, Measuring affinity between attention-head
     weight subspaces via the projection kernel, 2026; of the distance: Lin, Divergence measures
@@ -72,18 +74,16 @@ def alike_heads(
     result = {}
     for row, place in enumerate(places):
         over_texts = divergences[:, row]
+        nearest = _most_alike(every, place, -_finite_mean(over_texts))
         by_weights = []
-        by_doing = _most_alike(every, place, -_finite_mean(over_texts))
         if common is not None:
-            by_weights = [
-                AlikeHead(
-                    layer=every[at][0], head=every[at][1], value=float(common[row, at]), ci95=None
-                )
-                for at in _most_alike(every, place, common[row])
-            ]
+            for index in _most_alike(every, place, common[row]):
+                layer, head = every[index]
+                kernel = float(common[row, index])
+                by_weights.append(AlikeHead(layer=layer, head=head, value=kernel, ci95=None))
         result[place] = AlikeHeads(
             texts=len(divergences),
-            by_doing=[_alike_head(every[at], over_texts[:, at]) for at in by_doing],
+            by_doing=[_alike_head(every[index], over_texts[:, index]) for index in nearest],
             by_weights=by_weights,
             chance=chance,
         )
@@ -99,9 +99,11 @@ def _divergences(
     progress: Callable[[float], None],
 ) -> Floats:
     """The Jensen–Shannon divergence between the attention weights of each chosen head and those of
-    every head, [text, chosen, head], in nats; texts that are too short or too long are left out.
+    every head, [text, chosen, head], in nats. Texts that are too short or too long are left out,
+    and the last ones where heads and texts are so many that comparing would take long.
 
-    chosen: the heads' numbers.
+    chosen: the indices of these heads among all heads of the model.
+    progress: called with the share of texts that are done.
     """
     limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
     rows = []
@@ -114,12 +116,13 @@ def _divergences(
         steps += len(chosen) * len(plan.heads) * len(tokens) ** 2
         if steps > STEPS:
             break
+        # of each layer [head, query, key], without a learned key behind those of the tokens
         layers = [
             np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[..., : len(tokens)]
             for trace in model.trace(tokens, keep=("weights",))
         ]
         weights = np.concatenate(layers)
-        rows.append(np.stack([jensen_shannon(weights[at][None], weights) for at in chosen]))
+        rows.append(np.stack([jensen_shannon(weights[index][None], weights) for index in chosen]))
     if rows:
         return np.stack(rows)
     return np.zeros((0, len(chosen), len(plan.heads)))
@@ -135,19 +138,24 @@ def _finite_mean(values: Floats) -> Floats:
 
 
 def _most_alike(every: Sequence[Place], place: Place, likeness: Floats) -> list[int]:
-    """The numbers of the heads with the highest likeness to the one at `place`, itself left out,
-    highest first.
+    """The indices of the `NEAREST` heads with the highest likeness to the one at `place`, itself
+    left out, highest first.
 
-    likeness: of every head, [head].
+    every: (layer, head) of all heads.
+    likeness: of every head to that one, [head]; not finite where it is unknown.
     """
     order = np.argsort(-np.nan_to_num(likeness, nan=-np.inf), kind="stable").tolist()
-    return [at for at in order if every[at] != place and np.isfinite(likeness[at])][:NEAREST]
+    candidates = [
+        index for index in order if every[index] != place and np.isfinite(likeness[index])
+    ]
+    return candidates[:NEAREST]
 
 
 def _alike_head(place: Place, values: Floats) -> AlikeHead:
-    """A head as one like another: its mean distance, 0 to 1, and the interval.
+    """The document's entry on a head that is like another: their mean distance over texts, 0 to 1,
+    and its interval, None where texts are few.
 
-    values: divergences [text], in nats.
+    values: their Jensen–Shannon divergence in each text, [text], in nats; not all unknown.
     """
     known = values[np.isfinite(values)]
     mean = float(known.mean())
@@ -170,29 +178,33 @@ def _shared_subspaces(
 ) -> tuple[Floats | None, float | None]:
     """How far the subspaces of each chosen head's value and output matrices coincide with those of
     every head, 0 to 1, [chosen, head], and what random subspaces would have; None for both where
-    single heads' matrices are not known, or there are too many."""
+    single heads' matrices are not known, or there are too many to compare in a matter of minutes.
+
+    chosen: the indices of these heads in `every`.
+    """
     matrices: list[HeadMatrices] = []
     if not model.own_layers:
         return None, None
     with suppress(UnsupportedError):  # no output projection
         for layer in model.spec.attending():
             matrices += head_matrices(model, layer, EVERY)
-    if (
-        len(matrices) != len(every)
-        or len({(head.w_v.shape, head.w_o.shape) for head in matrices}) > 1
-    ):
+    shapes = {(head.w_v.shape, head.w_o.shape) for head in matrices}
+    if len(matrices) != len(every) or len(shapes) > 1:
         return None, None
     width, rank = matrices[0].w_v.shape
     if len(chosen) * len(every) * width * rank * rank > 100 * STEPS:
         return None, None
+    # the mean of two kernels: of what values read, and of what heads write
     shares = np.zeros((len(chosen), len(every)))
     for bases in ([basis(head.w_v) for head in matrices], [basis(head.w_o.T) for head in matrices]):
-        for row, at in enumerate(chosen):
-            for place, second in enumerate(bases):
-                least = min(bases[at].shape[1], second.shape[1])
-                shares[row, place] += (
-                    np.square(bases[at].T @ second).sum() / least / 2 if least else np.nan
-                )
+        for row, index in enumerate(chosen):
+            first = bases[index]
+            for column, second in enumerate(bases):
+                common_rank = min(first.shape[1], second.shape[1])
+                if common_rank == 0:  # a matrix of zeros has no subspace
+                    shares[row, column] = np.nan
+                else:
+                    shares[row, column] += np.square(first.T @ second).sum() / common_rank / 2
     return shares, kernel_chance(width, rank).mean
 
 
@@ -213,9 +225,12 @@ def shading(
     """The tokens of each text by (file, line); and by (file, line, layer, head) the query position
     of the head's strongest link in the text, with that query's weights [key].
 
-    texts_by_head: of each (layer, head) the texts by (file, line). The token is that of the head's
-    strongest link in the text. Texts of more than `LONGEST_SHADED` tokens are left out.
+    Texts of more than `LONGEST_SHADED` tokens are left out. Runs the model once for each text.
+
+    texts_by_head: by (layer, head), the texts to shade by that head, by (file, line).
+    progress: called with the share of texts that are done.
     """
+    # each text once, with all heads that it is shaded by
     held_model = hold_weights(model)
     texts: dict[Place, str] = {}
     heads: dict[Place, set[Place]] = {}
@@ -234,9 +249,10 @@ def shading(
         tokens[text] = text_tokens
         layers = sorted({layer for layer, _ in head_places})
         for trace in held_model.trace(text_tokens, layers=layers, keep=("weights",)):
-            weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[
-                ..., : len(text_tokens)
-            ]
+            every = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
+            weights = every[..., : len(text_tokens)]  # without a learned key
+            # as in `strongest_links`: keys where heads rest, and rows without a choice, are left
+            # out unless there are no others
             rest = rest_keys(text_tokens)
             choosing = choosing_rows(
                 model.spec.blocks[trace.layer].attention.mask, len(text_tokens), rest.tobytes()
@@ -244,19 +260,20 @@ def shading(
             for layer, head in head_places:
                 if layer == trace.layer:
                     peaks = np.where(rest & ~rest.all(), -1.0, weights[head]).max(-1)
-                    query = int(
-                        (np.where(choosing, peaks, -1.0) if choosing.any() else peaks).argmax()
-                    )
+                    if choosing.any():
+                        peaks = np.where(choosing, peaks, -1.0)
+                    query = int(peaks.argmax())
                     looks[*text, layer, head] = (query, weights[head, query])
     progress(1.0)
     return tokens, looks
 
 
 def texts_of_metric(document: ScanDocument, place: Place, metric: str | None) -> dict[Place, str]:
-    """The texts that a head's screen shows for a metric, by (file, line).
+    """The texts that a head's screen shows for a metric, strongest and sampled ones, by (file,
+    line).
 
-    place: (layer, head).
-    metric: None for the first.
+    place: the head's (layer, head), which the document has.
+    metric: its name, None for the head's first.
     """
     head = next(head for head in document.heads if (head.layer, head.head) == place)
     name = metric or next(iter(head.metrics), "")

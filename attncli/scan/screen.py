@@ -93,12 +93,12 @@ EFFECT_NOTES = {
 
 
 def scan_screen(document: ScanDocument, view: View) -> Lines:
-    """The screen of a scan: of all heads, with its first metric."""
+    """The screen of a scan about all of its heads, with its first metric in the grid."""
     return shown_screen(scan_shown(document), view)
 
 
 def shown_screen(shown: ScanShown, view: View) -> Lines:
-    """The screen of what is shown of a scan."""
+    """The screen of a scan: the parts that suit `shown`, one below the other."""
     return draw_parts(SCAN_PARTS, shown, view)
 
 
@@ -112,28 +112,28 @@ def scan_shown(
     comparison: ScanCompareDocument | None = None,
     shades: Shading | None = None,
 ) -> ScanShown:
-    """What a screen of a scan shows.
+    """What a screen of a scan is to show, as one value for its parts.
 
     metric: of the grid and the examples, None for the first.
     head: (layer, head) of one to show in detail, None for all.
-    deciles: with texts of each tenth of the metric's values.
-    alike: the heads most like it.
-    comparison: with another scan, whose differences for the head are shown.
-    shades: attention weights to shade texts by.
+    deciles: whether texts of each tenth of the metric's values are shown in place of the strongest.
+    alike: the heads most like it, None for none.
+    comparison: with another scan, whose differences for the head are shown; None for none.
+    shades: attention weights to shade texts by, None for unshaded texts.
     """
-    if document.heads:
-        metric_shown = metric or next(iter(document.heads[0].metrics), "")
-    else:
-        metric_shown = ""
-    chosen_head = next(
-        (scan_head for scan_head in document.heads if (scan_head.layer, scan_head.head) == head),
-        None,
-    )
-    return ScanShown(document, metric_shown, chosen_head, deciles, alike, comparison, shades)
+    metric_name = metric or ""
+    if not metric and document.heads:
+        metric_name = next(iter(document.heads[0].metrics), "")
+    chosen_head = None
+    for scan_head in document.heads:
+        if (scan_head.layer, scan_head.head) == head:
+            chosen_head = scan_head
+    return ScanShown(document, metric_name, chosen_head, deciles, alike, comparison, shades)
 
 
 def _shows_all_heads(shown: ScanShown, view: View) -> bool:
-    """Whether the screen is about all heads, not one alone."""
+    """Whether the screen is about all heads, not one alone. This and the next three decide for a
+    `ScreenPart` whether it is shown unless it is asked for by name."""
     return shown.head is None
 
 
@@ -205,15 +205,17 @@ def metric_rows(head: ScanHead) -> Iterator[Sequence[object]]:
 
 
 def _rule_rows(document: ScanDocument) -> Iterator[Sequence[object]]:
-    """Yield the overlap of every head with its rules as a row of a metric: the mean over the rows
-    kept, and what an even spread says in place of uniform attention."""
+    """Yield the overlap of every head with its rules as a row of `METRIC_COLUMNS`, whose baseline
+    is the overlap of an even spread; nothing where rules were not asked for."""
     rules = document.rules
     if not rules:
         return
-    counts = (rules.texts.measured, rules.texts.measured_rows)
+    texts = rules.texts.measured
+    rows = rules.texts.measured_rows
     for head in rules.heads:
+        # a mean over rows alone: no mean over texts, no sd and no interval
         numbers = (None, head.overlap, None, None, None, head.overlap_even)
-        yield (head.layer, head.head, "rule_overlap", *counts, *numbers)
+        yield (head.layer, head.head, "rule_overlap", texts, rows, *numbers)
 
 
 def _header(shown: ScanShown, view: View) -> Lines:
@@ -231,9 +233,9 @@ def _header(shown: ScanShown, view: View) -> Lines:
             say(view, "{count} cut to the model's length", count=f"{progress.truncated:,}")
         )
     corpus = document.plan.corpus
-    names = ", ".join(safe(name) for name in corpus[:3]) + (
-        f" … ({len(corpus)})" if len(corpus) > 3 else ""
-    )
+    names = ", ".join(safe(name) for name in corpus[:3])
+    if len(corpus) > 3:
+        names += f" … ({len(corpus)})"
     shards_done = say(
         view,
         "{done} of {total} shards · {texts} · {tokens}",
@@ -275,7 +277,8 @@ def _header(shown: ScanShown, view: View) -> Lines:
 
 
 def _grid(shown: ScanShown, view: View) -> Lines:
-    """A cell for each head, coloured by the mean of the metric that is shown."""
+    """A grid with a cell for each head, coloured by the mean of the metric that is shown; no lines
+    where heads do not have it."""
     heads = shown.document.heads
     name = shown.metric
     if not heads or name not in heads[0].metrics:
@@ -286,7 +289,8 @@ def _grid(shown: ScanShown, view: View) -> Lines:
 
 
 def _labels(shown: ScanShown, view: View) -> Lines:
-    """Labels that heads earn or may earn, with intervals and the share of texts that earn them."""
+    """A table of the labels that heads earn or may earn, with intervals and the share of texts that
+    earn them; no lines where labels were not asked for, or the one head shown has none."""
     labels = [
         (head, scan_label)
         for head in shown.heads
@@ -320,10 +324,10 @@ OF_WEIGHT = contextual("scan", "of")
 
 
 def _label_note(*, has_interval: bool, has_share: bool) -> Message:
-    """What the columns of the table of labels mean.
+    """The note that says what the columns of the table of labels mean.
 
-    has_interval: of the score.
-    has_share: of the head's weight that it is measured on.
+    has_interval: whether the table shows intervals of scores.
+    has_share: whether it shows the share of the head's weight that a label is measured on.
     """
     notes = [message("score: mean over texts")]
     if has_interval:
@@ -340,8 +344,8 @@ def _label_note(*, has_interval: bool, has_share: bool) -> Message:
 
 
 def _margin_word(scan_label: ScanLabel, view: View) -> str:
-    """Whether a label may be lost over other texts: "borderline" by its interval, "undecided"
-    without one; "" for neither."""
+    """The word for a label that other texts may decide otherwise: "borderline" where its interval
+    says so, "undecided" where it has none; "" for a label that is certain."""
     if not scan_label.borderline:
         return ""
     if _is_borderline(scan_label):
@@ -350,7 +354,8 @@ def _margin_word(scan_label: ScanLabel, view: View) -> str:
 
 
 def _label_phrase(scan_label: ScanLabel, view: View) -> str:
-    """A label with its score in a sentence, and whether it may be lost."""
+    """A label with its score for a sentence, such as "broad (0.93)", and whether it is borderline
+    or undecided."""
     name = label_text(scan_label, view)
     score = number_text(scan_label.score, view)
     margin = _margin_word(scan_label, view)
@@ -361,7 +366,7 @@ def _label_phrase(scan_label: ScanLabel, view: View) -> str:
 
 
 def _label_table(labels: Sequence[tuple[ScanHead, ScanLabel]], view: View) -> Lines:
-    """The table of these labels with their heads."""
+    """The table of these labels, a row each, with the head that has it."""
     columns = _label_columns(labels, view)
     shown = columns_that_fit(columns, labels, view)
     has_interval = any(scan_label.ci95 is not None for _, scan_label in labels)
@@ -373,7 +378,8 @@ def _label_table(labels: Sequence[tuple[ScanHead, ScanLabel]], view: View) -> Li
 def _label_columns(
     labels: Sequence[tuple[ScanHead, ScanLabel]], view: View
 ) -> list[Column[tuple[ScanHead, ScanLabel]]]:
-    """The columns that describe each label; a column in which no label has anything is left out."""
+    """The columns of the table of labels, whose rows are (head, label); a column in which no label
+    has anything is left out."""
 
     def head_text(row: tuple[ScanHead, ScanLabel]) -> str:
         return head_label(row[0].layer, row[0].head)
@@ -402,12 +408,16 @@ def _label_columns(
 
 
 def _share_of_weight(scan_label: ScanLabel) -> str:
-    """The share of a head's weight that a label is measured on, in percent."""
-    return percent(1.0 if scan_label.share is None else scan_label.share)
+    """The share of a head's weight that a label is measured on, in percent; a label without a share
+    is measured on all of it."""
+    if scan_label.share is None:
+        return percent(1.0)
+    return percent(scan_label.share)
 
 
 def _effects(shown: ScanShown, view: View) -> Lines:
-    """What taking heads away changes, the largest mean first."""
+    """A table of what taking heads away changes, the largest mean first; no lines where that was
+    not measured."""
     effects = [(head, head.effect) for head in shown.heads if isinstance(head.effect, ScanEffect)]
     if not shown.document.plan.effects or (shown.head is not None and not effects):
         return Lines()
@@ -432,7 +442,8 @@ def _effects(shown: ScanShown, view: View) -> Lines:
 
 
 def _layers(shown: ScanShown, view: View) -> Lines:
-    """How many massive activations leave each layer; nothing of a scan without that metric."""
+    """A table of how many massive activations (numbers far above all others) leave each layer; no
+    lines for a scan without that metric."""
     if not shown.document.layers:
         return Lines()
     rows = [
@@ -458,7 +469,8 @@ def _layers(shown: ScanShown, view: View) -> Lines:
 
 
 def _rules(shown: ScanShown, view: View) -> Lines:
-    """Heads as rules, and which rules they have; nothing of a scan without."""
+    """Tables that describe the heads shown by rules and, of all heads, count how they use each
+    rule; no lines for a scan without rules."""
     rules = shown.document.rules
     if not rules or not rules.heads:
         return Lines()
@@ -613,7 +625,7 @@ def _condition_sentences(conditions: Sequence[ScanCondition]) -> list[str]:
         first = condition.heads[0]
         equal = sum(row.share == first.share for row in condition.heads)
         low, high = (percent(end) for end in first.share_ci95)
-        places = {
+        values = {
             "condition": condition.condition,
             "share": percent(first.share),
             "texts": first.possible,
@@ -626,7 +638,7 @@ def _condition_sentences(conditions: Sequence[ScanCondition]) -> list[str]:
                 " [{low}, {high}]; none has one in a larger share.",
                 equal=equal,
                 heads=condition.searched,
-                **places,
+                **values,
             )
             said.append(sentence_equal)
             continue
@@ -634,7 +646,7 @@ def _condition_sentences(conditions: Sequence[ScanCondition]) -> list[str]:
             "{head} has a link {condition} in {share} of {texts:,} texts [{low}, {high}], the"
             " largest share.",
             head=head_label(first.layer, first.head),
-            **places,
+            **values,
         )
         said.append(sentence_first)
         if condition.searched >= CHOSEN_OF:
@@ -682,11 +694,11 @@ def _answer(shown: ScanShown, view: View) -> Lines:
     """The answer in sentences: about the head that is shown closely, or about all heads."""
     if shown.head is not None:
         return sentences(_head_sentences(shown.head, shown.document, view), view)
-    document, (done_count, total) = shown.document, shown.document.done.shards
+    document = shown.document
+    done_count, total = document.done.shards
+    answer_sentences: list[str] = []
     if document.heads:
-        answer_sentences = _label_sentences(document, view)
-    else:
-        answer_sentences = []
+        answer_sentences += _label_sentences(document, view)
     answer_sentences += _condition_sentences(document.find or ())
     answer_sentences += _together_sentences(document)
     answer_sentences += why_sentences(document.heads, view)
@@ -707,8 +719,9 @@ def _answer(shown: ScanShown, view: View) -> Lines:
 
 
 def _label_sentences(document: ScanDocument, view: View) -> list[str]:
-    """Sentences on how many heads earn a label, what is not known of them, and how many mostly look
-    at special or first tokens."""
+    """Sentences on how many heads earn a label, how certain that is, and how many mostly look at
+    special or first tokens."""
+    # the second half of the first sentence: how certain labels are
     labelled_count = sum(map(_has_label, document.heads))
     borderline_count = sum(any(map(_is_borderline, head.labels)) for head in document.heads)
     missing_intervals = _missing_interval_sentences(document.heads, document)
@@ -720,6 +733,7 @@ def _label_sentences(document: ScanDocument, view: View) -> list[str]:
         )
     else:
         borderline = message("none is borderline")
+
     counts = {"heads": len(document.heads), "texts": _text_count(document, view)}
     if not document.plan.labels:
         first: Message = message(
@@ -743,13 +757,13 @@ def _label_sentences(document: ScanDocument, view: View) -> list[str]:
 
 
 def scan_lines(document: ScanDocument) -> int:
-    """About how many lines the whole screen has: of several heads it shows the labels alone, not the
-    numbers behind them."""
+    """About how many lines the whole screen has: of several heads it shows the labels alone, of one
+    also its metrics, examples and links."""
     count = sum(len(head.labels) for head in document.heads)
     if len(document.heads) == 1:
         (head,) = document.heads
-        every = (head.metrics, head.top, head.sample or (), head.links or ())
-        count += sum(map(len, every))
+        tables = (head.metrics, head.top, head.sample or (), head.links or ())
+        count += sum(map(len, tables))
     return count
 
 
@@ -759,8 +773,9 @@ def _has_label(head: ScanHead) -> bool:
 
 
 def _rest_sentences(heads: Sequence[ScanHead]) -> list[str]:
-    """The sentence that says how many heads rest, and how many of these have another label; empty
-    where none rests.
+    """The sentence, in a list, that says how many heads rest, which is to put much of their weight
+    on the first token or special tokens, and how many of these have another label; an empty list
+    where no head rests.
     """
     resting = [head for head in heads if any(label.earned and label.state for label in head.labels)]
     if not resting:
@@ -784,7 +799,8 @@ def _rest_sentences(heads: Sequence[ScanHead]) -> list[str]:
 
 
 def is_told(scan_label: ScanLabel) -> bool:
-    """Whether a label stands in the table of labels: it is earned, or may be by its interval."""
+    """Whether a label stands in the table of labels: it is earned, or its interval leaves open
+    whether it is."""
     return scan_label.earned or _is_borderline(scan_label)
 
 
@@ -799,9 +815,9 @@ def _has_intervals(document: ScanDocument) -> bool:
 
 
 def _missing_interval_sentences(heads: Sequence[ScanHead], document: ScanDocument) -> list[str]:
-    """Sentences on means without an interval: that there are too few texts, or too few that differ,
-    or how many means of these heads lack one although there are enough texts. Empty where all have
-    one."""
+    """The sentence, in a list, on means without an interval: that there are too few texts, or too
+    few that differ, or how many means of these heads lack one although there are enough texts. An
+    empty list where all means of enough texts have one."""
     if not _has_intervals(document):
         if document.done.texts >= LEAST_TEXTS:
             return [message("No mean has an interval: too few texts, or groups of texts, differ.")]
@@ -817,14 +833,14 @@ def _missing_interval_sentences(heads: Sequence[ScanHead], document: ScanDocumen
         for head in heads
         for metric in head.metrics.values()
     )
-    even = plural(
+    if missing == 0:
+        return []
+    too_even = plural(
         "{count} mean has no interval: too few texts differ there.",
         "{count} means have no interval: too few texts differ there.",
         count=missing,
     )
-    if missing:
-        return [even]
-    return []
+    return [too_even]
 
 
 def _text_count(document: ScanDocument, view: View) -> str:
@@ -833,8 +849,8 @@ def _text_count(document: ScanDocument, view: View) -> str:
 
 
 def _state_sentences(head: ScanHead) -> list[str]:
-    """Sentences on where a head rests, and what its labels are then measured on; empty where it
-    does not rest.
+    """Sentences on where a head rests (the first token, special tokens), and what its labels are
+    then measured on; an empty list where it does not rest.
     """
     scores = {label.name: label.score for label in head.labels if label.earned and label.state}
     said: list[str] = []
@@ -855,29 +871,29 @@ def _state_sentences(head: ScanHead) -> list[str]:
 
 
 def _head_sentences(head: ScanHead, document: ScanDocument, view: View) -> list[str]:
-    """Sentences on one head: its labels, why it looks where it looks, its longest link, and which
-    intervals are missing."""
+    """Sentences on one head: its labels, where it rests, why it looks where it looks, its rules,
+    the pair of tokens that it links furthest above chance, and which intervals are missing."""
     earned_labels = [
         _label_phrase(scan_label, view)
         for scan_label in head.labels
         if scan_label.earned and not scan_label.state
     ]
-    places = {"layer": head.layer, "head": head.head, "texts": _text_count(document, view)}
+    values = {"layer": head.layer, "head": head.head, "texts": _text_count(document, view)}
     if earned_labels:
         labels_sentence: Message = plural(
             "Over {texts}, layer {layer} head {head} earns the label {labels}.",
             "Over {texts}, layer {layer} head {head} earns the labels {labels}.",
             count=len(earned_labels),
             labels=say(view, contextual("between", ", ")).join(earned_labels),
-            **places,
+            **values,
         )
     elif any(scan_label.earned for scan_label in head.labels):
         labels_sentence = message(
-            "Beside resting, layer {layer} head {head} earns no label over {texts}.", **places
+            "Beside resting, layer {layer} head {head} earns no label over {texts}.", **values
         )
     else:
         labels_sentence = message(
-            "Layer {layer} head {head} earns no label over {texts}.", **places
+            "Layer {layer} head {head} earns no label over {texts}.", **values
         )
     return [
         labels_sentence,
@@ -890,20 +906,18 @@ def _head_sentences(head: ScanHead, document: ScanDocument, view: View) -> list[
 
 
 def _rule_sentences(head: ScanHead, document: ScanDocument, view: View) -> list[str]:
-    """Which rules say how much of one head; none where it was not asked."""
+    """Sentences on which rules describe how much of one head's attention; an empty list where rules
+    were not asked for."""
     rules = document.rules
     if not rules:
         return []
-    return [
-        sentence
-        for rule in rules.heads
-        if is_place(rule, head)
-        for sentence in (
-            head_sentence(rule, view),
-            baseline_sentence(rule, view),
-            *seldom_sentences(rule, rules.rules, view),
-        )
-    ]
+    said = []
+    for ruled_head in rules.heads:
+        if is_place(ruled_head, head):
+            said.append(head_sentence(ruled_head, view))
+            said.append(baseline_sentence(ruled_head, view))
+            said += seldom_sentences(ruled_head, rules.rules, view)
+    return said
 
 
 SCAN_PARTS: Parts[ScanShown] = (
@@ -935,7 +949,8 @@ FALSE_RATE = 0.05
 
 
 def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
-    """The screen of a comparison: the largest effects, and how many are more than chance makes."""
+    """The screen of a comparison of two scans: a table of the largest differences, then sentences
+    on how many are more than chance makes; with `--brief` the sentences alone."""
     if view.brief:
         return clip_lines(_comparison_answer(document, view), view.width, ascii=view.ascii)
     if view.full:
@@ -967,7 +982,8 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
 def _difference_columns(
     differences: Sequence[ScanDifference], view: View
 ) -> list[Column[ScanDifference]]:
-    """The columns that describe each difference; both means and Cohen's d only where there is room."""
+    """The columns that describe each difference; both means and Cohen's d are left out first where
+    there is little room."""
     columns: list[Column[ScanDifference]] = [
         Column(message("head"), lambda row: head_label(row.layer, row.head), align="left"),
         Column(message("metric"), lambda row: row.metric, align="left"),
@@ -1019,7 +1035,8 @@ def scan_compare_rows(document: ScanCompareDocument) -> Iterator[Sequence[object
 
 
 def _comparison_answer(document: ScanCompareDocument, view: View) -> Lines:
-    """How many differences are more than chance makes, and the largest; or that there is none."""
+    """Sentences on how many differences between two scans are more than chance makes, and which is
+    the largest; or that there is no difference."""
     rows = document.differences
     if rows and not any(row.difference or row.cliffs_delta for row in rows):
         return remark("The two scans are the same in every metric of every head.", view, style="")
@@ -1060,19 +1077,15 @@ def _comparison_answer(document: ScanCompareDocument, view: View) -> Lines:
 
 
 def scan_verify_screen(document: ScanVerifyDocument, view: View) -> Lines:
-    """The screen of shards computed again, its verdict last."""
-    verdict = remark(
-        (
-            "The scan's files hold what its plan gives."
-            if document.passed
-            else (
-                "The scan's files do not hold what its plan gives: run attn scan again after"
-                " removing them."
-            )
-        ),
-        view,
-        style="",
-    )
+    """The screen of shards computed again beside their files: a table of the shards, then the
+    verdict; with `--brief` the verdict alone."""
+    verdict_text = "The scan's files hold what its plan gives."
+    if not document.passed:
+        verdict_text = (
+            "The scan's files do not hold what its plan gives: run attn scan again after"
+            " removing them."
+        )
+    verdict = remark(verdict_text, view, style="")
     if view.brief:
         return clip_lines(verdict, view.width, ascii=view.ascii)
     rows = [

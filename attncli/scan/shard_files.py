@@ -84,8 +84,9 @@ class MatchedLink(Struct, frozen=True):
 
 
 def parse_condition(text: str) -> Condition:
-    """The condition of `--find` as written, such as "from=it to=animal weight>=0.3 head=L5H11".
-    Raises UsageError for what is none, or would keep nearly every link."""
+    """The condition that a `--find` option writes, such as "from=it to=animal weight>=0.3
+    head=L5H11". Raises UsageError for text that is no condition, or one that would keep nearly
+    every link."""
     values: dict[str, str] = {}
     for piece in text.split():
         # name=value, or "weight>=" and a number
@@ -97,7 +98,12 @@ def parse_condition(text: str) -> Condition:
                 text=repr(text),
                 piece=repr(piece),
             )
-        name, value = (match[1], match[2]) if match[1] else (match[3], match[4])
+        if match[1]:
+            name = match[1]
+            value = match[2]
+        else:
+            name = match[3]
+            value = match[4]
         if name in values:
             raise UsageError(
                 "--find {text} says {name} twice", expected=EXPECTED, text=repr(text), name=name
@@ -119,7 +125,8 @@ def parse_condition(text: str) -> Condition:
             text=repr(text),
             least=least,
         )
-    if not {"from", "to"} & set(values) and (least < 0.5 or "head" not in values):
+    names_token = "from" in values or "to" in values
+    if not names_token and (least < 0.5 or "head" not in values):
         what = message("--find {text} would keep links of nearly every text", text=repr(text))
         raise UsageError(what, expected="a token, or a head and a weight from 0.5")
     return Condition(
@@ -128,7 +135,8 @@ def parse_condition(text: str) -> Condition:
 
 
 def parse_heads(text: str) -> tuple[tuple[int, int], ...]:
-    """Heads such as `L5H11,L3H1`. Raises UsageError."""
+    """The (layer, head) of each head in a text such as `L5H11,L3H1`; () for "". Raises UsageError
+    for what is no head."""
     heads = []
     for piece in filter(None, text.split(",")):
         head = parse_head(piece)
@@ -141,10 +149,10 @@ def parse_heads(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def places_of_condition(condition: Condition, tokens: Sequence[Token]) -> tuple[Ints, Ints] | None:
-    """The positions of queries and of keys in a text whose tokens the condition names; None where
-    either has none.
+    """The positions in a text of the tokens that a condition names, as (queries, keys); all
+    positions where it names none. None where the text lacks one of the two.
     """
-    indices = []
+    positions = []
     for text in (condition.source, condition.target):
         matches = [
             token.index
@@ -153,13 +161,13 @@ def places_of_condition(condition: Condition, tokens: Sequence[Token]) -> tuple[
         ]
         if not matches:
             return None
-        indices.append(np.array(matches, np.int64))
-    return indices[0], indices[1]
+        positions.append(np.array(matches, np.int64))
+    return positions[0], positions[1]
 
 
 def condition_text(text: str) -> str:
-    """A token's text in the form that conditions compare: without marks of word starts,
-    case-folded.
+    """A token's text in the form that conditions compare: without the marks by which tokenizers
+    tell where words start, and case-folded, so that "ĠIt", "▁it" and "##it" are all "it".
     """
     return text.strip("Ġ▁ ").removeprefix("##").casefold()
 
@@ -174,10 +182,10 @@ def matching_links(
     first: int,
     first_head: int,
 ) -> list[MatchedLink]:
-    """The links of a layer that meet the condition.
+    """The links in a block of a layer's weights that meet the condition.
 
-    weights: [text, head, row, key] from query `first` and head `first_head` on.
-    where: `places_of_condition` of each text.
+    weights: [text, head, row, key], from query `first` and head `first_head` on.
+    where: of each text what `places_of_condition` returned.
     """
     heads = list(range(first_head, first_head + weights.shape[1]))
     if condition.heads:
@@ -188,18 +196,25 @@ def matching_links(
     for text, place in enumerate(where):
         if place is None or not heads:
             continue
-        weight_rows = np.asarray(backend.numpy(weights[text]), np.float64)[
-            [head - first_head for head in heads]
-        ]
-        queries = place[0][(place[0] >= first) & (place[0] < first + weight_rows.shape[1])]
-        part = weight_rows[:, queries - first][:, :, place[1]]
-        for head, query, key in np.argwhere((part >= condition.least) & (part > 0)).tolist():
-            weight = float(part[head, query, key])
-            matched_links.append(
-                MatchedLink(
-                    text, layer, heads[head], int(queries[query]), int(place[1][key]), weight
-                )
+        head_indices = [head - first_head for head in heads]
+        head_weights = np.asarray(backend.numpy(weights[text]), np.float64)[head_indices]
+        all_queries, keys = place
+        is_in_block = (all_queries >= first) & (all_queries < first + head_weights.shape[1])
+        queries = all_queries[is_in_block]
+
+        # [head, query, key] of the named heads and tokens alone
+        candidates = head_weights[:, queries - first][:, :, keys]
+        is_match = (candidates >= condition.least) & (candidates > 0)
+        for head, query, key in np.argwhere(is_match).tolist():
+            link = MatchedLink(
+                text=text,
+                layer=layer,
+                head=heads[head],
+                query=int(queries[query]),
+                key=int(keys[key]),
+                weight=float(candidates[head, query, key]),
             )
+            matched_links.append(link)
     return matched_links
 
 
@@ -211,6 +226,7 @@ REASON = 4096
 """Bytes that are read of why a shard failed."""
 PLANNING = "plan"
 """What temporary files of a scan as a whole are called by, as those of a part are by the part."""
+# such as ".000012.state.1-of-1.myhost.4321.tmp"
 _TEMPORARY = re.compile(r"\.[\w-]+\.[a-z]+\..+\.tmp")
 
 
@@ -249,10 +265,9 @@ def is_done(folder: Path, shard: int) -> bool:
 @contextmanager
 def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
     """Context that gives a stream; its content replaces the file `path`, synced to the disk, when
-    the block ends without an exception.
+    the block ends without an exception. Raises AttnError where it cannot be written.
 
-    part: which part of the scan writes, told in the temporary file's name. Raises AttnError where
-    it cannot be written.
+    part: which part of the scan writes; it stands in the temporary file's name.
     """
     name, kind = path.name.split(".")[:2]
     beside = path.parent / f".{name}.{kind}.{temporary_name(part)}.tmp"
@@ -270,33 +285,37 @@ def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
 
 
 def temporary_name(part: str) -> str:
-    """The middle of the names of this process's temporary files: part, machine and process id."""
-    return f"{part}.{re.sub(r'[^A-Za-z0-9-]', '-', socket.gethostname())[:40]}.{os.getpid()}"
+    """The middle of the names of this process's temporary files: part, machine and process id, such
+    as "1-of-1.myhost.4321"."""
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:40]
+    return f"{part}.{host}.{os.getpid()}"
 
 
 def remove_leftovers(folder: Path, part: str) -> None:
-    """Remove temporary files that earlier processes of this part, or of planning, left behind on
-    this machine.
+    """Remove the temporary files that ended processes of this part, or of planning, left behind on
+    this machine; those of processes that still run stay.
     """
+    # part and machine, without the process id
     prefixes = [temporary_name(name).rpartition(".")[0] for name in (part, PLANNING)]
     for path in (
         *(folder / FOLDER).glob("*/.*.tmp"),
         *folder.glob(".*.tmp"),
         *folder.glob("*/.*.tmp"),
     ):
-        if _TEMPORARY.fullmatch(path.name) and any(
-            f".{prefix}." in path.name for prefix in prefixes
-        ):
-            owner = path.name.split(".")[-2]
-            if not owner.isdecimal() or not _is_running(int(owner)):
-                with suppress(OSError):  # somebody else's to remove, or gone
-                    path.unlink()
+        is_ours = any(f".{prefix}." in path.name for prefix in prefixes)
+        if not is_ours or not _TEMPORARY.fullmatch(path.name):
+            continue
+        process = path.name.split(".")[-2]
+        if process.isdecimal() and _is_running(int(process)):
+            continue
+        with suppress(OSError):  # another user's, or removed by another process
+            path.unlink()
 
 
 def _is_running(process: int) -> bool:
     """Whether a process of this id runs, also another user's."""
     try:
-        os.kill(process, 0)
+        os.kill(process, 0)  # signal 0 reaches nobody; it only looks
     except ProcessLookupError:
         return False
     except OSError:
@@ -325,12 +344,13 @@ def give_up(folder: Path, shard: int, reason: str, part: str) -> None:
 
 
 def failure_reasons(folder: Path) -> dict[int, str]:
-    """By number, why each shard failed that some part gave up and that is not done since."""
+    """By a shard's number, why it failed, for each shard that some part of the scan gave up and
+    that is still not done."""
     reasons = {}
     for path in filter(is_file, (folder / FOLDER).glob("*/*.failed.txt")):
         number = path.name.partition(".")[0]
         if number.isascii() and number.isdecimal() and not is_done(folder, int(number)):
-            with suppress(AttnError, OSError):  # it is done by now
+            with suppress(AttnError, OSError):  # it was finished, and the file removed, just now
                 stream, _ = open_regular(path, what=message("a file"), may_be_empty=True)
                 with stream:
                     reasons[int(number)] = stream.read(REASON).decode("utf-8", "replace")
@@ -401,7 +421,7 @@ class RowTable:
 
     heads: (layer, head) of each.
     columns: names of the metrics.
-    write: takes a table.
+    write: called with a pyarrow Table for each row group.
     """
 
     def __init__(
@@ -450,14 +470,11 @@ class RowTable:
             }
             self._parts = []
             self._row_count = 0
-            self._write(
-                arrow.table(
-                    {
-                        name: arrow.array(values, from_pandas=True)
-                        for name, values in columns.items()
-                    }
-                )
-            )
+            # with from_pandas, NaN becomes null
+            arrays = {
+                name: arrow.array(values, from_pandas=True) for name, values in columns.items()
+            }
+            self._write(arrow.table(arrays))
 
 
 @contextmanager
@@ -467,9 +484,12 @@ def row_writer(
     """Context that gives a `RowTable` for a shard's rows.parquet, which is there when the block
     ends without an exception.
 
-    part: as of `synced_writer`.
+    part: which part of the scan writes.
+    heads: (layer, head) of each.
+    columns: names of the metrics.
     """
     arrow = import_pyarrow()
+    # the types of `KEY_COLUMNS`, then of the metrics
     kinds = [
         arrow.uint64(),
         arrow.int32(),
@@ -531,17 +551,18 @@ class LinkTable:
         condition: int,
         additions: Sequence[MatchedLink],
         places: Sequence[TextPlace],
-        names: Any,
+        token_text: Callable[[int, int], str],
     ) -> None:
         """Add the links of a batch that meet a condition.
 
         condition: its number.
-        places: of each text.
-        names: a function (text, token) that returns the token's text.
+        places: what identifies each text of the batch.
+        token_text: returns the text of a token, for the index of a text in the batch and a
+            position.
         """
         for link in additions:
             place = places[link.text]
-            texts = names(link.text, link.query), names(link.text, link.key)
+            texts = token_text(link.text, link.query), token_text(link.text, link.key)
             link_place = (link.layer, link.head, link.query, link.key)
             self._rows.append(
                 (condition, place.text, place.file, place.line, *link_place, *texts, link.weight)
@@ -551,6 +572,7 @@ class LinkTable:
         """Write the shard's links in the order of condition, file and line; returns how many there
         are.
         """
+        # by all fields but the hash of the text, which is the second
         sorted_rows = sorted(self._rows, key=lambda row: (row[0], *row[2:]))
         if find_spec("pyarrow") is None:
             with synced_writer(path_of(folder, shard, "links.jsonl"), part) as stream:

@@ -23,7 +23,7 @@ class ShownTable(NamedTuple):
     """A part of a scan's screen as a table.
 
     names: of the columns.
-    rows: makes the rows of what is shown.
+    rows: a function that yields the rows, for what the screen shows.
     """
 
     names: tuple[str, ...]
@@ -51,14 +51,14 @@ def table_rows(
     names = [name for name in TABLES if name in parts]
     if not parts or len(names) == len(TABLES) or (beside_screen and not names):
         return scan_rows(shown.document)
-    for part in sorted(parts) if not beside_screen else ():
-        if part not in TABLES:
-            raise UsageError(
-                "--show {part} is no table, and {option} writes one",
-                expected=listing(TABLES),
-                part=part,
-                option=option,
-            )
+    others = sorted(part for part in parts if part not in TABLES)
+    if others and not beside_screen:
+        raise UsageError(
+            "--show {part} is no table, and {option} writes one",
+            expected=listing(TABLES),
+            part=others[0],
+            option=option,
+        )
     if len(names) > 1:
         raise UsageError(
             "{option} writes one table, and --show names {count}",
@@ -84,9 +84,11 @@ def _with_names(table: ShownTable, shown: ScanShown) -> Iterator[Row]:
 
 
 def _tables_of(shown: ScanShown) -> list[str]:
-    """Names of the tables that there are of what is shown."""
+    """The names of the tables that the scan, or the head shown, has rows for, in the order of
+    `TABLES`."""
     document = shown.document
     heads = shown.heads
+    # by name, something that is true where there is such a table
     contents: Mapping[str, object] = {
         "grid": bool(heads) and shown.metric in heads[0].metrics,
         "labels": document.plan.labels,
@@ -112,13 +114,16 @@ def _metrics(shown: ScanShown) -> Iterator[Row]:
 
 
 def _grid(shown: ScanShown) -> Iterator[Row]:
-    """Yield the metric that the grid shows, of each head."""
-    return (row for row in _metrics(shown) if row[2] == shown.metric)
+    """Yield a row for each head with the metric that the grid shows."""
+    name_column = METRIC_COLUMNS.index("metric")
+    return (row for row in _metrics(shown) if row[name_column] == shown.metric)
 
 
 def _kinds(shown: ScanShown) -> Iterator[Row]:
-    """Yield how much weight each head gives to each kind of token and each distance."""
-    return (row for row in _metrics(shown) if row[2] in KIND_METRICS)
+    """Yield a row for each head and metric that says how much weight goes to a kind of token or to
+    a distance."""
+    name_column = METRIC_COLUMNS.index("metric")
+    return (row for row in _metrics(shown) if row[name_column] in KIND_METRICS)
 
 
 def _ends(interval: Sequence[float] | None) -> tuple[float | None, float | None]:
@@ -192,7 +197,8 @@ def _whys(shown: ScanShown) -> Iterator[Row]:
 
 
 def _rules(shown: ScanShown) -> Iterator[Row]:
-    """Yield how much of each head's attention a mixture of rules says."""
+    """Yield a row for each head that rules describe: its strongest rule, and how much of its
+    attention its rules, the first token, an even spread and its mean by distance match."""
     rules = shown.document.rules
     for head in rules.heads if rules else ():
         if shown.head is None or is_place(head, shown.head):
@@ -227,7 +233,7 @@ def _alike(shown: ScanShown) -> Iterator[Row]:
 
 
 def _place_of(text: ScanExample | ScanText, shown: ScanShown) -> Row:
-    """Where a text stands, its line from 0 as in the document, and the text."""
+    """The cells (file, line, text) of a text; lines count from 0, as in the document."""
     return shown.document.plan.corpus[text.file], text.line, text.text
 
 
@@ -241,7 +247,8 @@ def _examples(shown: ScanShown) -> Iterator[Row]:
 
 
 def _deciles(shown: ScanShown) -> Iterator[Row]:
-    """Yield the sampled texts of each tenth of the metric's values, None for those of all."""
+    """Yield the sampled texts of each head for the metric that is shown: the tenth of its values
+    that each stands for, 1 to 10, or None for a text of any value."""
     texts = shown.document.texts or []
     for head in shown.heads:
         for example in head.sample or ():

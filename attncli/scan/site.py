@@ -47,8 +47,8 @@ SKELETON = """\
 
 
 def check_site(folder: Path) -> None:
-    """Raise UsageError where the folder is a file, or holds an index.html that attn did not write,
-    which would be replaced."""
+    """Raise UsageError where the folder of a site is a file, or holds an index.html that attn did
+    not write and would replace."""
     if is_there(folder) and not is_folder(folder):
         raise UsageError(
             "--site is a file", where=str(folder), expected="a folder, or a new one's name"
@@ -72,10 +72,12 @@ def write_site(
     *,
     lang: str,
 ) -> list[Path]:
-    """Write a site of scans (an index, a page and a JSON file of each, a page of all) to a folder,
-    and return its files.
+    """Write a site of scans (an index, a page and a JSON file of each, and for several a page of
+    all) to a folder, and return its files.
 
-    shade: makes of a document what its page needs, for an index in `DENSITIES`.
+    shade: called once for each document with how many examples its page has, an index in
+        `DENSITIES`; returns what the page needs, shaded by the scan's model.
+    lang: the language of the index, and the one that pages open in.
 
     Raises UsageError where the folder's index is not this program's.
     """
@@ -117,11 +119,13 @@ def without_paths(document: ScanDocument) -> ScanDocument:
 
 
 def _file_names(names: Sequence[str]) -> list[str]:
-    """A file's name of each scan: letters, digits and hyphens, none twice, none of those that the
-    site has itself or Windows has for devices."""
+    """A file name, without its ending, for each of these scans: lower-case letters, digits and
+    hyphens, such as "my-model" for "My model"; none twice, and none that the site itself or Windows
+    uses."""
     used = {Path(INDEX).stem, Path(TOGETHER).stem, *DEVICES}
     files = []
     for name in names:
+        # a name without a letter or digit leaves nothing
         plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "scan"
         number = 1
         file = plain
@@ -136,10 +140,10 @@ def _file_names(names: Sequence[str]) -> list[str]:
 def _index_page(
     scans: Sequence[ScanDocument], names: Sequence[str], files: Sequence[str], lang: str
 ) -> bytes:
-    """The page that lists the scans of a site.
+    """The HTML page that lists the scans of a site, as UTF-8.
 
-    names: what they are called.
-    files: where their pages are.
+    names: what the scans are called.
+    files: the names of their files, without endings.
     """
     from attncli.version import __version__
 

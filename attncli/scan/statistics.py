@@ -190,40 +190,48 @@ def mean_interval(
     """The ends of the 95% interval of each mean, [2, ...]: Student's t, corrected for skewness; NaN
     where there are fewer than `LEAST_TEXTS` units (texts, or clusters of texts).
 
+    Where a unit or two make up all the spread (the skewness tells it, or `is_doubtful`), or nothing
+    varies at all, other units as rare may not have been met yet. A share's interval is then widened
+    by the largest share of such units that would be missed in `units` draws with a chance of 1 in
+    40; other quantities get no interval.
+
     mean, deviation, skew: of the units' values [...].
     units: how many there are.
     share: whether values lie from 0 to 1.
     least: the deviation below which there is no interval: units that hardly differ do not tell of
         rare ones.
-    is_doubtful: where a unit or two are known to make up the spread, whatever the skewness. Where a
-        unit or two make up the spread, or there is none, few units more may show another: a share's
-        interval is then widened by what those may hold that `units` tries miss 39 times in 40,
-        others have none.
+    is_doubtful: where a unit or two are known to make up the spread, whatever the skewness.
 
     Source: Johnson, Modified t tests and confidence intervals for asymmetrical populations, 1978;
     Hall, On the removal of skewness by transformation, 1992; Jovanovic and Levy, A look at the rule
     of three, 1997.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        is_bent = skew * skew < units / 2
-        known = is_bent & ~np.asarray(is_doubtful, bool)
+        # a single unit among equal ones has a squared skewness of about `units`; NaN is not below
+        is_moderate = skew * skew < units / 2
+        is_reliable = is_moderate & ~np.asarray(is_doubtful, bool)
         far = np.vectorize(reach, otypes=[float])(units - 1)
-        lean = np.where(is_bent, skew, 0.0)
-        ends = np.stack([skewed_deviate(side, lean, units) for side in (far, -far)])
+        moderate_skew = np.where(is_moderate, skew, 0.0)
+        ends = np.stack([skewed_deviate(side, moderate_skew, units) for side in (far, -far)])
         bounds: Floats = mean - deviation / np.sqrt(units) * ends
         if share:
-            missed = np.where(known, 0.0, 1 - 0.025 ** (1 / units))
+            missed = np.where(is_reliable, 0.0, 1 - 0.025 ** (1 / units))
             bounds = np.clip((1 - missed) * bounds + np.stack([0 * missed, missed]), 0.0, 1.0)
-            known = np.ones_like(known)
-        return np.where(known & (units >= LEAST_TEXTS) & (deviation >= least), bounds, np.nan)
+            is_reliable = np.ones_like(is_reliable)
+        has_interval = is_reliable & (units >= LEAST_TEXTS) & (deviation >= least)
+        return np.where(has_interval, bounds, np.nan)
 
 
 def ratio_interval(ratios: Floats, replicates: Floats, units: float) -> Floats:
     """The ends of the 95% interval of each ratio of two sums over texts, [2, ...]: Student's t
-    times the standard deviation of its bootstrap replicates [replicate, ...]; NaN where there are
-    fewer than `LEAST_TEXTS` units (texts, or clusters of texts).
+    times the standard deviation of its bootstrap replicates; NaN where there are fewer than
+    `LEAST_TEXTS` units (texts, or clusters of texts).
 
     Percentiles of the replicates would be too narrow: of 30 texts they hold 92% of means.
+
+    ratios: [...].
+    replicates: the same ratios in each replicate, [replicate, ...].
+    units: how many there are.
     """
     if units > 1:
         deviation = replicates.std(0, ddof=1) * np.sqrt(units * units / (units - 1))
@@ -260,8 +268,8 @@ def rests_on_few(means: Floats) -> Bools:
     """Whether a few clusters of texts cause most of a mean's spread, booleans [...], judged by its
     bootstrap replicates [replicate, ...].
 
-    Where one does, replicates are as its Poisson number: of skewness and excess 1; where n alike
-    do, 1/√n and 1/n.
+    Where one cluster does, the replicates' means vary as the number of times that it is drawn, a
+    Poisson number of skewness 1 and excess 1; where n equal clusters do, these are 1/√n and 1/n.
     """
     around = means - means.mean(0)
     square = (around**2).mean(0)
@@ -272,8 +280,8 @@ def rests_on_few(means: Floats) -> Bools:
 
 
 def clusters(texts: Floats, times: Floats) -> Floats:
-    """The effective number of clusters: how many of equal size would vary as these do, at most the
-    number of texts.
+    """The effective number of clusters [...]: how many clusters of equal size would make the number
+    of texts in a replicate vary as much as it does; at most the number of texts.
 
     texts: how many there are [...].
     times: how many each bootstrap replicate drew [replicate, ...].
@@ -289,9 +297,9 @@ def variance(texts: Floats, value: Floats, square: Floats) -> Floats:
     of their squares; 0 for one text, NaN for none."""
     with np.errstate(invalid="ignore", divide="ignore"):
         around = square - value * value / texts
-        result: Floats = np.where(around <= ROUNDING * square, 0.0, around) / np.maximum(
-            texts - 1, 1
-        )
+        # texts that are all equal leave nothing but rounding
+        around = np.where(around <= ROUNDING * square, 0.0, around)
+        result: Floats = around / np.maximum(texts - 1, 1)
     return result
 
 
@@ -299,10 +307,10 @@ def mean_variance(share: Floats, texts: Floats, spread: Floats) -> tuple[Floats,
     """The variance of a mean weighted over strata (ranges of text lengths) [stratum, ...], Σ share²
     · spread / texts; and half the variance of that estimate, for its degrees of freedom.
 
-    share: of each stratum.
-    texts: in each, 1 at least.
-    spread: the variance of its texts, where they are 2 at least; a stratum of one text takes that
-        of all strata's, each around its own mean. NaN where no stratum has two.
+    share: the weight of each stratum in the mean.
+    texts: how many are in each, 1 at least.
+    spread: the variance of the texts in each. A stratum of one text has none of its own, and takes
+        the variance pooled over all strata; the results are NaN where no stratum has two texts.
 
     Source: Cochran, Sampling Techniques, 1977, 5.4 and 5A.12; Holt and Smith, Post stratification,
     1979.
@@ -317,7 +325,8 @@ def mean_variance(share: Floats, texts: Floats, spread: Floats) -> tuple[Floats,
 
 def reach(free: float) -> float:
     """How many standard errors a 95% interval reaches to either side, with `free` degrees of
-    freedom: 1.96 for many, infinite for two or fewer; `deviate` maps this t to 1.96."""
+    freedom: 1.96 for many, infinite for two or fewer. This is the inverse of `deviate`: the t that
+    it maps to 1.96."""
     if free > 0:
         remainder = (1 - 1 / (4 * free)) ** 2 - Z * Z / (2 * free)
     else:
@@ -404,17 +413,17 @@ def cohens_d(
 
 
 def cliffs_delta(a: Ints, b: Ints) -> tuple[float, float] | None:
-    """(P(x > y) − P(x < y), its largest error from binning) of values x, y in histograms [bin] of
-    one scale; None without values.
+    """Cliff's delta of two histograms [bin] of one scale: (P(x > y) − P(x < y) for a value x of `a`
+    and y of `b`, the largest error that binning may cause); None where one of them is empty.
 
-    Values that share a bin count as equal; their share is the most that the result is off. None
-    without values.
+    Values that share a bin count as equal; the share of such pairs is the largest error.
+
     Source: Cliff, Dominance statistics, 1993.
     """
     total = int(a.sum()) * int(b.sum())
     if total == 0:
         return None
-    # whole numbers that may pass 2⁶³ in all; each product of a bin fits
+    # Python's whole numbers, for sums may pass 2⁶³; of each bin, how many of b are below and above
     below = np.concatenate([[0], np.cumsum(b)[:-1]]).astype(object)
     above = (int(b.sum()) - np.cumsum(b)).astype(object)
     larger = int((a.astype(object) * below).sum())
@@ -437,7 +446,7 @@ def benjamini_hochberg(probabilities: Sequence[float]) -> list[float]:
     count = len(probabilities)
     order = sorted(range(count), key=lambda index: probabilities[index], reverse=True)
     q_values = [0.0] * count
-    least = 1.0
+    least = 1.0  # no q value is above one of a larger probability
     for rank, index in zip(range(count, 0, -1), order, strict=True):
         least = min(least, probabilities[index] * count / rank)
         q_values[index] = least

@@ -64,6 +64,7 @@ class TextSample:
         if not self.size:
             return
         hashes = head_hashes(places["hash"], self.table.shape[1])
+        # only heads with a text whose hash is below their last one can change
         heads = np.flatnonzero((hashes <= self.table[0, :, -1]).any(0))
         new = np.empty((len(FIELDS), heads.size, hashes.shape[0]), np.int64)
         new[0] = hashes[:, heads].T
@@ -86,6 +87,7 @@ class TextSample:
         values: [column, head, place].
         """
         every = np.concatenate([self.table[:, heads], table], -1)
+        # by hash, then file and line: lexsort sorts by its last key first
         order = np.lexsort((every[2], every[1], every[0]), axis=-1)[..., : self.size]
         self.table[:, heads] = np.take_along_axis(every, order[None], -1)
         whole = np.concatenate([self.values[:, heads], values], -1)
@@ -101,16 +103,20 @@ class TextSample:
 
 def head_hashes(hashes: Ints, heads: int) -> Ints:
     """A 63-bit hash of each text combined with each head's number, [text, head], so that heads
-    sample different texts."""
+    sample different texts.
+
+    hashes: of the texts, 64 bits each.
+    heads: how many there are.
+    """
+    # splitmix64's constant, the golden ratio, spreads the heads' numbers over all bits
     numbers = np.arange(1, heads + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    return (
-        splitmix64(hashes.astype(np.uint64)[:, None] ^ numbers[None, :]) >> np.uint64(1)
-    ).astype(np.int64)
+    mixed = splitmix64(hashes.astype(np.uint64)[:, None] ^ numbers[None, :])
+    return (mixed >> np.uint64(1)).astype(np.int64)  # one bit less fits a signed number
 
 
 def decile_of_bins(histogram: Ints) -> Ints:
-    """The decile, 0 to 9, of each bin of a histogram [bin]: that of the middle rank of its texts,
-    which all go into one."""
+    """The decile, 0 to 9, of each bin of a histogram [bin]. All texts of a bin go into one decile:
+    that of the middle one of them, in the order of values."""
     total = max(int(histogram.sum()), 1)
     below = np.cumsum(histogram) - histogram
     return np.minimum((2 * below + histogram) * DECILES // (2 * total), DECILES - 1)
@@ -119,13 +125,13 @@ def decile_of_bins(histogram: Ints) -> Ints:
 def sample_strata(
     histogram: Ints, bins: Ints, is_there: Bools, count: int
 ) -> list[tuple[int | None, int]]:
-    """The texts of a head's sample to show: (decile from 0, place) of `count` at most for each
-    decile of a metric, those with the smallest hashes; then (None, place) of `count` at most
-    whatever their value. A place is an index into the sample.
+    """The texts of a head's sample to show for a metric: at most `count` of each decile, as (decile
+    from 0, place), then at most `count` whatever their value, as (None, place). A place is an index
+    into the sample; texts with small hashes come first.
 
-    histogram: of all texts.
-    bins: of the sample's texts, [place].
-    is_there: which have the metric.
+    histogram: of the metric's values over all texts, [bin].
+    bins: the bin of each of the sample's texts, [place].
+    is_there: which of these have the metric, [place].
     """
     deciles = decile_of_bins(histogram)[bins]
     chosen: list[tuple[int | None, int]] = []

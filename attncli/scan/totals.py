@@ -77,10 +77,11 @@ class Examples:
         """
         if not self.top:
             return
+        # only columns and heads with a text that comes up to their last example can change
         candidates = np.argwhere((values >= self.table[0, ..., -1]).any(0))
         for start in range(0, len(candidates), PIECE):
             column, head = candidates[start : start + PIECE].T
-            new = np.empty((len(FIELDS), column.size, values.shape[0]), np.int64)
+            new = np.empty((len(FIELDS), column.size, values.shape[0]), np.int64)  # as `FIELDS`
             new[0] = values[:, column, head].T
             for field_index, name in enumerate(("hash", "file", "line"), 1):
                 new[field_index] = places[name]
@@ -88,7 +89,7 @@ class Examples:
             best = _largest_examples(
                 np.concatenate([self.table[:, column, head], new], -1), self.top
             )
-            best[4:, best[0] == NONE] = -1
+            best[4:, best[0] == NONE] = -1  # a place without an example has no link
             self.table[:, column, head] = best
 
     def take(self, shard_fields: dict[str, Ints]) -> None:
@@ -107,8 +108,9 @@ class Examples:
 
 
 def _largest_examples(every: Ints, top: int) -> Ints:
-    """The first `top` of the examples [field, ..., rank] along the last axis, ordered by value
-    descending, then hash, file and line."""
+    """The `top` examples with the largest values along the last axis of [field, ..., rank], the
+    largest first; of equal values those with the smallest hash, file and line."""
+    # lexsort sorts by its last key first
     keys = every[3], every[2], every[1], -every[0].astype(np.float64)
     order = np.lexsort(keys, axis=-1)[None, ..., :top]
     return np.take_along_axis(every, order, -1)
@@ -117,20 +119,23 @@ def _largest_examples(every: Ints, top: int) -> Ints:
 def strongest_links(
     backend: Backend, weights: Array, choosing: Bools, rest: Bools
 ) -> tuple[Ints, Ints]:
-    """The key of the largest weight of each row, [text, head, query], and the (query, key) of the
-    largest weight of each text and head, [2, text, head], out of weights [text, head, query, key];
+    """The strongest links of a batch: the key of the largest weight of each query row, [text, head,
+    query], and the (query, key) of the largest weight of each text and head, [2, text, head];
     (−1, −1) where no weight is above 0.
 
-    choosing: booleans [text, query], rows that see several keys but those where heads rest: of
-        others the one weight is theirs whatever a head does; they count where there are no such
-        rows.
-    rest: the keys where heads rest, [text, key], left out where a text has others.
+    weights: [text, head, query, key].
+    choosing: booleans [text, query], the rows that see two keys or more where heads do not rest.
+        The weight of any other row is no choice of the head's; such rows count only in a text that
+        has no choosing row.
+    rest: booleans [text, key], the keys where heads rest whatever a text says (the first token,
+        special tokens, separators). They are left out unless a text has no others.
     """
     array: Any = backend.numpy(weights)
+    # weights are 0 at least: −1 and −2 stand below all that count
     left_out = rest & ~rest.all(-1, keepdims=True)
     array = np.where(left_out[:, None, None, :], array.dtype.type(-1), array)
     keys = array.argmax(-1)
-    peaks = np.take_along_axis(array, keys[..., None], -1)[..., 0]
+    peaks = np.take_along_axis(array, keys[..., None], -1)[..., 0]  # [text, head, query]
     eligible = choosing | ~choosing.any(-1, keepdims=True)
     peaks = np.where(eligible[:, None, :], peaks, -2.0)
     queries = peaks.argmax(-1)
@@ -147,8 +152,8 @@ METRIC_LABELS = tuple(label for label in LABELS.values() if not label.score.star
 
 
 def column_of_label(label: Label) -> str:
-    """The name of the column that decides a label: labels for where a head rests have a metric of
-    their own, others a score measured without the first token.
+    """The name of the column that decides a label: a score measured without the first token; for
+    labels that say where a head rests, a metric.
     """
     return LABEL_COLUMNS.get(label.name, label.score)
 
@@ -197,9 +202,13 @@ def scale_named(column: str) -> Scale:
 
 def least_deviation(column: str) -> float:
     """The smallest standard deviation over texts at which a column's mean gets an interval, in the
-    column's unit. Heads whose texts differ less have rare texts that differ by far: before one is
-    seen, an interval would hold the mean in half of scans or fewer, and to look at skewness does
-    not help, as it shows only once one is seen (`tests/benchmarks/intervals.py`)."""
+    column's unit.
+
+    Where nearly all texts of a head are alike, a rare one differs by far. Before such a text is
+    seen, an interval would hold the true mean in half of all scans or fewer, as
+    `tests/benchmarks/intervals.py` measures; skewness does not help, as it shows only once one is
+    seen.
+    """
     if column == EFFECT:
         return 0.0
     if scale_named(column).kind == "share":
@@ -215,7 +224,11 @@ def bins_of(columns: Sequence[str]) -> list[slice]:
 
 
 def tally_shapes(columns: Sequence[str], heads: int, *, labels: bool) -> dict[str, tuple[int, ...]]:
-    """The shapes of the arrays that `Tallies` adds up, by name."""
+    """The shapes of the arrays that `Tallies` adds up, by name; it says what each holds.
+
+    heads: how many in all, over all layers.
+    labels: whether heads are labelled.
+    """
     shape = (len(columns), heads)
     plain = ("texts", "value", "row_norm", "rows", "baseline")
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(plain, shape)
@@ -266,7 +279,8 @@ class Tallies:
         self._strata: list[int] = []
 
     def add(self, batch: TextValues) -> None:
-        """Add a batch of texts of equal length to the sums."""
+        """Add a batch of texts of equal length to the sums at once, and hold the texts for `flush`,
+        which adds them to histograms and replicates."""
         mean = batch.mean
         is_number = ~np.isnan(mean)
         arrays = self.arrays
@@ -283,6 +297,7 @@ class Tallies:
         arrays["strata_square"][:, stratum] += squares(value)
         if self.labels:
             self._count_labels(mean, batch)
+
         for start in range(0, len(mean), FLUSH):
             part = mean[start : start + FLUSH]
             if len(self._hashes) + len(part) > FLUSH:
@@ -312,16 +327,20 @@ class Tallies:
         if not self._hashes:
             return
         mean = self._means[: len(self._hashes)]
-        times = replicate_counts(self._hashes)
-        stratum_flags = np.eye(len(STRATA) + 1)[self._strata]
+        times = replicate_counts(self._hashes)  # how often each counts, [text, replicate]
+        stratum_flags = np.eye(len(STRATA) + 1)[self._strata]  # 1 at its stratum, [text, stratum]
         self._hashes = []
         self._strata = []
         is_number = ~np.isnan(mean)
-        for column, (scale, where) in enumerate(self._scales):
+
+        # the bins of all heads are counted at once, as if they stood in one row
+        for column, (scale, column_bins) in enumerate(self._scales):
             bins = scale.bins(mean[:, column]) + np.arange(self.heads) * scale.count
             present_bins = bins[is_number[:, column]]
             bin_counts = np.bincount(present_bins, minlength=self.heads * scale.count)
-            self.arrays["histogram"][:, where] += bin_counts.reshape((self.heads, scale.count))
+            histogram = bin_counts.reshape((self.heads, scale.count))
+            self.arrays["histogram"][:, column_bins] += histogram
+
         # products of whole numbers far below 2**53 are exact in float64, which multiplies matrices
         # quickly
         weights = times.T.astype(np.float64)
@@ -381,6 +400,7 @@ class Totals(Struct, frozen=True, eq=False, dict=True):
 
     def add(self, shard: int, state: ShardState) -> None:
         """Add a shard's state to the totals."""
+        # sums add up number by number, in two halves that do not overflow
         for name, array in state.arrays.items():
             if name.startswith(("top_", "sample_", "link_", "rule_table_", "rule_counts")):
                 continue
@@ -389,10 +409,13 @@ class Totals(Struct, frozen=True, eq=False, dict=True):
             high = whole >> HALF
             self.low[name] = self.low[name] + low if name in self.low else low
             self.high[name] = self.high[name] + high if name in self.high else high
+
+        # of examples, samples, links and rules the best of all shards are kept
         new_examples = {name: state.arrays[f"top_{name}"].astype(np.int64) for name in FIELDS}
         best = Examples(*new_examples["value"].shape)
-        for shard_examples in (self.examples, new_examples) if self.examples else (new_examples,):
-            best.take(shard_examples)
+        if self.examples:
+            best.take(self.examples)
+        best.take(new_examples)
         self.examples.update(best.fields)
         arrays = {
             name: array.astype(np.int64)
@@ -404,12 +427,14 @@ class Totals(Struct, frozen=True, eq=False, dict=True):
             self.links.add_shard(arrays, state.facts["tokens"])
         if self.plan.measures.rules is not None:
             self.rules.add_shard(shard, state.arrays)
+
+        # the texts of examples; those that are no examples any more are let go
         for file, line, text in state.facts["examples"]:
             self.texts[file, line] = text
             self.shards[file, line] = shard
-        # texts that are no examples any more
         for place in self.texts.keys() - best.text_places() - self.sample.text_places():
             del self.texts[place], self.shards[place]
+
         for name, count in state.facts["counts"].items():
             self.counts[name] = self.counts.get(name, 0) + count
         self.machines.add(tuple(sorted(state.facts["machine"].items())))
@@ -420,10 +445,11 @@ class Totals(Struct, frozen=True, eq=False, dict=True):
             self.uncounted_together.append(shard)
 
     def float_total(self, name: str) -> Floats:
-        """The total of this name as float64; sums of values are divided by 2²⁴."""
-        sums = self.low[name].astype(np.float64) + self.high[name].astype(np.float64) * float(
-            1 << HALF
-        )
+        """The total of this name as float64; sums of values, which are kept in multiples of 2⁻²⁴,
+        are divided by 2²⁴."""
+        low = self.low[name].astype(np.float64)
+        high = self.high[name].astype(np.float64)
+        sums = low + high * float(1 << HALF)
         if name in VALUES or name.startswith(RULE_SUMS):
             return sums / UNIT
         return sums
@@ -461,20 +487,16 @@ class Totals(Struct, frozen=True, eq=False, dict=True):
             return None
         hasher = hashlib.sha256()
         for name in sorted(self.low):
+            # lower halves may add up to more than 32 bits: what is above is carried
             carried_high = self.high[name] + (self.low[name] >> HALF)
-            hasher.update(
-                name.encode()
-                + carried_high.tobytes()
-                + (self.low[name] & ((1 << HALF) - 1)).tobytes()
-            )
+            low = self.low[name] & ((1 << HALF) - 1)
+            hasher.update(name.encode() + carried_high.tobytes() + low.tobytes())
         for name in FIELDS:
-            hasher.update(
-                name.encode()
-                + np.where(self.examples["value"] == NONE, NONE, self.examples[name]).tobytes()
-            )
-        hasher.update(
-            b"".join(name.encode() + array.tobytes() for name, array in self.sample.arrays.items())
-        )
+            has_none = self.examples["value"] == NONE
+            field_values = np.where(has_none, NONE, self.examples[name])
+            hasher.update(name.encode() + field_values.tobytes())
+        for name, array in self.sample.arrays.items():
+            hasher.update(name.encode() + array.tobytes())
         hasher.update(self.links.state())
         for piece in self.rules.state():
             hasher.update(piece)
@@ -491,9 +513,9 @@ RULE_SUMS = ("rule_0_", "rule_1_")
 
 
 def total(plan: ScanPlan, folder: Path, shards: Selection = EVERY) -> Totals:
-    """Add up the finished shards of a scan.
+    """Add up the finished shards of a scan; one whose file cannot be read is put in `broken`.
 
-    shards: only those of these numbers. A shard whose file cannot be read is put in `broken`.
+    shards: the numbers of those to add; `EVERY` for all.
     """
     totals = Totals(plan)
     for shard in numbers_of(shards, len(plan.shards)):
@@ -541,6 +563,8 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
         )
     if facts.plan != plan.digest:
         raise InputError("this shard belongs to another plan", where=where)
+
+    # every array is there with its shape, and no other
     shapes = shapes_of(plan)
     for name in sorted(shapes.keys() | state.arrays.keys()):
         if name in (*CONDITION_ARRAYS, *TOGETHER_ARRAYS) and name not in state.arrays:
@@ -558,11 +582,14 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
             raise InputError(
                 "this shard is not whole: {name} holds no whole numbers", where=where, name=name
             )
+
+    # each example and sampled text, as (file, line), has its text among the facts
     example_places: set[tuple[int, int]] = set()
-    for kind, free in (("top", ("value", NONE)), ("sample", ("hash", NO_HASH))):
-        has_example = state.arrays[f"{kind}_{free[0]}"] != free[1]
-        places = [state.arrays[f"{kind}_{name}"][has_example].tolist() for name in ("file", "line")]
-        example_places.update(zip(*places, strict=True))
+    for kind, field_name, free_value in (("top", "value", NONE), ("sample", "hash", NO_HASH)):
+        has_example = state.arrays[f"{kind}_{field_name}"] != free_value
+        files = state.arrays[f"{kind}_file"][has_example].tolist()
+        lines = state.arrays[f"{kind}_line"][has_example].tolist()
+        example_places.update(zip(files, lines, strict=True))
     if not example_places <= {(file, line) for file, line, _ in facts.examples}:
         raise InputError("this shard is not whole: an example has no text", where=where)
     if plan.measures.links and not links_are_whole(
@@ -590,7 +617,9 @@ def shapes_of(plan: ScanPlan) -> dict[str, tuple[int, ...]]:
     sizes |= {"sample_value": (columns, heads, sample_size)}
     if measures.links:
         sizes |= dict.fromkeys(("link_pairs", *(f"link_{name}" for name in COUNTED)), (heads, KEPT))
-        sizes |= {"link_lost": (2, heads), "link_tokens": (3 + 2 * max(measures.links), ANY_SIZE)}
+        # a token's id, then two numbers for each of the model's masks
+        mask_count = 1 + max(measures.links)
+        sizes |= {"link_lost": (2, heads), "link_tokens": (1 + 2 * mask_count, ANY_SIZE)}
     if measures.rules is not None:
         sizes |= rule_shapes(plan.head_kinds, len(measures.rules.versions), ANY_SIZE)
     return sizes

@@ -46,14 +46,15 @@ class PlannedPart(NamedTuple):
 
 
 def part_key(part: LinkPart) -> str:
-    """The string that a plan names a part of a score by, the same in every text; `parse_part_key`
-    reads it.
+    """The string that a plan names a part of a score by, the same in every text, such as
+    "head|3|self|5|" for what layer 3, head 5 wrote; `parse_part_key` reads it.
     """
-    stream = part.stream
-    values = (
-        part.kind,
-        *(None if stream is None else getattr(stream, field) for field in FIELDS[1:]),
-    )
+    values: list[object] = [part.kind]
+    for field in FIELDS[1:]:
+        if part.stream is None:
+            values.append(None)
+        else:
+            values.append(getattr(part.stream, field))
     return SEPARATOR.join("" if value is None else str(value) for value in values)
 
 
@@ -70,8 +71,8 @@ def parse_part_key(name: str) -> PlannedPart:
 
 
 def plan_parts(model: Model, heads: Sequence[tuple[int, int]]) -> WhyPlan:
-    """Of each (layer, head) the names of the parts that its scores are the sums of, which are the
-    same in every text.
+    """For each (layer, head), the names of the parts that its scores are sums of: they follow from
+    the model, so that any short text shows them.
 
     Raises UnsupportedError for a model whose layers cannot be run one by one, or that attends by
     hashes.
@@ -85,14 +86,10 @@ def plan_parts(model: Model, heads: Sequence[tuple[int, int]]) -> WhyPlan:
         whole = contributions(
             SweepText(model, tokens, model.backend), Link(layer, "self", head, query, query)
         )
-        names = [part_key(part) for part in whole.parts]
-        planned.append(
-            (
-                layer,
-                head,
-                tuple(dict.fromkeys([*names, part_key(LinkPart("score_bias", None, "both"))])),
-            )
-        )
+        # a bias of scores may be absent from this link, and not from others
+        bias = LinkPart("score_bias", None, "both")
+        names = dict.fromkeys(part_key(part) for part in (*whole.parts, bias))
+        planned.append((layer, head, tuple(names)))
     return tuple(planned)
 
 
@@ -116,10 +113,12 @@ WHY_VALUES = frozenset({"why_total", "why_value", "why_replicate_total", "why_re
 
 
 class WhyTallies:
-    """Sums over texts of what each part adds to the score of a head's strongest link. arrays:
-    integers by name, see `why_shapes`: how many texts had a link whose score is above its row's
-    expectation (its advantage), the sum of the advantages, what each part adds on the sides of the
-    query and of the key; the same of bootstrap replicates.
+    """Sums over texts of what each part adds to the score of a head's strongest link.
+
+    arrays: integers by name, see `why_shapes`; sums are in multiples of 2⁻²⁴. `why_texts`: how many
+        texts had a link whose score is above its row's expectation; how far it is above is its
+        advantage. `why_total`: the sum of the advantages. `why_value`: what each part adds as part
+        of the query and of the key. The others are the same of bootstrap replicates.
     """
 
     def __init__(self, plan: WhyPlan) -> None:
@@ -131,8 +130,9 @@ class WhyTallies:
         """Add one text's link.
 
         head: its index in the plan.
-        values: what each part adds on the query's and the key's side, [2, part].
-        total: the advantage.
+        values: what each part adds as part of the query and of the key, [2, part].
+        total: the advantage of the link.
+        text_hash: decides how often the text counts in each replicate.
         """
         fixed = to_fixed(values)
         whole = int(to_fixed(np.array(total)))
@@ -155,6 +155,7 @@ class WhyShares:
     def __init__(self, plan: WhyPlan, model: Model) -> None:
         self._plan = plan
         self._model = model
+        # for each head, by the name of a part, its index
         self._places = [{name: place for place, name in enumerate(parts)} for _, _, parts in plan]
 
     def take(self, tokens: Sequence[Token], text_hash: int, tallies: WhyTallies) -> None:
@@ -163,6 +164,7 @@ class WhyShares:
 
         text_hash: decides how often the text counts in replicates.
         """
+        # run the model once, only for `links` to see the weights as they go by
         layers = sorted({layer for layer, _, _ in self._plan})
         links = StrongestLinks(self._model.backend, [row[:2] for row in self._plan], tokens)
         rows = rows_for(self._model.spec, len(tokens))
@@ -170,6 +172,7 @@ class WhyShares:
             tokens, layers=layers, keep=("weights",), rows=rows, on_block=links.on_block
         ):
             pass
+
         text = SweepText(self._model, tokens, self._model.backend)
         for number, (layer, head, parts) in enumerate(self._plan):
             ends = links.of_head(layer, head)
@@ -178,18 +181,19 @@ class WhyShares:
             query, key = ends
             try:
                 whole = contributions(text, Link(layer, "self", head, query, key))
-            except InputError:  # the row holds the key by rounding alone
+            except InputError:  # the mask hides the key after all, or a score is not finite
                 continue
             total = whole.total()
             if total > 0:
                 tallies.add(number, self._sides(number, whole, len(parts)), total, text_hash)
 
     def _sides(self, number: int, whole: Contributions, count: int) -> Floats:
-        """What each planned part adds to the score, relative to the row's mean key, on the query's
-        and the key's side: [2, part].
+        """What each planned part adds to a link's score above its row's expectation, as part of the
+        query and as part of the key: [2, part].
 
         number: the head's index in the plan.
-        count: how many parts it has.
+        whole: the contributions of all parts to the link.
+        count: how many parts the plan has for the head.
         """
         values = np.zeros((2, count))
         for side, sums in enumerate((whole.query_sums, whole.key_sums)):

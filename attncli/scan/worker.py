@@ -109,15 +109,16 @@ class CountedText(Struct, frozen=True, eq=False):
     """A text that is counted; its record holds only the beginning that is tokenized.
 
     tokens: how many it has, at most what the model takes.
-    hash: of its cluster, or itself where it has none; decides how often it counts in replicates.
-    own, name: hashes of the whole text, with the scan's seed and without.
+    hash: of its cluster, or of the text where it has none; decides how often it counts in
+        replicates.
+    seeded_hash, plain_hash: of the whole text, with the scan's seed and without.
     """
 
     record: Record
     tokens: int
     hash: int
-    own: int
-    name: int
+    seeded_hash: int
+    plain_hash: int
 
 
 class TokenizedText(NamedTuple):
@@ -128,10 +129,10 @@ class TokenizedText(NamedTuple):
 
 
 def batches(texts: Sequence[CountedText], heads: int) -> Iterator[list[CountedText]]:
-    """Yield the texts in batches, each of texts of one length in tokens, in the order of (tokens,
-    file, line).
+    """Yield the texts in batches of one length in tokens each, short texts first, then in the order
+    of the corpus.
 
-    heads: the most of any layer; bounds the size of a batch.
+    heads: how many heads the layer with the most has; bounds the size of a batch.
     """
     sorted_texts = sorted(texts, key=lambda text: (text.tokens, text.record.file, text.record.line))
     for count, same_length in groupby(sorted_texts, key=lambda text: text.tokens):
@@ -181,7 +182,9 @@ class Layers:
         self.spec = model.spec
         self.store = model.store
         self.backend = model.backend
-        if not all_vectors:  # nor what the last layer does with its weights
+        # the last layer's weights are all that is measured of it: what it does with them is left
+        # out, its feed-forward network and the norms behind its attention
+        if not all_vectors:
             last = self.spec.blocks[-1]
             entering: dict[Place, Norm] = {
                 place: norm for place, norm in last.norms.items() if place == "attn.in"
@@ -197,12 +200,14 @@ class Layers:
         self._on_trace: OnTrace | None = None
 
     def runs_together(self, count: int) -> bool:
-        """Whether texts of `count` tokens are run as one batch; else each is run alone, by blocks
-        of query rows, merged to words, or with its own pairs left out."""
+        """Whether texts of `count` tokens are run as one batch; else each is run alone: by blocks
+        of query rows where it is long, with its tokens merged to words, or without the pairs of its
+        tokens that `exclude` leaves out."""
         return not self.exclude and self.is_whole(count)
 
     def is_whole(self, count: int) -> bool:
-        """Whether the weights of a text of `count` tokens are there at once, token by token."""
+        """Whether the weights of a text of `count` tokens are measured as one whole array, with
+        tokens that are not merged to words."""
         return not self.words and LengthTally.fits(self.metrics, count)
 
     def run(
@@ -229,23 +234,25 @@ class Layers:
     def _run_together(
         self, batch: Sequence[TokenizedText], on_layer: OnLayer, on_weights: OnWeights | None
     ) -> None:
-        """Run texts of one length as one batch, calling `on_layer` and `on_weights` for each layer."""
+        """Run texts of one length as one batch, calling `on_layer` and `on_weights` for each
+        layer."""
         count = len(batch[0].tokens)
         facts_of_texts = [self._token_facts(text) for text in batch]
-        texts: dict[str, TextBatch] = {}
-        for trace in self._layer_traces([text.tokens for text in batch], None, None):
+        text_batches: dict[str, TextBatch] = {}  # by mask
+        token_lists = [text.tokens for text in batch]
+        for trace in self._layer_traces(token_lists, rows=None, block=None):
             mask = self.spec.blocks[trace.layer].attention.mask
-            if repr(mask) not in texts:
-                texts[repr(mask)] = TextBatch(self._length_tally(mask, count), facts_of_texts)
+            if repr(mask) not in text_batches:
+                length_tally = self._length_tally(mask, count)
+                text_batches[repr(mask)] = TextBatch(length_tally, facts_of_texts)
+            # some models have a learned key behind those of the tokens: its weight is left out, and
+            # the entropy that the attention step computed would include it
             whole = trace.stages["weights"]
             weights = whole[..., :count]
-            # where a learned key takes part, which is no token, the step's entropy is not of the
-            # tokens alone
+            entropy = None
             if whole.shape[-1] == count:
                 entropy = trace.stages["entropy"]
-            else:
-                entropy = None
-            sums = texts[repr(mask)].sums(self.backend, weights, entropy)
+            sums = text_batches[repr(mask)].sums(self.backend, weights, entropy)
             if on_weights is not None:
                 on_weights(trace.layer, weights, 0, 0)
             on_layer(trace.layer, weights, sums.value, sums.norm, sums.rows, sums.baseline)
@@ -256,18 +263,16 @@ class Layers:
         """
         count = len(text.tokens)
         word_merge = merged_words(text.tokens, text.text.record.text or "")
-        text_facts = token_facts(
-            word_merge.words, WordPieces(np.arange(len(word_merge.words)), len(word_merge.words))
-        )
-        for trace in self._layer_traces([text.tokens], None, None):
-            visible = sight_of(
-                self.spec.blocks[trace.layer].attention.mask, count
-            ).visibility_matrix(count)[0]
-            weights = np.asarray(self.backend.numpy(trace.stages["weights"][0]), np.float64)[
-                ..., :count
-            ]
+        word_count = len(word_merge.words)
+        # a merged word is one piece of its own
+        text_facts = token_facts(word_merge.words, WordPieces(np.arange(word_count), word_count))
+        for trace in self._layer_traces([text.tokens], rows=None, block=None):
+            mask = self.spec.blocks[trace.layer].attention.mask
+            visible = sight_of(mask, count).visibility_matrix(count)[0]
+            every = np.asarray(self.backend.numpy(trace.stages["weights"][0]), np.float64)
+            weights = every[..., :count]  # without a learned key
             tally, feeder = self._new_tally(
-                trace.layer, text_facts, len(word_merge.words), self._left_out(word_merge.words)
+                trace.layer, text_facts, word_count, self._left_out(word_merge.words)
             )
             feeder.take_layer(
                 word_merge.merge(weights),
@@ -276,18 +281,17 @@ class Layers:
             self._report_tally(trace.layer, tally, on_layer)
 
     def _run_excluded(self, text: TokenizedText, on_layer: OnLayer) -> None:
-        """Run one text, and measure its weights without the pairs that are left out, as `attn heads`
-        does.
+        """Run one text, and measure its weights without the pairs that `exclude` leaves out, as
+        `attn heads` does.
         """
         count = len(text.tokens)
         text_facts = self._token_facts(text)
         left_out = exclusion(self.exclude, text.tokens)
         kept = self.backend.keep(~left_out.rows(np.arange(count)))
-        for trace in self._layer_traces([text.tokens], None, None):
-            visible = sight_of(
-                self.spec.blocks[trace.layer].attention.mask, count
-            ).visibility_matrix(count)
-            weights = trace.stages["weights"][..., :count]
+        for trace in self._layer_traces([text.tokens], rows=None, block=None):
+            mask = self.spec.blocks[trace.layer].attention.mask
+            visible = sight_of(mask, count).visibility_matrix(count)
+            weights = trace.stages["weights"][..., :count]  # without a learned key
             tally, feeder = self._new_tally(trace.layer, text_facts, count, left_out)
             feeder.take_layer(np.asarray(self.backend.numpy(weights[0]), np.float64), visible)
             self._report_tally(trace.layer, tally, on_layer, weights * kept)
@@ -317,7 +321,7 @@ class Layers:
 
     def _token_facts(self, text: TokenizedText) -> TokenFacts:
         """What metrics need to know of a text's tokens; where a metric needs words, also which
-        tokens make up each.
+        tokens make up each word.
         """
         if not self._needs_words:
             return token_facts(text.tokens)
@@ -325,7 +329,8 @@ class Layers:
         return token_facts(text.tokens, WordPieces(np.array(starts, np.int64), len(text.tokens)))
 
     def _left_out(self, tokens: Sequence[Token]) -> Exclusion | None:
-        """The pairs that are left out of a text, or of its words; None where none is."""
+        """The pairs of query and key that `exclude` leaves out of a text with these tokens or
+        merged words; None where it leaves out nothing."""
         if not self.exclude:
             return None
         return exclusion(self.exclude, tokens)
@@ -361,7 +366,9 @@ class Layers:
     ) -> Iterator[LayerTrace]:
         """Run texts of one length, and yield each attention layer's intermediate results in order.
 
-        rows: how many query rows are computed at once, each block passed to `block`; None for all.
+        rows: how many query rows are computed at once, None for all.
+        block: called with (layer, kind of attention, rows) for each block of so many rows; None
+            where all rows are computed at once.
         """
         count = len(texts[0])
         context = Context(np.arange(count), count, keep=STAGES, rows=rows, on_block=block)
@@ -393,8 +400,8 @@ def _pad_keys(backend: Backend, rows: RowBlock, count: int) -> Array:
     weights = rows.stages["weights"]
     if rows.low > 0 or rows.high < count:
         dtype = backend.dtype_of(weights)
-        sides = [(*weights.shape[:-1], rows.low), (*weights.shape[:-1], max(count - rows.high, 0))]
-        before, after = (backend.full(side, 0.0, dtype) for side in sides)
+        before = backend.full((*weights.shape[:-1], rows.low), 0.0, dtype)
+        after = backend.full((*weights.shape[:-1], max(count - rows.high, 0)), 0.0, dtype)
         weights = backend.concat([before, weights, after], -1)
     return weights[..., :count]
 
@@ -403,7 +410,8 @@ def _drop_batch_axis(rows: RowBlock) -> RowBlock:
     """The block of a batch's only text, without the batch axis."""
 
     def find_visibility() -> Array | None:
-        """The mask [head, row, key] without the batch axis; None where all is visible."""
+        """Which keys the rows see, without the batch axis where it has one; None where all is
+        visible."""
         visibility = rows.visibility
         if visibility is None or visibility.ndim < 4:
             return visibility
@@ -428,12 +436,12 @@ WAYS: dict[str, By] = {"zero": ByZero(), "mean": ByMean()}
 
 class AblationEffects:
     """Measures the effect of removing heads one at a time: how far a text's output vector turns, 1
-    − cosine.
+    − cosine. A decoder's output vector is that of the last token, an encoder's the mean over all
+    tokens.
 
-    It is that of a decoder's last token, of an encoder the mean over all tokens.
-
-    way_and_heads: the way, then heads as written.
-    model: its weights are held.
+    way_and_heads: "zero" or "mean", then heads as written, such as "L5H11"; see `WAYS`.
+    model: with its weights in memory, since it is run for every text and head.
+    places: the heads that are removed.
     """
 
     def __init__(self, way_and_heads: Sequence[str], model: Model) -> None:
@@ -450,15 +458,23 @@ class AblationEffects:
         spec = self._model.spec
         count = len(tokens)
         request = MeasureRequest(("vector",), measured_at(spec, count), count - 1)
+        # the sweep runs the text once for each place, with what the plan's function says in its
+        # stead
         plan = SweepPlan(
             self.places, lambda trace, weights, kind: ablate_heads(text, self._by, trace, kind)
         )
-        return np.asarray(sweep(text, plan, request, None).readings["cosine"][:, 0], np.float64)
+        readings = sweep(text, plan, request, None).readings
+        return np.asarray(readings["cosine"][:, 0], np.float64)
 
 
 def check_effects(way: str, heads: Sequence[str]) -> tuple[str, ...]:
-    """The options `--effect` and `--head` in a plan's form: ("zero" or "mean", then each head as
-    "L5H11"); () where neither is given. Raises UsageError where one lacks the other."""
+    """The options `--effect` and `--head` in the form in which a plan holds them: ("zero" or
+    "mean", then each head as "L5H11"); () where neither is given. Raises UsageError where one lacks
+    the other.
+
+    way: of taking heads away, "" where `--effect` is not given.
+    heads: as written, each perhaps several, such as "L5H11,L3H1".
+    """
     if not way and not heads:
         return ()
     if not way:
@@ -487,7 +503,13 @@ UNTOKENIZED = "untokenized"
 
 
 class ShardTakers(Struct, frozen=True, eq=False):
-    """The collectors that a shard's batches are added to; None for those that were not asked for."""
+    """The collectors that a shard's batches are added to; None for those that were not asked for.
+
+    counts: of pairs of tokens that strongest links join.
+    rows: the table of every text and head.
+    links: the table of links that `--find` looks for.
+    conditions: counts of these links.
+    """
 
     tallies: Tallies
     examples: Examples
@@ -556,10 +578,13 @@ class Worker:
             self._rules = usable_rules(self._rule_places, planned_rules(measures.rule_files))
         self.columns = plan.columns
         held_model = hold_weights(model)
-        later = {*CORPUS_METRICS, *ROLE_METRICS}
-        self._weight_metrics = [name for name in plan.metrics if name not in later]
-        of_roles = [name for name in plan.metrics if name in ROLE_METRICS]
-        self._roles = role_scores(model, of_roles) if of_roles else None
+
+        # metrics of weights are measured text by text; the others are filled in after them, from
+        # vectors, from other columns, or from the model alone
+        others = {*CORPUS_METRICS, *ROLE_METRICS}
+        self._weight_metrics = [name for name in plan.metrics if name not in others]
+        role_names = [name for name in plan.metrics if name in ROLE_METRICS]
+        self._roles = role_scores(model, role_names) if role_names else None
         all_vectors = MASSIVE in plan.metrics
         self._layers = Layers(
             held_model,
@@ -576,8 +601,11 @@ class Worker:
         ]
         self._effects = AblationEffects(measures.effects, held_model) if measures.effects else None
         self._why = WhyShares(measures.why, held_model) if measures.why else None
+
+        # tokens of a text at most; 0 and None mean no limit
         self._limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
         self._between = between
+        # each layer's first head among all heads, then the number of all
         self._starts = np.cumsum([0, *plan.model.heads])
         self._conditions = [shard_files.parse_condition(text) for text in plan.measures.find]
         self._duplicates = read_duplicates(folder, plan.choice.duplicates)
@@ -592,8 +620,8 @@ class Worker:
 
         progress: called with the number of texts done since its last call; with 0 when the first
             begins.
-        on_work: called with the work done since its last call, in records of the corpus: of a shard
-            with 500, 500 in all, each text by its tokens.
+        on_work: called with the work done since its last call, a share of the shard's records: of a
+            shard with 500 records 500 in all, divided among texts by their tokens.
         """
         plan = self.plan
         if plan.measures.rows:
@@ -622,22 +650,30 @@ class Worker:
         progress, on_work: as of `shard`.
         """
         plan = self.plan
+        # read all records first: only then is it known that no file has changed
         records = intake.records(
             plan.files, plan.shards[number], self.folder / COPIES, plan.choice.cluster
         )
         counts = dict.fromkeys(("texts", "tokens", "truncated", *SKIPPED), 0)
         texts = list(self._counted_texts(records, counts))
         takers = self._shard_takers(number, texts, rows)
-        records_of_token = self._record_count(number) / max(sum(text.tokens for text in texts), 1)
+
+        # run the texts, as many at once as may be
+        records_per_token = self._record_count(number) / max(sum(text.tokens for text in texts), 1)
         progress(0)
         for batch in batches(texts, max(plan.model.heads)):
-            together = self._layers.runs_together(batch[0].tokens)
-            for group in [batch] if together else [[text] for text in batch]:
+            if self._layers.runs_together(batch[0].tokens):
+                groups = [batch]
+            else:
+                groups = [[text] for text in batch]
+            for group in groups:
                 self._take_batch([self._tokenize(text) for text in group], takers)
                 self._between()
                 progress(len(group))
-                on_work(sum(text.tokens for text in group) * records_of_token)
+                on_work(sum(text.tokens for text in group) * records_per_token)
         takers.tallies.flush()
+
+        # the shard's arrays, and beside them the texts of its examples and what computed it
         arrays = takers.arrays()
         example_places = takers.examples.text_places() | takers.sample.text_places()
         counted_records = (text.record for text in texts)
@@ -657,6 +693,7 @@ class Worker:
             ),
         }
         state = {name: _narrow(array) for name, array in arrays.items()}
+        # as they would be read again, with lists for tuples
         return ShardState(state, json.loads(json.dumps(facts))), takers.links
 
     def _shard_takers(
@@ -688,7 +725,15 @@ class Worker:
             why = None
         rules = self._shard_rules(number, texts)
         return ShardTakers(
-            tallies, examples, sample, counts_of_links, rows, links, why, rules, conditions
+            tallies=tallies,
+            examples=examples,
+            sample=sample,
+            counts=counts_of_links,
+            rows=rows,
+            links=links,
+            why=why,
+            rules=rules,
+            conditions=conditions,
         )
 
     def _record_count(self, number: int) -> int:
@@ -696,15 +741,17 @@ class Worker:
         return sum(part.count for part in self.plan.shards[number])
 
     def _shard_rules(self, number: int, texts: Sequence[CountedText]) -> ShardRules | None:
-        """The collector of what the texts of a shard tell about rules; None where rules are not
-        asked for.
+        """A new collector of what rules are fitted to, chosen by and measured on, for the texts of
+        a shard; None where rules are not asked for.
         """
         if self._rule_places is None:
             return None
         places = self._rule_places
         share = self._record_count(number) / max(self.plan.texts, 1)
         shard_texts = [
-            ShardText((text.record.file, text.record.line), text.hash, text.own, text.tokens)
+            ShardText(
+                (text.record.file, text.record.line), text.hash, text.seeded_hash, text.tokens
+            )
             for text in texts
         ]
         return ShardRules(self._rules, places, shard_texts, share)
@@ -712,8 +759,8 @@ class Worker:
     def _counted_texts(
         self, records: Iterator[Record], counts: dict[str, int]
     ) -> Iterator[CountedText]:
-        """Yield the texts that are counted, adding each to `counts`; the others are added there by
-        reason.
+        """Yield the texts that are counted. Each record is added to `counts`: as a text with its
+        tokens, or else by the reason why it is left out (`SKIPPED`, `UNKNOWN`, `UNTOKENIZED`).
         """
         plan = self.plan
         limit = self._limit
@@ -724,20 +771,24 @@ class Worker:
             if (record.file, record.line) in self._duplicates:
                 counts["duplicate"] += 1
                 continue
-            number = text_hash(record.text, plan.seed)
-            if plan.choice.sample and number > plan.choice.threshold:
+            seeded_hash = text_hash(record.text, plan.seed)
+            if plan.choice.sample and seeded_hash > plan.choice.threshold:
                 counts["not drawn"] += 1
                 continue
+
+            # Does it have tokens, and not too many? A tokenizer that takes too long raises another
+            # error, which ends the shard: another machine may be faster.
             try:
                 piece, tokens = tokenize_beginning(record.text, self.model.tokenizer, limit)
-            except (
-                InputError
-            ):  # one that takes too long is no reason: another machine may be faster
+            except InputError:
                 counts[UNTOKENIZED] = counts.get(UNTOKENIZED, 0) + 1
                 continue
-            longer = len(tokens) > limit or len(piece) < len(record.text)
-            if not tokens or (longer and plan.choice.over != "truncate"):
-                counts["long" if tokens else "empty"] += 1
+            if not tokens:
+                counts["empty"] += 1
+                continue
+            is_long = len(tokens) > limit or len(piece) < len(record.text)
+            if is_long and plan.choice.over != "truncate":
+                counts["long"] += 1
                 continue
             unknown = sum(token.unknown for token in truncate(tokens, limit))
             if unknown and plan.choice.skip_unknown:
@@ -746,19 +797,22 @@ class Worker:
             if unknown:  # a scan of texts that a model knows has no such counts
                 counts["unknown_texts"] = counts.get("unknown_texts", 0) + 1
                 counts["unknown_tokens"] = counts.get("unknown_tokens", 0) + unknown
+
             counts["texts"] += 1
             count = min(len(tokens), limit)
             counts["tokens"] += count
-            counts["truncated"] += longer
+            counts["truncated"] += is_long
             if record.cluster:
-                unit = text_hash(record.cluster, plan.seed)
+                unit_hash = text_hash(record.cluster, plan.seed)
             else:
-                unit = number
+                unit_hash = seeded_hash
             if plan.seed:
-                name = text_hash(record.text)
+                plain_hash = text_hash(record.text)
             else:
-                name = number
-            yield CountedText(replace(record, text=piece), count, unit, number, name)
+                plain_hash = seeded_hash  # the seed is 0
+            yield CountedText(
+                replace(record, text=piece), count, unit_hash, seeded_hash, plain_hash
+            )
 
     def _tokenize(self, text: CountedText) -> TokenizedText:
         """A counted text with its tokens, truncated to the limit."""
@@ -771,6 +825,8 @@ class Worker:
         count = len(batch[0].tokens)
         texts = [text for text, _ in batch]
         backend = self.model.backend
+
+        # the numbers of the batch, [text, column, head], as of `TextValues`; filled below
         shape = (len(batch), len(self.columns), int(self._starts[-1]))
         value = np.zeros(shape)
         norm = np.zeros(shape)
@@ -783,10 +839,14 @@ class Worker:
         beyond = BeyondFirst.of(len(batch), names_beyond, shape[2])
         # each text's and head's strongest link, (query, key)
         strong = np.full((2, len(batch), shape[2]), -1, np.int64)
-        names = [TextPlace(text.name, text.record.file, text.record.line) for text in texts]
+        names = [TextPlace(text.plain_hash, text.record.file, text.record.line) for text in texts]
+
+        # what needs runs of its own
         if self._effects is not None:
             self._fill_effects(self._effects, batch, value, norm, row_counts)
         self._take_reasons(batch, takers)
+
+        # tell the collectors of links and rows which texts come
         token_lists = [tokens for _, tokens in batch]
         rest = np.stack([rest_keys(tokens) for tokens in token_lists])
         condition_places = [
@@ -803,7 +863,8 @@ class Worker:
 
         def on_weights(layer: int, weights: Array, first: int, first_head: int) -> None:
             """Keep the links that match a condition, and the rows that rules are compared with,
-            from rows and heads of a layer's weights.
+            from weights [text, head, row, key] of a layer, from row `first` and head `first_head`
+            on.
             """
             if takers.rules is not None:
                 takers.rules.add(backend, layer, weights, first, first_head)
@@ -818,27 +879,29 @@ class Worker:
             counts: Ints,
             even: Floats,
         ) -> None:
-            """Keep a layer's sums over query rows, by metric and head."""
+            """Put a layer's sums over query rows into the arrays of the batch: first those of
+            metrics, then the scores without the first token; and count its strongest links. The
+            arguments are those of `OnLayer`.
+            """
             heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
             metrics = len(self._weight_metrics)
             head_count = heads.stop - heads.start
             measured = metrics + len(beyond.names)
             rows = np.broadcast_to(np.asarray(counts), (head_count, measured)).T
-            # uniform weights may give the same in every head
-            spread = even
+            # uniform weights may give the same in every head, without an axis of heads
             if even.ndim != 3:
-                spread = even[:, None, :]
-            spread = np.broadcast_to(spread, (len(batch), head_count, measured)).transpose(0, 2, 1)
+                even = even[:, None, :]
+            even = np.broadcast_to(even, (len(batch), head_count, measured)).transpose(0, 2, 1)
             sums = sums.transpose(0, 2, 1)
             norms = norms.transpose(0, 2, 1)
             value[:, :metrics, heads] = sums[:, :metrics]
             norm[:, :metrics, heads] = norms[:, :metrics]
             row_counts[:metrics, heads] = rows[:metrics]
-            baseline[:, :metrics, heads] = spread[:, :metrics]
+            baseline[:, :metrics, heads] = even[:, :metrics]
             beyond.value[..., heads] = sums[:, metrics:]
             beyond.norm[..., heads] = norms[:, metrics:]
             beyond.rows[:, heads] = rows[metrics:]
-            beyond.baseline[..., heads] = spread[:, metrics:]
+            beyond.baseline[..., heads] = even[:, metrics:]
             if weights is not None:
                 mask = self.model.spec.blocks[layer].attention.mask
                 choosing = choosing_of_texts(mask, rest)
@@ -847,22 +910,19 @@ class Worker:
                     takers.counts.add(ids, layer, keys)
 
         def on_trace(trace: LayerTrace) -> None:
-            """Measure what needs more of a layer than its weights."""
+            """Measure what needs more of a layer than its weights: how far heads move the state,
+            and massive activations, which are the layer's and stand in the column of its head 0."""
             start, stop = self._starts[trace.layer : trace.layer + 2]
             if MOVED in self.columns:
                 moved = moved_norms(self._norms[trace.layer].of(head_outputs(trace.stages)).sum(-1))
                 column = self.columns.index(MOVED)
-                value[:, column, start:stop], norm[:, column, start:stop] = (
-                    np.nan_to_num(moved),
-                    ~np.isnan(moved),
-                )
+                value[:, column, start:stop] = np.nan_to_num(moved)
+                norm[:, column, start:stop] = ~np.isnan(moved)
                 row_counts[column, start:stop] = count
             if MASSIVE in self.columns:
                 column = self.columns.index(MASSIVE)
-                value[:, column, start], norm[:, column, start] = (
-                    massive_counts(backend, trace),
-                    1.0,
-                )
+                value[:, column, start] = massive_counts(backend, trace)
+                norm[:, column, start] = 1.0
                 row_counts[column, start] = count
 
         is_traced = not {MOVED, MASSIVE}.isdisjoint(self.columns)
@@ -872,6 +932,8 @@ class Worker:
             on_weights if self._conditions or takers.rules is not None else None,
             on_trace if is_traced else None,
         )
+
+        # the remaining columns, then hand all numbers to the collectors
         self._fill_derived(value, norm, baseline, row_counts)
         hashes = [text.hash for text in texts]
         every = TextValues(value, norm, baseline, row_counts, count, hashes)
@@ -892,9 +954,11 @@ class Worker:
         names: Sequence[TextPlace],
         token_lists: Sequence[Sequence[Token]],
     ) -> None:
-        """Keep the links of a block of weights that match a condition.
+        """Keep the links of a block of weights that match a condition; nothing where `--find` was
+        not given.
 
         places: by condition and text, where its tokens are.
+        names: of each text, what identifies it in the table.
         """
         if takers.links is None or takers.conditions is None:
             return
@@ -914,8 +978,8 @@ class Worker:
             )
 
     def _take_reasons(self, batch: Sequence[TokenizedText], takers: ShardTakers) -> None:
-        """Add to the tally of `--why` the parts of each text's strongest links; nothing where that
-        was not asked.
+        """Add the parts of the scores of each text's strongest links to the tally of `--why`;
+        nothing where that was not asked for.
         """
         if self._why is not None and takers.why is not None:
             for text, tokens in batch:
@@ -929,7 +993,9 @@ class Worker:
         norm: Floats,
         row_counts: Ints,
     ) -> None:
-        """Fill the column of effects: what removing each head changes in every text."""
+        """Fill the column of effects, for the heads that are removed: what that changes in every
+        text. The arrays are those of the batch, [text, column, head].
+        """
         column = self.columns.index(EFFECT)
         heads = [int(self._starts[place.layer]) + place.head for place in effects.places]
         changes = np.array([effects.of_text(tokens) for _, tokens in batch])
@@ -941,7 +1007,7 @@ class Worker:
         self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints
     ) -> None:
         """Fill the columns that come from other columns (`sink_rate`) or from the model alone
-        (roles).
+        (the scores of roles, such as copying), in the arrays of a batch, [text, column, head].
         """
         if SINK_RATE in self.columns:
             self._fill_sink_rates(value, norm, baseline, row_counts)
@@ -951,7 +1017,8 @@ class Worker:
     def _fill_sink_rates(
         self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints
     ) -> None:
-        """Fill the column `sink_rate` from that of `sink`."""
+        """Fill the column `sink_rate` (1 for a text in which a head rests on the first token) from
+        that of `sink` (the mean weight there)."""
         column = self.columns.index(SINK_RATE)
         sink = self.columns.index("sink")
         value[:, column], norm[:, column] = sink_rates(value[:, sink], norm[:, sink])
@@ -979,12 +1046,16 @@ class Worker:
         """A batch's numbers with the scores that decide labels, measured without the first token,
         in the columns after the metrics. The positional one is the largest share at one offset,
         over offsets that enough rows have."""
+        # of each text and head the offset with the largest mean, [text, head]; the scores of single
+        # offsets are the first of `BEYOND`
         offsets = list(OFFSETS_BEYOND)
         with np.errstate(invalid="ignore", divide="ignore"):
             means = np.where(beyond.norm > 0, beyond.value / beyond.norm, np.nan)
         means = np.where(beyond.rows >= LEAST_ROWS, means, np.nan)[:, : len(offsets)]
         best = np.where(np.isnan(means), -np.inf, means).argmax(1)
-        columns = {
+
+        # by label, the index in `BEYOND` of the score that decides it, [text, head]
+        score_indices = {
             "previous-token": np.full_like(best, offsets.index("offset-1")),
             "next-token": np.full_like(best, offsets.index("offset+1")),
             "self": np.full_like(best, offsets.index("offset+0")),
@@ -992,18 +1063,18 @@ class Worker:
             "punctuation": np.full_like(best, BEYOND.index(PUNCTUATION_BEYOND)),
             "broad": np.full_like(best, BEYOND.index(EVENNESS_BEYOND)),
         }
-        for name, measured in columns.items():
+        for name, indices in score_indices.items():
             column = self.columns.index(LABEL_COLUMNS[name])
             for target, source in (
                 (texts.value, beyond.value),
                 (texts.norm, beyond.norm),
                 (texts.baseline, beyond.baseline),
             ):
-                target[:, column] = np.take_along_axis(source, measured[:, None], 1)[:, 0]
+                target[:, column] = np.take_along_axis(source, indices[:, None], 1)[:, 0]
             if name == "positional":
                 texts.rows[column] = beyond.rows[: len(offsets)].max(0)
-            else:
-                texts.rows[column] = beyond.rows[measured[0, 0]]
+            else:  # the same score in every text
+                texts.rows[column] = beyond.rows[indices[0, 0]]
         return replace(texts, offsets=best)
 
 
@@ -1013,18 +1084,21 @@ def _lines_of(texts: Sequence[CountedText]) -> list[tuple[int, int]]:
 
 
 def _places_of(texts: Sequence[CountedText]) -> dict[str, Ints]:
-    """The arrays that identify each text, by name: its hash, its file, and its line in the file."""
+    """The arrays that identify each text, by name, each [text]: its hash, without the highest bit
+    so that it fits a signed number, its file, and its line in the file."""
     return {
-        "hash": np.array([text.own & (2**63 - 1) for text in texts], np.int64),
+        "hash": np.array([text.seeded_hash & (2**63 - 1) for text in texts], np.int64),
         "file": np.array([text.record.file for text in texts], np.int64),
         "line": np.array([text.record.line for text in texts], np.int64),
     }
 
 
 class BeyondFirst(Struct, frozen=True, eq=False):
-    """The scores without the first token that labels are made of, for a batch of texts: value, norm
-    and baseline [text, score, head] and rows [score, head], as of `TextValues`; the scores are those
-    of `BEYOND`, none where heads are not labelled."""
+    """The scores without the first token that decide labels, for a batch of texts.
+
+    names: of the scores, those of `BEYOND`; none where heads are not labelled.
+    value, norm, baseline: [text, score, head], and rows: [score, head], as of `TextValues`.
+    """
 
     names: Sequence[str]
     value: Floats
@@ -1034,7 +1108,8 @@ class BeyondFirst(Struct, frozen=True, eq=False):
 
     @staticmethod
     def of(texts: int, names: Sequence[str], heads: int) -> BeyondFirst:
-        """Empty arrays for these scores of so many texts and heads."""
+        """Arrays for the named scores of `texts` texts and `heads` heads, which nothing is added to
+        yet."""
         shape = (texts, len(names), heads)
         return BeyondFirst(
             names,
@@ -1046,15 +1121,16 @@ class BeyondFirst(Struct, frozen=True, eq=False):
 
 
 def tokenize_beginning(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str, list[Token]]:
-    """(beginning of a text that fixes its first `limit` tokens, the beginning's tokens), so that a
-    huge text is not tokenized whole; a short text is returned whole.
+    """(the beginning of a text, its tokens): enough of the text to know its first `limit` tokens,
+    so that a huge text is not tokenized whole; a short text is returned whole.
 
     A word of millions of characters would take gigabytes, a text of millions of words seconds,
-    before all but the first are thrown away.
+    before all tokens but the first are thrown away.
     """
     size = limit * TYPICAL
     most = limit * LONGEST
     while size < len(text):
+        # cut between words where there is a blank
         blank = text.rfind(" ", size - LONGEST, size)
         piece = text[: size if blank < 0 else blank]
         tokens = tokenizer.encode(piece)
@@ -1065,8 +1141,8 @@ def tokenize_beginning(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str
 
 
 def truncate(tokens: Sequence[Token], limit: int) -> list[Token]:
-    """The first tokens of a text, `limit` with the special ones at its end, which are kept;
-    positions are renumbered."""
+    """A text's tokens, shortened to `limit` of them: the first ones, followed by the special tokens
+    at its end, which are kept. Indices are numbered anew."""
     if len(tokens) <= limit:
         return list(tokens)
     last = len(tokens)
@@ -1078,8 +1154,8 @@ def truncate(tokens: Sequence[Token], limit: int) -> list[Token]:
 
 
 def machine(model: Model) -> dict[str, str]:
-    """What the last bits of numbers may depend on, by name: machine, instruction set, versions of
-    libraries, device.
+    """The facts about this machine that the last bits of numbers may depend on, by name: processor,
+    instruction set, versions of libraries, device.
     """
     from attncli.arrays.torch_backend import capability
 

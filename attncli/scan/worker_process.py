@@ -88,14 +88,18 @@ def main(arguments: list[str]) -> int:
 
     arguments: folder, model, part.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told, and ends this process
+    # Ctrl-C reaches the parent, too, which then ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     use_one_thread()
     folder, model, part = arguments
     word_queue: SimpleQueue[str] = SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin, word_queue), daemon=True).start()
+
+    # answers go to the standard output, and nothing else: what libraries print goes to the errors
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
-    places = json.loads(word_queue.get())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    places = json.loads(word_queue.get())  # the first line
     worker = None
     while (word := word_queue.get()) != STOP:
         shard = int(word)
@@ -108,7 +112,7 @@ def main(arguments: list[str]) -> int:
                 lambda records: _say(answers, {"work": records}),
             )
             _say(answers, {"shard": shard, "texts": counts["texts"], "tokens": counts["tokens"]})
-        except MemoryError:
+        except MemoryError:  # a new process may have room: the parent starts one
             raise
         except Exception as error:
             _say(answers, {"shard": shard, "failed": failure_text(error)})
@@ -117,9 +121,8 @@ def main(arguments: list[str]) -> int:
 
 def use_one_thread() -> None:
     """Set environment variables so that libraries imported from now on compute with one thread."""
-    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ[
-        "MKL_NUM_THREADS"
-    ] = "1"
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
@@ -156,7 +159,8 @@ def on_one_thread() -> None:
 
 
 def failure_text(error: Exception) -> str:
-    """Why a shard failed, in one line."""
+    """Why a shard failed, in one line: of an error of attn's own its message and place, of any
+    other its type as well."""
     from attncli.errors import AttnError
 
     if isinstance(error, AttnError):

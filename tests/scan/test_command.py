@@ -227,7 +227,7 @@ def test_progress_tells_texts_their_pace_and_failures(folder, scanned):
     every = range(len(made.shards))
     shares: list[float] = []
     counted = _Counter()
-    counted.tell = shares.append
+    counted.on_progress = shares.append
     counted.on_plan(made, every)
     counted.add(0)  # a worker has opened the model: the time left is counted from here
     counted.add(3)
