@@ -50,7 +50,11 @@ SUFFIXES = (".json", ".svg", ".png", ".pdf", ".html")
 
 
 def document_in_sight(source: Source, state: State, effects: HeadEffects | None) -> Document:
-    """The document of what the explorer shows, as the command would write it."""
+    """The document of what the explorer shows, as the command for it writes with `--json`: of the
+    derivation `attn why`'s, of a search `attn find`'s and so on. A saved file is its own document.
+
+    effects: what heads were found to change, None before that was computed.
+    """
     if isinstance(source, SavedSource):
         return source.document
     model = source.model
@@ -82,10 +86,11 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
         case "difference" if state.subtracted_head is not None:
             from attncli.features.compare.compute import compare
 
-            heads = (state.subtracted_head, (state.layer, state.head))
-            first_run, second_run = (_run_document(source, *place) for place in heads)
-            first, second = (spoken_head(layer, head) for layer, head in heads)
-            return compare(first_run, second_run, names=(first, second), top=10)
+            layer, head = state.subtracted_head
+            first_run = _run_document(source, layer, head)
+            second_run = _run_document(source, state.layer, state.head)
+            names = (spoken_head(layer, head), spoken_head(state.layer, state.head))
+            return compare(first_run, second_run, names=names, top=10)
         case _ if state.focus == "heads" and state.sight == "matrix":
             from attncli.features.heads.compute import heads as compute_heads
 
@@ -120,11 +125,11 @@ def _run_document(source: LiveSource, layer: int, head: int) -> RunDocument:
 
 
 def file_to_write(name: str, *, overwrite: bool) -> Path:
-    """The path of a file name as typed.
+    """The path that a typed file name stands for, checked before anything is written.
 
-    overwrite: whether one that is there may be written over.
+    overwrite: whether a file that is there may be written over.
 
-    Raises UsageError for an unknown ending, InputError for a file that is there.
+    Raises UsageError for an ending other than `SUFFIXES`, InputError for a file that is there.
     """
     path = Path(name.strip()).expanduser()
     if path.suffix.lower() not in SUFFIXES:
@@ -148,21 +153,18 @@ def save(
 
     path: its ending says what is written: .json a document, .html a page, any other a figure.
     effects: what heads were found to change, None before that was computed.
+    lang: the language of a page or a figure.
     """
     match path.suffix.lower():
         case ".html":
             from attncli.draw.page import Page, page_bytes
 
             record = source.record(lambda share: None)
+            # what the page shows when it is opened: the same search, or the same query
+            start = {"query": str(state.query)}
             if state.sight == "search":
-                start = {"view": "search"}
-            else:
-                start = {}
-            if start:
-                ends = {"from": f"#{state.query}", "to": f"#{state.key}"}
-            else:
-                ends = {"query": str(state.query)}
-            pieces = page_bytes(Page(record.text, [record], start={**start, **ends}, lang=lang))
+                start = {"view": "search", "from": f"#{state.query}", "to": f"#{state.key}"}
+            pieces = page_bytes(Page(record.text, [record], start=start, lang=lang))
         case ".json":
             from attncli.draw.encoding import json_pieces
 
@@ -189,8 +191,13 @@ def save(
 
 
 def default_file_name(state: State) -> str:
-    """The name of a file that suits what is looked at."""
-    return {"why": "derivation.json", "search": "links.svg"}.get(state.sight, f"{state.sight}.svg")
+    """The file name that is proposed for what is looked at; its ending is of a kind that there is
+    for it: a derivation has no figure."""
+    if state.sight == "why":
+        return "derivation.json"
+    if state.sight == "search":
+        return "links.svg"
+    return f"{state.sight}.svg"
 
 
 # Of the chosen weight: its derivation, and what it changes.
@@ -198,7 +205,7 @@ def default_file_name(state: State) -> str:
 
 def explain(walk: Walk, sight: SightName) -> None:
     """Show what explains the chosen weight: its derivation ("why"), or the parts of its score
-    ("parts"). Where that cannot be computed, nothing changes.
+    ("parts"). Raises AttnError where that cannot be computed, and leaves the screen as it was.
     """
     before = walk.state
     walk.state = replace(walk.state.sees(sight), focus="words")
@@ -210,40 +217,42 @@ def explain(walk: Walk, sight: SightName) -> None:
 
 
 def show_effects(walk: Walk) -> None:
-    """Take the chosen head away and cut the chosen link; asked again, take every head away."""
+    """Compute in the background, and then show, what changes where the chosen head is taken away
+    and where the chosen link is cut; asked again, also where each other head is taken away."""
     source = live_source(
         walk.source, message("a file holds no model, so nothing can be taken away")
     )
     state = walk.state
     before = walk.effects
     place = (state.layer, state.head)
+    # effects of all heads stay while the query is the same, since they are about its word
     is_same_query = before is not None and before.query == state.query
+    earlier_effects = None
     if before is not None and is_same_query:
         earlier_effects = before.every
-    else:
-        earlier_effects = None
+    is_asked_again = state.sight == "effects" and is_same_query
     walk.state = state.sees("effects")
 
     def compute(work: Work) -> Callable[[], None]:
-        """Run the model without the head, without the link and, asked again, without each head.
-        Gives what shows it.
+        """Run the model without the head, without the link and, asked again, without each head;
+        returns the function that then shows the effects.
         """
-        head = source.effects(state.query, place, None, work.report)
+        head = source.effects(state.query, place, link=None, progress=work.report)
         try:
-            cut_document = source.effects(state.query, place, (state.query, state.key), work.report)
+            link = (state.query, state.key)
+            cut_document = source.effects(state.query, place, link, work.report)
         except AttnError:  # a link that the mask hides
             cut_document = None
-        is_asked_again = state.sight == "effects" and is_same_query
         every = earlier_effects
         if is_asked_again:
-            every = source.effects(state.query, None, None, work.report)
+            every = source.effects(state.query, place=None, link=None, progress=work.report)
 
-        def take() -> None:
-            """Show these effects."""
+        def show() -> None:
+            """Keep and show these effects."""
             walk.effects = HeadEffects(place, state.query, state.key, head, cut_document, every)
             walk.follow()
 
-        return walk.finish_with(take)
+        return walk.finish_with(show)
 
     walk.begin("effects", compute)
 
@@ -257,22 +266,25 @@ NO_MORE_TEXT = message("a file holds no model to continue its text with")
 
 
 def _run_and_go(walk: Walk, source: LiveSource, place: Callable[[State, LoadedRun], State]) -> None:
-    """Run a source, then go to a place of its run."""
+    """Run a source, then go to a place of its run.
+
+    place: gives the state to show, for the present state and the run.
+    """
 
     def go() -> None:
-        """Move to that place of the run that is there now."""
+        """Go to the place, now that the run is there."""
         walk.state = place(walk.state, walk.known_run)
 
     walk.run(source, then=go)
 
 
 def run_text(walk: Walk, text: str) -> None:
-    """Run another text on the same model."""
+    """Run another text on the same model, and show the strongest link of the chosen head in it."""
     _run_and_go(walk, live_source(walk.source, NO_TEXT).with_text(text), strongest_pair_in_head)
 
 
 def switch_model(walk: Walk, name: str) -> None:
-    """Run the text on another model."""
+    """Load another model in the background, run the text on it, and show its strongest link."""
     source = live_source(walk.source, NO_TEXT)
     load = walk.load
     assert load is not None
@@ -286,26 +298,29 @@ def switch_model(walk: Walk, name: str) -> None:
 
 
 def list_models(walk: Walk) -> None:
-    """List the models there are."""
+    """Draw the list of models that may be switched to over the screen. Raises UnsupportedError for
+    a saved file, which has no text to run on another model."""
     live_source(walk.source, NO_TEXT)
     if walk.load is not None:
         walk.names = walk.models()
     else:
         walk.names = []
-    walk.over, walk.state = "models", replace(walk.state, row=0)
+    walk.over = "models"
+    walk.state = replace(walk.state, row=0)
 
 
 def merge_or_split_words(walk: Walk, *, then: Callable[[], None] = lambda: None) -> None:
-    """Merge pieces to words, or take words apart again.
+    """Run the text again with tokens that are pieces merged to words, or with words taken apart,
+    and stay at the same words.
 
-    then: what follows at the same words.
+    then: called when that is done.
     """
     source = live_source(walk.source, NO_TEXT)
     before = walk.known_run
     state = walk.state  # the run may have fewer words than this one has
 
     def finish() -> None:
-        """Move back to the same words, then do what follows."""
+        """Go back to the words that were chosen, then call `then`."""
         now = replace(walk.state, query=state.query, key=state.key)
         walk.state = same_words(now, before, walk.known_run)
         then()
@@ -314,11 +329,11 @@ def merge_or_split_words(walk: Walk, *, then: Callable[[], None] = lambda: None)
 
 
 def add_token(walk: Walk) -> None:
-    """Let the model add its likeliest token."""
+    """Have the model add its likeliest token in the background, and run the longer text."""
     source = live_source(walk.source, NO_MORE_TEXT)
 
     def generate(work: Work) -> Callable[[], None]:
-        """Make the text longer by one token. Gives what runs the longer text."""
+        """Make the text longer by one token; returns the function that then runs it."""
         new_source = source.longer(work.report)
         return lambda: _run_and_go(walk, new_source, _choose_last_query)
 
@@ -326,7 +341,8 @@ def add_token(walk: Walk) -> None:
 
 
 def remove_token(walk: Walk) -> None:
-    """Take the last generated token away."""
+    """Take the last generated token away and run the shorter text; say so where the text has only
+    what was typed."""
     source = live_source(walk.source, NO_MORE_TEXT)
     if len(source.tokens) > source.typed_count:
         _run_and_go(walk, source.shorter, _choose_last_query)
@@ -346,38 +362,39 @@ PAGE = 8
 """How far a page is."""
 
 
-def _arrow_move(layers: int, heads: int) -> Move:
-    """Move by an arrow key: to another layer, head or word, or, in a part longer than the screen,
-    by lines."""
+def _arrow_move(down: int, right: int) -> Move:
+    """The function that moves the state by `down` steps downwards and `right` steps to the right
+    (negative: up, left), as an arrow key does: to another head or pair of words, another row of a
+    list, or other lines of a part longer than the screen."""
 
     def move(state: State, extent: Extent) -> State:
-        """The state moved by the arrow to another head, word or line."""
+        """The state moved by the arrow; what moves depends on the focus and the pane."""
         if state.focus == "heads":
-            return by_head(state, extent, layers, heads)
+            return by_head(state, extent, layers=down, heads=right)
         if state.sight in ("search", "effects"):
-            return replace(state, row=max(state.row + layers + heads, 0))
+            return replace(state, row=max(state.row + down + right, 0))
         if state.sight == "links":
-            return by_word(state, extent, layers + heads)
-        if state.sight == "parts" and layers:
-            return replace(state, top=max(state.top + layers, 0))
+            return by_word(state, extent, down + right)
+        if state.sight == "parts" and down:
+            return replace(state, top=max(state.top + down, 0))
         if state.sight == "why":
-            if heads:
-                return replace(state, step=max(state.step + heads, 0), top=0)
-            return replace(state, top=max(state.top + layers, 0))
-        return at_pair(state, extent, state.query + layers, state.key + heads)
+            if right:
+                return replace(state, step=max(state.step + right, 0), top=0)
+            return replace(state, top=max(state.top + down, 0))
+        return at_pair(state, extent, state.query + down, state.key + right)
 
     return move
 
 
 def _end_move(sign: int) -> Move:
-    """Move by Home (−1) or End (1): to the first or the last head of the layer, word of the row, or
-    line of the part."""
+    """The function that moves the state as Home (−1) or End (1) does: to the first or the last head
+    of the layer, word of the row, or line of the part."""
 
     def move(state: State, extent: Extent) -> State:
         """The state moved to the first or last head, word or line."""
-        far = sign * 1_000_000
+        far = sign * 1_000_000  # beyond any end, at which moves stop
         if state.focus == "heads":
-            return by_head(state, extent, 0, far)
+            return by_head(state, extent, layers=0, heads=far)
         if state.sight == "why":
             return replace(state, top=max(far, 0))
         return at_pair(state, extent, state.query, far)
@@ -418,7 +435,8 @@ INTERRUPT = 2
 
 
 def go_on(walk: Walk) -> None:
-    """Act on Enter: go to the tour's next stop, the next step, the chosen row, or the derivation."""
+    """Do what Enter does: go to the tour's next stop; from a list to the head of the chosen row; in
+    a derivation to its next step; else to the derivation of the chosen weight."""
     if walk.tour is not None:
         next_tour_stop(walk)
     elif walk.state.sight in ("search", "effects"):
@@ -430,7 +448,8 @@ def go_on(walk: Walk) -> None:
 
 
 def go_back(walk: Walk) -> None:
-    """Act on Esc: stop the work that is running; else leave the tour, or go back to the matrix."""
+    """Do what Esc does: stop the work that is running; else leave the tour, or go back to the
+    matrix."""
     if walk.stop():
         walk.notice = Notice(say(walk.view, "stopped"))
     elif walk.tour is not None:
@@ -440,7 +459,8 @@ def go_back(walk: Walk) -> None:
 
 
 def compare_heads(walk: Walk) -> None:
-    """Subtract this head's weights from those of the heads looked at from now on, or no longer."""
+    """Subtract the chosen head's weights from those of each head looked at from now on; asked
+    again, end that."""
     state = walk.state
     if state.sight == "difference":
         walk.state = replace(state.sees("matrix"), subtracted_head=None)
@@ -458,10 +478,11 @@ def next_tour_stop(walk: Walk) -> None:
 
         def begin() -> None:
             """Begin the tour at its first stop."""
-            walk.tour, walk.state = 0, state_at_stop(begin_tour(walk.state, walk.known_run), 0)
+            walk.tour = 0
+            walk.state = state_at_stop(begin_tour(walk.state, walk.known_run), 0)
 
         walk.has_merged_words = source.words
-        if source.words:  # the steps are told of tokens
+        if source.words:  # the tour explains the derivation, which is of tokens, not of words
             merge_or_split_words(walk, then=begin)
         else:
             begin()
@@ -507,8 +528,9 @@ def ask_file(walk: Walk) -> None:
 
 
 def show_help(walk: Walk) -> None:
-    """Draw what the screen shows, and the keys, over it."""
-    walk.over, walk.state = "help", replace(walk.state, top=0)
+    """Draw the help, on what the screen shows and on the keys, over the screen."""
+    walk.over = "help"
+    walk.state = replace(walk.state, top=0)
 
 
 def _save_in_background(walk: Walk, path: Path) -> None:
@@ -538,12 +560,11 @@ def take_answer(walk: Walk, question: Question, text: str) -> None:
             case "type":
                 run_text(walk, text)
             case "search":
-                if text != link_name(
-                    walk.state, loaded_run, walk.view
-                ):  # a word may be there more than once
-                    walk.state = at_pair(
-                        walk.state, loaded_run.extent, *find_pair(text, loaded_run)
-                    )
+                # the name that was proposed means the chosen words, also where the same words are
+                # in the text more than once
+                if text != link_name(walk.state, loaded_run, walk.view):
+                    query, key = find_pair(text, loaded_run)
+                    walk.state = at_pair(walk.state, loaded_run.extent, query, key)
                 walk.state = replace(walk.state, focus="words").sees("search")
                 walk.follow()
             case "save":
@@ -553,7 +574,7 @@ def take_answer(walk: Walk, question: Question, text: str) -> None:
     except AttnError as error:
         walk.refused_name = text
         walk.notice = Notice(error_text(error, walk.view))
-        if question != "type":
+        if question != "type":  # ask once more, with the answer to correct
             walk.stage.ask(question, text=text)
     walk.stage.draw()
 
@@ -579,15 +600,20 @@ ACTIONS: Mapping[str, Callable[[Walk], None]] = {
 
 
 def act(walk: Walk, action: str) -> None:
-    """Do what a key does, and draw. A key pressed while something is drawn over the screen is its
-    first.
+    """Do what a key does, and draw. While the help or a list is drawn over the screen, a key acts
+    on that first. Before the first run has begun, only the keys that leave do something.
+
+    action: what the key does, by the names of `ACTIONS` and `MOVES`; "quit" or "interrupt".
     """
     walk.notice = Notice()
-    if action in ("quit", "interrupt"):
-        walk.stage.leave(INTERRUPT if action == "interrupt" else None)
+    if action == "quit":
+        walk.stage.leave()
+    elif action == "interrupt":
+        walk.stage.leave(INTERRUPT)
     elif walk.loaded_run is not None:
         try:
-            if walk.over is None or _act_on_overlay(walk, walk.over, action):
+            reaches_screen = walk.over is None or _act_on_overlay(walk, walk.over, action)
+            if reaches_screen:
                 if action in ACTIONS:
                     ACTIONS[action](walk)
                 elif action in MOVES:
@@ -613,15 +639,17 @@ def _act_on_overlay(walk: Walk, over: Over, action: str) -> bool:
             walk.state, row=min(max(walk.state.row + step, 0), max(len(walk.names) - 1, 0))
         )
     else:
-        walk.over, walk.state = None, replace(walk.state, top=0)
+        walk.over = None
+        walk.state = replace(walk.state, top=0)
         if over == "models" and action == "enter" and walk.names:
             switch_model(walk, walk.names[walk.state.row])
+        # any other key closes the overlay and does on the screen what it always does
         return action not in ("help", "models", "back", "enter")
     return False
 
 
 def choose_row(walk: Walk, index: int) -> None:
-    """Choose a row of a list; in a list of models, take it."""
+    """Choose a row of a list, as a click on it does; in the list of models, switch to the model."""
     if walk.over == "models":
         walk.state = replace(walk.state, row=index)
         act(walk, "enter")

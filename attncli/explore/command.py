@@ -91,28 +91,28 @@ def _models(environment: Environment) -> list[str]:
     from attncli.features.models.compute import models_document
 
     document = models_document(environment.variables)
-    local_names = [alias.name for alias in document.aliases if alias.location is not None]
-    cached_hubs = {alias.hub for alias in document.aliases if alias.location is not None}
-    return [
-        *local_names,
-        *(
-            model.name
-            for model in document.cached
-            if not model.missing and model.name not in cached_hubs
-        ),
-    ]
+    aliases = [alias for alias in document.aliases if alias.location is not None]
+    hubs_of_aliases = {alias.hub for alias in aliases}
+    names = [alias.name for alias in aliases]
+    for model in document.cached:
+        # a model that has an alias is listed by that
+        if not model.missing and model.name not in hubs_of_aliases:
+            names.append(model.name)
+    return names
 
 
 def _refuse_elsewhere(environment: Environment) -> None:
-    """Raise UsageError where there is no terminal to draw on."""
-    if environment.stdout_is_terminal and environment.variables.get("TERM") != "dumb":
+    """Raise UsageError where standard output is no terminal that can be drawn on."""
+    if not environment.stdout_is_terminal:
+        what = message("attn explore fills a terminal's screen, and standard output is none")
+    elif environment.variables.get("TERM") == "dumb":
+        what = message(
+            "attn explore fills a terminal's screen, and TERM=dumb says that this one has none"
+        )
+    else:
         return
     raise UsageError(
-        (
-            "attn explore fills a terminal's screen, and standard output is none"
-            if not environment.stdout_is_terminal
-            else "attn explore fills a terminal's screen, and TERM=dumb says that this one has none"
-        ),
+        what,
         expected="a terminal",
         hint="attn run … for the same as text, attn run … --html page.html for a browser",
     )
@@ -126,19 +126,19 @@ def _open_source(
     circuit: Path | None,
     rules_of: Path | None,
 ) -> tuple[Source, int | None]:
-    """The source that the options name, and the position of the word to begin with, if one was
-    named. A saved circuit in place of a text is its model over the first text of its pairs, saved
-    rules are their model over the sample sentence.
+    """(source, position of the word to begin with): what the options name; None for the position
+    where no word was named.
+
+    A saved circuit in place of a text stands for its model over the first text of its pairs, saved
+    rules for their model over the sample sentence; any other file is looked at without a model.
     """
     from attncli.features.circuit.document import CircuitDocument
     from attncli.features.rules.document import RulesDocument
 
-    if (
-        text.text is not None
-        and text.text.lower().endswith(FILES)
-        and not any(map(str.isspace, text.text))
-    ):
-        file = Path(text.text)
+    typed = text.text or ""
+    is_file_name = typed.lower().endswith(FILES) and not any(map(str.isspace, typed))
+    if is_file_name:
+        file = Path(typed)
         document = _document_in(file)
         if rules_of is not None and not isinstance(document, CircuitDocument):
             raise UsageError(
@@ -175,8 +175,9 @@ def _setup_of(name: str | None, setup: RunSetup) -> RunSetup:
 def _text_of_circuit(
     file: Path, text: TextOptions, setup: RunSetup
 ) -> tuple[TextOptions, RunSetup]:
-    """The first clean text of the pairs of a circuit, and its model, unless options name another.
-    Raises InputError where the pairs cannot be read."""
+    """The options with the text and the model that a circuit's file names: the first clean text of
+    its pairs, and its model unless options name another. Raises InputError where the pairs cannot
+    be read."""
     from attncli.features.effects.circuit_heads import read_circuit
     from attncli.inputs.pairs import read_pairs
 
@@ -197,8 +198,9 @@ def _live_source(
     circuit: Path | None,
     rules_of: Path | None,
 ) -> tuple[Source, int | None]:
-    """The model and the text that options name, of a circuit its heads alone. Raises UsageError for
-    heads or layers named beside a circuit."""
+    """(source, position of the word to begin with): the model and the text that options name, with
+    the heads of a circuit alone where one is named; None for the position where `--query` is
+    missing. Raises UsageError for heads or layers named beside a circuit."""
     if circuit is not None and (setup.model.layer or setup.model.head):
         raise UsageError(
             "a circuit names the heads, and so does --layer or --head", expected="one or the other"
@@ -245,8 +247,10 @@ def _live_source(
 
 
 def _saved_source(file: Path, document: Document | None = None) -> Source:
-    """The source of a saved document, or tensors, as `attn view` opens them. document: what the file
-    holds, where it has been read."""
+    """The source of a file with a saved document or tensors, as `attn view` opens it.
+
+    document: what the file holds; None to read it.
+    """
     from attncli.explore.loaded_run import SavedSource
     from attncli.features.run.document import RunDocument
     from attncli.features.view.command import TENSOR_FILES, open_document, record_of
@@ -257,13 +261,13 @@ def _saved_source(file: Path, document: Document | None = None) -> Source:
         from attncli.features.view.compute import saved_derivation
         from attncli.inputs.tensors import read_tensors
 
+        # a file of tensors may hold queries and keys, from which weights can be derived
         tensors = read_tensors(file, allow_nonfinite=True)
-        saved_run = document
         return SavedSource(
             file.name,
             document,
             partial(record_of, document, file),
-            lambda layer, head, query: saved_derivation(tensors, saved_run, layer, head, query),
+            derive=partial(saved_derivation, tensors, document),
         )
     record_of(document, file)  # what is not about heads is refused before the screen is filled
     return SavedSource(file.name, document, partial(record_of, document, file))

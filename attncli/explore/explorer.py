@@ -77,7 +77,8 @@ from attncli.models.model import Model
 
 
 def picture(walk: Walk, width: int, height: int) -> Pane:
-    """The screen of a walk, exactly this large; blank before the first run."""
+    """The whole screen of a walk, `width` cells wide and `height` lines high; blank before the
+    first run."""
     state = walk.state
     notice = walk.notice
     if walk.loaded_run is None:
@@ -87,14 +88,15 @@ def picture(walk: Walk, width: int, height: int) -> Pane:
     view = structs.replace(walk.view, width=width, height=height)
     scene = Scene(state, walk.loaded_run, view, width, height)
     title, draw_right = _right_pane(walk, scene)
+
+    # the effects of all heads, once they are known, colour the grid in place of the measure
+    values = None
+    measure = ""
     if state.sight == "effects":
         values = effect_by_head(walk.effects)
-    else:
-        values = None
-    if values is None:
-        measure = ""
-    else:
+    if values is not None:
         measure = say(view, "change when taken away")
+
     tour_text = ""
     if walk.tour is not None and not notice.message:
         tour_text = f"{caption(state, walk.tour, view)} {say(view, '(Enter: on, Esc: end)')}"
@@ -102,16 +104,25 @@ def picture(walk: Walk, width: int, height: int) -> Pane:
         "help": help_page,
         "models": lambda scene: model_list(scene, walk.names),
     }
-    if walk.over is None:
-        whole = None
-    else:
+    whole = None
+    if walk.over is not None:
         whole = overlays[walk.over]
-    return draw_frame(Frame(scene, notice, draw_right, title, whole, values, measure, tour_text))
+    frame = Frame(
+        scene=scene,
+        notice=notice,
+        right=draw_right,
+        title=title,
+        whole=whole,
+        values=values,
+        measure=measure,
+        tour_text=tour_text,
+    )
+    return draw_frame(frame)
 
 
 def _right_pane(walk: Walk, scene: Scene) -> tuple[str, DrawPane | None]:
-    """The title and the drawing of the pane on the right; None for the matrix, which the frame
-    draws.
+    """(title, drawing function) of the pane on the right; ("", None) for the matrix, which the
+    frame draws itself.
     """
     state = scene.state
     view = scene.view
@@ -248,26 +259,32 @@ def help_page(scene: Scene) -> Pane:
 
 
 def _key_table(scene: Scene) -> Lines:
-    """What each key does, in as many columns as fit the room."""
+    """A table of the keys and what each does, in as many columns as fit the scene's width, read
+    downwards."""
     view = scene.view
     key_texts: list[tuple[str, str]] = [
         ("arrows" if view.ascii else "← ↑ ↓ →", ARROW_WORDS[scene.state.focus])
     ]
     key_texts += [(spell(key.symbol, ascii=view.ascii), key.words) for key in KEYS if key.words]
-    name = max(cells(key_name) for key_name, _ in key_texts) + GAP
+    name_width = max(cells(key_name) for key_name, _ in key_texts) + GAP
     texts = [(key_name, spell(say(view, does), ascii=view.ascii)) for key_name, does in key_texts]
+
+    # try fewer and fewer columns until they fit
     for count in range(MOST, 0, -1):
-        down = -(-len(texts) // count)
-        columns = [texts[first : first + down] for first in range(0, len(texts), down)]
-        widths = [name + max(cells(text) for _, text in column) + GAP for column in columns]
+        lines = -(-len(texts) // count)  # rounded up
+        columns = [texts[first : first + lines] for first in range(0, len(texts), lines)]
+        widths = [name_width + max(cells(text) for _, text in column) + GAP for column in columns]
         if sum(widths) - GAP <= scene.width:
             break
+
     rows: list[Line] = []
-    for line_number in range(down):
+    for line_number in range(lines):
         row: list[tuple[str, str]] = []
-        for column, wide in zip(columns, widths, strict=True):
-            for key_name, text in column[line_number : line_number + 1]:
-                row += [(pad(key_name, name), accent(view) or "bold"), (pad(text, wide - name), "")]
+        for column, width in zip(columns, widths, strict=True):
+            if line_number < len(column):  # the last column may be shorter
+                key_name, text = column[line_number]
+                row.append((pad(key_name, name_width), accent(view) or "bold"))
+                row.append((pad(text, width - name_width), ""))
         rows.append(tuple(row))
     return Lines(tuple(rows))
 
@@ -296,8 +313,8 @@ def model_list(scene: Scene, names: Sequence[str]) -> Pane:
     )
 
     def spot_at(x: int, y: int) -> Spot | None:
-        """The row of the list at a cell; None outside."""
-        number = y - 2 + top
+        """The row of the list at column x of line y; None outside the list."""
+        number = y - 2 + top  # two lines stand above the list
         if y >= 2 and number < min(top + room, len(names)):
             return RowSpot(number)
         return None
@@ -314,24 +331,27 @@ INKS = {False: ("#d7dae0", "#14161b", "#868e9c"), True: ("#1f2328", "#fbfbf9", "
 
 @lru_cache(4096)
 def style_of(name: str, light: bool, color: bool) -> Style:
-    """A Rich style's name as Textual's style on a light or dark screen, with or without colour."""
+    """The style that a name such as "bold on #ff0000" stands for, on the ink and ground of a light
+    or dark screen; without colour, bold, underlined and reversed alone."""
     ink, ground, faint = INKS[light]
     if not color:
+        plain_style = Style()
         if name:
-            base = Style.parse(name)
-        else:
-            base = Style()
-        return Style(bold=base.bold, underline=base.underline, reverse=base.reverse)
-    return Style(color=ink, bgcolor=ground) + (
-        Style.parse(name.replace(FAINT, faint)) if name else Style()
-    )
+            plain_style = Style.parse(name)
+        return Style(
+            bold=plain_style.bold, underline=plain_style.underline, reverse=plain_style.reverse
+        )
+    screen_style = Style(color=ink, bgcolor=ground)
+    if name:
+        screen_style += Style.parse(name.replace(FAINT, faint))
+    return screen_style
 
 
 class Canvas(Widget, can_focus=True):
-    """Draws the pane it was given last.
+    """The widget that draws the pane which `show` was given last.
 
-    on_choice: is told what a click fell on.
-    on_resized: called when the size is another.
+    on_choice: called with what lies under a click, None for nothing.
+    on_resized: called when the widget has another size.
     """
 
     DEFAULT_CSS = "Canvas { width: 1fr; height: 1fr; }"
@@ -352,7 +372,7 @@ class Canvas(Widget, can_focus=True):
         self.pane = Pane()
 
     def show(self, pane: Pane) -> None:
-        """Draw this pane; lines that are as before are left as they are."""
+        """Draw this pane; only lines that differ from the pane before are written."""
         before = self.pane.rows
         self.pane = pane
         regions = [
@@ -370,16 +390,17 @@ class Canvas(Widget, can_focus=True):
     def on_click(self, event: Click) -> None:
         """Choose what lies under a click."""
         event.stop()
-        self._on_choice(
-            self.pane.spots(event.x, event.y) if 0 <= event.y < self.pane.height else None
-        )
+        spot = None
+        if 0 <= event.y < self.pane.height:
+            spot = self.pane.spots(event.x, event.y)
+        self._on_choice(spot)
 
     def render_line(self, y: int) -> Strip:
-        """One line as Textual takes it."""
+        """Line y of the pane as a Textual strip as wide as the widget, blank below the pane;
+        Textual calls this to draw."""
+        row: Line = ()
         if y < self.pane.height:
-            row: Line = self.pane.rows[y]
-        else:
-            row = ()
+            row = self.pane.rows[y]
         segments = [
             Segment(text, style_of(name, self._light, self._color)) for text, name in row if text
         ]
@@ -396,9 +417,14 @@ PAUSE = 0.3
 
 
 class Explorer(App[None]):
-    """Everything on one screen. The arguments are those of `Walk`.
+    """The application: everything on one screen, which is the `WalkStage` of its walk. The
+    arguments are those of `Walk`.
 
-    driver: what draws, None for Textual's own.
+    driver: the class of Textual's driver, which writes to the terminal; None for its usual one.
+    signal_number: the signal that ended the application, None for none.
+    failure: the error that ended it, None for none.
+    keys_taken: how many keys came from the terminal.
+    question: what the line to type in asks for, None while it is closed.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -421,11 +447,10 @@ class Explorer(App[None]):
         self.signal_number: int | None = None
         self.keys_taken = 0
         self.failure: BaseException | None = None
-        if view.color:
-            self._plain = []
-        else:
+        self._plain: list[LineFilter] = []
+        if not view.color:
             self._plain = [NoColor()]
-        self._stale = False
+        self._stale = False  # whether `draw_soon` has asked for a drawing
         self.question: Question | None = None
         self._typing: Timer | None = None
         self.console = Console(
@@ -444,16 +469,19 @@ class Explorer(App[None]):
         self.line = Input(id="asked", select_on_focus=False, restrict=INERT)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Without colour nothing but bold, underlined and reversed text leaves."""
+        """The filters that Textual passes lines through; without colour, one that takes all colours
+        away."""
         return self._plain or super().get_line_filters()
 
     def compose(self) -> ComposeResult:
-        """The canvas, and a line to type in that shows when something is asked."""
+        """Yield the widgets of the screen: the canvas, and a line to type in that is hidden until
+        something is asked."""
         yield self.canvas
         yield self.line
 
     def on_mount(self) -> None:
-        """Begin the first run once the screen is there."""
+        """Begin the first run; called by Textual once the screen is there. A signal may have come
+        before: then leave."""
         ink, ground, _ = INKS[self.view.light]
         for part in (self.screen, self.line):
             part.styles.background = ground
@@ -467,19 +495,19 @@ class Explorer(App[None]):
             self.walk.run(self.walk.source, first=True)
 
     def begin(self, name: str, job: WalkJob, on_error: Callable[[Exception], None]) -> Work:
-        """Start a job in a thread of its own. Gives its work, which may be cancelled."""
+        """Start a job in a thread of its own; returns its work, which may be cancelled."""
         loop = self._loop
         assert loop is not None
 
         def post(callback: Callable[[], None]) -> None:
-            """Have a function called in the screen's thread."""
-            if not loop.is_closed():  # who leaves does not wait for work
+            """Have a function called in the screen's thread, unless the application has ended."""
+            if not loop.is_closed():
                 loop.call_soon_threadsafe(self.call_later, callback)
 
         return Work(post, job, name=name, on_error=on_error).start()
 
     def draw_soon(self) -> None:
-        """Draw soon, once for all that comes until then."""
+        """Draw a moment later, once for all calls until then."""
         if not self._stale:
             self._stale = True
             self.set_timer(REDRAWN, self.draw)
@@ -492,12 +520,14 @@ class Explorer(App[None]):
             self.canvas.show(picture(self.walk, size.width, size.height))
 
     async def on_event(self, event: events.Event) -> None:
-        """Count the keys that the application has taken from the terminal, and handle the event."""
+        """Handle an event as Textual does, and count the keys among them: `Terminal` compares that
+        number with the keys that it has passed on."""
         self.keys_taken += isinstance(event, events.Key)
         await super().on_event(event)
 
     def on_key(self, event: events.Key) -> None:
-        """Do what the table of keys says of a key; in the line to type in, Esc leaves it."""
+        """Do what the table of keys says of a key; while a line to type in is open, only Esc and
+        Ctrl-C are taken, which close it."""
         if self.question is not None:
             if event.key in ("escape", "ctrl+c"):
                 event.stop()
@@ -510,7 +540,8 @@ class Explorer(App[None]):
             act(self.walk, action)
 
     def choose_spot(self, spot: Spot | None) -> None:
-        """A click chooses what lies under it; a key in the footer is pressed."""
+        """Choose what lies under a click: a head, a pair of words, a word or a row; a key in the
+        footer does what pressing it does."""
         state = self.walk.state
         match spot:
             case HeadSpot(layer, head):
@@ -518,6 +549,7 @@ class Explorer(App[None]):
             case PairSpot(query, key):
                 self.walk.go_to_pair(query, key)
             case WordSpot(index, side):
+                # a word on an axis is looked at from that side
                 if side == "sentence":
                     is_turned = state.is_turned
                 else:
@@ -544,6 +576,7 @@ class Explorer(App[None]):
     def ask(self, question: Question, text: str) -> None:
         """Open a line to type in the answer to a question, with `text` in it already."""
         self.question = question
+        # characters that the line refuses are replaced
         if re.fullmatch(INERT, text):
             self.line.value = text
         else:
@@ -564,14 +597,14 @@ class Explorer(App[None]):
         self.canvas.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Run a new text while it is typed."""
+        """Run a new text while it is typed, each time that no key comes for `PAUSE` seconds."""
         if self._typing is not None:
             self._typing.stop()
         if self.question == "type" and event.value.strip():
             self._typing = self.set_timer(PAUSE, lambda: self._run_typed(event.value))
 
     def _run_typed(self, text: str) -> None:
-        """Run the text as far as it is typed, while it is asked for."""
+        """Run the text as far as it is typed, unless its line was closed or it is the one shown."""
         if self.question == "type" and text != getattr(self.walk.source, "text", text):
             try:
                 run_text(self.walk, text)
@@ -587,9 +620,10 @@ class Explorer(App[None]):
             take_answer(self.walk, question, text)
 
     def leave(self, number: int | None = None, failure: Exception | None = None) -> None:
-        """End, and put the screen away.
+        """End the application, which puts the screen away.
 
-        number: of the signal that asked for it.
+        number: of the signal that asked for it, None for none.
+        failure: the error that ends it, None for none.
         """
         self.signal_number = number
         self.failure = failure
@@ -597,7 +631,7 @@ class Explorer(App[None]):
         self.exit()
 
     def leave_by_signal(self, number: int) -> None:
-        """End the application from where a signal is heard.
+        """End the application; called where a signal is heard, perhaps before it runs.
 
         number: of the signal.
         """
@@ -611,14 +645,15 @@ class Explorer(App[None]):
             self.leave(int(signal.SIGHUP))
 
     def _handle_exception(self, error: Exception) -> None:
-        """Keep an error that Textual caught, so that the command can raise it after the screen is
-        put away.
+        """Keep an error that Textual caught, so that the command can raise it once the screen is
+        put away; Textual calls this.
         """
         self.failure = error
         super()._handle_exception(error)
 
     def _print_error_renderables(self) -> None:
-        """Print no errors here: who started the application says them, once."""
+        """Print no errors, which Textual calls this for: the command that started the application
+        raises them."""
         self._exit_renderables.clear()
 
 
@@ -630,14 +665,14 @@ MOST_KEYS = 100
 
 
 class LastingOutput(io.TextIOBase):
-    """A text stream on another that drops what it can no longer write, as to a terminal that has
-    gone: Textual's writing thread would end there, and the application wait for it for ever."""
+    """A text stream that writes to another and ignores its errors, as of a terminal that has gone:
+    they would end Textual's writing thread, for which the application would wait for ever."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write the text, or drop it; its length."""
+        """Write the text, or drop it where that fails; returns its length either way."""
         with suppress(OSError):
             self._stream.write(text)
         return len(text)
@@ -648,7 +683,7 @@ class LastingOutput(io.TextIOBase):
             self._stream.flush()
 
     def fileno(self) -> int:
-        """The stream's descriptor, of which Textual asks the size."""
+        """The descriptor of the other stream, by which Textual learns the terminal's size."""
         return self._stream.fileno()
 
 
@@ -667,7 +702,7 @@ class Terminal(LinuxDriver):
         if sys.__stdout__ is not None:
             output: Any = LastingOutput(sys.__stdout__)
             self._file = output
-        self._keys = 0
+        self._keys = 0  # how many were passed on to the application
         self._explorer = app
 
     def process_message(self, message: Message) -> None:
@@ -684,9 +719,9 @@ class Terminal(LinuxDriver):
         super().process_message(message)
 
     def is_gone(self) -> bool:
-        """Whether nobody is at the terminal's other end."""
+        """Whether the terminal has gone, as when its window was closed."""
         poll = select.poll()
-        poll.register(self.fileno, 0)  # a hangup is told unasked
+        poll.register(self.fileno, 0)  # poll reports a hangup without being asked for it
         return bool(poll.poll(0))
 
     def stop_application_mode(self) -> None:
@@ -698,8 +733,8 @@ class Terminal(LinuxDriver):
 
 
 def release_terminal() -> None:
-    """Drop what could not be written to a terminal that has gone: else Python writes it once more
-    at its end, and fails with an exit code of its own."""
+    """Drop what could not be written to a terminal that has gone; else Python would try once more
+    at its end, and fail with an exit code of its own."""
     if sys.__stdout__ is None:
         return
     try:
@@ -711,7 +746,8 @@ def release_terminal() -> None:
 
 
 def take_keyboard() -> bool:
-    """Take keys from the terminal where standard input was a pipe; whether there is a terminal."""
+    """Make the terminal the standard input, from which Textual reads keys, also where that was a
+    pipe; returns whether there is a terminal."""
     if os.isatty(0):
         return True
     try:

@@ -110,10 +110,12 @@ def sentence(scene: Scene) -> Pane:
     # of a long text, no more than can be seen
     near = slice(max(state.word - NEAR, 0), state.word + NEAR)
     sentence_words = words(text, tokens[near], _shares_beyond_rest(scene)[near], chosen_indices)
+
+    # fill lines word by word; of each line note which cells hold which word, for clicks
     rows: list[Line] = []
-    places: list[list[tuple[int, int, int]]] = []
+    row_spans: list[list[tuple[int, int, int]]] = []
     row: list[Piece] = []
-    spans: list[tuple[int, int, int]] = []
+    spans: list[tuple[int, int, int]] = []  # (first cell, cell behind the last, index of the word)
     column = 0
     row_of_chosen = 0
     for index, word in enumerate(sentence_words, near.start):
@@ -122,34 +124,42 @@ def sentence(scene: Scene) -> Pane:
         gap = 1 if row and word.apart else 0
         if row and column + gap + size > width:
             rows.append(tuple(row))
-            places.append(spans)
+            row_spans.append(spans)
             row = []
             spans = []
             column = 0
             gap = 0
         if word.is_chosen:
             row_of_chosen = len(rows)
-        row += [*([(" ", "")] if gap else []), *pieces]
+        if gap:
+            row.append((" ", ""))
+        row += pieces
         spans.append((column + gap, column + gap + size, index))
         column += gap + size
     rows.append(tuple(row))
-    places.append(spans)
+    row_spans.append(spans)
+
+    # the lines that are shown, with the chosen word's in the middle
     start = min(max(row_of_chosen - height // 2, 0), max(len(rows) - height, 0))
 
     def spot_at(x: int, y: int) -> Spot | None:
         """What a click on this cell of the pane chooses; None for nothing."""
-        if y + start < len(places):
-            line = places[y + start]
-        else:
-            line = []
-        return next((WordSpot(index) for low, high, index in line if low <= x < high), None)
+        if y + start < len(row_spans):
+            for low, high, index in row_spans[y + start]:
+                if low <= x < high:
+                    return WordSpot(index)
+        return None
 
     return Pane(tuple(rows[start : start + height]), spot_at)
 
 
 def _word_pieces(word: Word, view: View, width: int, *, is_pair_end: bool) -> list[Piece]:
-    """The pieces of one word: tinted by its share, in brackets if it is chosen, underlined if it is
-    the other end of the pair."""
+    """The (text, style) pieces of one word: tinted by its share or, without colour, between marks
+    for it; in brackets if it is chosen.
+
+    width: the most cells that the word may take.
+    is_pair_end: whether it is the other end of the chosen pair, which is underlined.
+    """
     text = cut(safe(word.text, ascii=view.ascii), max(width - 4, 1), ascii=view.ascii)
     word_style = FAINT if word.quiet else ""
     if word.share is not None and word.share >= LEAST:
@@ -160,7 +170,9 @@ def _word_pieces(word: Word, view: View, width: int, *, is_pair_end: bool) -> li
             text = f"{mark}{text}{mark}"
     if word.is_chosen:
         return [("[", "bold"), (text, f"bold {word_style}".strip()), ("]", "bold")]
-    return [(text, f"underline {word_style}".strip() if is_pair_end else word_style)]
+    if is_pair_end:
+        word_style = f"underline {word_style}".strip()
+    return [(text, word_style)]
 
 
 def answer(scene: Scene) -> Pane:
@@ -168,19 +180,21 @@ def answer(scene: Scene) -> Pane:
     chosen weight; and whether the weights are learned. As many of them as there is room for."""
     loaded_run = scene.loaded_run
     view = scene.view
+    # the order matters, for the last sentences may find no room
     sentences = _look_sentences(scene)
-    if loaded_run.unknown_count[0]:
-        # behind the first: what follows may find no room
-        sentences.insert(1, unknown_words_sentence(*loaded_run.unknown_count, view))
+    unknown, word_count = loaded_run.unknown_count
+    if unknown:
+        sentences.insert(1, unknown_words_sentence(unknown, word_count, view))
     sentences += _weight_sentences(scene)
-    # whoever goes through heads is told of the head first, for what follows may find no room
+    rule_sentences = _rule_sentences(scene)
     if scene.state.focus == "heads":
-        rules_at = 0
+        sentences = [*rule_sentences, *sentences]
     else:
-        rules_at = len(sentences)
-    sentences[rules_at:rules_at] = _rule_sentences(scene)
+        sentences += rule_sentences
     if loaded_run.record.model is not None:
         sentences.append(not_learned_note(loaded_run.record.model, view))
+
+    # as many of the first sentences as fit, one at least
     rows = Lines()
     for count in range(1, len(sentences) + 1):
         longer = remark(
@@ -209,8 +223,8 @@ def _rule_sentences(scene: Scene) -> list[str]:
 
 
 def _weight_sentences(scene: Scene) -> list[str]:
-    """The weight between the two chosen words, in both heads where two are compared; nothing where
-    it is not known.
+    """The sentence, in a list, on the weight between the two chosen words, in both heads where two
+    are compared, or that the mask hides it; an empty list where it is not known.
     """
     state = scene.state
     loaded_run = scene.loaded_run
@@ -249,8 +263,8 @@ def _weight_sentences(scene: Scene) -> list[str]:
 
 
 def _look_sentences(scene: Scene) -> list[str]:
-    """What the chosen word looks at most, or who looks at it most; nothing where no weights are
-    known.
+    """Sentences on what the chosen word looks at most or, turned, which word looks at it most; an
+    empty list where no weights are known.
     """
     state = scene.state
     loaded_run = scene.loaded_run
@@ -258,18 +272,21 @@ def _look_sentences(scene: Scene) -> list[str]:
     weights = np.array([share or 0.0 for share in _shares_beyond_rest(scene)])
     if not weights.size or (state.layer, state.head) not in loaded_run.heads:
         return []
-    words_here = loaded_run.queries
-    others = loaded_run.keys
+    # the side of the chosen word, and the side that it looks at or is looked at from
+    own_side = loaded_run.queries
+    far_side = loaded_run.keys
     if state.is_turned:
-        words_here = loaded_run.keys
-        others = loaded_run.queries
-    word = words_here[min(state.word, len(words_here) - 1)]
+        own_side = loaded_run.keys
+        far_side = loaded_run.queries
+    word = own_side[min(state.word, len(own_side) - 1)]
     word_text = _word_text(loaded_run, word, view)
     order = np.argsort(-weights, kind="stable")
     first = int(order[0])
     second = int(order[min(1, len(order) - 1)])
+
+    # a word that heads rest on, and a word without weights
     if state.is_turned and loaded_run.rest[state.word]:
-        return [resting_reason(words_here[state.word], state.word, word_text, view)]
+        return [resting_reason(own_side[state.word], state.word, word_text, view)]
     rested = _rested_sentences(scene, word_text)
     if weights[first] <= 0 and rested:
         return rested
@@ -280,8 +297,10 @@ def _look_sentences(scene: Scene) -> list[str]:
             return [say(view, "No word sees {key}.", key=word_text)]
         template = message("{query} can see no word: its weights and its output are 0.")
         return [say(view, template, query=word_text)]
+
+    # the strongest link, or that there is none above all others
     if state.is_turned:
-        query = _word_text(loaded_run, others[first], view)
+        query = _word_text(loaded_run, far_side[first], view)
         share = percent(weights[first])
         return [
             say(
@@ -306,15 +325,16 @@ def _look_sentences(scene: Scene) -> list[str]:
     if second != first and weights[second] >= SECOND * weights[first]:
         indices = [first, second]
     keys = [
-        (_word_text(loaded_run, others[index], view), float(weights[index])) for index in indices
+        (_word_text(loaded_run, far_side[index], view), float(weights[index])) for index in indices
     ]
     return [looks_most_sentence(word_text, keys, view), *rested]
 
 
 def _rested_sentences(scene: Scene, query: str) -> list[str]:
-    """How much of the chosen query's weight is on keys where heads rest; nothing where none is.
+    """The sentence, in a list, on how much of the chosen query's weight is on keys where heads rest
+    whatever the text says (the first token and the like); an empty list where none is.
 
-    query: its name.
+    query: the query's name.
     """
     loaded_run = scene.loaded_run
     if scene.state.is_turned or not loaded_run.rest.any():
@@ -368,12 +388,16 @@ def links(scene: Scene) -> Pane:
     """
     weights = np.array([share or 0.0 for share in shares(scene)])
     indices = _linked_words(weights, scene)
+
+    # how wide the columns of words and the bars are
     names = [scene.loaded_run.names(side, ascii=scene.view.ascii) for side in ("queries", "keys")]
     widest = max(
         scene.loaded_run.widest(side, ascii=scene.view.ascii) for side in ("queries", "keys")
     )
     name_width = min(widest, NAME, max((scene.width - LINE) // 3, 3))
     room = max(min(scene.width - 2 * name_width - LINE - 7, BAR), 0)
+
+    # the rows that lines lead to, and the row that they come from
     linked_rows = [row for row, index in enumerate(indices) if weights[index] >= LEAST]
     origin = 0
     if scene.state.word in indices:
@@ -401,8 +425,10 @@ def links(scene: Scene) -> Pane:
 
 
 def _linked_words(weights: np.ndarray[Any, Any], scene: Scene) -> list[int]:
-    """The words that stand in the pane of links, a line each: all, or of more words than lines the
-    chosen one and those with the largest shares.
+    """The positions of the words that stand in the pane of links, a line each: all, or of more
+    words than lines the chosen one and those with the largest shares.
+
+    weights: the share of each word.
     """
     lines = scene.height
     indices = set(range(len(weights)))
@@ -415,8 +441,12 @@ def _linked_words(weights: np.ndarray[Any, Any], scene: Scene) -> list[int]:
 def _link_ends(
     index: int, share: float, names: Sequence[Sequence[str]], name_width: int, scene: Scene
 ) -> tuple[Piece, Piece]:
-    """A word as a query at the left and as a key at the right: on the side of the chosen word by
-    whether it is the one, on the other side by its share.
+    """A word's two pieces in the pane of links, as a query at the left and as a key at the right.
+    On the side of the chosen word it is styled by whether it is the chosen one, on the other side
+    by its share.
+
+    index: the word's position.
+    names: of all queries, and of all keys.
     """
     view = scene.view
     texts = []
@@ -430,12 +460,12 @@ def _link_ends(
         share_style = FAINT
     elif view.color:
         share_style = tint(share, view)
-    own_style = FAINT
+    chosen_style = FAINT
     if index == scene.state.word:
-        own_style = accent(view) or "bold"
+        chosen_style = accent(view) or "bold"
     if scene.state.is_turned:
-        return (texts[0], share_style), (texts[1], own_style)
-    return (texts[0], own_style), (texts[1], share_style)
+        return (texts[0], share_style), (texts[1], chosen_style)
+    return (texts[0], chosen_style), (texts[1], share_style)
 
 
 def _share_pieces(share: float, room: int, view: View) -> list[Piece]:
@@ -449,8 +479,14 @@ def _share_pieces(share: float, room: int, view: View) -> list[Piece]:
 def _connector(
     row: int, origin: int, linked_rows: list[int], view: View, *, is_turned: bool
 ) -> str:
-    """The lines between the two columns of links in one row: a trunk beside the chosen word, a
-    branch to every linked one."""
+    """One row of the lines between the two columns of links, `LINE` cells: a vertical trunk that
+    starts at the row of the chosen word, and a branch to each linked word, such as " ───┼──▸ ".
+
+    row: the one drawn.
+    origin: the row of the chosen word.
+    linked_rows: the rows that have a branch.
+    is_turned: whether lines lead from words at the left to the chosen word at the right.
+    """
     low = min([origin, *linked_rows])
     high = max([origin, *linked_rows])
     inside = low <= row <= high and bool(linked_rows)
@@ -485,6 +521,7 @@ def _connector(
         east = branch
     stem = " " + ("───" if west else "   ")
     arm = "──▸ " if east else "    "
+    # the sign where the trunk meets the lines of this row
     directions = (("up", up), ("down", down), ("west", west), ("east", east))
     joined = [name for name, is_there in directions if is_there]
     return stem + JOINTS["-".join(joined)] + arm
@@ -519,8 +556,11 @@ DrawPane = Callable[[Scene], Pane]
 
 
 class Notice(Struct, frozen=True):
-    """What is told besides: a line in place of the answer, and how far long work has come (None for
-    none).
+    """What the screen tells for the moment.
+
+    message: a line in place of the answer, "" for none.
+    working, share: the name of the work in progress, and how much of it is done, 0 to 1; None for
+        no work.
     """
 
     message: str = ""
@@ -531,13 +571,14 @@ class Notice(Struct, frozen=True):
 class Frame(Struct, frozen=True, eq=False):
     """Everything the screen shows.
 
-    scene: the whole screen.
-    right: draws what is looked at, None for the matrix.
-    title: its name.
-
-    values: what colours the heads in place of the measure, and what it is called.
-    whole: draws over everything between header and footer.
-    tour_text: in place of the answer.
+    scene: of the whole screen.
+    right: draws the pane on the right, None for the matrix.
+    title: of that pane; "" for the matrix's.
+    whole: draws over everything between header and footer; None for nothing.
+    values: by head, the numbers that colour the heads in place of the chosen measure; None
+        where the measure colours them.
+    measure: what these numbers are called.
+    tour_text: shown in place of the answer, "" outside the tour.
     """
 
     scene: Scene
@@ -554,7 +595,7 @@ def draw_frame(frame: Frame) -> Pane:
     """The screen, exactly as large as its scene."""
     scene = frame.scene
     width = frame.scene.width
-    room = frame.scene.height - 3
+    room = frame.scene.height - 3  # lines between the header with its rule and the footer
     if width < LEAST_WIDTH or scene.height < LEAST_HEIGHT:
         return scene.fit(_small_window_pane(scene))
     if scene.view.ascii:
@@ -589,7 +630,8 @@ SOURCES = {
 
 
 def _small_window_pane(scene: Scene) -> Pane:
-    """How large the window must be: a sentence, or the size alone where a sentence does not fit."""
+    """The pane of a window that is too small: how large it must be, as a sentence, or the size
+    alone where a sentence does not fit."""
     size = {"width": LEAST_WIDTH, "height": LEAST_HEIGHT}
     text = say(scene.view, "the window is too small: at least {width} × {height}", **size)
     rows = wrap(spell(text, ascii=scene.view.ascii), scene.width, ascii=scene.view.ascii)
@@ -599,7 +641,8 @@ def _small_window_pane(scene: Scene) -> Pane:
 
 
 def _body(frame: Frame, scene: Scene) -> Pane:
-    """The grid with the chosen head below it, beside what is looked at."""
+    """The middle of the screen: at the left the grid of heads with the chosen head below it, at the
+    right what is looked at."""
     left_width = _heads_width(scene)
     heads = _heads_pane(frame, scene.with_size(left_width, scene.height))
     # the two sides stand two cells apart, behind one cell on the left
@@ -610,13 +653,14 @@ def _body(frame: Frame, scene: Scene) -> Pane:
 
 
 def _heads_width(scene: Scene) -> int:
-    """Cells of the grid of heads: as many as it needs, at most two fifths of a wide window and a
-    third of a narrow one."""
+    """How many cells wide the grid of heads is: as many as it needs, at most two fifths of a wide
+    window and a third of a narrow one."""
     extent = scene.loaded_run.extent
     most = scene.width // 3
     if scene.width >= 64:
         most = max(scene.width * 2 // 5, 24)
     needed = extent.columns * head_cell_width(extent, most) + extent.edge
+    # in fewer than 26 cells the summary of the chosen head below the grid has no room
     return min(max(needed, min(26, most)), most)
 
 
@@ -624,13 +668,14 @@ def _heads_pane(frame: Frame, scene: Scene) -> Pane:
     """The grid of heads under its title; below it the chosen head, where three lines are left."""
     view = scene.view
     state = scene.state
+    # a line for each layer, and one of numbers above them
     grid_lines = min(len(scene.loaded_run.extent.heads) + 1, max(scene.height - 1, 2))
-    details = scene.height - grid_lines - 2
+    summary_lines = scene.height - grid_lines - 2
     grid_height = scene.height - 1
     below: list[Pane] = []
-    if details >= 3:
-        grid_height -= details + 1
-        below = [blank(scene.width, 1), head_summary(scene.with_size(scene.width, details))]
+    if summary_lines >= 3:
+        grid_height -= summary_lines + 1
+        below = [blank(scene.width, 1), head_summary(scene.with_size(scene.width, summary_lines))]
     name = frame.measure or say(view, MEASURE_NAMES[state.measure], word=_chosen_word(scene))
     title = Pane((_title(name, view, is_focused=state.focus == "heads"),))
     heads = grid(scene.with_size(scene.width, grid_height), values=frame.values)
@@ -643,15 +688,14 @@ def _words_pane(frame: Frame, scene: Scene) -> Pane:
     view = scene.view
     name = frame.title or say(view, "weights · who looks (rows) at whom (columns)")
     title = _title(name, view, is_focused=scene.state.focus == "words")
-    if frame.right is None:
+    legend: Line = ()
+    if frame.right is None:  # only the matrix has colours to explain
         legend = _legend(scene)
-    else:
-        legend = ()
+    # the legend ends at the right edge, where there is room for it
+    heading: Line = title
     free = scene.width - line_width(title) - line_width(legend)
     if free > 1:
-        heading: Line = (*title, (" " * free, ""), *legend)
-    else:
-        heading = title
+        heading = (*title, (" " * free, ""), *legend)
     above = scene.with_size(scene.width, 1).fit(Pane((heading,)))
     rest = scene.with_size(scene.width, scene.height - 1)
     draw = frame.right or matrix
@@ -662,20 +706,20 @@ def _chosen_word(scene: Scene) -> str:
     """The word that the sentence is about, as the grid's title names it; "" of a text without
     words.
     """
+    side = "queries"
     if scene.state.is_turned:
-        tokens = scene.loaded_run.keys
-    else:
-        tokens = scene.loaded_run.queries
-    if not tokens:
+        side = "keys"
+    names = scene.loaded_run.names(side, ascii=scene.view.ascii)
+    if not names:
         return ""
-    names = scene.loaded_run.names(
-        "keys" if scene.state.is_turned else "queries", ascii=scene.view.ascii
-    )
-    return cut(names[min(scene.state.word, len(tokens) - 1)], 14)
+    return cut(names[min(scene.state.word, len(names) - 1)], 14)
 
 
 def _title(text: str, view: View, *, is_focused: bool) -> Line:
-    """A part of the screen's title; the part that the arrows move has a mark before it."""
+    """The line with the title of a part of the screen.
+
+    is_focused: whether the arrows move that part, whose title is bold behind a mark.
+    """
     if is_focused:
         mark = ">" if view.ascii else "▸"
     else:
@@ -691,6 +735,7 @@ def _legend(scene: Scene) -> Line:
     signed = state.compared_head is not None
     if view.color and not view.ascii:
         palette = palette_of(view, signed=signed)
+        # every third shade: more would take too much room
         shades = [palette.colour(number / (SHADES - 1)) for number in range(0, SHADES, 3)]
         ramp: list[Piece] = [(" ", f"on {colour}") for colour in shades]
     else:
@@ -718,33 +763,38 @@ def _legend(scene: Scene) -> Line:
 
 
 def _answer_pane(frame: Frame, room: int) -> Pane:
-    """The sentence, and below it the answer or what has just happened.
+    """The sentence, and below it the answer or, in its place, a notice or the words of the tour.
 
     room: lines between header and footer.
     """
     width = frame.scene.width - 2
     view = structs.replace(frame.scene.view, width=frame.scene.width - 2)
+    # lines of the sentence and of the answer, at most: a lower window leaves less to them
     if room < 24:
-        most, rows = (2, 2)
+        sentence_lines = 2
+        answer_lines = 2
     elif room < 30:
-        most, rows = (3, 3)
+        sentence_lines = 3
+        answer_lines = 3
     else:
-        most, rows = (5, 4)
+        sentence_lines = 5
+        answer_lines = 4
     if frame.tour_text:
         text_rows = remark(frame.tour_text, view, style=accent(view)).rows[:4]
     elif frame.notice.message:
         text = cut(safe(frame.notice.message, ascii=view.ascii), width, ascii=view.ascii)
         text_rows = (((text, accent(view) or "bold"),),)
     else:
-        text_rows = answer(frame.scene.with_size(width, rows)).rows[:rows]
-    sentence_pane = sentence(frame.scene.with_size(width, most))
+        text_rows = answer(frame.scene.with_size(width, answer_lines)).rows[:answer_lines]
+    sentence_pane = sentence(frame.scene.with_size(width, sentence_lines))
     height = 1 + sentence_pane.height + len(text_rows)
     both = stack_panes((Pane(((),)), sentence_pane, Pane(text_rows)))
     return beside(blank(1, height), frame.scene.with_size(width + 1, height).fit(both))
 
 
 def _header(frame: Frame) -> Line:
-    """What runs, on the left; the chosen head, or how far work has come, on the right."""
+    """The first line of the screen: at the left the model, its sizes and the text's; at the right
+    the chosen head, or how far work has come."""
     scene = frame.scene
     notice = frame.notice
     view = frame.scene.view
@@ -759,7 +809,10 @@ def _header(frame: Frame) -> Line:
                 view, "{layers} layers × {heads} heads", layers=model.layers, heads=model.heads
             )
         name = record.name or model.name or say(view, SOURCES[model.source], seed=model.seed)
-        parts = [safe(name, ascii=view.ascii), *([model.family] if model.family else []), sizes]
+        parts = [safe(name, ascii=view.ascii)]
+        if model.family:
+            parts.append(model.family)
+        parts.append(sizes)
         if record.attention is not None and record.attention.mask not in ("none", ""):
             parts.append(safe(record.attention.mask, ascii=view.ascii))
     parts.append(
@@ -789,6 +842,7 @@ def _footer(scene: Scene) -> Pane:
     keys = [key for key in KEYS if key.foot]
     texts = {key.does: spell(say(view, key.foot), ascii=view.ascii) for key in keys}
     sizes = {key.does: len(key.symbol) + 1 + cells(texts[key.does]) for key in keys}
+    # the cells that the keys which are always there leave to the others
     room = scene.width - 2 - sum(sizes[does] + 2 for does in LAST)
     pieces: list[Piece] = [(" ", "")]
     spans: list[tuple[int, int, str]] = []

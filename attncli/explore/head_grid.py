@@ -4,6 +4,7 @@ map under its axes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,15 +78,19 @@ def head_values(state: State, loaded_run: LoadedRun) -> dict[Pair, float | None]
 
 
 def head_cell_width(extent: Extent, width: int) -> int:
-    """Cells of a head in a grid of this width: 4 with its number, or 2, or 1."""
-    return next((wide for wide in (ROOMY, 2) if extent.columns * wide + extent.edge <= width), 1)
+    """How many cells wide each head is in a grid of this width: `ROOMY` with its number, or else 2
+    or 1."""
+    for cell_width in (ROOMY, 2):
+        if extent.columns * cell_width + extent.edge <= width:
+            return cell_width
+    return 1
 
 
 def grid(scene: Scene, *, values: dict[Pair, float | None] | None) -> Pane:
-    """A cell for each head, layers in rows, coloured by a number; of more layers or heads than fit,
-    those around the chosen one.
+    """The grid of heads, a cell for each, layers in rows, coloured by a number; of more layers or
+    heads than fit, those around the chosen one.
 
-    values: what colours the heads in place of the chosen measure.
+    values: by (layer, head), what colours the heads in place of the chosen measure; None for that.
     """
     state = scene.state
     extent = scene.loaded_run.extent
@@ -93,6 +98,8 @@ def grid(scene: Scene, *, values: dict[Pair, float | None] | None) -> Pane:
         values_by_head = head_values(state, scene.loaded_run)
     else:
         values_by_head = values
+
+    # the layers and heads that are shown
     wide = head_cell_width(extent, scene.width)
     edge = extent.edge
     columns = extent.columns
@@ -104,14 +111,18 @@ def grid(scene: Scene, *, values: dict[Pair, float | None] | None) -> Pane:
     else:
         layer_row = 0
     layers_shown = [layers[row] for row in _window_around(layer_row, len(layers), scene.height - 1)]
-    rows: list[Line] = [((" " * edge, ""), *_head_numbers(columns_shown, wide, state.head))]
-    known = [value for value in values_by_head.values() if value is not None and value == value]
-    largest = max(map(abs, known), default=0.0)
-    if state.measure in ("word", "entropy") and values is None and largest <= 1:
+
+    # the number that has the strongest colour: weights and entropies below 1 are coloured alike in
+    # every run
+    finite = [
+        value for value in values_by_head.values() if value is not None and not math.isnan(value)
+    ]
+    highest = max(map(abs, finite), default=0.0)
+    if state.measure in ("word", "entropy") and values is None and highest <= 1:
         highest = 1.0
-    else:
-        highest = largest
-    signed = any(value < 0 for value in known)
+    signed = any(value < 0 for value in finite)
+
+    rows: list[Line] = [((" " * edge, ""), *_head_numbers(columns_shown, wide, state.head))]
     for layer in layers_shown:
         name = (pad(str(layer), edge - 1, "right") + " ", "bold" if layer == state.layer else FAINT)
         heads = (
@@ -176,16 +187,22 @@ def _head_numbers(columns_shown: range, wide: int, chosen_head: int) -> list[Pie
 def _head_cell(
     scene: Scene, place: Pair, value: float | None, highest: float, wide: int, *, signed: bool
 ) -> Piece:
-    """One head: its colour, its number where there is room, brackets around the chosen one.
+    """The (text, style) of one head in the grid: its colour, its number where there is room,
+    brackets around the chosen one, "A" on the one that is subtracted.
 
-    highest: the largest magnitude of all heads.
-    wide: cells.
+    place: (layer, head).
+    value: its number, None where it is not known.
+    highest: the magnitude that has the strongest colour.
+    wide: cells of a head.
+    signed: whether some head's number is below 0.
     """
     state = scene.state
     view = scene.view
     if not scene.loaded_run.extent.has(*place):
         return " " * wide, ""
-    if value is None or value != value:
+
+    # its number and colour
+    if value is None or math.isnan(value):
         text = (".." if view.ascii else "··")[:wide].rjust(wide)
         cell_style = FAINT
     else:
@@ -193,7 +210,7 @@ def _head_cell(
             fraction = min(abs(value) / highest, 1.0)
         else:
             fraction = 0.0
-        if signed:
+        if signed:  # 0 has the colour in the middle
             fraction = 0.5 + np.sign(value) * fraction / 2
         level = int(levels(np.array([fraction]))[0])
         mark = (sign if signed else shade)(level / (SHADES - 1), ascii=view.ascii)
@@ -208,6 +225,8 @@ def _head_cell(
         else:
             cell_style = ""
     text = text.rjust(wide)[:wide]
+
+    # what marks it
     if place == state.subtracted_head:
         text = f"A{text[1:]}"
     if place != (state.layer, state.head):
@@ -226,7 +245,8 @@ def _head_cell(
 
 
 def _number_in_three_cells(value: float) -> str:
-    """A number in three cells: `.65`, `1.0`, `12`, `-.3`."""
+    """A number in at most three cells: `.65`, `1.0`, `12`, `-.3`; `big` or `-99` for one beyond
+    99."""
     if abs(value) >= 99.5:
         return "big" if value > 0 else "-99"
     if abs(value) >= 9.95:
@@ -239,7 +259,8 @@ def _number_in_three_cells(value: float) -> str:
 
 
 def head_summary(scene: Scene) -> Pane:
-    """The chosen head below the grid: its labels, its numbers, its strongest links."""
+    """The pane about the chosen head below the grid: its labels, its metrics, its strongest links,
+    which can be clicked; blank where the head has not run yet."""
     state = scene.state
     loaded_run = scene.loaded_run
     view = scene.view
@@ -251,6 +272,8 @@ def head_summary(scene: Scene) -> Pane:
         names = (label_name(head_label, view.lang) for head_label in head.labels)
         labels_text = label(say(view, contextual("between", ", ")).join(names), ascii=view.ascii)
         rows[0] = (*rows[0], ("  " + cut(labels_text, scene.width, ascii=view.ascii), FAINT))
+
+    # a learned key, which is no token, may be an end of a link
     links = [
         link
         for link in head.links
@@ -261,17 +284,26 @@ def head_summary(scene: Scene) -> Pane:
         link_lines = min(len(links), 3) + 1
     rows += _metric_lines(head, max(scene.height - 1 - link_lines, 1), scene)
     lines_left = scene.height - len(rows)
-    pairs: dict[int, Pair] = {}
+    pairs: dict[int, Pair] = {}  # by line, the (query, key) of the link that stands there
     if links and lines_left > 1:
         rows.append(((say(view, "strongest links"), FAINT),))
         for query, key, weight in links[: lines_left - 1]:
             pairs[len(rows)] = (query, key)
             rows.append(_link_line(query, key, weight, scene))
-    return scene.fit(Pane(tuple(rows), lambda x, y: PairSpot(*pairs[y]) if y in pairs else None))
+
+    def spot_at(x: int, y: int) -> Spot | None:
+        """The link on line y of the pane; None for a line without one."""
+        if y not in pairs:
+            return None
+        query, key = pairs[y]
+        return PairSpot(query, key)
+
+    return scene.fit(Pane(tuple(rows), spot_at))
 
 
 def _metric_lines(head: HeadRecord, room: int, scene: Scene) -> Iterator[Line]:
-    """The numbers of a head that are known, in one column or two, on at most `room` lines."""
+    """Yield lines with the metrics of a head that are known, in one column or two, on at most
+    `room` lines."""
     view = scene.view
     numbers = [
         (spell(say(view, METRIC_NAMES[name]), ascii=view.ascii), head.metrics.get(name))
@@ -321,12 +353,12 @@ ROOMY_AREA, TEXT_HEIGHT = 4, 0.095
 
 
 class MatrixArea(Struct, frozen=True):
-    """How a matrix is cut to a room.
+    """How a matrix of weights is drawn in the room that a pane has.
 
-    rows, columns: the words shown.
-    block: how many make one cell.
-    across, down: its cells.
-    halves: whether two rows share a line.
+    rows, columns: the positions of the queries and the keys that are shown.
+    block: how many queries, and how many keys, are pooled to one cell of the map.
+    across, down: how many cells of the terminal each cell of the map is wide and high.
+    halves: whether two rows of the map share a line, in half blocks.
     """
 
     rows: range
@@ -338,8 +370,9 @@ class MatrixArea(Struct, frozen=True):
 
 
 def matrix_area(scene: Scene) -> MatrixArea:
-    """How a matrix is cut to the room: all words where they fit, in cells as large as possible;
-    else all words pooled, or, in the near view, the words around the chosen pair.
+    """How the matrix of weights is drawn in the scene's room: all words where they fit, in cells as
+    large as possible; else all words pooled, or, in the near view, the words around the chosen
+    pair.
     """
     state = scene.state
     width = scene.width
@@ -351,33 +384,30 @@ def matrix_area(scene: Scene) -> MatrixArea:
         down = max(min(height // max(queries, 1), across // 2, 3), 1)
         return MatrixArea(range(queries), range(keys), 1, across, down)
     if state.near:
-        return MatrixArea(
-            _window_around(state.query, queries, height),
-            _window_around(state.key, keys, width // 2),
-            1,
-            2,
-            1,
-        )
-    fine = scene.view.color and not scene.view.ascii
-    if fine:
+        rows = _window_around(state.query, queries, height)
+        columns = _window_around(state.key, keys, width // 2)
+        return MatrixArea(rows, columns, block=1, across=2, down=1)
+    # with colours, a line can hold two rows of the map
+    has_halves = scene.view.color and not scene.view.ascii
+    if has_halves:
         lines = 2 * height
     else:
         lines = height
-    block = max(-(-keys // max(width, 1)), -(-queries // max(lines, 1)), 1)
-    return MatrixArea(range(queries), range(keys), block, 1, 1, fine)
+    block = max(-(-keys // max(width, 1)), -(-queries // max(lines, 1)), 1)  # rounded up
+    return MatrixArea(range(queries), range(keys), block=block, across=1, down=1, halves=has_halves)
 
 
 def _window_around(position: int, many: int, room: int) -> range:
-    """As many of `many` positions as there is room for, one at least, with `position` as near to
-    their middle as can be."""
+    """The range of `room` positions out of 0..many-1, one at least, with `position` as near to its
+    middle as can be; all where they fit."""
     room = max(min(room, many), 1)
     start = min(max(position - room // 2, 0), max(many - room, 0))
     return range(start, min(start + room, many))
 
 
 def fractions(weights: NDArray, state: State) -> NDArray:
-    """Weights scaled to the colour range by the chosen colour scale, 0 to 1; a difference of two
-    heads by a signed scale."""
+    """Weights as fractions of the colour range, 0 to 1, by the chosen colour scale; NaN stays NaN.
+    A difference of two heads has a scale of its own, on which 0 is in the middle."""
     if state.compared_head is not None:
         return normalise(weights, "signed")
     if state.scale == "rest":
@@ -397,8 +427,8 @@ def keys_left_open(loaded_run: LoadedRun) -> Bools:
 
 
 def weights_of(state: State, loaded_run: LoadedRun, rows: slice) -> NDArray | None:
-    """The weights in sight, [query, key]; with another head, this one's less the other's; None
-    where they are not known."""
+    """The weights of the chosen head in these rows, [query, key]; while two heads are compared,
+    less those of the other head. None where they are not known."""
     weights = loaded_run.weights((state.layer, state.head), rows)
     if state.compared_head is None or weights is None:
         return weights
@@ -415,32 +445,38 @@ def matrix(scene: Scene) -> Pane:
     view = scene.view
     width = scene.width
     height = scene.height
+
+    # the axes: `side` cells of queries to the left of the map, `above` lines of keys over it
     names = loaded_run.names("queries", ascii=view.ascii)
     side = min(loaded_run.widest("queries", ascii=view.ascii), NAME, max(width // 4, 4)) + 1
     above = _axis_height(scene.with_size(width - side, height))
     area = matrix_area(scene.with_size(width - side, height - above))
-    if area.across < 2:
+    if area.across < 2:  # too narrow for words: numbers take one line
         above = 1
         area = matrix_area(scene.with_size(width - side, height - above))
-    body = _map_lines(scene, area)
-    if body is None:
+    map_lines = _map_lines(scene, area)
+    if map_lines is None:
         return scene.fit(_waiting_pane(scene))
+
+    # put the axes around the map's lines
     rows: list[Line] = [
         ((" " * side, ""), *row) for row in _key_axis(scene, area, above, width - side)
     ]
-    per = area.block * (2 if area.halves else 1)
-    for line_number, pieces in enumerate(body):
-        line = line_number // area.down
-        first = area.rows.start + line * per
+    per = area.block * (2 if area.halves else 1)  # queries that a row of cells stands for
+    for line_number, pieces in enumerate(map_lines):
+        cell_row = line_number // area.down
+        first = area.rows.start + cell_row * per
         is_chosen = first <= state.query < first + per
-        has_name = line_number % area.down == 0 and (area.across >= 2 or is_chosen or line % 4 == 0)
-        word = state.query if is_chosen else first
-        if has_name and (area.across >= 2 or is_chosen):
-            text = names[word]
-        elif has_name:
-            text = str(first)
-        else:
-            text = ""
+        # the first line of a row of cells has a name: each word where rows are words, else the
+        # chosen word, and the number of every fourth row
+        text = ""
+        if line_number % area.down == 0:
+            if is_chosen:
+                text = names[state.query]
+            elif area.across >= 2:
+                text = names[first]
+            elif cell_row % 4 == 0:
+                text = str(first)
         name = pad(cut(text, side - 1, ascii=view.ascii), side - 1, "right") + " "
         style = FAINT
         if is_chosen:
@@ -468,7 +504,8 @@ def matrix(scene: Scene) -> Pane:
 
 
 def _map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
-    """The map's lines with the chosen cell laid over them; None where no weights are kept."""
+    """The lines of the map of weights, without axes, with the chosen cell marked; None where no
+    weights are kept."""
     state = scene.state
     loaded_run = scene.loaded_run
     signed = scene.state.compared_head is not None
@@ -479,7 +516,7 @@ def _map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
         return None
     columns = slice(area.columns.start, area.columns.stop)
     weights = weights[:, columns]
-    coloured_weights = weights
+    coloured_weights = weights  # NaN has no colour
     if state.scale == "rest" and not signed:
         coloured_weights = np.where(
             keys_left_open(loaded_run)[columns], np.float32(np.nan), weights
@@ -494,21 +531,24 @@ def _map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
 def _write_weights(
     lines: list[Line], level_map: NDArray, weights: NDArray, scene: Scene, area: MatrixArea
 ) -> None:
-    """Write the number of each weight that counts into its cell of a map's lines, and that of the
-    chosen one.
+    """Write the number of each weight of `TEXT_HEIGHT` or more, and that of the chosen pair, into
+    its cell of a map's lines, in place.
+
+    level_map: the colour level of each cell, [query, key].
+    weights: [query, key]; NaN for hidden pairs.
     """
     view = scene.view
     palette = palette_of(scene.view, signed=False)
     chosen_cell = (scene.state.query - area.rows.start, scene.state.key - area.columns.start)
     for (row, column), weight in np.ndenumerate(weights.astype(np.float64)):
         is_chosen = (row, column) == chosen_cell
-        if not (weight >= TEXT_HEIGHT or (is_chosen and weight == weight)):
+        has_number = weight >= TEXT_HEIGHT or (is_chosen and not math.isnan(weight))
+        if not has_number:
             continue
-        text = (
-            ("1.0" if weight >= 0.995 else f"{weight:.2f}"[1:])
-            .rjust(area.across // 2 + 2)
-            .ljust(area.across)
-        )
+        number = f"{weight:.2f}"[1:]  # such as .65
+        if weight >= 0.995:
+            number = "1.0"
+        text = number.rjust(area.across // 2 + 2).ljust(area.across)
         if view.color:
             text_style = level_style(palette, int(level_map[row, column]))
         else:
@@ -522,9 +562,11 @@ def _write_weights(
 
 
 def _pooled_map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
-    """A long text's map from what was pooled while it ran; None where nothing was, or of a
-    difference. Cells of hidden pairs alone are blank, and under the scale without rest those of the
-    keys that it leaves open, with the keys beside them.
+    """The lines of a long text's map, drawn from the small map that was pooled while it ran; None
+    where there is none, and for a difference of two heads.
+
+    Cells are blank that hold nothing but hidden pairs and, under the colour scale without rest, the
+    keys that it leaves out, together with the keys pooled with them.
     """
     head = scene.loaded_run.heads.get((scene.state.layer, scene.state.head))
     if head is None or head.small.size <= 1 or scene.state.sight == "difference":
@@ -534,18 +576,21 @@ def _pooled_map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
     if scene.state.scale == "rest":
         open_keys = np.flatnonzero(keys_left_open(scene.loaded_run))
         small[:, open_keys // _pooled_keys(head)] = np.nan
-    down, across = (-(-len(side) // area.block) for side in (area.rows, area.columns))
-    rows, columns = (
-        np.minimum(np.arange(many) * size // many, size - 1)
-        for many, size in ((down, small.shape[0]), (across, small.shape[1]))
-    )
+    # which row and column of the small map each cell of the drawn one shows
+    rows = _nearest_indices(-(-len(area.rows) // area.block), small.shape[0])
+    columns = _nearest_indices(-(-len(area.columns) // area.block), small.shape[1])
     level_map = levels(fractions(small[np.ix_(rows, columns)], scene.state))
     return _mark_pair(level_map, scene, area)
 
 
+def _nearest_indices(count: int, size: int) -> NDArray:
+    """For each of `count` evenly spaced places, the index of the entry there out of `size`."""
+    return np.minimum(np.arange(count) * size // count, size - 1)
+
+
 def _visible_cells(head: HeadRecord) -> Bools:
     """The cells of a head's small map in which some query sees a key, booleans [row, column]."""
-    bits = head.visibility_bits
+    bits = head.visibility_bits  # [query, key // 8], a bit for each key
     if bits is None:
         return np.ones(head.small.shape, bool)
     pool = _pooled_keys(head)
@@ -556,19 +601,20 @@ def _visible_cells(head: HeadRecord) -> Bools:
 
 
 def _pooled_keys(head: HeadRecord) -> int:
-    """How many keys each cell of a head's small map stands for."""
+    """How many keys each cell of a head's small map stands for. A map was pooled so that its longer
+    side has at most `SIDE` cells; that of a saved run may have been pooled otherwise."""
     longest = head.columns
     if head.visibility_bits is not None:
         longest = max(longest, len(head.visibility_bits))
-    pool = -(-longest // SIDE)
+    pool = -(-longest // SIDE)  # rounded up
     if -(-head.columns // pool) == head.small.shape[1]:
         return pool
-    return -(-head.columns // head.small.shape[1])  # of a saved run, pooled otherwise
+    return -(-head.columns // head.small.shape[1])
 
 
 def _mark_pair(level_map: NDArray, scene: Scene, area: MatrixArea) -> list[Line]:
-    """The lines of a map of levels [row, column], the chosen pair's cell in brackets or as one
-    mark.
+    """The lines of a map of colour levels [row, column], with the cell of the chosen pair in
+    brackets, or as one mark where cells are narrow.
     """
     state = scene.state
     view = scene.view
@@ -584,10 +630,9 @@ def _mark_pair(level_map: NDArray, scene: Scene, area: MatrixArea) -> list[Line]
         for line in whole_cells(level_map, area.across, view, signed=signed)
         for _ in range(area.down)
     ]
+    inner = " "
     if level_map[row, column] == BLANK and not view.ascii:
         inner = "·"
-    else:
-        inner = " "
     if area.across > 1:
         text = f"[{inner * (area.across - 2)}]"
     else:
@@ -610,8 +655,11 @@ def _axis_height(scene: Scene) -> int:
 
 
 def _key_axis(scene: Scene, area: MatrixArea, above: int, width: int) -> list[list[Piece]]:
-    """The keys over their columns, in `above` lines: words written downwards, or numbers with the
-    chosen word among them."""
+    """The `above` lines over a map that name its columns: words written downwards or, where there
+    is little room, one line of numbers with the chosen word among them.
+
+    width: cells of the map.
+    """
     if area.across < 2 or above < LETTERS:
         return [_numbered_axis(scene, area, width)]
     names = scene.loaded_run.names("keys", ascii=scene.view.ascii)
@@ -619,23 +667,20 @@ def _key_axis(scene: Scene, area: MatrixArea, above: int, width: int) -> list[li
         align = "center"
     else:
         align = "left"
-    own_style = accent(scene.view) or "bold"
-    letters = {
-        column: _letters_downwards(names[column], above, ascii=scene.view.ascii)
-        for column in area.columns
-    }
-    return [
-        [
-            (pad(word[line], area.across, align), own_style if column == scene.state.key else FAINT)
-            for column, word in letters.items()
-        ]
-        for line in range(above)
-    ]
+    lines: list[list[Piece]] = [[] for _ in range(above)]
+    for column in area.columns:
+        style = FAINT
+        if column == scene.state.key:
+            style = accent(scene.view) or "bold"
+        letters = _letters_downwards(names[column], above, ascii=scene.view.ascii)
+        for line, letter in zip(lines, letters, strict=True):
+            line.append((pad(letter, area.across, align), style))
+    return lines
 
 
 def _letters_downwards(name: str, above: int, *, ascii: bool) -> list[str]:
-    """A word's letters from the top down, the last ones right above the map; what does not fit is
-    cut.
+    """A word's letters on `above` lines from the top down, blanks before them; of a longer word the
+    first letters and a mark that it goes on.
     """
     text = list(clusters(name))
     if len(text) > above:
@@ -644,28 +689,39 @@ def _letters_downwards(name: str, above: int, *, ascii: bool) -> list[str]:
 
 
 def _numbered_axis(scene: Scene, area: MatrixArea, width: int) -> list[Piece]:
-    """The number of the key at every tenth or fifth cell, and the chosen word over its own cell."""
+    """One line over a map: the number of the key at every tenth or fifth cell, and the chosen word
+    over its own cell, such as "0    5    ▾ cat 15".
+
+    width: cells of the map.
+    """
     state = scene.state
     view = scene.view
+
+    # the chosen word, moved to the left where it would pass the right edge
     offset = (state.key - area.columns.start) // area.block * area.across
     name = cut(scene.loaded_run.names("keys", ascii=view.ascii)[state.key], 14, ascii=view.ascii)
     start = max(min(offset, width - cells(name) - 2), 0)
     text = f"{'v' if view.ascii else '▾'} {name}"
+
+    # the numbers, as if there were no word
     line = ""
     for cell in range(0, -(-len(area.columns) // area.block), 10 if area.across == 1 else 5):
         line = line.ljust(cell * area.across) + str(area.columns.start + cell * area.block) + " "
     line = line.ljust(width)[:width]
+
+    # the word covers some of them: a number that it covers in part is left out
     before = line[:start]
     after = line[start + cells(text) :]
-    if before and before[-1] != " ":  # a number that the word covers in part
-        before = before[: before.rstrip().rfind(" ") + 1].ljust(start)
+    if before and before[-1] != " ":
+        before = before[: before.rfind(" ") + 1].ljust(start)
     if after and after[0] != " ":
-        after = " " * (after + " ").find(" ") + after[(after + " ").find(" ") :]
+        rest_of_number = (after + " ").find(" ")
+        after = " " * rest_of_number + after[rest_of_number:]
     return [(before, FAINT), (text, accent(view) or "bold"), (after, FAINT)]
 
 
 def _waiting_pane(scene: Scene) -> Pane:
-    """Why the chosen head has no map."""
+    """The pane in place of the map that says why the chosen head has none."""
     if scene.loaded_run.share < 1:
         name = message("the run has not reached this head yet")
     else:

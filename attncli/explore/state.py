@@ -55,7 +55,8 @@ class State(Struct, frozen=True):
 
     @property
     def word(self) -> int:
-        """The word that the sentence is about: the one that looks, or, turned, the one looked at."""
+        """The position of the word that the sentence is about: the one that looks (the query), or,
+        where the view is turned, the one looked at (the key)."""
         if self.is_turned:
             return self.key
         return self.query
@@ -88,7 +89,7 @@ class Extent(Struct, frozen=True):
     keys: int
 
     def has(self, layer: int, head: int) -> bool:
-        """Whether the model has this head."""
+        """Whether this head is among those there are."""
         return head in self.heads.get(layer, ())
 
     @property
@@ -98,7 +99,7 @@ class Extent(Struct, frozen=True):
 
     @property
     def edge(self) -> int:
-        """Cells that the layer numbers beside a grid of heads take, with a blank."""
+        """Cells that the layer numbers to the left of a grid of heads take, with a blank behind."""
         return len(str(max(self.heads, default=0))) + 1
 
 
@@ -107,9 +108,10 @@ def at_head(state: State, extent: Extent, layer: int, head: int) -> State:
     if not extent.heads:
         return state
     layers = list(extent.heads)
-    near = min(layers, key=lambda number: (abs(number - layer), number))
-    nearest = min(extent.heads[near], key=lambda number: (abs(number - head), number))
-    return replace(state, layer=near, head=nearest, top=0)
+    nearest_layer = min(layers, key=lambda number: (abs(number - layer), number))
+    heads = extent.heads[nearest_layer]
+    nearest_head = min(heads, key=lambda number: (abs(number - head), number))
+    return replace(state, layer=nearest_layer, head=nearest_head, top=0)
 
 
 def by_head(state: State, extent: Extent, layers: int, heads: int) -> State:
@@ -119,20 +121,19 @@ def by_head(state: State, extent: Extent, layers: int, heads: int) -> State:
     if not extent.heads:
         return state
     state = at_head(state, extent, state.layer, state.head)
-    rows = list(extent.heads)
-    layer = rows[min(max(rows.index(state.layer) + layers, 0), len(rows) - 1)]
-    columns = list(extent.heads[layer])
-    head = min(columns, key=lambda number: (abs(number - state.head), number))
-    return replace(
-        state,
-        layer=layer,
-        head=columns[min(max(columns.index(head) + heads, 0), len(columns) - 1)],
-        top=0,
-    )
+
+    # numbers may have gaps, where only some layers and heads are shown
+    layer_numbers = list(extent.heads)
+    row = min(max(layer_numbers.index(state.layer) + layers, 0), len(layer_numbers) - 1)
+    layer = layer_numbers[row]
+    head_numbers = list(extent.heads[layer])
+    head = min(head_numbers, key=lambda number: (abs(number - state.head), number))
+    column = min(max(head_numbers.index(head) + heads, 0), len(head_numbers) - 1)
+    return replace(state, layer=layer, head=head_numbers[column], top=0)
 
 
 def at_pair(state: State, extent: Extent, query: int, key: int) -> State:
-    """The state at the pair of words nearest to this one."""
+    """The state at the pair of words at these positions, or at the nearest ones that there are."""
     return replace(
         state,
         query=min(max(query, 0), max(extent.queries - 1, 0)),
@@ -142,9 +143,7 @@ def at_pair(state: State, extent: Extent, query: int, key: int) -> State:
 
 
 def by_word(state: State, extent: Extent, by: int) -> State:
-    """The state after moving `by` words, stopping at the ends; what moves is the word that the
-    sentence is about.
-    """
+    """The state with the word that the sentence is about moved by `by` words, stopping at the ends."""
     if state.is_turned:
         return at_pair(state, extent, state.query, state.key + by)
     return at_pair(state, extent, state.query + by, state.key)

@@ -31,25 +31,28 @@ from attncli.models.model import Model
 # each can be stopped.
 
 Post = Callable[[Callable[[], None]], None]
-"""Has a function called in the thread of the screen."""
+"""Has the function that it is given called soon in the thread of the screen."""
 WalkJob: TypeAlias = "Callable[[Work], Callable[[], None]]"
-"""What a piece of work does in a thread of its own; it returns what the thread of the screen does
-at its end.
+"""What a piece of work does in a thread of its own; it returns a function, which the thread of the
+screen calls at its end.
 """
 
 
 class WorkCancelled(BaseException):
-    """The work is no longer wanted; no Exception, so that nothing on the way takes it for a
-    failure.
+    """Raised in a job that was cancelled; it is no Exception, so that nothing on the way takes it
+    for a failure.
     """
 
 
 class Work:
-    """One piece of work.
+    """One piece of work in a thread of its own, which can be cancelled.
 
-    job: is handed it, and tells it the share done by `report`, which raises `WorkCancelled` where
-        it is to stop.
-    on_error: is given what went wrong.
+    post: has a function called in the thread of the screen.
+    job: called with this object in the new thread. It calls `report` from time to time, which
+        raises `WorkCancelled` where the job is to stop.
+    name: as shown on the screen.
+    on_error: called in the thread of the screen with the error that ended the job.
+    share: how much of the work is done, 0 to 1.
     """
 
     def __init__(
@@ -61,8 +64,8 @@ class Work:
         self._job = job
         self._on_error = on_error
         self._stop = Event()
-        # a daemon: who leaves does not wait for what cannot be interrupted, such as the reading of
-        # a large file
+        # a daemon thread does not keep the program from ending: reading a large file, for one,
+        # cannot be interrupted
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> Work:
@@ -90,22 +93,28 @@ class Work:
         self.share = share
 
     def post(self, act: Callable[[], None]) -> None:
-        """Have something done in the thread of the screen, unless this work is stopped by then."""
-        self._post(lambda: None if self.is_cancelled else act())
+        """Have `act` called in the thread of the screen, unless this work is cancelled by then."""
+
+        def act_unless_cancelled() -> None:
+            """Call `act`, unless this work was cancelled since."""
+            if not self.is_cancelled:
+                act()
+
+        self._post(act_unless_cancelled)
 
     def wait(self, seconds: float) -> None:
         """Wait for the end of this work, at most so many seconds."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        """Do the job in this thread, and post its end, or what went wrong."""
+        """Do the job in this thread, and post the function that it returns, or the error that it
+        raises."""
         try:
             finish = self._job(self)
         except WorkCancelled:
             return
         except Exception as error:
-            failure = error
-            self.post(lambda: self._on_error(failure))
+            self.post(partial(self._on_error, error))
         else:
             self.post(finish)
 
@@ -134,10 +143,11 @@ V = TypeVar("V")
 
 
 class WalkStage(Protocol):
-    """What the walk needs of the screen."""
+    """What the walk needs of the screen that it is shown on."""
 
     def begin(self, name: str, job: WalkJob, on_error: Callable[[Exception], None]) -> Work:
-        """Start a job in a thread of its own. Gives its work, which may be cancelled."""
+        """Start a job in a thread of its own; returns its work, which may be cancelled. The
+        arguments are those of `Work`."""
 
     def ask(self, question: Question, text: str) -> None:
         """Open a line to type in, with `text` in it already.
@@ -150,7 +160,7 @@ class WalkStage(Protocol):
         """Draw what is looked at now."""
 
     def draw_soon(self) -> None:
-        """Draw soon, once for all that comes until then."""
+        """Draw a moment later, once for all calls until then."""
 
     def leave(self, number: int | None = None, failure: Exception | None = None) -> None:
         """End the walk.
@@ -163,11 +173,20 @@ class WalkStage(Protocol):
 class Walk:
     """One walk through a source: what is looked at, what is known of it, and what is computed.
 
-    models: the names that may be switched to.
-    load: the model of a name.
-    start: where it begins, None for where there is something to see.
-    about: the word it is about, then. is_placed: that it is where somebody wants it; what comes in
-        later moves it nowhere.
+    It is used in the thread of the screen alone.
+
+    stage: the screen that it is shown on.
+    start: the state that it begins with; None to begin at a strong link.
+    about: the position of the word whose strongest link it then begins at; None for any word.
+    models: gives the names of the models that may be switched to.
+    load: loads the model of a name; None where models cannot be switched.
+    loaded_run: what is known of the run in sight; None before the first has begun.
+    work: the work in progress, None for none.
+    over: what is drawn over the screen, None for nothing.
+    names: the models in the list drawn over the screen.
+    tour: the number of the tour's stop, None outside the tour.
+    is_placed: whether the state was chosen, by `start` or by a key: then the end of a run leaves it
+        as it is.
     """
 
     def __init__(
@@ -194,25 +213,26 @@ class Walk:
         self.derivations: dict[tuple[int, int, int], AttentionTopic] = {}
         self.explanations: dict[tuple[int, int, int, int], WhyDocument] = {}
         self.tour: int | None = None
-        self.has_merged_words = False  # before the tour, which is about tokens
+        self.has_merged_words = False  # whether the tour, which is about tokens, has split words
         self.is_placed = start is not None
         self._about = about
         self.models = models
         self.load = load
-        self.refused_name: str | None = (
-            None  # the name of a file that was refused: asked for again, it is written over
-        )
+        # the name of a file that was refused: if it is given once more, the file is written over
+        self.refused_name: str | None = None
 
     def run(
         self, source: Source, *, first: bool = False, then: Callable[[], None] = lambda: None
     ) -> None:
-        """Run a source; its heads appear as they come.
+        """Run a source in the background; its heads appear as they are computed.
 
-        first: whether a failure ends the program.
+        first: whether nothing was shown yet, so that any error ends the program.
+        then: called when all heads are there.
         """
 
         def read_heads(work: Work) -> Callable[[], None]:
-            """Run the source, head by head; each is drawn when it is there."""
+            """Run the source head by head, and post each to the screen; returns the function that
+            ends the run."""
             record = source.record(work.report)
             loaded_run = LoadedRun(record, source.rules)
             work.post(lambda: self._enter(source, loaded_run))
@@ -220,7 +240,7 @@ class Walk:
                 for head in record.heads:
                     work.report(work.share)
                     work.post(partial(self._add_head, loaded_run, head, work))
-            finally:  # a run that is stopped lets its layer go
+            finally:  # a run that is cancelled lets go of the layer that it holds
                 if isinstance(record.heads, Generator):
                     record.heads.close()
             return lambda: self._finish(loaded_run, then)
@@ -237,8 +257,8 @@ class Walk:
         self.stop()
 
         def on_error(error: Exception) -> None:
-            """Tell the user's errors on the screen; any other, or one of the first run, ends the
-            program.
+            """Show an error of the user's on the screen; any other error, or one of the first run,
+            ends the program.
             """
             self.work = None
             if first or not isinstance(error, AttnError):
@@ -249,11 +269,11 @@ class Walk:
         self.work = self.stage.begin(say(self.view, WORK[name]), job, on_error)
 
     def finish_with(self, act: Callable[[], None]) -> Callable[[], None]:
-        """Wraps `act` as the function that a job returns: it marks the work as over, calls `act`,
+        """Wrap `act` as the function that a job returns: it marks the work as over, calls `act`,
         and draws the screen."""
 
         def finish() -> None:
-            """End the work, take in what it gave, and draw."""
+            """End the work, call `act`, and draw."""
             self.work = None
             act()
             self.stage.draw()
@@ -269,7 +289,8 @@ class Walk:
         return True
 
     def _enter(self, source: Source, loaded_run: LoadedRun) -> None:
-        """Show a run that has begun, of which no head is known yet."""
+        """Show a run that has begun, of which no head is known yet; what was computed of the run
+        before is dropped."""
         self.source = source
         self.loaded_run = loaded_run
         self.effects = None
@@ -281,15 +302,18 @@ class Walk:
         self.stage.draw()
 
     def _add_head(self, loaded_run: LoadedRun, head: HeadRecord, work: Work) -> None:
-        """Take a head into its run, and show it soon if that is the run in sight."""
+        """Add a head to its run, and draw it soon if that is the run in sight.
+
+        work: the work that computed it, whose share is the run's.
+        """
         loaded_run.add(head)
         loaded_run.share = work.share
         if loaded_run is self.loaded_run:
             self.stage.draw_soon()
 
     def _finish(self, loaded_run: LoadedRun, then: Callable[[], None]) -> None:
-        """All heads of a run are known: go to a place that has something to see, unless one was
-        chosen.
+        """End a run, all of whose heads are known: go to a place that has something to see, unless
+        one was chosen, and call `then`.
         """
         loaded_run.share = 1.0
         self.work = None
@@ -302,13 +326,13 @@ class Walk:
         self.stage.draw()
 
     def show_message(self, message: str) -> None:
-        """A line in place of the answer, until the next key."""
+        """Show a line in place of the answer, until the next key."""
         self.notice = Notice(message)
         self.stage.draw()
 
     def follow(self) -> None:
-        """Follow a move of the user: in a list, choose the head of the chosen row; and compute the
-        derivation or the score's parts, if they are shown and not yet known.
+        """Do what follows from a move of the user: in a list, choose the head of the chosen row;
+        and compute the derivation or the score's parts, if they are shown and not yet known.
         """
         assert self.loaded_run is not None
         state = self.state
@@ -344,7 +368,7 @@ class Walk:
             return
 
         def compute_one(work: Work) -> Callable[[], None]:
-            """Compute the value in the background. Gives what keeps it for this place."""
+            """Compute the value in the background; returns the function that then stores it."""
             value = compute(work)
             return self.finish_with(lambda: known.update({place: value}))
 
@@ -367,9 +391,15 @@ class Walk:
             self.follow()
 
     def go_to_word(self, index: int, *, is_turned: bool) -> None:
-        """Look at what this word looks at, or, turned, at who looks at it."""
+        """Show what the word at this position looks at or, with is_turned, which words look at
+        it."""
         if self.loaded_run is not None:
-            query, key = (self.state.query, index) if is_turned else (index, self.state.key)
+            if is_turned:
+                query = self.state.query
+                key = index
+            else:
+                query = index
+                key = self.state.key
             self.state = replace(
                 at_pair(self.state, self.loaded_run.extent, query, key), is_turned=is_turned
             )
@@ -377,7 +407,7 @@ class Walk:
 
     @property
     def known_run(self) -> LoadedRun:
-        """The run in sight, where one has begun."""
+        """The run in sight; only called once one has begun."""
         assert self.loaded_run is not None
         return self.loaded_run
 
@@ -457,24 +487,26 @@ def begin_tour(state: State, loaded_run: LoadedRun) -> State:
     """The state that the tour begins with: the sample's own link, in the head with the most weight
     on it; for another text, the present place.
     """
-    texts = [
-        [token.text.strip().lower() for token in side]
-        for side in (loaded_run.queries, loaded_run.keys)
-    ]
-    if loaded_run.record.text != SAMPLE or FROM not in texts[0] or TO not in texts[1]:
+    queries = [token.text.strip().lower() for token in loaded_run.queries]
+    keys = [token.text.strip().lower() for token in loaded_run.keys]
+    if loaded_run.record.text != SAMPLE or FROM not in queries or TO not in keys:
         return replace(state, is_turned=False)
-    query = texts[0].index(FROM)
-    key = texts[1].index(TO)
+    query = queries.index(FROM)
+    key = keys.index(TO)
+    state = replace(state, query=query, key=key, is_turned=False)
     matches = loaded_run.search(query, key)
-    layer, head = matches[0][1] if matches else (state.layer, state.head)
-    return replace(state, query=query, key=key, layer=layer, head=head, is_turned=False)
+    if matches:
+        _, (layer, head) = matches[0]
+        state = replace(state, layer=layer, head=head)
+    return state
 
 
 def error_text(error: AttnError, view: View) -> str:
-    """What an error says, and what was expected, in one line."""
-    return translate(
-        listing([error.what, error.expected], "; ") if error.expected else error.what, view.lang
-    )
+    """What an error says and, where it tells, what was expected, in one line."""
+    text: str = error.what
+    if error.expected:
+        text = listing([error.what, error.expected], "; ")
+    return translate(text, view.lang)
 
 
 def state_at_stop(state: State, number: int) -> State:
@@ -487,7 +519,9 @@ def state_at_stop(state: State, number: int) -> State:
 
 def stop_in_sight(state: State, number: int) -> int | None:
     """The number of the tour's stop that describes what is in sight now, the nearest to the present
-    stop; None where no stop does.
+    stop where several do; None where none does.
+
+    number: of the present stop.
     """
     same = [
         place
@@ -517,8 +551,8 @@ TURNED_SENTENCE = (
 
 
 def caption(state: State, number: int, view: View) -> str:
-    """The words of the tour's stop of this number; a step of the derivation has the number that its
-    title has. The colours of the heads and the tint of the sentence are described as they are now.
+    """The words of the tour's stop of this number, behind the title of the step that it explains.
+    The first stop describes the colours of the heads and the tint of the sentence as they are now.
     """
     stop = STOPS[number]
     title = ""

@@ -116,7 +116,7 @@ def test_a_first_run_that_fails_ends_the_program_with_its_error(error: Exception
 
 
 def test_what_fails_later_is_told_and_the_walk_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: LiveSource, *asked: object) -> object:
+    def refuse(self: LiveSource, *asked: object, **choices: object) -> object:
         raise AttnError("no effects today", expected="another day")
 
     monkeypatch.setattr(LiveSource, "effects", refuse)
