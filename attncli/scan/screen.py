@@ -1079,9 +1079,9 @@ def _comparison_answer(document: ScanCompareDocument, view: View) -> Lines:
 def scan_verify_screen(document: ScanVerifyDocument, view: View) -> Lines:
     """The screen of shards computed again beside their files: a table of the shards, then the
     verdict; with `--brief` the verdict alone."""
-    verdict_text = "The scan's files hold what its plan gives."
+    verdict_text = message("The scan's files hold what its plan gives.")
     if not document.passed:
-        verdict_text = (
+        verdict_text = message(
             "The scan's files do not hold what its plan gives: run attn scan again after"
             " removing them."
         )
