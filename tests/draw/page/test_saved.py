@@ -314,7 +314,7 @@ def test_a_page_lists_the_links_that_the_terminal_lists(
     [
         ("ablate mean", "en", "What changes in the mean of all vectors when one head is taken away (it passes on "
          "nothing): how far the vector turns, 1 − cosine"),
-        ("ablate", "zh", "剔除一个头（不传递任何内容）会使“it”改变多少：向量转动多少，1 − 余弦"),
+        ("ablate", "zh", "去掉一个头（不传递任何内容）会使“it”改变多少：向量转动多少，1 − 余弦"),
         ("patch", "en", f'Heads of the clean text are put into "{OTHER}" one at a time: how much each brings back in '
          "the mean of all vectors, measured by the cosine with the clean text's vector"),
     ],

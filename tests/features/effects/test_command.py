@@ -52,7 +52,7 @@ def test_the_answer_comes_last_in_both_languages() -> None:
     chinese = ask(
         "ablate", TEXT, *MINILM, "--query", "it", "--baseline", "none", "--brief", "--lang", "zh"
     ).out
-    assert "剔除第 5 层第 11 头" in chinese
+    assert "去掉第 5 层第 11 头" in chinese
     assert "不能相加" in chinese
 
 
