@@ -54,19 +54,18 @@ class Column(Struct, Generic[Row], frozen=True):
 
 
 def text_column(name: str, texts: Sequence[str], *, align: str = "right") -> Column[int]:
-    """A column of texts that are written already, for rows that are numbers from 0; the rows behind
-    the last text are empty."""
+    """A column whose texts are given, for a table whose rows are the numbers 0, 1, …: row 2 shows
+    `texts[2]`. Rows after the last text are empty."""
 
     def text(row: int) -> str:
-        """The text of a row."""
         return texts[row] if row < len(texts) else ""
 
     return Column(name, text, align=align)
 
 
 def bar_column(values: Sequence[float], longest: int = LONGEST) -> Column[int]:
-    """A column of bars of the sizes of these values, for rows that are numbers from 0; the rows
-    behind the last value have none.
+    """A column of bars as long as the values are large, whatever their sign, for a table whose rows
+    are the numbers 0, 1, …: row 2 has the bar of `values[2]`. Rows after the last value have none.
 
     longest: cells of the largest value's bar, where there is room.
     """
@@ -84,8 +83,8 @@ def bar_column(values: Sequence[float], longest: int = LONGEST) -> Column[int]:
 def columns_that_fit(
     columns: Sequence[Column[Row]], rows: Sequence[Row], view: View
 ) -> list[Column[Row]]:
-    """The columns that a screen shows: as long as they do not fit, those that may be left out are
-    dropped one after the other. A full view drops none.
+    """The columns that a screen shows: as long as they do not fit its width, those with the highest
+    `leave_out` are dropped. A full view drops none.
 
     Args:
         columns: In their order; those without `write` and `share` are never shown.
@@ -99,12 +98,13 @@ def columns_that_fit(
     if view.full:
         return shown
     widths = [_column_width(column, rows, view) + GAP for column in shown]
-    for turn in sorted({column.leave_out for column in shown} - {0}, reverse=True):
+    # columns of `leave_out` 0 are never dropped
+    for dropped_level in sorted({column.leave_out for column in shown} - {0}, reverse=True):
         if sum(widths) - GAP <= view.width:
             break
-        places = [place for place, column in enumerate(shown) if column.leave_out != turn]
-        shown = [shown[place] for place in places]
-        widths = [widths[place] for place in places]
+        kept = [index for index, column in enumerate(shown) if column.leave_out != dropped_level]
+        shown = [shown[index] for index in kept]
+        widths = [widths[index] for index in kept]
     return shown
 
 
@@ -131,14 +131,15 @@ def column_table(
         The lines; the heading alone where no column can be shown.
     """
     shown = columns_that_fit(columns, rows, view)
-    room = view.width
+    # bars take the cells that the columns of text leave
+    bar_room = view.width
     bars = None
     for index, column in enumerate(shown):
         if column.share is None:
-            room -= _column_width(column, rows, view) + GAP
+            bar_room -= _column_width(column, rows, view) + GAP
         else:
             bars = index
-    cells_of_columns = [_cells_of(column, rows, room, view) for column in shown]
+    cells_of_columns = [_cells_of(column, rows, bar_room, view) for column in shown]
     body = table(
         [column.name for column in shown],
         list(zip(*cells_of_columns, strict=True)),
@@ -149,11 +150,11 @@ def column_table(
         strong=strong,
         bars=bars,
     )
-    places = {id(column) for column in shown}
+    shown_ids = {id(column) for column in shown}
     absent = [
         term(column.name)
         for column in columns
-        if column.write is not None and id(column) not in places
+        if column.write is not None and id(column) not in shown_ids
     ]
     more = message("a wider terminal also shows: {absent}", absent=listing(absent))
     return stack(body, remark(more if absent else "", view))
@@ -179,19 +180,19 @@ def _column_width(column: Column[Row], rows: Sequence[Row], view: View) -> int:
     """The cells of a column: of its widest text, or of the shortest bar."""
     if column.share is not None:
         return SHORTEST
-    texts = [localize(column.name, view), *_cells_of(column, rows, 0, view)]
+    texts = [localize(column.name, view), *_cells_of(column, rows, bar_room=0, view=view)]
     return max(cells(safe(text, ascii=view.ascii)) for text in texts)
 
 
-def _cells_of(column: Column[Row], rows: Sequence[Row], room: int, view: View) -> list[str]:
-    """The texts of a column, from the first row to the last.
+def _cells_of(column: Column[Row], rows: Sequence[Row], bar_room: int, view: View) -> list[str]:
+    """The texts of a column, one for each row; bars are texts of block characters.
 
-    room: cells for bars.
+    bar_room: how many cells of a screen's line are left for bars.
     """
     if column.share is not None:
-        length = min(max(room, SHORTEST), column.longest)
+        length = min(max(bar_room, SHORTEST), column.longest)
         shares = map(column.share, rows)
-        return ["" if part is None else bar(part, length, ascii=view.ascii) for part in shares]
+        return ["" if share is None else bar(share, length, ascii=view.ascii) for share in shares]
     if column.write is None:
         return []
     return [column.write(row) for row in rows]

@@ -75,6 +75,7 @@ def command_about(document: Any, name: str, options: Sequence[str], view: View) 
     run_options = dict(view.run_options)
     if "weigh" in run_options or not _can_be_written(run_options, view):
         return []
+    # `--seed random` without the seed that was drawn: no command computes the same again
     if run_options.get("seed", ())[-1:] == ("random",) and document.model.seed is None:
         return []
     left_out = {*OF_TEXT, *LIMITS}
@@ -98,31 +99,31 @@ def command_about(document: Any, name: str, options: Sequence[str], view: View) 
 
 
 def reference(document: Any, index: int, view: View) -> str:
-    """A token of a document as an option names it; a word that was merged, by the tokens that the
-    command will find there."""
+    """A token of a document as a command's option names it: `cat`, or `'#3'` by its position. A word
+    that was merged from tokens is named by their positions, `'#3-5'`: a new run does not merge."""
     tokens: Sequence[TokenRow] = document.tokens
     name = token_reference(tokens, index, view)
     pieces = getattr(document, "pieces", None)
     if not name.startswith("'#") or not pieces:
         return name
     word = tokens[index]
-    inside = [
+    token_indices = [
         piece.index
         for piece in pieces
         if None not in (piece.start, word.start, piece.end, word.end)
         and word.start <= piece.start
         and piece.end <= word.end
     ]
-    if inside:
-        return f"'#{inside[0]}-{inside[-1]}'"
+    if token_indices:
+        return f"'#{token_indices[0]}-{token_indices[-1]}'"
     return name
 
 
 def command_lines(
     command_words: Sequence[str], view: View, *, before: str = "", style: str = FAINT
 ) -> Lines:
-    """A command on as few lines as the width allows: each but the last ends in a backslash, as a
-    shell goes on reading; a text longer than a line is taken apart into quoted parts.
+    """A command on as few lines as the width allows: each but the last ends in a backslash, so that
+    a shell reads on; a text longer than a line is cut into quoted parts.
 
     before: one of the program's own texts, in front of it or on a line above it.
     style: of that text.
@@ -133,13 +134,11 @@ def command_lines(
         return Lines()
     parts = [part for word in _with_values(command_words) for part in _parts(word, view.width - 4)]
     rows = [parts[0]]
-    for last, part in pairwise(parts):
-        if last.endswith(QUOTED_PART):
-            joint = ""
-        else:
-            joint = " "
-        if joint and cells(rows[-1] + joint + part) + len(CONTINUED) <= view.width:
-            rows[-1] += joint + part
+    for previous, part in pairwise(parts):
+        # a part of a cut text ends its line: the next part begins the next line without a space
+        is_inside_text = previous.endswith(QUOTED_PART)
+        if not is_inside_text and cells(f"{rows[-1]} {part}") + len(CONTINUED) <= view.width:
+            rows[-1] += f" {part}"
         else:
             rows.append(part)
     lines = [
@@ -156,14 +155,16 @@ def command_lines(
 
 
 def options_note(view: View) -> Lines:
-    """What `OPTIONS` stands for in the commands above; nothing where they hold all options."""
+    """A remark on what `OPTIONS` stands for in the commands above; no lines where the options of the
+    run are known and the commands hold them all."""
     if view.run_options is not None:
         return Lines()
     return remark("OPTIONS: those that this was run with and its document does not hold", view)
 
 
 def _model_words(document: Any) -> list[str]:
-    """The options that name a document's model; none for the weights of a command without them."""
+    """The options that name a document's model: `--model`, `--weights`, or those of seeded weights.
+    MODEL or FILE stands for a name that the document does not hold."""
     model = document.model
     if model.source == "checkpoint":
         adapters = [
@@ -176,7 +177,8 @@ def _model_words(document: Any) -> list[str]:
 
 
 def _seeded_words(document: Any) -> list[str]:
-    """The options of seeded weights that commands fill in differently: heads, seed and width."""
+    """`--num-heads`, `--seed` and `--d-model` of seeded weights: commands differ in their defaults of
+    these. Seed 0 and a width of 64 are left out."""
     model = document.model
     options = ["--num-heads", str(model.heads)]
     if model.seed:
@@ -187,8 +189,8 @@ def _seeded_words(document: Any) -> list[str]:
 
 
 def _stated_words(document: Any) -> list[str]:
-    """What a document of seeded weights states that a command would fill in differently: widths,
-    mask, scale, cap and positions."""
+    """The options for what a document of seeded weights states and a command would not do by itself:
+    head widths, mask, scale, cap and positions. None for other weights."""
     model = document.model
     attention = document.attention
     if model.source not in ("seeded", "random"):
@@ -209,7 +211,8 @@ def _stated_words(document: Any) -> list[str]:
 
 
 def _can_be_written(run_options: Mapping[str, tuple[str, ...]], view: View) -> bool:
-    """Whether a reader can copy the options that were given: in ASCII others are escaped."""
+    """Whether a reader can copy the options that were given: not with a zero byte in them, nor with
+    letters beyond ASCII on an ASCII screen, which shows them as escapes."""
     words_given = [word for option_words in run_options.values() for word in option_words]
     return not any("\0" in word or (view.ascii and not word.isascii()) for word in words_given)
 
@@ -245,7 +248,8 @@ def _given_text(document: Any, run_options: Mapping[str, tuple[str, ...]], view:
 
 
 def _tokenizer_words(document: Any) -> list[str]:
-    """`--tokenizer` with the kind that cuts a document's text as it is cut; nothing for words."""
+    """The `--tokenizer` option with the kind that cuts the document's text into its tokens: none for
+    words, the default; `--tokenizer PATH` where no built-in kind does."""
     spans = [(row.start, row.end) for row in getattr(document, "pieces", None) or document.tokens]
     for name, cut in TOKENIZERS.items():
         if cut(document.text) == spans:
@@ -256,7 +260,8 @@ def _tokenizer_words(document: Any) -> list[str]:
 
 
 def _text_words(document: Any, view: View) -> list[str]:
-    """A document's text as a shell reads it, or a place for a file with it."""
+    """A document's text as words of a command: quoted; `--ids` where only token ids are known; or
+    `--file FILE` for one that is long or cannot be written."""
     text = document.text
     ids = [row.id for row in getattr(document, "pieces", None) or document.tokens]
     if not text and ids and None not in ids:
@@ -270,9 +275,9 @@ def _text_words(document: Any, view: View) -> list[str]:
 
 
 def shell_text(text: str) -> str:
-    """A text in quotes: double ones, which an apostrophe does not end, where nothing in it means
-    more to a shell; `$'...'`, as bash, zsh and ksh read it, where lines end in it or signs that
-    cannot be seen."""
+    """A text quoted for a shell: in double quotes, or in single ones where a character in it means
+    something to a shell; as `$'...'`, which bash, zsh and ksh read, where it has line breaks or
+    characters that cannot be printed."""
     if not text.isprintable():
         escaped = "".join(map(_escape, text))
         return f"$'{escaped}'"
@@ -281,26 +286,27 @@ def shell_text(text: str) -> str:
     return f'"{text}"'
 
 
-def _escape(sign: str) -> str:
-    """A sign of a text as `$'...'` has it."""
-    if sign == "\n":
+def _escape(character: str) -> str:
+    """A character as a shell's `$'...'` spells it: `\\n`, `\\'`, `\\U0000001b`, or itself."""
+    if character == "\n":
         return r"\n"
-    if sign in "'\\":
-        return f"\\{sign}"
-    if sign.isprintable():
-        return sign
-    return f"\\U{ord(sign):08x}"
+    if character in "'\\":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    return f"\\U{ord(character):08x}"
 
 
 def _shell_words(word: str) -> list[str]:
-    """The words that a shell makes of a quoted word, or of an option and its value."""
+    """The words that a shell reads: one of a quoted word such as `"a b"`, two of an option with its
+    value such as `--file 'a b'`."""
     if not word.startswith("$'"):
         return shlex.split(word)
     return [ESCAPE.sub(_unescape, word[2:-1])]
 
 
 def _unescape(escape: re.Match[str]) -> str:
-    """The sign of a text that `$'...'` has so."""
+    """The character that a match of `ESCAPE` stands for: undoes `_escape`."""
     if escape[1]:
         return chr(int(escape[1], 16))
     if escape[2] == "n":
@@ -309,8 +315,9 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 def _with_values(command_words: Sequence[str]) -> Iterator[str]:
-    """The words of a command, each option with a value joined with it."""
-    option = ""
+    """The words of a command, each option joined with its value, so that no line breaks between:
+    "--top", "5" becomes "--top 5"."""
+    option = ""  # an option whose value may be the next word
     for word in command_words:
         if option and not word.startswith("--"):
             yield f"{option} {word}"
@@ -328,15 +335,16 @@ def _with_values(command_words: Sequence[str]) -> Iterator[str]:
 
 
 def _parts(word: str, room: int) -> list[str]:
-    """A word of a command as it is, or a quoted text of more than `room` cells in parts: all but
-    the last end in a backslash behind the closing quote, and a shell joins them."""
+    """A word of a command as it is, or, where it takes more than `room` cells, in quoted parts: all
+    but the last end in a backslash after the closing quote, and a shell joins them."""
     if cells(word) <= room:
         return [word]
     first, *values = _shell_words(word)
-    if values:
+    if values:  # `first` is an option, with its value
         return [first, *_parts(shell_text(values[0]), room)]
     text = first
     parts = [""]
+    # cut after words with the spaces behind them; where one word is too long, anywhere
     pieces = re.findall(r"\S+\s*|\s+", text)
     if any(cells(shell_text(piece)) > room for piece in pieces):
         pieces = list(text)

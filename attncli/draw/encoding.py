@@ -64,16 +64,21 @@ def json_pieces(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
 
 def _document_pieces(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
     """The JSON of a document, a line for each member, in pieces of any size."""
+    is_empty = True
     before = b"{\n"
     for key, value in _json_members(document):
         yield before + _dumps(_check_key(key)) + b": "
         yield from _value_pieces(value)
         before = b",\n"
-    yield b"\n}\n" if before == b",\n" else b"{}\n"
+        is_empty = False
+    if is_empty:
+        yield b"{}\n"
+    else:
+        yield b"\n}\n"
 
 
 def _json_members(value: Part | Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """The names and values of an object in JSON, in order."""
+    """The names and values of the JSON object that a value becomes, in order."""
     if isinstance(value, Part):
         return members(value)
     return value.items()
@@ -81,17 +86,21 @@ def _json_members(value: Part | Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 def _value_pieces(value: Any) -> Iterator[bytes]:
     """The value's JSON; what holds many numbers, such as layers and heads, member by member."""
-    if (
-        isinstance(value, Part | dict | list)
-        and _count_numbers(value) * NUMBER_BYTES["float32"] > PIECE
-    ):
-        is_object = not isinstance(value, list)
-        before = b"{" if is_object else b"["
-        for key, member in enumerate(value) if isinstance(value, list) else _json_members(value):
-            yield before + (_dumps(_check_key(key)) + b":" if is_object else b"")
+    is_large = _count_numbers(value) * NUMBER_BYTES["float32"] > PIECE
+    if is_large and isinstance(value, list):
+        before = b"["
+        for member in value:
+            yield before
             yield from _value_pieces(member)
             before = b","
-        yield b"}" if is_object else b"]"
+        yield b"]"
+    elif is_large and isinstance(value, Part | dict):
+        before = b"{"
+        for key, member in _json_members(value):
+            yield before + _dumps(_check_key(key)) + b":"
+            yield from _value_pieces(member)
+            before = b","
+        yield b"}"
     else:
         yield _dumps(value)
 
@@ -218,7 +227,7 @@ def _plain_field(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        text = repr(float(value))
+        text = repr(float(value))  # a NumPy float's own `repr` is "np.float64(0.5)"
     else:
         text = str(value)
     if not isinstance(value, str):

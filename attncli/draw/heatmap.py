@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from attncli.documents import Numbers
 from attncli.draw.lines import (
@@ -58,14 +57,14 @@ def heatmap(
     rows: Sequence[str] = (),
     say_pooled: bool = True,
 ) -> Lines:
-    """A map of a matrix [row, column] in at most max_width x max_height cells (the view's width; 24
-    lines).
+    """Draw a matrix [row, column] as a map of coloured cells, at most `max_width` cells wide and
+    `max_height` lines high (by default the view's width, and 24). Masked cells (NaN) are blank.
+    Values that do not fit are pooled by their maximum ("signed": by largest magnitude).
 
-    scale: as `normalise` takes it, the view's if "".
+    scale: how values become colours, as `normalise` takes it; the view's if "".
     limits: the values of the weakest and the strongest colour, so that several maps can share them.
-    rows: names to print beside, if every row has its own line. Masked cells are blank. Cells that
-        do not fit are pooled by their maximum ("signed": by largest magnitude), which the last line
-        says.
+    rows: names of the rows, written beside them; the map then has a line for each row.
+    say_pooled: whether a last line says how many values are pooled, if any are.
     """
     matrix = as_matrix(values)
     if matrix.size == 0:
@@ -73,7 +72,9 @@ def heatmap(
     color_scale = scale or view.scale_colors
     wide = max_width or view.width
     names = [label(text, ascii=view.ascii) for text in rows]
-    side = min(max((cells(name) for name in names), default=-1), LABEL) + 1
+    side = 0  # cells of the names and of a blank behind them
+    if names:
+        side = min(max(map(cells, names)), LABEL) + 1
     grain = _choose_grain(matrix, wide - side, max_height or 24, view, whole=bool(names))
     low, high = limits or (None, None)
     fractions = normalise(pool(matrix, grain.block, color_scale), color_scale, low=low, high=high)
@@ -82,23 +83,25 @@ def heatmap(
     else:
         rows_of_cells = _whole_lines(fractions, view, color_scale, grain.across)
     if names and grain.block == 1:
-        sides = [(pad(cut(name, side - 1, ascii=view.ascii), side), FAINT) for name in names]
+        name_cells = [(pad(cut(name, side - 1, ascii=view.ascii), side), FAINT) for name in names]
         rows_of_cells = [
-            (name, *cells_of_row) for name, cells_of_row in zip(sides, rows_of_cells, strict=True)
+            (name, *cells_of_row)
+            for name, cells_of_row in zip(name_cells, rows_of_cells, strict=True)
         ]
-    pooled_note = cut(
-        spell(f"pooled {grain.block}×{grain.block}, max", ascii=view.ascii), wide, ascii=view.ascii
-    )
+    note = Lines()
     if grain.block > 1 and say_pooled:
-        note = line((pooled_note, FAINT))
-    else:
-        note = Lines()
+        pooled = spell(f"pooled {grain.block}×{grain.block}, max", ascii=view.ascii)
+        note = line((cut(pooled, wide, ascii=view.ascii), FAINT))
     return fit_to_view(stack(Lines(tuple(rows_of_cells)), note), view)
 
 
 class Grain(Struct, frozen=True):
-    """How fine a map is drawn: cells across per value (2 or 1), whether two rows share a line, rows
-    and columns pooled into one."""
+    """How fine a map is drawn.
+
+    across: cells of a line per value: 2, which makes it square, or 1.
+    halves: whether two rows of the matrix share a line.
+    block: how many rows and columns are pooled into one; 1 for none.
+    """
 
     across: int
     halves: bool
@@ -107,42 +110,44 @@ class Grain(Struct, frozen=True):
 
 def _choose_grain(matrix: NDArray, wide: int, tall: int, view: View, *, whole: bool) -> Grain:
     """How fine a matrix is drawn in `wide` cells and `tall` lines: square cells if they fit, else
-    finer ones, else pooled.
+    one cell a value (and, in colour, two rows a line), pooled where these do not fit either.
 
     whole: whether every row has its own line.
     """
-    if view.color and not view.ascii and not whole:
-        fine = Grain(1, True, 1)
-    else:
-        fine = Grain(1, False, 1)
-    down, across = matrix.shape
-    if 2 * across <= wide and down <= tall:
-        return Grain(2, False, 1)
-    if fine.halves:
-        lines = 2 * tall
-    else:
-        lines = tall
-    return replace(fine, block=max(-(-across // max(wide, 1)), -(-down // max(lines, 1))))
+    rows, columns = matrix.shape
+    if 2 * columns <= wide and rows <= tall:
+        return Grain(across=2, halves=False, block=1)
+    halves = view.color and not view.ascii and not whole
+    rows_shown = tall
+    if halves:
+        rows_shown = 2 * tall
+    block = max(math.ceil(columns / max(wide, 1)), math.ceil(rows / max(rows_shown, 1)))
+    return Grain(across=1, halves=halves, block=block)
 
 
 def pool(values: NDArray, block: int, color_scale: str = "linear") -> NDArray:
-    """The largest value ("signed": of largest magnitude) of every block x block cells; NaN where
-    all are masked.
+    """Shrink a matrix [row, column]: each `block` × `block` cells become their largest value
+    ("signed": the one of largest magnitude, with its sign); NaN where all are masked.
     """
     if block == 1:
         return values
-    down, across = (-(-size // block) for size in values.shape)
+    # pad with NaN to whole blocks, then gather each block's cells along a last axis
+    rows, columns = values.shape
+    down = math.ceil(rows / block)
+    across = math.ceil(columns / block)
     padded = np.full((down * block, across * block), np.nan)
-    padded[: values.shape[0], : values.shape[1]] = values
+    padded[:rows, :columns] = values
     blocks = (
         padded.reshape(down, block, across, block)
         .transpose(0, 2, 1, 3)
         .reshape(down, across, block * block)
     )
-    sizes = np.where(
-        np.isnan(blocks), -np.inf, np.abs(blocks) if color_scale == "signed" else blocks
-    )
-    return np.take_along_axis(blocks, sizes.argmax(axis=2)[..., None], axis=2)[..., 0]
+    if color_scale == "signed":
+        sizes = np.abs(blocks)
+    else:
+        sizes = blocks
+    largest = np.where(np.isnan(blocks), -np.inf, sizes).argmax(axis=2)
+    return np.take_along_axis(blocks, largest[..., None], axis=2)[..., 0]
 
 
 def _whole_lines(fractions: NDArray, view: View, color_scale: str, across: int) -> list[Line]:
@@ -224,16 +229,16 @@ def side_by_side(
     names: Sequence[str] = (),
     in_a_row: int | None = None,
 ) -> Lines:
-    """Maps in columns, row after row within the view's width, with their captions and a legend.
+    """Draw maps side by side, row after row within the view's width, with their captions and a
+    legend. Maps that are too large are pooled, which one line below them says. Where there are no
+    maps, or none has a visible value, the only line is "(empty)".
 
     shared_scale: one scale for all, from the lowest to the largest value of any, so that maps can
         be compared; otherwise each has its own and there is no legend.
     limits: the ends of the shared scale, such as 0 and 1 for weights; those of the values if None.
     names: token texts beside the first map of each row and their numbers below every map, where
         every token has a line of its own.
-    in_a_row: at most so many maps in a row, such as a layer's heads; None for as many as fit. Maps
-        that are too large are pooled, which is said once. No maps, or nothing visible in any:
-        "(empty)".
+    in_a_row: at most so many maps in a row, such as a layer's heads; None for as many as fit.
     """
     matrices = [as_matrix(weight_map.values) for weight_map in maps]
     visible_matrices = [values for values in matrices if np.isfinite(values).any()]
@@ -244,6 +249,8 @@ def side_by_side(
     if color_scale == "signed":
         high = max(-low, high)
         low = -high
+
+    # each map with its caption, and the tokens' numbers below it where its cells are square
     axis = Lines()
     if names and all(values.shape[0] == len(names) for values in matrices):
         axis = row_names(names, view)
@@ -266,6 +273,8 @@ def side_by_side(
         if axis.rows and width == 2 * values.shape[1]:
             ticks = _ticks(values.shape[1], view)
         blocks.append(_captioned_map(weight_map, picture, ticks, room, view))
+
+    # all together; the tokens' names only where each has a line of its own
     side = Lines()
     if axis.rows and width == 2 * matrices[0].shape[1] and height >= matrices[0].shape[0]:
         side = axis
@@ -277,8 +286,8 @@ def side_by_side(
 
 
 def _value_range(matrices: Sequence[NDArray]) -> tuple[float, float]:
-    """The lowest value, 0 at most, and the largest one of matrices with NaN where nothing is
-    visible.
+    """The ends of a scale for matrices: the lowest value of any, or 0 where that is lower, and the
+    largest one. NaN (masked) does not count.
     """
     low = min(0.0, *(float(np.nanmin(values)) for values in matrices))
     return low, max(float(np.nanmax(values)) for values in matrices)
@@ -294,7 +303,10 @@ def _captioned_map(weight_map: Map, picture: Lines, ticks: Lines, room: int, vie
 
 
 def _pooled_note(matrices: Sequence[NDArray], width: int, height: int, view: View) -> Lines:
-    """A line that tells how many cells of these maps are pooled in one; empty where none is."""
+    """A line that says how many cells of these maps are pooled into one; empty where none are.
+
+    width, height: cells and lines of each map.
+    """
     blocks = {_choose_grain(values, width, height, view, whole=False).block for values in matrices}
     block_sizes = listing(f"{block}×{block}" for block in sorted(blocks - {1}))
     if not block_sizes:
@@ -306,24 +318,31 @@ def _pooled_note(matrices: Sequence[NDArray], width: int, height: int, view: Vie
 
 
 def row_names(names: Sequence[str], view: View) -> Lines:
-    """The names of a map's rows, below an empty caption, to stand beside it."""
+    """The names of a map's rows as a block to stand beside it; its first line is empty, beside the
+    map's caption."""
     labels = [cut(label(text, ascii=view.ascii), LABEL_WIDTH, ascii=view.ascii) for text in names]
     wide = max(cells(text) for text in labels)
     return Lines(((), *(((pad(text, wide, "right"), FAINT),) for text in labels)))
 
 
 def _ticks(count: int, view: View) -> Lines:
-    """The number of every fifth column, below a map with two cells a column."""
+    """The number of every fifth column (0, 5, 10, …), for below a map with two cells a column."""
     marks = "".join(str(index).ljust(10) for index in range(0, count, 5)).rstrip()
-    return line((cut(marks, 2 * count, ascii=view.ascii) if count > 5 else marks, FAINT))
+    if count > 5:
+        marks = cut(marks, 2 * count, ascii=view.ascii)
+    return line((marks, FAINT))
 
 
 def _map_sizes(
     matrices: Sequence[NDArray], maps: Sequence[Map], view: View, side: int
 ) -> tuple[int, int, int]:
-    """Width and height for each map and the width of its captions: square cells if all rows of maps
-    then fit `LINES`, else finer ones."""
-    down, across = (max(values.shape[axis] for values in matrices) for axis in (0, 1))
+    """The width and the height of each map in cells, and the width of its caption: square cells if
+    all rows of maps then fit `LINES`, else finer ones, else maps that have to be pooled.
+
+    side: cells of the names beside the first map of a row; 0 for none.
+    """
+    down = max(values.shape[0] for values in matrices)
+    across = max(values.shape[1] for values in matrices)
     texts = [
         localize(text, view)
         for weight_map in maps
@@ -332,28 +351,37 @@ def _map_sizes(
     caption = min(max(map(cells, texts)), SMALL, view.width)
     halves = view.color and not view.ascii
     if halves:
-        fine = (across, -(-down // 2))
+        fine = (across, math.ceil(down / 2))
     else:
         fine = (across, down)
-    for width, height in ((2 * across, down), fine):
-        rows = -(-len(matrices) // max((view.width - side + GAP) // (max(width, caption) + GAP), 1))
-        if width <= view.width - side - (GAP if side else 0) and (
-            rows * (height + 2) <= LINES or (width == fine[0] and width <= SMALL)
-        ):
+    square = (2 * across, down)
+    widest = view.width - side
+    if side:
+        widest -= GAP
+    for width, height in (square, fine):
+        in_a_row = max((view.width - side + GAP) // (max(width, caption) + GAP), 1)
+        rows = math.ceil(len(matrices) / in_a_row)
+        fits_lines = rows * (height + 2) <= LINES  # with a caption and a blank line each
+        is_small = width == across and width <= SMALL
+        if width <= widest and (fits_lines or is_small):
             return width, height, max(width, caption)
     small = min(view.width, SMALL)
-    return small, small // 2 if halves else small, max(small, caption)
+    if halves:
+        return small, small // 2, max(small, caption)
+    return small, small, max(small, caption)
 
 
 def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
-    """The colours or characters from `low` to `high`, with the name of the scale."""
+    """The legend of maps: the colours or characters from `low` to `high` in a row, between these two
+    numbers, with the name of the scale unless it is linear."""
     color_scale = scale or view.scale_colors
     palette = palette_of(view, signed=color_scale == "signed")
     write = writer([low, high], view.precision)
     if view.color and not view.ascii:  # two shades a cell, so that every one is there
         shades = [palette.colour(index / (LEVELS - 1)) for index in range(LEVELS)]
         ramp: list[Piece] = [
-            ("▌", f"{a} on {b}") for a, b in zip(shades[::2], shades[1::2], strict=True)
+            ("▌", f"{left} on {right}")
+            for left, right in zip(shades[::2], shades[1::2], strict=True)
         ]
     else:
         if color_scale == "signed":
@@ -366,7 +394,7 @@ def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
             ends = ("0", localize("largest of the row", view))
         case "signed":
             ends = (write(low), f"+{write(high)}")
-        case "log" if low >= 0:
+        case "log" if low >= 0:  # the weakest colour is for a thousandth of the largest, and less
             ends = (f"{spell('≤', ascii=view.ascii)} {high / 1000:.1g}", write(high))
         case _:
             ends = (write(low), write(high))
@@ -374,6 +402,7 @@ def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
         name = ""
     else:
         name = "  " + localize(f"{color_scale} scale", view)
+    weakest, strongest = ends
     return fit_to_view(
-        line((ends[0] + " ", FAINT), *ramp, (" " + ends[1], FAINT), (name, FAINT)), view
+        line((f"{weakest} ", FAINT), *ramp, (f" {strongest}", FAINT), (name, FAINT)), view
     )

@@ -4,6 +4,7 @@ screen; the Rich console that prints them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -53,21 +54,25 @@ def beside(
     side: Lines | None = None,
     most: int | None = None,
 ) -> Lines:
-    """Blocks of like size in as few rows as `width` allows, the rows equally long but for the last.
+    """Blocks of like size side by side, in as few rows as `width` cells allow, with as many blocks
+    in each row but the last.
 
-    side: a block that begins every row.
+    gap: cells between two blocks.
+    side: a block that begins every row, such as the names of lines; None for none.
     most: at most so many blocks in a row; None for as many as fit.
     """
     if not blocks:
         return Lines()
+    edge = 0  # cells of `side` and of a blank behind it
+    first_blocks: list[Lines] = []
     if side is not None and side.rows:
         edge = side.width + 1
-    else:
-        edge = 0
+        first_blocks = [side]
     slot = max(block.width for block in blocks) + gap
     fitting = max((width - edge + gap) // slot, 1)
     if most is None:
-        count = -(-len(blocks) // -(-len(blocks) // fitting))
+        row_count = math.ceil(len(blocks) / fitting)
+        count = math.ceil(len(blocks) / row_count)
         groups = [blocks[start : start + count] for start in range(0, len(blocks), count)]
     else:  # every `most` blocks belong together, and begin a row of their own
         groups = [
@@ -75,30 +80,30 @@ def beside(
             for start in range(0, len(blocks), most)
             for first in range(start, min(start + most, len(blocks)), fitting)
         ]
-    begins, edges = ((side,), [edge]) if side is not None and edge else ((), [])
-    return stack_spaced(
-        *(_in_a_row((*begins, *group), [*edges, *[slot] * len(group)]) for group in groups)
-    )
+    rows = []
+    for group in groups:
+        slots = [edge] * len(first_blocks) + [slot] * len(group)
+        rows.append(_in_a_row([*first_blocks, *group], slots))
+    return stack_spaced(*rows)
 
 
 def _in_a_row(blocks: Sequence[Lines], slots: Sequence[int]) -> Lines:
-    """The blocks side by side, each as wide as its slot but for the last."""
+    """The blocks side by side, each padded to its slot, a number of cells, but for the last."""
     rows = []
     for lines in zip_longest(*(block.rows for block in blocks), fillvalue=()):
         padded = [
             (*line, (" " * (slot - line_width(line)), ""))
             for line, slot in zip(lines, slots, strict=True)
         ]
-        rows.append(tuple(chain(*padded))[:-1])
+        rows.append(tuple(chain(*padded))[:-1])  # without the padding of the last block
     return Lines(tuple(rows))
 
 
 def flow(
     pieces: Iterable[Piece], *, width: int, indent: int = 0, gap: str = "  ", ascii: bool = False
 ) -> Lines:
-    """Pieces one after the other, broken between pieces; later lines start at `indent`.
-
-    A piece wider than the line is cut.
+    """Pieces of text one after the other, with `gap` between them, in lines of at most `width` cells;
+    every line starts at `indent`. A piece wider than a line is cut.
     """
     room = max(width - indent, 1)
     groups = [((cut(text, room, ascii=ascii), style),) for text, style in pieces]
@@ -106,8 +111,8 @@ def flow(
 
 
 def flow_groups(groups: Iterable[Line], *, width: int, indent: int = 0, gap: str = "  ") -> Lines:
-    """Groups of pieces one after the other, each no wider than a line, broken between groups; later
-    lines start at `indent`."""
+    """Groups of pieces one after the other, with `gap` between them, in lines of at most `width`
+    cells; a line breaks only between groups, and starts at `indent`."""
     rows: list[Line] = []
     for group in groups:
         if rows and line_width(rows[-1]) + len(gap) + line_width(group) <= width:
@@ -211,8 +216,8 @@ BEGINNINGS = {
 
 
 def error_lines(fields: Sequence[tuple[str, str]], view: View) -> Lines:
-    """The lines of an error: `error`, `where`, `expected` and `try`, each with its text; empty ones
-    are left out."""
+    """The lines of an error, from (name, text) of each field, in which the name is "error", "where",
+    "expected" or "try"; fields with an empty text are left out."""
     rows = []
     for name, value in fields:
         if value:
@@ -235,11 +240,11 @@ def draw_parts(
     title: the title above the parts, left out in a brief view.
     """
     parts = tuple(parts)
-    chosen = not view.brief and view.show is not None and len(view.show) < len(parts)
+    some_are_chosen = not view.brief and view.show is not None and len(view.show) < len(parts)
     blocks = []
     for part in parts_shown(parts, document, view):
         block = part.draw(document, view)
-        if chosen and not block.rows:
+        if some_are_chosen and not block.rows:
             block = remark(say(view, "{part}: this result has no such part", part=part.name), view)
         blocks.append(block)
     if title is not None and not view.brief:
@@ -248,8 +253,8 @@ def draw_parts(
 
 
 def note_line(message: str, view: View) -> Lines:
-    """A note in faint type, broken at blanks to the view's width; one with a path longer than that
-    stays whole.
+    """A note in faint type, broken at blanks to the view's width; left on one line where a word of it,
+    such as a path, is wider than that, so that it can be copied.
     """
     text = safe(translate(message, view.lang), ascii=view.ascii)
     is_unbreakable = max(map(cells, text.split()), default=0) > view.width
@@ -300,7 +305,7 @@ def as_text(block: Lines, view: View) -> str:
 
 @cache
 def _measuring_console(width: int) -> Console:
-    """A console that prints nowhere: it knows widths and styles."""
+    """A Rich console that prints nowhere: it only measures and styles text, at this width."""
     return console(View(width=width, color=True), StringIO())
 
 
@@ -308,7 +313,7 @@ def lay_out(renderable: RenderableType, view: View) -> Lines:
     """What Rich draws in the view's width, as lines that can be stacked, set beside others and
     compared.
 
-    Texts in it must be safe. Where Rich cut one, ASCII shows its own mark.
+    Texts in it must be safe. Where Rich cut one with "…", an ASCII view shows its own mark.
     """
     measuring_console = _measuring_console(view.width)
     rows: list[Line] = []
@@ -320,11 +325,11 @@ def lay_out(renderable: RenderableType, view: View) -> Lines:
             text = segment.text.replace(FIXED_BLANK, " ")
             if view.ascii:
                 text = text.replace(CUT, CUT_ASCII)
-            if view.color and segment.style:
+            style = ""
+            if view.color and segment.style and str(segment.style) != "none":
                 style = str(segment.style)
-            else:
-                style = ""
-            row.append((text, "" if style == "none" else style))
+            row.append((text, style))
+        # without unstyled blanks at the end
         while row and not row[-1][0].strip(" ") and not row[-1][1]:
             row.pop()
         rows.append(tuple(row))
@@ -349,8 +354,10 @@ def markdown(text: str, view: View) -> Lines:
     narrow = replace(view, width=min(view.width, WIDEST))
     blocks: list[Lines] = []
     for index, part in enumerate(text.split(f"\n{FENCE}")):
-        if index % 2:
-            blocks.append(_code_block(part.partition("\n")[2], view))
+        is_code = index % 2 == 1
+        if is_code:
+            code = part.partition("\n")[2]  # behind the line with the language
+            blocks.append(_code_block(code, view))
         elif part.strip():
             blocks.append(lay_out(GuidePage(_joined_lines(part), hyperlinks=False), narrow))
     return stack(*blocks)
@@ -365,8 +372,8 @@ when it is first used: ideographs take 3 ms."""
 
 
 def _joined_lines(text: str) -> str:
-    """A page's text with the lines of a paragraph joined where no space belongs between them; a
-    heading stays a line of its own."""
+    """A page's text with the lines of a paragraph joined where no space belongs between them, as in
+    Chinese, where Markdown would write one; a heading stays a line of its own."""
     # a group in the expression: the headings are the parts of odd number, the text the others
     parts = re.split(r"(?m)^(#{1,6} .*\n)", text)
     parts[::2] = [re.sub(SOFT_BREAK, "", part) for part in parts[::2]]
@@ -374,12 +381,15 @@ def _joined_lines(text: str) -> str:
 
 
 def _code_block(text: str, view: View) -> Lines:
-    """A block of code as it is, between blank lines, its commands in bold."""
+    """A block of code as it is, between blank lines, its commands ("$ attn …") in bold."""
     rows = [line("")]
-    margin = " " * (MARGIN if view.width >= 80 + MARGIN else 0)
+    margin = ""
+    if view.width >= 80 + MARGIN:
+        margin = " " * MARGIN
     for row in text.split("\n"):
         text_line = spell(row, ascii=view.ascii)
-        rows.append(
-            line((f"{margin}{text_line}", "bold" if text_line.startswith("$ ") else "bright_black"))
-        )
+        style = FAINT
+        if text_line.startswith("$ "):
+            style = "bold"
+        rows.append(line((f"{margin}{text_line}", style)))
     return stack(*rows, line(""))

@@ -33,7 +33,8 @@ class ProseText(Text):
     closes; Rich breaks a text without blanks wherever the line is full."""
 
     def copy(self) -> ProseText:
-        """The same text once more, as a table's head and a heading take it."""
+        """A copy that is a `ProseText` too: Rich copies the texts of headings and of tables' heads,
+        and its own method returns a plain `Text`."""
         copied = ProseText(style=self.style, justify=self.justify, end=self.end)
         copied.append_text(self)
         return copied
@@ -48,9 +49,9 @@ class ProseText(Text):
         tab_size: int = 8,
         no_wrap: bool | None = None,
     ) -> Lines:
-        """The text in lines; arguments as of Rich's `Text.wrap`, which does it where every word
-        stands between blanks."""
-        if max(self.plain, default="") < WIDE:
+        """The text in lines, with the arguments of Rich's `Text.wrap`. A text without ideographs is
+        left to Rich; any other is broken here first, and Rich only aligns its lines."""
+        if max(self.plain, default="") < WIDE:  # no character is an ideograph
             return super().wrap(
                 console,
                 width,
@@ -75,55 +76,59 @@ class ProseText(Text):
 
 
 def _parts(line: Text, width: int) -> list[Text]:
-    """A line's parts of at most `width` cells, without the blanks at their ends."""
+    """Cut a line into parts of at most `width` cells, without the blanks at their ends."""
     text = line.plain
-    places = line_breaks(text, width)
-    folds: list[int] = []
-    for start, stop in pairwise([0, *places, len(text)]):
+    breaks = line_breaks(text, width)
+    folds: list[int] = []  # breaks inside a part that is too wide still
+    for start, stop in pairwise([0, *breaks, len(text)]):
         row = text[start:stop].rstrip(" ")
         if cell_len(row) > width:
             folds += [start + place for place in _folds(row, width)]
-    parts = list(line.divide(sorted({*places, *folds})))
+    parts = list(line.divide(sorted({*breaks, *folds})))
     for part in parts:
         part.rstrip()
     return parts
 
 
 def _folds(text: str, width: int) -> list[int]:
-    """The places at which a text without a break is folded to fit."""
-    places: list[int] = []
+    """The indices at which to cut a text without blanks so that no part is wider than `width` cells
+    and none begins with a sign that closes, such as a bracket or a full stop."""
+    folds: list[int] = []
     start = 0
-    for place in range(1, len(text)):
-        if cell_len(text[start : place + 1]) <= width:
+    for index in range(1, len(text)):
+        if cell_len(text[start : index + 1]) <= width:
             continue
-        fold = place
+        fold = index
         while fold > start + 1 and text[fold] in CLOSING:
             fold -= 1
-        places.append(fold)
+        folds.append(fold)
         start = fold
-    return places
+    return folds
 
 
 class ProseParagraph(Paragraph):
-    """A paragraph of such text."""
+    """A paragraph whose text is broken as `ProseText` is."""
 
     def on_enter(self, context: MarkdownContext) -> None:
+        """Called by Rich where the paragraph begins; its text is then added to `self.text`."""
         super().on_enter(context)
         self.text = ProseText(justify="left")
 
 
 class ProseHeading(Heading):
-    """A heading of such text."""
+    """A heading whose text is broken as `ProseText` is."""
 
     def on_enter(self, context: MarkdownContext) -> None:
+        """Called by Rich where the heading begins; its text is then added to `self.text`."""
         super().on_enter(context)
         self.text = ProseText()
 
 
 class ProseCell(TableDataElement):
-    """A cell of such text."""
+    """A cell of a table whose text is broken as `ProseText` is."""
 
     def __init__(self, justify: JustifyMethod) -> None:
+        """Begin an empty cell; Rich then adds its text to `self.content`."""
         super().__init__(justify)
         self.content = ProseText("", justify=justify)
 
@@ -132,6 +137,7 @@ class WholeCells(TableElement):
     """A table that shows the whole of every cell."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """What Rich draws for a table, with texts too wide for their column folded, not cut."""
         for drawn in super().__rich_console__(console, options):
             if isinstance(drawn, Table):
                 for column in drawn.columns:
@@ -140,7 +146,7 @@ class WholeCells(TableElement):
 
 
 class GuidePage(Markdown):
-    """A page with such paragraphs, headings and tables."""
+    """A Markdown page whose paragraphs, headings and tables are those of this file."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,

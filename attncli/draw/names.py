@@ -13,20 +13,21 @@ from attncli.mechanism.spec import ARROW
 
 
 def arrow(view: View) -> str:
-    """The arrow between the query and the key of a link, between before and after, with a blank at each side."""
+    """The arrow, with a blank on each side, from a link's query to its key, or from a state before
+    to one after; `->` in ASCII."""
     return f" {bare_arrow(view)} "
 
 
 def bare_arrow(view: View) -> str:
-    """The arrow without blanks, for a column of its own."""
+    """The arrow without blanks, for a column of its own; `->` in ASCII."""
     return spell(ARROW, ascii=view.ascii)
 
 
 def link_label(query: str, key: str, view: View) -> str:
-    """The name of a link on screens, of its ends as they are written there."""
+    """The name of a link on screens, `it → cat`, from its query and key as they are written there."""
     return f"{query}{arrow(view)}{key}"
 
 
 def link_title(query: str, key: str) -> str:
-    """The name of a link above a figure, set wider."""
+    """The name of a link above a figure: `it  →  cat`, with two blanks on each side of the arrow."""
     return f"{query}  {ARROW}  {key}"

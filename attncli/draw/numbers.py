@@ -34,12 +34,15 @@ def writer(values: Numbers | Sequence[float | None], precision: int) -> Write:
         largest = float(finite.max())
     else:
         largest = 0.0
-    scientific = largest >= 1e6 or 0 < largest < 0.5 * 10.0**-precision
+    notation = "f"
+    if largest >= 1e6 or 0 < largest < 0.5 * 10.0**-precision:
+        notation = "e"
 
     def write(value: float) -> str:
         """A value as text, in the notation chosen for all values."""
-        text = f"{value:.{precision}{'e' if scientific else 'f'}}"
-        if text.startswith("-") and not text.strip("-0."):
+        text = f"{value:.{precision}{notation}}"
+        is_negative_zero = text.startswith("-") and not text.strip("-0.")
+        if is_negative_zero:
             return text[1:]
         return text
 
@@ -54,7 +57,9 @@ def without_zero(write: Write) -> Write:
         text = write(value)
         if text.startswith("-0."):
             return f"-{text[2:]}"
-        return text[text.startswith("0.") :]
+        if text.startswith("0."):
+            return text[1:]
+        return text
 
     return write_without_zero
 
@@ -69,7 +74,8 @@ def format_fixed(value: float | None, digits: int) -> str:
         text = f"{value:.{digits}f}"
     else:
         text = f"{value:.{digits}e}"
-    if text.startswith("-") and not text.strip("-0."):
+    is_negative_zero = text.startswith("-") and not text.strip("-0.")
+    if is_negative_zero:
         return text[1:]
     return text
 
@@ -78,14 +84,15 @@ def format_signed(value: float, digits: int) -> str:
     """A number with its sign and `digits` digits after the point; `0.00`, without a sign, if it
     rounds to 0."""
     text = f"{value:+.{digits}f}"
-    if text.strip("+-0."):
-        return text
-    return text[1:]
+    is_zero = not text.strip("+-0.")
+    if is_zero:
+        return text[1:]
+    return text
 
 
 def format_small_signed(value: float, digits: int) -> str:
-    """As `format_signed`, with two significant digits where so many digits after the point would
-    show fewer."""
+    """A number with its sign, as `format_signed` writes it; one that would show fewer than two
+    significant digits, such as 0.0041, is written with two: `+0.0041`."""
     if 0 < abs(value) < 10.0 ** (1 - digits):
         return f"{value:+.2g}"
     return format_signed(value, digits)
@@ -116,8 +123,8 @@ ROUNDING = 1e-6
 
 
 def times_words(ratio: float, digits: int) -> str:
-    """A ratio as text, as in "so many times": `digits` significant digits, or all before the point
-    of a larger number; no power of ten."""
+    """A ratio as text, for "3.2 times": `digits` significant digits; of a larger number all digits
+    before the point, never a power of ten."""
     if round(ratio) >= 10**digits:
         return f"{ratio:,.0f}"
     return f"{ratio:.{digits}g}"
@@ -126,8 +133,8 @@ def times_words(ratio: float, digits: int) -> str:
 def percent(value: float, digits: int = 0) -> str:
     """A share in percents, such as `89%`: the only way that screens write one, in every language.
 
-    digits: after the point; one for shares below a tenth, and for those that would else round up to
-        all, also where none are asked for.
+    digits: after the point. Where it is 0, there is one digit still for shares below a tenth, and
+        for those that would else round up to 100%.
     """
     if 0 < value < LEAST_SHARE:
         return f"<{LEAST_SHARE:.1%}"
@@ -159,7 +166,10 @@ def missed_by_intervals(count: int) -> Message:
     from attncli.measure.mean_intervals import rarest_seen
 
     share = rarest_seen(count)
-    digits = 2 if share >= TENTH else max(3, math.ceil(-math.log10(share)))
+    if share >= TENTH:
+        digits = 2
+    else:  # enough that the share is not rounded down to 0
+        digits = max(3, math.ceil(-math.log10(share)))
     floored = math.floor(share * 10**digits) / 10**digits
     share_text = percent(floored)
     if digits > 3:
@@ -199,11 +209,13 @@ DIGITS = 400
 
 
 def adding_digits(sums: Iterable[tuple[Sequence[float], float]], precision: int) -> int:
-    """The fewest digits, at least `precision`, with which every sum holds as printed.
+    """The fewest digits after the point, at least `precision`, with which every sum holds as printed.
 
     A sum holds if its terms as printed, added up and rounded to `precision`, are the total as
     printed with `precision`. At most `precision` + `MORE`, where a total on the edge between
     two roundings may still be off by one in its last digit.
+
+    sums: the terms and the total of each.
     """
     pairs = [(list(terms), total) for terms, total in sums]
     for digits in range(precision, precision + MORE):
@@ -215,17 +227,18 @@ def adding_digits(sums: Iterable[tuple[Sequence[float], float]], precision: int)
 def adding_column(
     terms: Sequence[float | None], total: float | None, precision: int
 ) -> tuple[list[str], str]:
-    """A sum as one column of texts, with the points in line: its terms, and its total with
-    `precision` digits. The terms have as many more digits as they need to add up to the total as
-    printed. None, a number too large for a float, is written `inf`."""
+    """The texts of a sum's terms, and that of its total, for a right-aligned column in which the
+    decimal points stand in line. The total has `precision` digits after the point; the terms have as
+    many more as they need to add up to it as printed, and blanks stand for these behind the total.
+    None, a number too large for a float, is written `inf`."""
     numbers = [term for term in terms if term is not None]
     digits = precision
     if total is not None and len(numbers) == len(terms):
         digits = adding_digits([(numbers, total)], precision)
     texts = ["inf" if term is None else format_fixed(term, digits) for term in terms]
-    return texts, (
-        "inf" if total is None else format_fixed(total, precision) + " " * (digits - precision)
-    )
+    if total is None:
+        return texts, "inf"
+    return texts, format_fixed(total, precision) + " " * (digits - precision)
 
 
 def adds_up(terms: Sequence[float], total: float, digits: int, precision: int) -> bool:
@@ -257,10 +270,14 @@ def bar(fraction: float, width: int, *, ascii: bool) -> str:
     if ascii:
         size = round(share * width)
         return FULL_ASCII * size + TRACK_ASCII * (width - size)
-    whole, part = divmod(max(round(share * width * 8), 1 if share > 0 else 0), 8)
+    eighths = round(share * width * 8)
+    if share > 0:
+        eighths = max(eighths, 1)
+    whole, part = divmod(eighths, 8)
     cells_filled = whole
     if part > 0:
         cells_filled += 1
+    # EIGHTHS[0] is a blank: no part of a cell
     return FULL * whole + EIGHTHS[part].strip() + TRACK * (width - cells_filled)
 
 
@@ -276,8 +293,8 @@ BAR = re.compile(f"{FULL}{{2,}}|{FULL}(?=[{EIGHTHS.strip()}{TRACK}])")
 
 
 def even_bars(lines: Lines) -> Lines:
-    """A screen for a browser, in which the cells that a bar fills become whole blocks: in a
-    terminal they are seven eighths high, but partial cells are as high as the line."""
+    """A screen for a browser, in which the full cells of bars become `█`: the sign for them in a
+    terminal, `▇`, is an eighth lower than a bar's partial last cell, and a browser shows the step."""
     rows = [
         [(BAR.sub(lambda run: "█" * len(run[0]), text), style) for text, style in row]
         for row in lines.rows
@@ -307,21 +324,22 @@ def curves(
     x_name: str = "",
     marked_x: float | None = None,
 ) -> Lines:
-    """The series on logarithmic axes in the view's width, with a legend below.
+    """Plot the series on logarithmic axes in the view's width, with a legend below; no lines where
+    there are no points.
 
     Between two points a curve is drawn straight. Where curves meet, the first named is on top.
 
-    x_name: what x is.
-    marked_x: an x to draw a vertical line at. No points: no lines.
+    height: lines of the plot, without its axis and legend.
+    x_name: the name of the x axis.
+    marked_x: an x at which a vertical line is drawn; None for none.
     """
     drawn = [[point for point in line_series.points if min(point) > 0] for line_series in series]
     points = [point for points_of_series in drawn for point in points_of_series]
     if not points:
         return Lines()
     width = max(min(view.width - AXIS - 2, 72), 10)
-    (x_low, x_high), (y_low, y_high) = (
-        _log_range([point[axis] for point in points]) for axis in (0, 1)
-    )
+    x_low, x_high = _log_range([x for x, _ in points])
+    y_low, y_high = _log_range([y for _, y in points])
     grid: list[list[Piece]] = [[(" ", "")] * width for _ in range(height)]
 
     def column(x: float) -> int:
@@ -332,16 +350,16 @@ def curves(
         for row in grid:
             row[column(marked_x)] = (":" if view.ascii else "┊", FAINT)
     dot = "." if view.ascii else "·"
+    # the last curve first, so that the first one is on top
     for index in reversed(range(len(series))):
         mark, style = _mark(index, view)
         for (x0, y0), (x1, y1) in pairwise(drawn[index]):
             first = column(x0)
             last = column(x1)
+            rise = math.log(y1) - math.log(y0)
             for place in range(first, last + 1):
-                y = math.log(y0) + (place - first) / max(last - first, 1) * (
-                    math.log(y1) - math.log(y0)
-                )
-                line = height - 1 - round((y - y_low) / (y_high - y_low) * (height - 1))
+                log_y = math.log(y0) + (place - first) / max(last - first, 1) * rise
+                line = height - 1 - round((log_y - y_low) / (y_high - y_low) * (height - 1))
                 grid[line][place] = (mark if place in (first, last) else dot, style)
     x_axis = _x_axis((x_low, x_high), width, x_name, view)
     legend = _legend(series, view)
@@ -361,7 +379,8 @@ def _mark(index: int, view: View) -> Piece:
 
 
 def _log_range(values: Sequence[float]) -> tuple[float, float]:
-    """The logarithms of the least and the largest value, apart where these are the same."""
+    """The logarithms of the least and the largest value, the ends of an axis; where these are the
+    same, the axis reaches 1 beyond on both sides."""
     low = math.log(min(values))
     high = math.log(max(values))
     if high > low:
@@ -370,32 +389,35 @@ def _log_range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _frame(grid: list[list[Piece]], y: tuple[float, float], view: View) -> Lines:
-    """The rows of a plot with the axis at its left.
+    """The rows of a plot with the y axis at its left: a number at every fifth row and the last.
 
     y: logarithms of the least and the largest value.
     """
     side = "|" if view.ascii else "│"
+    low, high = y
     rows: list[Line] = []
     for index, row in enumerate(grid):
-        has_number = index % 5 == 0 or index == len(grid) - 1
-        value = math.exp(y[1] - (y[1] - y[0]) * index / (len(grid) - 1))
-        rows.append(
-            ((pad(f"{value:.0e}" if has_number else "", AXIS, "right"), FAINT), (side, FAINT), *row)
-        )
+        number = ""
+        if index % 5 == 0 or index == len(grid) - 1:
+            value = math.exp(high - (high - low) * index / (len(grid) - 1))
+            number = f"{value:.0e}"
+        rows.append(((pad(number, AXIS, "right"), FAINT), (side, FAINT), *row))
     return Lines(tuple(rows))
 
 
 def _x_axis(x: tuple[float, float], width: int, name: str, view: View) -> Lines:
-    """The axis below a plot, with its name.
+    """The x axis below a plot of `width` cells: a line, and below it the numbers at its ends with
+    the axis's name between them.
 
     x: logarithms of the least and the largest value.
     """
     corner, dash = ("+", "-") if view.ascii else ("└", "─")
-    ends = (f"{math.exp(x[0]):,.0f}", f"{math.exp(x[1]):,.0f}")
-    middle = spell(name, ascii=view.ascii)
-    gap = max(width - sum(map(len, ends)), 1)
-    numbers = " " * (AXIS + 1) + ends[0] + pad(middle, gap, "center") + ends[1]
-    return Lines(((((" " * AXIS) + corner + dash * width, FAINT),), ((numbers, FAINT),)))
+    low, high = (f"{math.exp(end):,.0f}" for end in x)
+    gap = max(width - len(low) - len(high), 1)
+    middle = pad(spell(name, ascii=view.ascii), gap, "center")
+    axis = " " * AXIS + corner + dash * width
+    numbers = " " * (AXIS + 1) + low + middle + high
+    return Lines((((axis, FAINT),), ((numbers, FAINT),)))
 
 
 def _legend(series: Sequence[Series], view: View) -> Lines:

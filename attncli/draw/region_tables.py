@@ -55,7 +55,8 @@ class WithRegions(Protocol):
 
 
 def has_regions(document: WithRegions, view: View) -> bool:
-    """Whether the document has numbers of regions."""
+    """Whether the document holds shares of regions. `view` is not used: conditions of screen parts
+    are called with both."""
     return document.region_shares is not UNSET
 
 
@@ -65,25 +66,31 @@ def regions_part(document: WithRegions, view: View) -> Lines:
     if document.region_shares is UNSET or document.regions is UNSET:
         return Lines()
     part = part_beyond_rest(document.region_shares)
-    order = region_order(part)
-    heads = [_strongest_head(part, place) for place in range(len(order))]
-    columns = {
-        message("region"): [region_name(document.regions[place].name, view) for place in order],
-        "tokens": [f"{len(document.regions[place].tokens):,}" for place in order],
-        message("share"): [_percent_or_dash(part.share[place]) for place in order],
-        message("even"): [_percent_or_dash(part.even[place]) for place in order],
-        message("share / even"): [
-            _times_text(part.share[place], part.even[place]) for place in order
-        ],
-        message("most in"): [
-            (
-                "-"
-                if head is None
-                else f"{head_name(head.layer, head.head)} {_percent_or_dash(head.share[place])}"
-            )
-            for place, head in ((place, heads[place]) for place in order)
-        ],
-    }
+    columns = [
+        message("region"),
+        "tokens",
+        message("share"),
+        message("even"),
+        message("share / even"),
+        message("most in"),
+    ]
+    rows = []
+    for place in region_order(part):
+        region = document.regions[place]
+        head = _strongest_head(part, place)
+        most_in = "-"
+        if head is not None:
+            most_in = f"{head_name(head.layer, head.head)} {_percent_or_dash(head.share[place])}"
+        rows.append(
+            [
+                region_name(region.name, view),
+                f"{len(region.tokens):,}",
+                _percent_or_dash(part.share[place]),
+                _percent_or_dash(part.even[place]),
+                _times_text(part.share[place], part.even[place]),
+                most_in,
+            ]
+        )
     token = document.tokens[part.query]
     note = message(
         "of what {token} ({index}) looks at, means over layers and heads; even: its share of what"
@@ -91,8 +98,8 @@ def regions_part(document: WithRegions, view: View) -> Lines:
         index=token.index,
         token=quote_text(token.text, view),
     )
-    rows = [list(row) for row in zip(*columns.values(), strict=True)]
     if part.rest:
+        # a last row for the keys on which heads put weight when they look for nothing
         note = message(
             "of what {token} ({index}) looks at, means over layers and heads; of regions the part"
             " of what does not rest, even: its share of what it sees; rest: of all, on {rest};"
@@ -113,13 +120,14 @@ def regions_part(document: WithRegions, view: View) -> Lines:
         ]
         rows.append([say(view, "rest"), f"{count:,}", *numbers, "-"])
     align = ["left", *["right"] * (len(columns) - 1)]
-    return table(list(columns), rows, view, align=align, title="regions", note=note)
+    return table(columns, rows, view, align=align, title="regions", note=note)
 
 
 def part_beyond_rest(part: RegionPart) -> RegionPart:
-    """The part with the shares of regions counted without the keys where heads rest: means over
-    heads as parts of the weight that does not rest, shares of single heads as parts of all their
-    weight. Unchanged where nothing rests, or where the document does not tell it.
+    """The shares of regions, counted without the keys on which heads rest (the first token, special
+    tokens and separators, which get weight when a head looks for nothing). Means over heads are
+    divided by the weight that is left; shares of single heads stay parts of all their weight.
+    Unchanged where nothing rests, or where the document does not say how much does.
     """
     share = part.share_beyond_rest
     even = part.even_beyond_rest
@@ -144,12 +152,12 @@ def part_beyond_rest(part: RegionPart) -> RegionPart:
 def _shares_beyond_rest(
     whole: Numbers, beyond: Numbers | UnsetType, rest: Numbers | UnsetType
 ) -> Numbers:
-    """Shares of each region among the weight that does not rest, [row, region]; NaN for rows where
-    all weight rests.
+    """Shares of each region among the weight that is not on resting keys (see `part_beyond_rest`),
+    [row, region]; NaN for rows with all weight on resting keys.
 
-    whole: shares of all weight, returned for a document that has no others.
-    beyond: the weight on each region without keys where heads rest.
-    rest: the weight on keys where heads rest, [row].
+    whole: shares of all weight, returned for a document without the two others.
+    beyond: the weight on each region without its resting keys, [row, region].
+    rest: the weight on resting keys, [row].
     """
     if beyond is UNSET or rest is UNSET:
         return whole
@@ -161,9 +169,8 @@ def region_order(part: RegionPart) -> list[int]:
     """The indices of the regions by their share of the query's attention, the largest first;
     unknown shares last.
     """
-    return sorted(
-        range(len(part.share)), key=lambda place: (-np.nan_to_num(part.share[place], nan=-1), place)
-    )
+    shares = np.nan_to_num(part.share, nan=-1)
+    return np.argsort(-shares, kind="stable").tolist()
 
 
 def _strongest_head(part: RegionPart, place: int) -> HeadRegions | None:
@@ -191,7 +198,7 @@ def _times_text(value: float, even: float) -> str:
 
 def region_layers_part(document: WithRegions, view: View) -> Lines:
     """A matrix of layers × regions: the share of the query's attention that each region gets in
-    each layer, of what does not rest.
+    each layer, without resting keys (see `part_beyond_rest`). Empty for one layer.
     """
     if document.region_shares is UNSET or document.regions is UNSET:
         return Lines()
@@ -216,7 +223,7 @@ def region_layers_part(document: WithRegions, view: View) -> Lines:
 
 def region_pairs_part(document: WithRegions, view: View) -> Lines:
     """A matrix of regions × regions: the mean weight that a token of the one (row) gives to all
-    tokens of the other (column), of what does not rest."""
+    tokens of the other (column), without resting keys (see `part_beyond_rest`)."""
     if document.region_shares is UNSET or document.regions is UNSET:
         return Lines()
     part = part_beyond_rest(document.region_shares)
@@ -264,9 +271,9 @@ def _times_even(share: float, even: float) -> float:
 
 
 def region_heads_part(document: WithRegions, view: View) -> Lines:
-    """A table with a row per region: the heads that give it most of the query token's attention in
-    ratio to even attention, those of `RANKS`, fewer where they do not fit; empty for one head or
-    without regions.
+    """A table with a row per region: the three heads that give it most of the query token's
+    attention, measured by the ratio to uniform attention; fewer where they do not fit the width.
+    Empty for one head or without regions.
     """
     if document.region_shares is UNSET or document.regions is UNSET:
         return Lines()
@@ -277,7 +284,8 @@ def region_heads_part(document: WithRegions, view: View) -> Lines:
     times = spell("×", ascii=view.ascii)
 
     def head_text(rank: int, place: int) -> str:
-        """A region's head of this rank, with its share and its ratio to even attention."""
+        """The head of this rank (0 for the first) of the region at `place`, with its share and its
+        ratio to even attention, such as `L5H11 31.2% ×2.40`; "-" where there is none."""
         heads = ranked_heads(part, place)
         if rank >= len(heads):
             return "-"
@@ -367,13 +375,17 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
     names = [quote_text(region_name(region.name, view), view) for region in document.regions]
     order = [place for place in region_order(part) if np.isfinite(part.share[place])]
     query = quoted_token(document.tokens, part.query, view)
-    sight = np.asarray(document.region_shares.even) != 0
-    none_of = _unseen_sentences(document, [place for place in order if not sight[place]], view)
-    order = [place for place in order if sight[place]]
+
+    # uniform attention gives 0 to a region of which the query sees nothing
+    is_seen = np.asarray(document.region_shares.even) != 0
+    unseen = _unseen_sentences(document, [place for place in order if not is_seen[place]], view)
+    order = [place for place in order if is_seen[place]]
     if not order:
-        return none_of or [
+        return unseen or [
             say(view, "{query} can see no word: its weights and its output are 0.", query=query)
         ]
+
+    # the first sentence lists the shares, the next ones compare them
     shares = [
         message(
             "{share} is in {region}", share=_percent_or_dash(part.share[place]), region=names[place]
@@ -390,7 +402,7 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
         "rest": rest_names(document.tokens),
     }
     answer_sentences = [say(view, template, query=query, shares=listing(shares), **places_of_rest)]
-    answer_sentences += none_of
+    answer_sentences += unseen
     answer_sentences += _ratio_sentences(document, part, order, view)
     return [*answer_sentences, not_learned_note(document.model, view)]
 
@@ -413,10 +425,11 @@ def _unseen_sentences(document: WithRegions, places: Sequence[int], view: View) 
 def _ratio_sentences(
     document: WithRegions, part: RegionPart, order: Sequence[int], view: View
 ) -> Iterator[str]:
-    """Yield which of the regions get most and least beside even attention, where there are two.
+    """Yield a sentence on which of the regions get most and least in ratio to even attention; none
+    for fewer than two regions.
 
-    part: the shares of what does not rest.
-    order: the places of the regions that count.
+    part: as `part_beyond_rest` returns it.
+    order: the indices of the regions to compare.
     """
     assert document.regions is not UNSET
     ratios = {
@@ -426,14 +439,20 @@ def _ratio_sentences(
     }
     if len(ratios) > 1:
         names = [quote_text(region_name(region.name, view), view) for region in document.regions]
-        most, least = (choose(ratios, key=lambda place: ratios[place]) for choose in (max, min))
-        places = {"most": names[most], "least": names[least]}
-        places |= {"most_ratio": f"{ratios[most]:.2f}", "least_ratio": f"{ratios[least]:.2f}"}
+        most = max(ratios, key=lambda place: ratios[place])
+        least = min(ratios, key=lambda place: ratios[place])
         template = message(
             "Beside even attention {most} gets {most_ratio} times its share, {least} {least_ratio}"
             " times."
         )
-        yield say(view, template, **places)
+        yield say(
+            view,
+            template,
+            most=names[most],
+            most_ratio=f"{ratios[most]:.2f}",
+            least=names[least],
+            least_ratio=f"{ratios[least]:.2f}",
+        )
 
 
 def region_heads_sentences(document: WithRegions, view: View) -> list[str]:
@@ -446,16 +465,14 @@ def region_heads_sentences(document: WithRegions, view: View) -> list[str]:
         heads = ranked_heads(part, place)
         if heads and document.regions[place].name != REST and len(parts) < MOST_REGIONS:
             head = heads[0]
-            name = quote_text(region_name(document.regions[place].name, view), view)
-            share = _percent_or_dash(head.share[place])
-            ratio = _times_text(head.share[place], head.even[place])
-            places = {
-                "region": name,
-                "head": head_name(head.layer, head.head),
-                "share": share,
-                "ratio": ratio,
-            }
-            parts.append(message("{region} in {head} ({share}, {ratio} times)", **places))
+            head_phrase = message(
+                "{region} in {head} ({share}, {ratio} times)",
+                region=quote_text(region_name(document.regions[place].name, view), view),
+                head=head_name(head.layer, head.head),
+                share=_percent_or_dash(head.share[place]),
+                ratio=_times_text(head.share[place], head.even[place]),
+            )
+            parts.append(head_phrase)
     query = quoted_token(document.tokens, part.query, view)
     if not parts:
         return []

@@ -45,29 +45,37 @@ def safe(text: str, *, ascii: bool = False) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        _escape(char, ascii) if hidden else char for char, hidden in _judge_characters(text, ascii)
-    )
+    pieces = [
+        _escape(piece, ascii) if must_be_escaped else piece
+        for piece, must_be_escaped in _judge_characters(text, ascii)
+    ]
+    return "".join(pieces)
 
 
 def _escape(char: str, ascii: bool) -> str:
-    """A visible spelling of a character that must not reach a terminal: its picture, or an escape."""
+    """A visible spelling of a character that must not reach a terminal: for a control character its
+    picture, such as ␛ (in ASCII `\\x1b`); for any other an escape such as `\\u{202e}`."""
     code = ord(char)
-    if not ascii and (code < 0x20 or code == 0x7F):
-        if code < 0x20:
-            return chr(0x2400 + code)
-        return "\u2421"
-    if code < 0x20 or code == 0x7F:
+    is_control = code < 0x20 or code == 0x7F
+    if not is_control:
+        return f"\\u{{{code:x}}}"
+    if ascii:
         return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char, f"\\x{code:02x}")
-    return f"\\u{{{code:x}}}"
+    if code == 0x7F:
+        return "\u2421"
+    return chr(0x2400 + code)  # Unicode's control pictures stand in the order of the codes
 
 
 def _judge_characters(text: str, ascii: bool) -> list[tuple[str, bool]]:
-    """Pieces of the text with whether each must be escaped; an emoji sequence is one piece."""
+    """Pieces of the text with whether each must be escaped: characters, and whole emoji sequences. A
+    combining mark without a letter to sit on gets a dotted circle before it.
+
+    ascii: whether everything but printable ASCII must be escaped.
+    """
     out: list[tuple[str, bool]] = []
     position = 0
-    base = False
-    marks = 0
+    has_base = False  # whether the character before can carry a combining mark
+    marks = 0  # combining marks on it so far
     while position < len(text):
         char = text[position]
         if ascii:
@@ -78,42 +86,42 @@ def _judge_characters(text: str, ascii: bool) -> list[tuple[str, bool]]:
         if end > position + 1:
             out.append((text[position:end], False))
             position = end
-            base = True
+            has_base = True
             marks = 0
             continue
-        category = unicodedata.category(char)
         position += 1
-        if (
-            category in _HIDDEN
-            or char in _BLANK
-            or 0xE0100 <= ord(char) <= 0xE01EF
-            or 0x1F3FB <= ord(char) <= 0x1F3FF
-        ):
+        is_variation_selector = 0xE0100 <= ord(char) <= 0xE01EF
+        is_skin_tone = 0x1F3FB <= ord(char) <= 0x1F3FF  # outside an emoji sequence
+        is_hidden = unicodedata.category(char) in _HIDDEN or char in _BLANK
+        if is_hidden or is_variation_selector or is_skin_tone:
             out.append((char, True))
-            base = False
+            has_base = False
             marks = 0
         elif cells(char) == 0:
             marks += 1
-            if not base:
+            if not has_base:
                 out.append(("\u25cc", False))
             out.append((char, marks > MARKS))
-            base = True
+            has_base = True
         else:
             out.append((char, False))
-            base = True
+            has_base = True
             marks = 0
     return out
 
 
 def _is_pictographic(char: str) -> bool:
-    """Whether a character can begin an emoji."""
+    """Whether a character can begin an emoji: one of the emoji blocks, an older symbol such as ☀, or
+    one of a few signs."""
     code = ord(char)
-    symbol = 0x2190 <= code <= 0x2BFF and unicodedata.category(char) in ("So", "Sm")
-    return symbol or 0x1F000 <= code <= 0x1FAFF or char in "©®‼⁉™ℹ〰〽㊗㊙"
+    is_symbol = 0x2190 <= code <= 0x2BFF and unicodedata.category(char) in ("So", "Sm")
+    is_emoji = 0x1F000 <= code <= 0x1FAFF
+    return is_symbol or is_emoji or char in "©®‼⁉™ℹ〰〽㊗㊙"
 
 
 def _emoji_end(text: str, start: int) -> int:
-    """The end of the emoji sequence that starts here; `start` + 1 if there is none."""
+    """The index behind the emoji sequence that begins at `start`, such as a family of several joined
+    emoji or a flag; `start` + 1 where none begins there."""
     char = text[start]
     if char < "\x80":  # a keycap: digit, selector, keycap
         if char in "#*0123456789" and text[start + 1 : start + 3] == VS16 + KEYCAP:
@@ -122,16 +130,17 @@ def _emoji_end(text: str, start: int) -> int:
     for flag in _SUBDIVISION_FLAGS:
         if text.startswith(flag, start):
             return start + len(flag)
-    if not _is_pictographic(char) or 0x1F3FB <= ord(char) <= 0x1F3FF:
+    if not _is_pictographic(char) or "\U0001f3fb" <= char <= "\U0001f3ff":
         return start + 1
+    # emoji, each with a variation selector or a skin tone if it has one, joined by ZWJ
     position = start + 1
     while True:
-        if text[position : position + 1] == VS16 or (
-            position < len(text) and 0x1F3FB <= ord(text[position]) <= 0x1F3FF
-        ):
+        modifier = text[position : position + 1]  # "" at the end
+        if modifier == VS16 or "\U0001f3fb" <= modifier <= "\U0001f3ff":
             position += 1
+        joiner = text[position : position + 1]
         next_char = text[position + 1 : position + 2]
-        if text[position : position + 1] == ZWJ and next_char and _is_pictographic(next_char):
+        if joiner == ZWJ and next_char and _is_pictographic(next_char):
             position += 2
             continue
         return position
@@ -155,11 +164,9 @@ def clusters(text: str) -> Iterator[str]:
     position = 0
     while position < len(text):
         end = _emoji_end(text, position)
-        flag = (
-            "\U0001f1e6" <= text[position] <= "\U0001f1ff"
-            and "\U0001f1e6" <= text[position + 1 : position + 2] <= "\U0001f1ff"
-        )
-        if flag:
+        pair = text[position : position + 2]
+        is_flag = len(pair) == 2 and all("\U0001f1e6" <= char <= "\U0001f1ff" for char in pair)
+        if is_flag:
             end = position + 2
         while end < len(text) and not text[end].isascii() and cells(text[end]) == 0:
             end += 1
@@ -208,11 +215,11 @@ def label(text: str, *, ascii: bool = False) -> str:
         return " ".join(f"U+{ord(char):04X}" for char in text)
     blank = "_" if ascii else "␣"
     inner = text.strip(" ")
-    if inner:
-        lead = len(text) - len(text.lstrip(" "))
-    else:
-        lead = len(text)
-    return blank * lead + safe(inner, ascii=ascii) + blank * (len(text) - lead - len(inner))
+    if not inner:
+        return blank * len(text)
+    leading = len(text) - len(text.lstrip(" "))
+    trailing = len(text) - leading - len(inner)
+    return blank * leading + safe(inner, ascii=ascii) + blank * trailing
 
 
 def safe_html(text: str) -> str:
@@ -238,8 +245,8 @@ _ROOT = re.compile(r"√([A-Za-z]\w*)")
 
 
 def spell(text: str, *, ascii: bool) -> str:
-    """Our own text for this terminal: as written, or in ASCII. The separator ` · ` becomes ` | `.
-    Always safe.
+    """One of the program's own texts for a terminal: as written, or with its signs spelled in ASCII,
+    such as `->` for →; the separator ` · ` then becomes ` | `. Always safe.
     """
     if ascii:
         return safe(_ROOT.sub(r"√(\1)", text.replace(" · ", " | ")).translate(_TABLE), ascii=True)
@@ -264,31 +271,31 @@ _PIECE = (
 def wrap(text: str, width: int, *, ascii: bool = False) -> list[str]:
     """The text in lines of at most `width` cells; what cannot be broken is cut. `text` must be
     safe. No lines for ""."""
-    places = [0, *line_breaks(text, width), len(text)]
-    rows = [text[start:stop].strip(" ") for start, stop in pairwise(places)]
+    breaks = [0, *line_breaks(text, width), len(text)]
+    rows = [text[start:stop].strip(" ") for start, stop in pairwise(breaks)]
     return [cut(row, max(width, 1), ascii=ascii) for row in rows if row]
 
 
 def line_breaks(text: str, width: int) -> list[int]:
     """The places before which a text is broken into lines of at most `width` cells, in rising
     order; a part that cannot be broken stays whole, however wide."""
-    places: list[int] = []
-    stop = 0
-    filled = 0
+    breaks: list[int] = []
+    position = 0
+    filled = 0  # cells of the line so far
     for piece in _unbroken_pieces(text):
         if filled and filled + cells(piece.rstrip(" ")) > width:
-            places.append(stop)
+            breaks.append(position)
             filled = 0
         if filled:
             filled += cells(piece)
         else:
             filled = cells(piece.lstrip(" "))  # blanks at a line's begin are dropped
-        stop += len(piece)
-    return places
+        position += len(piece)
+    return breaks
 
 
 def fold(text: str, width: int) -> list[str]:
-    """A path or another text to be copied, whole, in lines of at most `width` cells broken
+    """All of a text that users copy, such as a path, in lines of at most `width` cells broken
     anywhere. `text` must be safe."""
     lines = [""]
     for piece in clusters(text):
@@ -302,20 +309,29 @@ def _unbroken_pieces(text: str) -> list[str]:
     """Cut a text into pieces between which a line may be broken. A closing sign stays with the
     piece before it, an opening one with the piece behind it; a straight quote opens and closes in
     turn."""
+    # compiling _PIECE takes 2 ms, a fortieth of a start: only where there is an ideograph
+    pattern = _WORD
+    if max(text, default="") >= "\u2e80":
+        pattern = _PIECE
+
     out: list[str] = []
-    is_quoted = False
-    # compiling the ranges takes 2 ms, a fortieth of a start: only where there is such a sign
-    for piece in re.findall(_WORD if max(text, default="") < "\u2e80" else _PIECE, text):
-        if out and (
-            piece[0] in CLOSING
-            or out[-1][-1] in OPENING
-            or (piece[0] == " " and out[-1][-1] != " ")
-            or (is_quoted and '"' in (piece[0], out[-1][-1]))
-        ):
+    is_quoted = False  # whether a straight quote is open
+    for piece in re.findall(pattern, text):
+        belongs_to_previous = False
+        if out:
+            last = out[-1][-1]
+            belongs_to_previous = (
+                piece[0] in CLOSING
+                or last in OPENING
+                or (piece[0] == " " and last != " ")
+                or (is_quoted and '"' in (piece[0], last))
+            )
+        if belongs_to_previous:
             out[-1] += piece
         else:
             out.append(piece)
-        is_quoted ^= piece.count('"') % 2 == 1
+        if piece.count('"') % 2 == 1:
+            is_quoted = not is_quoted
     return out
 
 
@@ -329,8 +345,8 @@ def path_of(text: str) -> PurePath:
 
 
 def last_part(path: str) -> str:
-    """The last part of an absolute path; any other path as it is. A page or a figure does not tell
-    where a file lies."""
+    """The last part of an absolute path; any other path as it is. So a page or a figure does not
+    disclose the folders of its author's machine."""
     if path_of(path).is_absolute():
         return path_of(path).name
     return path

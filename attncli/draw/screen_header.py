@@ -90,8 +90,10 @@ SHORT = 5
 def header(document: AboutText, view: View) -> Lines:
     """The lines above a screen: the text, which weights ran and whether they are learned, the
     conventions, the sizes, and any warnings."""
-    is_merged = document.pieces is not UNSET
-    count = count_phrase(len(document.tokens), "word" if is_merged else "token")
+    noun = "token"
+    if document.pieces is not UNSET:
+        noun = "word"
+    count = count_phrase(len(document.tokens), noun)
     return header_lines(
         title(document, view), document, view, counts=(count,), words=_merge_notes(document)
     )
@@ -102,8 +104,8 @@ def header_lines(
 ) -> Lines:
     """The header of a screen: a text, made safe, then what ran and how large it is.
 
-    counts: how long the text is.
-    words: how tokens were merged.
+    counts: how long the text or texts are, such as "12 tokens".
+    words: notes on how tokens were merged to words.
     """
     model = document.model
     attention = document.attention
@@ -124,7 +126,8 @@ def header_lines(
 
 
 def _mask_meaning(attention: AttentionPart, view: View) -> str:
-    """The sentence on what a query sees, in the view's language."""
+    """The sentence on what a query sees under the mask; "" where the document has none. One that was
+    read from a file is English text: for another language it is made again from the mask."""
     meaning = attention.mask_says or ""
     if view.lang == "en" or not meaning or isinstance(meaning, Message):
         return meaning
@@ -134,8 +137,8 @@ def _mask_meaning(attention: AttentionPart, view: View) -> str:
 
 
 def facts(parts: Iterable[str], view: View, *, style: str = "") -> Lines:
-    """Short texts one after the other on as few lines as they need, made safe. Lines break between
-    texts, or inside one that is too long; empty texts are skipped."""
+    """Short texts one after the other, with ` · ` between them, on as few lines as they need, made
+    safe. Lines break between texts, or inside one that is too long; empty texts are skipped."""
     rows = [wrap(localize(part, view), view.width, ascii=view.ascii) for part in parts]
     pieces = [(row, style) for rows_of_part in rows for row in rows_of_part]
     return flow(pieces, width=view.width, gap="; " if view.ascii else " · ", ascii=view.ascii)
@@ -149,10 +152,11 @@ def title(document: TextTokens, view: View) -> str:
 
 
 def fact(name: str, parts: Iterable[str], view: View, *, is_ours: bool = True) -> Lines:
-    """A name at the left edge, and short texts beside it, made safe, broken between them, and
-    within one that is too long.
+    """A name at the left edge, and short texts beside it, broken into lines between them, and within
+    one that is too long.
 
-    is_ours: whether the texts are words of ours, which another language says otherwise.
+    is_ours: whether the texts are the program's own, which are translated and made safe here; others
+        must be safe.
     """
     texts = [localize(part, view) if is_ours else part for part in parts]
     pieces = [
@@ -160,10 +164,10 @@ def fact(name: str, parts: Iterable[str], view: View, *, is_ours: bool = True) -
     ]
     dot = "; " if view.ascii else " · "
     block = flow(pieces, width=view.width, indent=SIDE, gap=dot, ascii=view.ascii)
-    side = pad(localize(name, view), SIDE)
-    rows = [
-        ((side, FAINT), *row[1:]) if index == 0 else row for index, row in enumerate(block.rows)
-    ]
+    rows = list(block.rows)
+    if rows:
+        # the name takes the place of the first line's indentation
+        rows[0] = ((pad(localize(name, view), SIDE), FAINT), *rows[0][1:])
     return Lines(tuple(rows))
 
 
@@ -173,15 +177,10 @@ def warning(text: str, view: View) -> Lines:
 
 
 def _weights(model: ModelPart, view: View) -> list[str]:
-    """Which weights ran, and whether they are learned."""
-    if model.name:
-        name = safe(model.name, ascii=view.ascii)
-    else:
-        name = ""
-    if model.family:
-        family = safe(model.family, ascii=view.ascii)
-    else:
-        family = ""
+    """Short texts on which weights ran and whether they are learned, such as "bert-base", "bert",
+    "learned"; "" for a name or a family that is unknown."""
+    name = safe(model.name or "", ascii=view.ascii)
+    family = safe(model.family or "", ascii=view.ascii)
     match model.source:
         case "seeded":
             return [message("seeded, seed {seed}", seed=model.seed), message("not learned")]
@@ -191,10 +190,9 @@ def _weights(model: ModelPart, view: View) -> list[str]:
                 message("not learned"),
             ]
         case "checkpoint":
-            if model.quantization is UNSET:
-                kinds = []
-            else:
-                kinds = [safe(model.quantization, ascii=view.ascii)]
+            kinds = []
+            if model.quantization is not UNSET:
+                kinds.append(safe(model.quantization, ascii=view.ascii))
             if model.adapters is not UNSET:
                 kinds += [
                     message("adapter {name}", name=safe(label, ascii=view.ascii))
@@ -202,24 +200,17 @@ def _weights(model: ModelPart, view: View) -> list[str]:
                 ]
             return [name or "checkpoint", family, *kinds, contextual("weights", "learned")]
         case "file":
-            if model.seed is not None:
-                rest = [message("what it does not hold: seed {seed}", seed=model.seed)]
-            else:
-                rest = []
-            return [
-                message("from file {name}", name=name) if name else message("from file"),
-                family,
-                *rest,
-            ]
+            weights_note = message("from file")
+            if name:
+                weights_note = message("from file {name}", name=name)
+            if model.seed is None:
+                return [weights_note, family]
+            seed_note = message("what it does not hold: seed {seed}", seed=model.seed)
+            return [weights_note, family, seed_note]
         case "tensors":
-            return [
-                (
-                    message("captured tensors {name}", name=name)
-                    if name
-                    else message("captured tensors")
-                ),
-                family,
-            ]
+            if name:
+                return [message("captured tensors {name}", name=name), family]
+            return [message("captured tensors"), family]
         case source:
             return [safe(str(source), ascii=view.ascii), name]
 
@@ -247,25 +238,27 @@ def _layers_and_heads(model: ModelPart, view: View) -> str:
 
 
 def _sizes(model: ModelPart) -> list[str]:
-    """Key heads where they are fewer than heads, and the widths d_model, d_k and d_v."""
+    """How many key heads there are, where that is not the number of heads; and the widths d_model
+    (where it is known), d_k and d_v."""
+    sizes: list[str] = []
     if model.kv_heads != model.heads:
-        kv_heads = [count_phrase(model.kv_heads, "kv head")]
-    else:
-        kv_heads = []
+        sizes.append(count_phrase(model.kv_heads, "kv head"))
+    if model.d_model is not None:
+        sizes.append(f"d_model {model.d_model}")
     if model.d_k == model.d_v:
-        widths = [f"d_k = d_v = {model.d_k}"]
+        sizes.append(f"d_k = d_v = {model.d_k}")
     else:
-        widths = [f"d_k {model.d_k}", f"d_v {model.d_v}"]
-    return [*kv_heads, *([] if model.d_model is None else [f"d_model {model.d_model}"]), *widths]
+        sizes += [f"d_k {model.d_k}", f"d_v {model.d_v}"]
+    return sizes
 
 
 def _scale(model: ModelPart, attention: AttentionPart, view: View) -> str:
-    """The scale as it comes from a size, with its value where that is short."""
+    """The factor of the scores as text: `scale 0.125 = 1/√64`, `scale 1/√48` where the number is
+    long, `scale 0.3` where it is no root of a width."""
     scale = attention.scale
+    root = ""
     if scale is not None:
         root = root_of(scale, model.d_k or 0, model.d_model or 0)
-    else:
-        root = ""
     value = brief(scale)
     if root and len(value) <= SHORT:
         text = f"{value} = {root}"
@@ -275,7 +268,7 @@ def _scale(model: ModelPart, attention: AttentionPart, view: View) -> str:
 
 
 def _conventions(attention: AttentionPart, view: View) -> list[str]:
-    """The mask, the positions, and what else an attention has of its own."""
+    """Short texts on the mask, the positions, and, where there are any, soft-cap and hashing."""
     parts = [*mask_and_position(attention.mask, attention.position, view)]
     if attention.softcap is not None:
         parts.append(message("soft-cap {softcap}", softcap=brief(attention.softcap)))
@@ -288,11 +281,9 @@ def _conventions(attention: AttentionPart, view: View) -> list[str]:
 
 def mask_and_position(mask: str, position: str, view: View) -> tuple[str, str]:
     """The mask and the position encoding in words, such as `mask causal`, `position none`."""
-    none = message("position none")
-    safe_position = safe(position, ascii=view.ascii)
-    if position == "none":
-        position_text = none
-    else:
+    position_text = message("position none")
+    if position != "none":
+        safe_position = safe(position, ascii=view.ascii)
         position_text = message("position {position}", position=safe_position)
     return mask_name(safe(mask, ascii=view.ascii)), position_text
 
@@ -335,15 +326,14 @@ def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") 
         tokens_shown = tokens
     else:
         tokens_shown = tokens[:MOST]
-    rest_note = message(
-        (
-            "first {shown} of {tokens} tokens shown; --full shows all"
-            if noun == "token"
-            else "first {shown} of {tokens} words shown; --full shows all"
-        ),
-        shown=len(tokens_shown),
-        tokens=len(tokens),
-    )
+
+    # the heading: how many there are, and the positions of the special ones
+    special = listing(str(token.index) for token in tokens if token.special)
+    special_note = ""
+    if special:
+        special_note = message("special: {special}", special=special)
+    top = heading(count_phrase(len(tokens), noun), special_note, view)
+
     groups: list[Line] = []
     for token in tokens_shown:
         if view.ascii:
@@ -354,15 +344,14 @@ def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") 
             label(token.text, ascii=view.ascii), min(24, view.width - len(index)), ascii=view.ascii
         )
         groups.append(((index, FAINT), (text, "italic" if token.special else "")))
-    special = listing(str(token.index) for token in tokens if token.special)
-    special_note = ""
-    if special:
-        special_note = message("special: {special}", special=special)
-    top = heading(count_phrase(len(tokens), noun), special_note, view)
+
+    rest = Lines()
     if len(tokens_shown) < len(tokens):
+        template = message("first {shown} of {tokens} words shown; --full shows all")
+        if noun == "token":
+            template = message("first {shown} of {tokens} tokens shown; --full shows all")
+        rest_note = Message(template.template, {"shown": len(tokens_shown), "tokens": len(tokens)})
         rest = remark(rest_note, view)
-    else:
-        rest = Lines()
     return fit_to_view(stack(top, flow_groups(groups, width=view.width), rest), view)
 
 
@@ -401,20 +390,25 @@ def screen_of(schema: str) -> Screen:
     """The functions that show the documents of a schema, such as `attn.run/1`. On the screen, words
     that the model does not know are marked, and counted below it."""
     name = name_of(schema)
+    # the functions of kind "run" are `run_screen` (or the list RUN_PARTS), `run_rows`,
+    # `run_sentences`, `run_page` and `run_lines`; all but the screen and the rows may be missing
     module = import_module(f"{folder_of(name)}.screen")
     draw = getattr(module, f"{name}_screen", None) or partial(
         draw_parts, getattr(module, f"{name.upper()}_PARTS")
     )
 
     def screen(document: Any, view: View) -> Lines:
-        """The screen of a document with its unknown words marked."""
+        """The screen of a document with its unknown words marked and counted below."""
         marked_document = name_tokens(document)
         lines: Lines = draw(marked_document, view)
         if marked_document is document:
             return lines
         return fit_to_view(stack(lines, unknown_words_note(document, lines, view)), view)
 
-    sentences, page, count_lines = (
-        getattr(module, f"{name}_{part}", None) for part in ("sentences", "page", "lines")
+    return Screen(
+        screen,
+        rows=getattr(module, f"{name}_rows"),
+        sentences=getattr(module, f"{name}_sentences", None),
+        page=getattr(module, f"{name}_page", None),
+        count_lines=getattr(module, f"{name}_lines", None),
     )
-    return Screen(screen, getattr(module, f"{name}_rows"), sentences, page, count_lines)

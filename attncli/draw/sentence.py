@@ -71,8 +71,8 @@ def words(
     """The tokens as words of a sentence with their shares, spelled as in the text where the tokens
     have positions in it; the tokens at `chosen_indices` are the queries."""
     words_of_text: list[Word] = []
-    end = 0
-    after = True
+    end = 0  # of the part of the text that the tokens so far cover
+    has_blank_before = True  # whether the next word stands apart whatever its position
     for token, share in zip(tokens, shares, strict=True):
         start = token.start
         stop = token.end
@@ -86,28 +86,29 @@ def words(
             and start < stop
             and not token.special
         ):
-            is_joined = start < end and stop <= end and not after
+            # a token inside what is covered already is a further byte of the same character
+            is_joined = start < end and stop <= end and not has_blank_before
             if end <= start:
                 word_text = text[start:stop].strip() or text[start:stop]
-                apart = after or start > end or text[start].isspace()
+                apart = has_blank_before or start > end or text[start].isspace()
                 end = stop
                 # a full stop and the line break behind it may be one token
-                after = bool(text[start:stop].strip()) and text[stop - 1].isspace()
+                has_blank_before = bool(text[start:stop].strip()) and text[stop - 1].isspace()
             elif not is_joined:
-                after = True
+                has_blank_before = True
         else:
-            after = True
+            has_blank_before = True
         if token.unknown:
             word_text = word_text.removesuffix(MARK) + MARK
         words_of_text.append(
             Word(
                 word_text or '""',
                 share,
-                token.index in chosen_indices,
-                apart,
-                bool(token.special),
-                is_joined,
-                start is not None and start == stop and not word_text.strip(),
+                is_chosen=token.index in chosen_indices,
+                apart=apart,
+                quiet=bool(token.special),
+                is_joined=is_joined,
+                leads=start is not None and start == stop and not word_text.strip(),
             )
         )
     return words_of_text
@@ -119,12 +120,12 @@ def _larger_share(a: Word, b: Word) -> float | None:
 
 
 def _merge_words(words: Sequence[Word]) -> list[Word]:
-    """The words with those of single bytes merged to characters (the largest share counts), with
-    blanks of no text merged to what they lead, and with blanks that get less than `LEAST` turned
-    into gaps between words."""
+    """The words as they are read. Tokens that are bytes of one character become one word, and a
+    blank that stands in no text joins the word that follows; the larger share counts. A blank with a
+    share below `LEAST` becomes a gap between words."""
     whole_words: list[Word] = []
-    gap = False
-    lead: Word | None = None
+    gap = False  # whether a blank was left out before the next word
+    lead: Word | None = None  # a blank to join with the next word
     for number, token_word in enumerate(words):
         word = token_word
         if lead is not None:
@@ -169,21 +170,28 @@ def sentence(words: Sequence[Word], view: View) -> Lines:
     rows: list[Line] = []
     row: list[Piece] = []
     row_width = 0
-    before = -1
+    before = -1  # the place of the word shown before
     gap_mark = spell(" … ", ascii=view.ascii)
     places = _places_to_show(words, view)
     chosen = frozenset(place for place in places if words[place].is_chosen)
     for place in places:
+        # the word, with brackets around a run of chosen ones, and … where words are left out
         word = words[place]
         has_gap = place != before + 1
         opens = place in chosen and (has_gap or place - 1 not in chosen)
         closes = place in chosen and place + 1 not in chosen
-        pieces = _word_pieces(word, view, opens, closes)
+        pieces = _word_pieces(word, view, opens=opens, closes=closes)
         if has_gap:
-            is_first = before < 0
-            pieces = [(gap_mark[is_first:], FAINT), *pieces]
+            if before < 0:
+                pieces.insert(0, (gap_mark.lstrip(" "), FAINT))
+            else:
+                pieces.insert(0, (gap_mark, FAINT))
         before = place
-        gap = int(bool(row) and word.apart and not has_gap)
+
+        # onto this line, with a blank before it where it stands apart, or onto the next one
+        gap = 0
+        if row and word.apart and not has_gap:
+            gap = 1
         size = sum(cells(text) for text, _ in pieces)
         if row and row_width + gap + size > view.width:
             rows.append(tuple(row))
@@ -194,22 +202,27 @@ def sentence(words: Sequence[Word], view: View) -> Lines:
             row.append((" ", ""))
         row += pieces
         row_width += gap + size
-    if places and before + 1 < len(words) and row_width + cells(gap_mark) - 1 <= view.width:
-        row.append((gap_mark[:-1], FAINT))
-    elif places and before + 1 < len(words):
-        rows = [*rows, tuple(row)]
-        row = [(gap_mark.strip(), FAINT)]
+
+    # … at the end, too, where the last words are left out
+    if places and before + 1 < len(words):
+        end_mark = gap_mark.rstrip(" ")
+        if row_width + cells(end_mark) <= view.width:
+            row.append((end_mark, FAINT))
+        else:
+            rows.append(tuple(row))
+            row = [(end_mark.lstrip(" "), FAINT)]
     if row:
-        rows = [*rows, tuple(row)]
+        rows.append(tuple(row))
     return fit_to_view(Lines(tuple(rows)), view)
 
 
 def _places_to_show(words: Sequence[Word], view: View) -> list[int]:
-    """The places of the words to show: of a long text those around the chosen and the strongest
-    ones.
+    """The indices of the words to show: all of a short text or in a full view, else those around the
+    chosen words and the ones with the largest shares.
     """
     if view.full or len(words) <= WINDOW:
         return list(range(len(words)))
+    # chosen words first, then the others from the largest share down
     order = sorted(
         range(len(words)),
         key=lambda place: (not words[place].is_chosen, -(words[place].share or 0.0), place),
@@ -223,33 +236,42 @@ def _places_to_show(words: Sequence[Word], view: View) -> list[int]:
     return sorted(places)
 
 
-def _word_pieces(word: Word, view: View, opens: bool, closes: bool) -> list[Piece]:
-    """A word's pieces; a bracket before the first of chosen words in a row, and one after the last."""
+def _word_pieces(word: Word, view: View, *, opens: bool, closes: bool) -> list[Piece]:
+    """A word as styled pieces of text; a chosen one in bold.
+
+    opens, closes: whether it begins or ends a run of chosen words, and so gets a bracket.
+    """
     # no wider than a line, with room for what stands around it
     text = cut(safe(word.text, ascii=view.ascii), max(view.width - 4, 1), ascii=view.ascii)
     if not word.is_chosen:
         return [_tint_word(text, word.share, view, FAINT if word.quiet else "")]
-    inner = _tint_word(text, word.share, view, "bold")
-    return [*([("[", "bold")] if opens else []), inner, *([("]", "bold")] if closes else [])]
+    pieces = [_tint_word(text, word.share, view, "bold")]
+    if opens:
+        pieces.insert(0, ("[", "bold"))
+    if closes:
+        pieces.append(("]", "bold"))
+    return pieces
 
 
 def _tint_word(text: str, share: float | None, view: View, style: str) -> Piece:
-    """A word in its tint over its own style, or between `MARKS` where there is no colour; as it is
-    below `LEAST`.
+    """A word in the tint of its share, added to its own style; where there is no colour, between two
+    of `MARKS`. As it is for a share below `LEAST`.
     """
     if share is None or share < LEAST:
         return text, style
     if view.color:
         return text, f"{style.replace(FAINT, '')} {tint(share, view)}".strip()
-    mark = (MARKS_ASCII if view.ascii else MARKS)[min(int(min(share, 1.0) * 4), 3)]
+    marks = MARKS_ASCII if view.ascii else MARKS
+    mark = marks[min(int(share * 4), 3)]  # one for each quarter of 1
     return f"{mark}{text}{mark}", style
 
 
 def scale(view: View) -> Lines:
-    """The tints from 0 to 1, for a legend."""
-    steps = (0.0, 0.25, 0.5, 0.75, 1.0)
+    """The legend of a tinted sentence: its tints, or its `MARKS` where there is no colour, between
+    the smallest share that is tinted and 1."""
     if view.color:
-        ramp: list[Piece] = [("  ", tint(step, view) if step else "") for step in steps]
+        tints = [tint(step, view) for step in (0.25, 0.5, 0.75, 1.0)]
+        ramp: list[Piece] = [("  ", style) for style in ("", *tints)]  # the first is no tint
     else:
         ramp = [(mark, "") for mark in (MARKS_ASCII if view.ascii else MARKS)]
     return fit_to_view(Lines((((f"{LEAST:.2f} ", FAINT), *ramp, (" 1", FAINT)),)), view)
@@ -268,26 +290,29 @@ def shaded_sentence(
     query: int | Iterable[int] | None,
     tint: str,
 ) -> Lines:
-    """The text's words, tinted by their shares, the queries in brackets, and what the tint says.
+    """The text's words, tinted by their shares, the queries in brackets, and below them a sentence
+    on what the tint means.
 
-    tint: its sentence. Shares past the tokens (learned keys) are left out; words without a share
-        stay as they are.
-    shares: None where nothing tells any; then no tint is explained either.
+    shares: 0 to 1, one a token; those past the tokens (learned keys) are left out, and tokens
+        without one stay untinted. None where there are none.
+    query: the index of the query, or of several; None for none.
+    tint: the sentence, written only where a word is tinted.
     """
-    known_shares = [
-        float(share) for share in np.nan_to_num([] if shares is None else list(shares))
-    ][: len(tokens)]
-    all_shares = [*known_shares, *[None] * (len(tokens) - len(known_shares))]
-    chosen_indices = (
-        frozenset() if query is None else frozenset({query} if isinstance(query, int) else query)
-    )
-    if any(share >= LEAST for share in known_shares):
-        tint_note = say(view, tint)
+    token_shares: list[float] = []
+    if shares is not None:
+        token_shares = np.nan_to_num(list(shares)).tolist()[: len(tokens)]
+    all_shares = [*token_shares, *[None] * (len(tokens) - len(token_shares))]
+    if query is None:
+        chosen_indices: frozenset[int] = frozenset()
+    elif isinstance(query, int):
+        chosen_indices = frozenset({query})
     else:
-        tint_note = ""
-    return stack(
-        sentence(words(text, tokens, all_shares, chosen_indices), view), remark(tint_note, view)
-    )
+        chosen_indices = frozenset(query)
+    tint_note = ""
+    if any(share >= LEAST for share in token_shares):
+        tint_note = say(view, tint)
+    sentence_words = words(text, tokens, all_shares, chosen_indices)
+    return stack(sentence(sentence_words, view), remark(tint_note, view))
 
 
 SMALLEST_SHARE = 0.005
@@ -299,10 +324,10 @@ EVEN = 1.5
 
 
 def largest_weight(weights: Numbers, free: Bools) -> tuple[int, int, float]:
-    """Query, key and weight of a head's largest weight.
+    """The query, the key and the value of a head's largest weight.
 
-    weights: [query, key].
-    free: booleans [query], the only rows that count.
+    weights: [query, key], NaN where masked.
+    free: [query], whether the row counts: one that sees a single key has no choice.
     """
     free_weights = np.where(free[:, None], np.nan_to_num(as_matrix(weights)), 0.0)
     query, key = np.unravel_index(int(free_weights.argmax()), free_weights.shape)
@@ -312,19 +337,22 @@ def largest_weight(weights: Numbers, free: Bools) -> tuple[int, int, float]:
 def looks_most_sentence(query: str, keys: Sequence[tuple[str, float]], view: View) -> str:
     """A sentence that says at which key the query looks most in one head, and at which second.
 
-    keys: one or two, each with its weight.
+    keys: one or two, each with its weight; the largest weight first.
     """
-    (key, share), *others = keys
-    places = {"query": query, "key": key, "share": percent(share)}
-    if not others:
-        return say(view, "{query} looks most at {key}: {share} of its weight.", **places)
-    (second_key, second_share), *_ = others
-    places |= {"second_key": second_key, "second_share": percent(second_share)}
+    key, share = keys[0]
+    if len(keys) == 1:
+        template = message("{query} looks most at {key}: {share} of its weight.")
+        return say(view, template, query=query, key=key, share=percent(share))
+    second_key, second_share = keys[1]
     return say(
         view,
         "{query} looks most at {key} ({share} of its weight), then at {second_key}"
         " ({second_share}).",
-        **places,
+        query=query,
+        key=key,
+        share=percent(share),
+        second_key=second_key,
+        second_share=percent(second_share),
     )
 
 
@@ -335,17 +363,17 @@ MOST_ALIKE = 4
 
 
 def same_weights(weights: Sequence[float] | Numbers, largest: float) -> list[int]:
-    """The places of the weights that are as large as the largest.
+    """The indices of the weights that equal the largest one but for rounding.
 
-    largest: above 0.
+    largest: that weight, above 0.
     """
     return np.flatnonzero(np.isclose(weights, largest, rtol=SAME, atol=0)).tolist()
 
 
 def alike_sentence(query: str, keys: Sequence[str], weight: float, view: View) -> str:
-    """A sentence that several keys get the largest weight of a query alike.
+    """A sentence that says that several keys get the same, the largest weight of a query.
 
-    keys: their names in quotes.
+    keys: their names in quotes; where there are more than four, only their number is said.
     """
     template = message("{query} looks most at {keys} alike: {share} of its weight each.")
     if len(keys) > MOST_ALIKE:
@@ -365,8 +393,8 @@ def strongest_link_sentence(
     """A sentence that names the strongest link.
 
     ends: its query and its key, quoted.
-    several: whether it names the head.
-    others: links among which there may be as strong ones.
+    several: whether there are several heads, so that the sentence names the link's.
+    others: links, this one among them; where one more is as strong, the sentence says so.
     """
     if len(same_weights([candidate.weight for candidate in others], link.weight)) > 1:
         template = message(
@@ -418,7 +446,7 @@ def not_learned_note(model: ModelPart, view: View) -> str:
 
 
 def format_number(value: float, view: View) -> str:
-    """A number with the view's digits."""
+    """A number with as many digits after the point as the view has."""
     return f"{value:.{view.precision}f}"
 
 

@@ -4,6 +4,7 @@ grids of heads.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
 from typing import Any, NamedTuple
@@ -56,10 +57,9 @@ class Palette(Struct, frozen=True):
     is_stepped: bool = False
 
     def rgb(self, fraction: float) -> Rgb:
-        """The colour at `fraction`, clipped to [0, 1]."""
-        return _rgb_of_level(
-            self, round(min(max(0.0, fraction), 1.0) * (LEVELS - 1))
-        )  # in this order NaN is 0
+        """The colour at `fraction`, clipped to [0, 1]; NaN counts as 0."""
+        clipped = min(max(0.0, fraction), 1.0)  # max() in this order makes NaN 0
+        return _rgb_of_level(self, round(clipped * (LEVELS - 1)))
 
     def colour(self, fraction: float) -> str:
         """The colour as `#rrggbb`."""
@@ -73,29 +73,43 @@ class Palette(Struct, frozen=True):
 
 @cache
 def _rgb_of_level(palette: Palette, level: int) -> Rgb:
-    """The colour of one of `LEVELS` steps of a palette."""
+    """The colour of a palette at one of its `LEVELS` levels, 0 to `LEVELS` - 1: an anchor, or a
+    mixture of the two anchors around that level."""
     if palette.is_stepped:
         red, green, blue = bytes.fromhex(palette.anchors[level * len(palette.anchors) // LEVELS])
         return red, green, blue
     place = level / (LEVELS - 1) * (len(palette.anchors) - 1)
-    low = min(int(place), len(palette.anchors) - 2)
-    a, b = (bytes.fromhex(palette.anchors[index]) for index in (low, low + 1))
-    red, green, blue = (round(x + (y - x) * (place - low)) for x, y in zip(a, b, strict=True))
+    index = min(int(place), len(palette.anchors) - 2)
+    part = place - index  # how far from the lower anchor to the upper one
+    lower = bytes.fromhex(palette.anchors[index])
+    upper = bytes.fromhex(palette.anchors[index + 1])
+    red, green, blue = (
+        round(low + (high - low) * part) for low, high in zip(lower, upper, strict=True)
+    )
     return red, green, blue
 
 
 def luminance(rgb: Rgb) -> float:
     """Relative luminance in [0, 1]. Source: WCAG 2.1."""
-    linear = [
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in rgb)
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    def linear(byte: int) -> float:
+        """The light of an sRGB channel, from its byte."""
+        channel = byte / 255
+        if channel <= 0.04045:
+            return channel / 12.92
+        return ((channel + 0.055) / 1.055) ** 2.4
+
+    red, green, blue = map(linear, rgb)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def ink(rgb: Rgb) -> str:
     """`#000000` or `#ffffff`, whichever has the higher contrast on `rgb`."""
     light = luminance(rgb)
-    if (light + 0.05) ** 2 >= 1.05 * 0.05:
+    # WCAG's contrast ratios with black, of luminance 0, and with white, of luminance 1
+    contrast_with_black = (light + 0.05) / 0.05
+    contrast_with_white = 1.05 / (light + 0.05)
+    if contrast_with_black >= contrast_with_white:
         return "#000000"
     return "#ffffff"
 
@@ -169,16 +183,17 @@ def palette_of(view: View, *, signed: bool = False) -> Palette:
 
 
 def tint(fraction: float, view: View) -> str:
-    """The Rich style of a word that takes this share: the colour of that weight in maps and tables."""
+    """The Rich style of a word that gets this share of a query's weight, 0 to 1: the colour that the
+    weight has in maps and tables."""
     return palette_of(view).style(fraction)
 
 
 def bar_style(view: View) -> str:
-    """The Rich style of a bar's length: a strong step of the palette of weights, as one quantity
-    has one hue.
+    """The Rich style of bars: a strong colour of the palette of weights, so that weights have one hue
+    everywhere; "" for a view without colour.
 
-    A terminal's own "yellow" is brown on some and pale on others. Contrast with the ground at least
-    3.
+    A terminal's own "yellow" would be brown on some and pale on others. The contrast with the
+    terminal's background is at least 3.
     """
     if not view.color:
         return ""
@@ -192,10 +207,11 @@ def shade(fraction: float, *, ascii: bool) -> str:
 
 
 def sign(fraction: float, *, ascii: bool) -> str:
-    """The character that stands for `fraction` of a signed scale, 0.5 being no difference, where
-    there is no colour.
+    """The character that stands for a value of a signed scale where there is no colour.
+
+    fraction: 0 for the most negative value, 0.5 for 0, 1 for the most positive; clipped to these.
     """
-    size = abs(2 * min(max(fraction, 0.0), 1.0) - 1)
+    size = abs(2 * min(max(fraction, 0.0), 1.0) - 1)  # the magnitude, 0 to 1
     below, around, above = (
         (BELOW_ASCII, AROUND_ASCII, ABOVE_ASCII) if ascii else (BELOW, AROUND, ABOVE)
     )
@@ -237,10 +253,14 @@ def normalise(
         least = np.minimum(without_nan.min(axis=1, keepdims=True), 0.0)
         most = np.where(np.isnan(array), -np.inf, array).max(axis=1, keepdims=True)
     elif scale == "log" and least >= 0:
-        with np.errstate(divide="ignore"):
-            if most > 0:
-                array = np.maximum(np.log10(array), np.log10(most) - 3)
-        least, most = (np.log10(most) - 3, np.log10(most)) if most > 0 else (0.0, 0.0)
+        if most > 0:
+            most = np.log10(most)
+            least = most - 3
+            with np.errstate(divide="ignore"):  # of 0: −inf, raised to the bottom
+                array = np.maximum(np.log10(array), least)
+        else:
+            least = 0.0
+            most = 0.0
     else:
         least = min(least, 0.0)
     return _shares_of_range(array, least, most)
@@ -263,8 +283,8 @@ ShownPositions = list[int | None]
 
 
 def first_and_last(count: int, room: int, *, last: int | None = None) -> ShownPositions:
-    """All of `count` positions, or the first and the last ones, `room` (at least 2) in all, with
-    None for the gap between.
+    """All of `count` positions; where these are more than `room` (at least 2), that many of the first
+    and the last ones, with None between them for the gap.
 
     last: how many of the last ones; half of all that are shown if None.
     """
@@ -272,42 +292,48 @@ def first_and_last(count: int, room: int, *, last: int | None = None) -> ShownPo
     if count <= shown:
         return list(range(count))
     if last is None:
-        tail = shown // 2
-    else:
-        tail = last
-    return [*range(shown - tail), None, *range(count - tail, count)]
+        last = shown // 2
+    return [*range(shown - last), None, *range(count - last, count)]
 
 
 def strongest(values: np.ndarray[Any, Any], count: int) -> list[int]:
-    """The indices, ascending, of the `count` rows of [row, column] with the largest entries;
-    repetitions of an equal row come last. NaN is no entry. All, if there are no more."""
+    """The indices, in ascending order, of the `count` rows of a matrix [row, column] that have the
+    largest entries; of equal rows, only one counts before all others are taken. NaN is no entry. All
+    rows, where there are no more."""
     comparable = np.where(np.isnan(values), -np.inf, values)
     largest = comparable.max(axis=1, initial=-np.inf)
+    _, first_of_equal = np.unique(comparable, axis=0, return_index=True)
     is_repeated = np.ones(len(comparable), bool)
-    is_repeated[np.unique(comparable, axis=0, return_index=True)[1]] = False
-    return sorted(np.lexsort((-largest, is_repeated))[: max(count, 1)].tolist())
+    is_repeated[first_of_equal] = False
+    # lexsort's last key counts first
+    order = np.lexsort((-largest, is_repeated))
+    return sorted(order[: max(count, 1)].tolist())
 
 
 def panels(widths: Sequence[int], room: int) -> list[list[int]]:
-    """The column indices in consecutive groups, as few as fit `room` and about equally wide; at
-    least one column in each.
+    """Divide the columns of a wide table into consecutive groups that are drawn one below the other:
+    as few as possible, about equally wide, with at least one column in each.
 
-    widths: cells of each column.
+    Args:
+        widths: Cells of each column.
+        room: Cells that a group may take.
+
+    Returns:
+        The indices of the columns of each group.
     """
     groups = _fill_groups(widths, room)
-    least = -(-sum(widths) // max(len(groups), 1))
-    return next(
-        (
-            even
-            for limit in range(least, room)
-            if len(even := _fill_groups(widths, limit)) == len(groups)
-        ),
-        groups,
-    )
+    # the narrowest limit that needs no more groups makes them about equally wide
+    least = math.ceil(sum(widths) / max(len(groups), 1))
+    for limit in range(least, room):
+        even_groups = _fill_groups(widths, limit)
+        if len(even_groups) == len(groups):
+            return even_groups
+    return groups
 
 
 def _fill_groups(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Consecutive columns in groups, each as full as `room` allows."""
+    """The indices of consecutive columns in groups, each filled up to `room` cells; a column wider
+    than that has a group of its own."""
     groups: list[list[int]] = []
     group_width = 0
     for index, width in enumerate(widths):
@@ -327,7 +353,8 @@ WINDOWS = {
 
 
 def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) -> str:
-    """Which rows or columns are shown, such as `rows 0–6, 39 of 40`; "" when nothing is left out.
+    """A text on which rows or columns are shown, such as `rows 0–6, 39 of 40`; "" when nothing is
+    left out.
 
     positions: what is shown, None for a gap.
     numbers: all row or column numbers.
@@ -336,28 +363,32 @@ def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) ->
     if None not in positions:
         return ""
     gap = positions.index(None)
-    parts = [part for part in (positions[:gap], positions[gap + 1 :]) if part]
+    before_gap = [index for index in positions[:gap] if index is not None]
+    after_gap = [index for index in positions[gap + 1 :] if index is not None]
     spans = []
-    for part in parts:
-        first, last = (numbers[index] for index in (part[0], part[-1]) if index is not None)
+    for part in (before_gap, after_gap):
+        if not part:
+            continue
+        first = numbers[part[0]]
+        last = numbers[part[-1]]
         spans.append(f"{first}" if first == last else f"{first}–{last}")
     return Message(WINDOWS[what].template, {"spans": listing(spans), "count": len(numbers)})
 
 
 def strongest_text(rows: tuple[int, int], columns: tuple[int, int], *, by_size: bool) -> str:
-    """How many of how many were chosen for their largest entries; "" where all are shown.
+    """A text on how many rows and columns are shown, such as `12 of 40 rows shown, those with the
+    largest values; …`; "" where all are.
 
-    by_size: whether those are the ones farthest from 0.
+    rows, columns: how many are shown, and how many there are.
+    by_size: whether those farthest from 0 were chosen, not those with the largest values.
     """
-    parts = [
-        message(
-            "{shown} of {count} rows" if what == "rows" else "{shown} of {count} columns",
-            shown=shown,
-            count=count,
-        )
-        for (shown, count), what in ((rows, "rows"), (columns, "columns"))
-        if shown < count
-    ]
+    parts = []
+    shown, count = rows
+    if shown < count:
+        parts.append(message("{shown} of {count} rows", shown=shown, count=count))
+    shown, count = columns
+    if shown < count:
+        parts.append(message("{shown} of {count} columns", shown=shown, count=count))
     if not parts:
         return ""
     if by_size:
@@ -380,8 +411,8 @@ PEAK_NAME = 6
 
 
 def as_matrix(values: Any) -> NDArray:
-    """Nested lists (null where masked) or an array as float64 [row, column]; what is not finite
-    becomes NaN.
+    """Nested lists (None where masked) or an array as float64 [row, column]; what is not finite
+    becomes NaN. Without values, as many empty rows as `values` has.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2:
@@ -393,10 +424,11 @@ def as_matrix(values: Any) -> NDArray:
 
 
 def visible(weights: Any, scores: Any) -> NDArray:
-    """Weights [query, key] with NaN where the score is masked: hidden and merely small look
-    different.
+    """Weights [query, key] with NaN where the score is masked, so that a key that is hidden and one
+    whose weight is 0 look different.
 
-    scores: UNSET where they are not known.
+    scores: [query, key], NaN where masked; None or UNSET where they are not known, and the weights
+        are returned as they are.
     """
     matrix = as_matrix(weights)
     if scores is None or scores is UNSET:
@@ -422,32 +454,42 @@ def matrix(
     row_numbers: Sequence[int] | None = None,
     column_numbers: Sequence[int] | None = None,
 ) -> Lines:
-    """Numbers [row, column] under their names, each row's largest marked: bold and underlined, or
-    `*` without colour.
+    """A table of numbers [row, column] under their names, each shaded by its value, each row's
+    largest marked: bold and underlined, or `*` without colour.
+
+    Of more than `ROWS` rows those with the largest entries are shown, and of columns that do not fit
+    likewise; a line says so, and each row names its largest if there is room. A full view shows all
+    of them, in panels. Lines still too long (very many digits) are cut, with `…`. Without rows or
+    columns: "(empty)".
 
     rows, columns: token texts, made safe here; None for what has only a number.
     row_numbers, column_numbers: their positions, 0… if None.
+    shade: whether values have colours.
+    mark_max: whether each row's largest is marked.
     limits: the values of the weakest and the strongest colour, such as 0 and 1 for weights; the
         values' own if None.
     signed: whether the colours tell below 0 from above, such as for scores.
     by_size: whether the largest number is the one farthest from 0, as it is of effects and
         differences; of scores it is not, since the softmax takes the highest.
-    bare: numbers below 1 stand without their zero, as `.105`: a cell fewer. Masked (NaN, null)
-        cells show `empty`. Of more than `ROWS` rows those with the largest entries are shown, and
-        of columns that do not fit likewise; a line says so, and each row names its largest if there
-        is room. A full view prints all of them, in panels. Lines still too long (very many digits)
-        are cut, with `…`. Without rows or columns: "(empty)".
+    bare: whether numbers below 1 stand without their zero, as `.105`: a cell fewer.
+    empty: what masked (NaN, None) cells show.
     """
     array = as_matrix(values)
     top = heading(title, note, view)
     if array.size == 0:
         return stack(top, remark("(empty)", view))
-    scale, (low, high) = "signed" if signed else view.scale_colors, limits or (None, None)
     write = writer(array, view.precision)
     if bare:
         write = without_zero(write)
-    peaks = [_peak(row, by_size=by_size) if mark_max else None for row in array]
-    # of numbers that all read as 0 none is the largest
+    fractions = None
+    if shade and view.color:
+        scale = "signed" if signed else view.scale_colors
+        low, high = limits or (None, None)
+        fractions = normalise(array, scale, low=low, high=high)
+    peaks: list[int | None] = [None] * len(array)
+    if mark_max:
+        peaks = [_peak(row, by_size=by_size) for row in array]
+    # a row whose numbers all read as 0 has no largest
     for number, place in enumerate(peaks):
         if place is not None and _is_written_as_zero(write(float(array[number, place]))):
             peaks[number] = None
@@ -457,7 +499,7 @@ def matrix(
         columns=_labels(columns, array.shape[1], view),
         row_numbers=list(range(array.shape[0]) if row_numbers is None else row_numbers),
         column_numbers=list(range(array.shape[1]) if column_numbers is None else column_numbers),
-        fractions=normalise(array, scale, low=low, high=high) if shade and view.color else None,
+        fractions=fractions,
         palette=palette_of(view, signed=signed),
         by_size=by_size,
         peaks=peaks,
@@ -469,7 +511,7 @@ def matrix(
 
 
 def _is_written_as_zero(number: str) -> bool:
-    """Whether a number that is written reads as 0, such as `-0.00`."""
+    """Whether the text of a number reads as 0, such as `-0.00`."""
     return not number.strip("+-0.")
 
 
@@ -503,6 +545,9 @@ class Grid(Struct, frozen=True, dict=True):
     columns that fit.
 
     by_size: whether the largest numbers are those farthest from 0.
+    fractions: [row, column], where each value lies in the palette, 0 to 1; None for no colours.
+    peaks: the column of each row's largest, None for a row without one.
+    empty: what masked cells show.
     """
 
     values: NDArray
@@ -519,43 +564,51 @@ class Grid(Struct, frozen=True, dict=True):
     view: View
 
     def draw(self) -> Lines:
-        """All rows and columns where they fit, by names or by numbers; else those with the largest
-        values.
+        """All rows and columns where they fit, or in a full view; else those with the largest
+        values, and a line that says so.
         """
         view = self.view
         room = self.view.width - self.left_width
-        everything = list(range(len(self.rows)))
-        if view.full or len(everything) <= ROWS:
-            rows_to_draw = everything
+        all_rows = list(range(len(self.rows)))
+        if view.full or len(all_rows) <= ROWS:
+            rows_to_draw = all_rows
         else:
             rows_to_draw = strongest(self.sizes, STRONGEST)
-        rows = (len(rows_to_draw), len(everything))
+        row_counts = (len(rows_to_draw), len(all_rows))
         columns = len(self.columns)
-        # without colour the mark of a row's largest takes a cell of its own
-        tight = self.number + (1 if view.color or all(peak is None for peak in self.peaks) else 2)
+
+        # all columns fit: with two blanks between numbers, or with as few as possible
+        has_marks = any(peak is not None for peak in self.peaks)
+        tight = self.number + 1
+        if has_marks and not view.color:
+            tight += 1  # `*` behind a row's largest takes a cell of its own
         name_slots = self._named_slots(room, self.number + 2) or self._named_slots(room, tight)
         if name_slots is not None:
-            note = remark(strongest_text(rows, (columns, columns), by_size=self.by_size), view)
-            return stack(self.panel(rows_to_draw, list(range(columns)), name_slots), note)
+            body = self.panel(rows_to_draw, list(range(columns)), name_slots)
+            counts_text = strongest_text(row_counts, (columns, columns), by_size=self.by_size)
+            return stack(body, remark(counts_text, view))
+
+        # a full view: all columns in panels
         slot = max(tight, len(str(max(self.column_numbers))) + 1)
         if view.full:
             slots = [max(slot, min(cells(name), NAME) + 1) for name in self.columns]
-            return stack_spaced(
-                *(self.panel(rows_to_draw, list(group), slots) for group in panels(slots, room))
-            )
-        has_peaks = (
-            any(peak is not None for peak in self.peaks) and room - self.peak_slot >= 2 * slot
-        )
-        fitting = (room - (self.peak_slot if has_peaks else 0)) // slot
-        strongest_columns = strongest(self.sizes[rows_to_draw].T, fitting)
+            groups = panels(slots, room)
+            return stack_spaced(*(self.panel(rows_to_draw, group, slots) for group in groups))
+
+        # the columns with the largest values, and each row's largest beside them if there is room
+        has_peaks = has_marks and room - self.peak_slot >= 2 * slot
+        if has_peaks:
+            room -= self.peak_slot
+        strongest_columns = strongest(self.sizes[rows_to_draw].T, room // slot)
         body = self.panel(rows_to_draw, strongest_columns, [slot] * columns, peak=has_peaks)
-        shown_columns = (len(strongest_columns), columns)
-        return stack(body, remark(strongest_text(rows, shown_columns, by_size=self.by_size), view))
+        column_counts = (len(strongest_columns), columns)
+        counts_text = strongest_text(row_counts, column_counts, by_size=self.by_size)
+        return stack(body, remark(counts_text, view))
 
     @cached_property
     def sizes(self) -> NDArray:
-        """[row, column], by which rows and columns are chosen: the numbers, or how far each is
-        from 0."""
+        """The numbers [row, column] by which rows and columns are chosen: the values themselves, or
+        their distances from 0."""
         if self.by_size:
             return np.abs(self.values)
         return self.values
@@ -582,37 +635,42 @@ class Grid(Struct, frozen=True, dict=True):
 
     @property
     def peak_slot(self) -> int:
-        """Cells of the column that names each row's largest: position, name, number."""
-        place = len(str(max(self.column_numbers))) + 1 + (PEAK_NAME + 1 if any(self.columns) else 0)
+        """Cells of the column that names each row's largest: three blanks, its column's number, its
+        name where columns have names, and the value."""
+        place = len(str(max(self.column_numbers))) + 1
+        if any(self.columns):
+            place += PEAK_NAME + 1
         return max(3 + place + self.number, len(LARGEST))
 
     def _named_slots(self, room: int, least: int) -> list[int] | None:
-        """Widths of at least `least` with which all columns fit, with names as long as possible;
-        None if they do not."""
+        """The width of each column, `least` cells or more, so that all columns fit into `room` cells
+        and names are cut as little as possible; None if they do not fit."""
         least = max(least, len(str(max(self.column_numbers))) + 1)
-        for cap in range(NAME, 0, -1):
-            slots = [max(least, min(cells(name), cap) + 1) for name in self.columns]
+        for longest_name in range(NAME, 0, -1):
+            slots = [max(least, min(cells(name), longest_name) + 1) for name in self.columns]
             if sum(slots) <= room:
                 return slots
-            if cap + 1 <= least:
+            if longest_name + 1 <= least:  # shorter names make no column narrower
                 return None
         return None
 
     def panel(
         self, rows: list[int], columns: list[int], slots: list[int], *, peak: bool = False
     ) -> Lines:
-        """The table of these columns under a line of positions and a line of names."""
-        out = [
-            self._column_numbers(columns, slots, peak),
-            *([self._column_names(columns, slots)] if any(self.columns) else []),
-        ]
-        return Lines((*out, *(self._row_line(row, columns, slots, peak) for row in rows)))
+        """The table of these rows and columns, under a line of the columns' numbers and, where they
+        have names, a line of these.
 
-    def _column_numbers(self, columns: list[int], slots: list[int], peak: bool) -> Line:
-        """The line of the numbers of these columns.
-
-        peak: whether a column for the largest follows.
+        slots: cells of each column of the matrix.
+        peak: whether a last column names each row's largest.
         """
+        lines = [self._column_numbers(columns, slots, peak=peak)]
+        if any(self.columns):
+            lines.append(self._column_names(columns, slots))
+        lines += [self._row_line(row, columns, slots, peak=peak) for row in rows]
+        return Lines(tuple(lines))
+
+    def _column_numbers(self, columns: list[int], slots: list[int], *, peak: bool) -> Line:
+        """The line of the numbers of these columns; arguments as of `panel`."""
         numbers = [
             pad(str(self.column_numbers[column]), slots[column] - 1, "right") + " "
             for column in columns
@@ -635,8 +693,9 @@ class Grid(Struct, frozen=True, dict=True):
         ]
         return ((" " * self.left_width, ""), *((text, "") for text in texts))
 
-    def _row_line(self, row: int, columns: list[int], slots: list[int], peak: bool) -> Line:
-        """A row's number, its name, its cells, and its largest if there is a column for that."""
+    def _row_line(self, row: int, columns: list[int], slots: list[int], *, peak: bool) -> Line:
+        """A row's number, its name, its cells, and its largest if there is a column for that;
+        arguments as of `panel`."""
         name = pad(cut(self.rows[row], self.name_width, ascii=self.view.ascii), self.name_width + 1)
         pieces: list[Piece] = [
             (pad(str(self.row_numbers[row]), self.index_width, "right") + " ", FAINT),
@@ -646,14 +705,12 @@ class Grid(Struct, frozen=True, dict=True):
         top = self.peaks[row]
         if peak and top is not None:
             place = pad(str(self.column_numbers[top]), len(str(max(self.column_numbers))), "right")
-            peak_name = (
-                pad(cut(self.columns[top], PEAK_NAME, ascii=self.view.ascii), PEAK_NAME) + " "
-            )
+            peak_name = ""
+            if any(self.columns):
+                short_name = cut(self.columns[top], PEAK_NAME, ascii=self.view.ascii)
+                peak_name = pad(short_name, PEAK_NAME) + " "
             value = self.write(float(self.values[row, top]))
-            pieces += [
-                (f"   {place} ", FAINT),
-                (f"{peak_name if any(self.columns) else ''}{value}", "bold"),
-            ]
+            pieces += [(f"   {place} ", FAINT), (f"{peak_name}{value}", "bold")]
         return tuple(pieces)
 
     def _cell(self, row: int, column: int, slot: int) -> Piece:
@@ -661,18 +718,15 @@ class Grid(Struct, frozen=True, dict=True):
         value = float(self.values[row, column])
         if np.isnan(value):
             return pad(self.empty, slot - 1, "right") + " ", FAINT
-        largest = self.peaks[row] == column
-        if largest and not self.view.color:
-            mark = "*"
-        else:
-            mark = " "
+        style = ""
         if self.fractions is not None:
             style = self.palette.style(float(self.fractions[row, column]))
-        else:
-            style = ""
-        return pad(self.write(value), slot - 1, "right") + mark, (
-            f"bold underline {style}".strip() if largest else style
-        )
+        mark = " "
+        if self.peaks[row] == column:
+            style = f"bold underline {style}".strip()
+            if not self.view.color:
+                mark = "*"
+        return pad(self.write(value), slot - 1, "right") + mark, style
 
 
 # Layers × heads: one number of every head, as a grid whose rows are layers and whose columns are
@@ -692,7 +746,8 @@ class HeadGrid(NamedTuple):
 
 
 def head_grid(numbers: Iterable[tuple[int, int, float | None]]) -> HeadGrid:
-    """The grid of (layer, head, number), None for a head without one."""
+    """Arrange the numbers of heads, (layer, head, number) of each, as a grid [layer, head]; None is a
+    head without a number."""
     cells = list(numbers)
     layers = sorted({layer for layer, _, _ in cells})
     heads = sorted({head for _, head, _ in cells})

@@ -67,14 +67,17 @@ def table(
     strong: int | None = None,
     bars: int | None = None,
 ) -> Lines:
-    """Rows of cells under column names; where they do not fit, Rich cuts the widest columns.
+    """Rows of cells under column names; where they do not fit, Rich cuts the widest columns of text,
+    and columns that do not fit even then follow in a second table below. Only the heading for no
+    columns.
 
     rows: texts, made safe here.
     align: "left" or "right" per column, left where not given.
-    total: a last row in bold, below a rule.
-    faint: numbers of columns that are set back.
-    strong: a row in bold.
-    bars: the column that holds bars. No columns: only the heading.
+    total: a last row in bold, below a rule; none if empty.
+    title, note: the heading, and faint words beside it.
+    faint: the indices of columns in faint type.
+    strong: the index of a row in bold; None for none.
+    bars: the index of the column that holds bars; None for none.
     """
     top = heading(title, note, view)
     if not columns:
@@ -83,12 +86,17 @@ def table(
     from rich.table import Column, Table
 
     names = [localize(name, view) for name in columns]
-    widths = _column_widths([names, *rows, total] if total else [names, *rows], view)
+    rows_to_measure = [names, *rows]
+    if total:
+        rows_to_measure.append(total)
+    widths = _column_widths(rows_to_measure, view)
     is_right = [column < len(align) and align[column] == "right" for column in range(len(columns))]
+    # numbers are never cut, but for a column wider than half of the screen
     is_kept = [
         right and 2 * wide <= view.width for right, wide in zip(is_right, widths, strict=True)
     ]
-    # a rule is drawn by a box, and a box parts its columns by a cell of its own
+
+    # a rule is drawn by a box, which puts a cell of its own between columns
     box = None
     gap = GAP
     if total:
@@ -97,9 +105,10 @@ def table(
             rules = RULES.replace("─", "-")
         box = Box(rules, ascii=view.ascii)
         gap = GAP - 1
+
     frame_columns = []
     for index, name in enumerate(names):
-        # what may wrap is cut first
+        # Rich narrows columns that may wrap first; their cells are cut, not wrapped
         column = Column(_rich_cell(name, view), no_wrap=is_kept[index])
         if index < len(total):
             column.footer = _rich_cell(total[index], view)
@@ -108,6 +117,7 @@ def table(
         if index in faint:
             column.style = FAINT
         frame_columns.append(column)
+
     blocks = []
     for band in _bands(rows, widths, is_kept, view.width):
         frame = Table(
@@ -122,8 +132,13 @@ def table(
             footer_style="bold",
         )
         for place, row in enumerate(rows):
-            weight = "bold" if place == strong else ""
-            frame_cells = [_table_cell(row[index], index == bars, weight, view) for index in band]
+            style = "bold" if place == strong else ""
+            frame_cells = [
+                _rich_bar(row[index], view)
+                if index == bars
+                else _rich_cell(row[index], view, style)
+                for index in band
+            ]
             frame.add_row(*frame_cells)
         blocks.append(lay_out(frame, view))
     return fit_to_view(stack(top, stack_spaced(*blocks)), view)
@@ -133,13 +148,6 @@ def _column_widths(rows: Sequence[Sequence[str]], view: View) -> list[int]:
     """The cells of the widest text of each column, as far as the shortest row has columns."""
     columns = zip(*rows, strict=False)
     return [max(cells(safe(text, ascii=view.ascii)) for text in column) for column in columns]
-
-
-def _table_cell(text: str, is_bar: bool, weight: str, view: View) -> Text:
-    """A cell for Rich's table: a bar, or a text in this weight."""
-    if is_bar:
-        return _rich_bar(text, view)
-    return _rich_cell(text, view, weight)
 
 
 def ledger(
@@ -182,28 +190,37 @@ READABLE = 36
 def _bands(
     rows: Sequence[Sequence[str]], widths: Sequence[int], is_kept: Sequence[bool], room: int
 ) -> list[list[int]]:
-    """The columns of a table in bands that fit the width and stand below each other; a single band
-    where all columns fit, or fit once texts are cut. Each band begins with the columns that tell
-    the rows apart.
+    """Divide the columns of a table into bands that fit the width and stand below each other: a
+    single band where all columns fit, or fit once texts are cut. Each band begins with the columns
+    that tell the rows apart, such as layer and head.
 
-    widths: cells of each column.
-    is_kept: whether its texts are never cut.
-    room: cells of a line.
+    Args:
+        rows: The texts.
+        widths: Cells of each column.
+        is_kept: Of each column, whether its texts are never cut.
+        room: Cells of a line.
+
+    Returns:
+        The indices of the columns of each band.
     """
     least = [
         wide if kept else min(wide, READABLE) for wide, kept in zip(widths, is_kept, strict=True)
     ]
-    several = range(1, len(widths))
-    tells = next(
-        (count for count in several if len({tuple(row[:count]) for row in rows}) == len(rows)), 1
-    )
-    first = list(range(tells if 2 * sum(least[:tells]) <= room else 1))
+
+    # as few of the first columns as differ in every row, if they take at most half of a line
+    first_count = 1
+    for count in range(1, len(widths)):
+        if len({tuple(row[:count]) for row in rows}) == len(rows):
+            first_count = count
+            break
+    if 2 * sum(least[:first_count]) > room:
+        first_count = 1
+    first = list(range(first_count))
+
     bands = [first]
-    for column in range(len(first), len(widths)):
-        if (
-            bands[-1] != first
-            and sum(least[place] + GAP for place in bands[-1]) + least[column] > room
-        ):
+    for column in range(first_count, len(widths)):
+        filled = sum(least[index] + GAP for index in bands[-1])
+        if bands[-1] != first and filled + least[column] > room:
             bands.append(first)
         bands[-1] = [*bands[-1], column]
     return bands
@@ -220,10 +237,10 @@ def _rich_cell(text: str, view: View, style: str = "") -> Text:
     """A text for a cell of a table of Rich, made safe, cut where it does not fit."""
     from rich.text import Text
 
-    # blanks at the end keep decimal points in line
-    safe_text = safe(text.rstrip(" "), ascii=view.ascii) + FIXED_BLANK * (
-        len(text) - len(text.rstrip(" "))
-    )
+    # blanks at the end keep decimal points in line; Rich would strip them
+    inner = text.rstrip(" ")
+    blanks = FIXED_BLANK * (len(text) - len(inner))
+    safe_text = safe(inner, ascii=view.ascii) + blanks
     return Text(safe_text, style, no_wrap=True, overflow="ellipsis")
 
 
@@ -256,13 +273,12 @@ def links(
     title: str = "",
     note: str = "",
 ) -> Lines:
-    """A table of links, the first `view.top` in the order given: which head (`place`), `it →
-    animal`, weight, bar from 0 to 1.
+    """A table of links, the first `view.top` in the order given: which head, `it → animal`, weight,
+    bar from 0 to 1. "(none)" for no links.
 
-    all_links: links with what `place` reads.
     queries, keys: the token texts by position; keys are the queries where None.
-    place: which head a link is from, in words; None where there is only one or it does not matter.
-        No links: "(none)".
+    place: called with a link, returns which head it is from, in words; None where there is only one
+        head or it does not matter.
     """
     top = heading(title, note, view)
     if view.full:
@@ -271,37 +287,50 @@ def links(
         shown_links = all_links[: view.top]
     if not shown_links:
         return stack(top, remark("(none)", view))
-    name = max((view.width - 30) // 2, 4)
+
+    # the texts of the columns, and their widths; the bar takes what is left
+    name_room = max((view.width - 30) // 2, 4)
+    write = writer([link.weight for link in shown_links], view.precision)
     rows = [
         (
             place(link) if place else "",
-            position_and_text(link.query, queries[link.query], name, view),
-            position_and_text(link.key, (keys or queries)[link.key], name, view),
+            position_and_text(link.query, queries[link.query], name_room, view),
+            position_and_text(link.key, (keys or queries)[link.key], name_room, view),
+            write(link.weight),
         )
         for link in shown_links
     ]
-    widths = [max(cells(row[index]) for row in rows) for index in range(3)]
-    write = writer([link.weight for link in shown_links], view.precision)
+    place_width, query_width, key_width, number_width = (
+        max(cells(row[column]) for row in rows) for column in range(4)
+    )
     arrow_text = arrow(view)
-    numbers = [write(link.weight) for link in shown_links]
-    digits = max(map(len, numbers))
-    room = min(view.width - sum(widths) - len(arrow_text) - digits - 5, LONGEST)
+    text_width = place_width + query_width + len(arrow_text) + key_width + number_width
+    room = min(view.width - text_width - 5, LONGEST)
+
     lines: list[Line] = []
-    for link, (place_text, query, key), number in zip(shown_links, rows, numbers, strict=True):
+    for link, (place_text, query, key, number) in zip(shown_links, rows, strict=True):
+        where = pad(place_text, place_width)
+        if place_width:
+            where += "  "
+        bar_text = ""
         if room >= 4:
             bar_text = bar(link.weight, room, ascii=view.ascii)
-        else:
-            bar_text = ""
-        where = pad(place_text, widths[0]) + ("  " if widths[0] else "")
-        ends = (pad(query, widths[1], "right"), ""), (arrow_text, FAINT), (pad(key, widths[2]), "")
-        weight = (f"  {pad(number, digits, 'right')} ", "bold")
-        lines.append(((where, FAINT), *ends, weight, *bar_pieces(bar_text, bar_style(view))))
+        lines.append(
+            (
+                (where, FAINT),
+                (pad(query, query_width, "right"), ""),
+                (arrow_text, FAINT),
+                (pad(key, key_width), ""),
+                (f"  {pad(number, number_width, 'right')} ", "bold"),
+                *bar_pieces(bar_text, bar_style(view)),
+            )
+        )
     more = ""
-    counts = {"shown_links": len(shown_links), "all_links": len(all_links)}
     if len(shown_links) < len(all_links):
         more = message(
             "{shown_links} of the {all_links} strongest links shown; --top {all_links} shows them",
-            **counts,
+            shown_links=len(shown_links),
+            all_links=len(all_links),
         )
     return fit_to_view(stack(top, Lines(tuple(lines)), remark(more, view)), view)
 
@@ -324,14 +353,12 @@ def vectors(
     note: str = "",
     row_numbers: Sequence[int] | None = None,
 ) -> Lines:
-    """Vectors [row, dim] with their rows' names: as many first and last dimensions as fit, and the
-    Euclidean length |x|.
-
-    rows: the rows' names; none for rows that have only numbers. A full view prints every dimension
-        and row, in panels.
-    Without rows or dimensions: "(empty)".
+    """A table of vectors with their rows' names: as many first and last dimensions as fit, and the
+    Euclidean length |x| of each. A full view shows every dimension and row, in panels. Without rows
+    or dimensions: "(empty)".
 
     values: [row, dim].
+    rows: the rows' names; none for rows that have only numbers.
     row_numbers: counted from 0 where None.
     """
     matrix = as_matrix(values)
@@ -346,12 +373,14 @@ def vectors(
     write = writer(matrix, view.precision)
     lengths = np.sqrt((matrix**2).sum(axis=1))
     write_length = writer(lengths, view.precision)
-    index = len(str(max(numbers)))
-    name = min(max(cells(text) for text in names), NAME, max(view.width // 5, 4))
+
+    # cells of the rows' numbers and names, of each dimension, and of the length at the right
+    index_width = len(str(max(numbers)))
+    name_width = min(max(cells(text) for text in names), NAME, max(view.width // 5, 4))
     slot = 1 + max(widest_number(matrix, write) or 3, len(str(matrix.shape[1] - 1)))
-    norm = 2 + max(3, *(len(write_length(float(length))) for length in lengths))
-    side_width = index + 1 + name + 1
-    room = view.width - side_width - norm
+    length_width = 2 + max(3, *(len(write_length(float(length))) for length in lengths))
+    side_width = index_width + 1 + name_width + 1
+    room = view.width - side_width - length_width
     if view.full:
         shown_rows: ShownPositions = list(range(len(names)))
     else:
@@ -360,19 +389,15 @@ def vectors(
     def panel(columns: ShownPositions) -> Lines:
         """The table of these dimensions, None for those left out, with the length of each row."""
         gap = pad(".." if view.ascii else "…", VECTOR_GAP, "right")
-        heads = [gap if column is None else pad(str(column), slot, "right") for column in columns]
-        out: list[Line] = [
-            (
-                (" " * side_width, ""),
-                *((text, FAINT) for text in (*heads, pad("|x|", norm, "right"))),
-            )
-        ]
+        titles = [gap if column is None else pad(str(column), slot, "right") for column in columns]
+        titles.append(pad("|x|", length_width, "right"))
+        out: list[Line] = [((" " * side_width, ""), *((text, FAINT) for text in titles))]
         for row in shown_rows:
             if row is None:
-                out.append(((pad(":" if view.ascii else "⋮", index, "right"), FAINT),))
+                out.append(((pad(":" if view.ascii else "⋮", index_width, "right"), FAINT),))
                 continue
-            number = pad(str(numbers[row]), index, "right")
-            row_name = cut(names[row], name, ascii=view.ascii)
+            number = pad(str(numbers[row]), index_width, "right")
+            row_name = pad(cut(names[row], name_width, ascii=view.ascii), name_width + 1)
             entries = [
                 (
                     " " * VECTOR_GAP
@@ -381,8 +406,8 @@ def vectors(
                 )
                 for column in columns
             ]
-            length = pad(write_length(float(lengths[row])), norm, "right")
-            texts = [(pad(row_name, name + 1), ""), *((entry, "") for entry in entries)]
+            length = pad(write_length(float(lengths[row])), length_width, "right")
+            texts = [(row_name, ""), *((entry, "") for entry in entries)]
             out.append(((number + " ", FAINT), *texts, (length, FAINT)))
         return Lines(tuple(out))
 
@@ -422,15 +447,23 @@ def vector_sum(
     title: str = "",
     note: str = "",
 ) -> Lines:
-    """Named terms [width] and their sum [width]; the first entries that fit, or all of them in a
-    full view.
+    """A table of vectors that add up: a row for each term, the sum below, with the first entries that
+    fit, or all of them in a full view.
+
+    terms: the name and the vector [width] of each.
+    total: the name and the vector [width] of their sum.
     """
+    names_of_terms = [name for name, _ in terms]
     values = [np.asarray(term, np.float64) for _, term in terms]
-    total_vector = np.asarray(total[1], np.float64)
-    side = max(cells(name) for name, _ in (*terms, total)) + 2
+    total_name, total_values = total
+    total_vector = np.asarray(total_values, np.float64)
+    side = max(map(cells, [*names_of_terms, total_name])) + 2
+
+    # how many entries fit depends on their digits, and how many digits they need to add up on which
+    # entries are shown: the second round settles both
     digits = view.precision
     dims = 1
-    for _ in range(2):  # more digits take room: settle on both
+    for _ in range(2):
         fitting = max((view.width - side) // (digits + SIGN), 1)
         if view.full:
             dims = len(total_vector)
@@ -441,15 +474,22 @@ def vector_sum(
             for dim in range(dims)
         ]
         digits = adding_digits(columns, view.precision)
-    exact = f"{{:.{digits}f}}".format
-    ends = " " * (digits - view.precision)
+
     rows = [
-        [name, *map(exact, value[:dims])] for (name, _), value in zip(terms, values, strict=True)
+        [name, *(f"{entry:.{digits}f}" for entry in value[:dims])]
+        for name, value in zip(names_of_terms, values, strict=True)
     ]
-    last = [total[0], *(f"{value:.{view.precision}f}" + ends for value in total_vector[:dims])]
+    # the sum has fewer digits: blanks keep the decimal points in line
+    blanks = " " * (digits - view.precision)
+    total_entries = [f"{entry:.{view.precision}f}{blanks}" for entry in total_vector[:dims]]
     more = ""
-    places = {"last": dims - 1, "total": len(total_vector)}
     if dims < len(total_vector):
-        more = say(view, "dimensions 0–{last} of {total} shown; --full shows all", **places)
-    names = ["", *map(str, range(dims))]
-    return stack(ledger(names, rows, last, view, title=title, note=note), remark(more, view))
+        more = say(
+            view,
+            "dimensions 0–{last} of {total} shown; --full shows all",
+            last=dims - 1,
+            total=len(total_vector),
+        )
+    column_names = ["", *map(str, range(dims))]
+    body = ledger(column_names, rows, [total_name, *total_entries], view, title=title, note=note)
+    return stack(body, remark(more, view))

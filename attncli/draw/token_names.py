@@ -81,8 +81,8 @@ def bare_text(token: NamedToken) -> str:
 
 
 def words_at(places: Sequence[int], tokens: Sequence[TokenRow], text: str) -> list[str]:
-    """The names of the tokens at some places of a text, tokens in a row joined; each unknown word
-    has its mark.
+    """The names of some of a text's tokens; neighbouring tokens are joined to one name. Each unknown
+    word has its mark.
 
     Args:
         places: Positions of tokens, in rising order.
@@ -90,25 +90,28 @@ def words_at(places: Sequence[int], tokens: Sequence[TokenRow], text: str) -> li
         text: The text; "" where only its tokens are known.
     """
     words: list[str] = []
+    # in a run of neighbours, places grow with their indices in the list: the difference is one
     for _, run in groupby(enumerate(places), lambda entry: entry[1] - entry[0]):
-        row = [tokens[place] for _, place in run]
-        spans = [(token.start, token.end) for token in row]
-        if not text or any(None in span for span in spans):
-            words += map(word_name, row)
+        neighbours = [tokens[place] for _, place in run]
+        is_in_text = all(token.start is not None and token.end is not None for token in neighbours)
+        if not text or not is_in_text:
+            words += map(word_name, neighbours)
             continue
-        parts: list[str] = []
-        covered = spans[0][0] or 0
-        for token in row:
-            parts += (text[covered : token.end], MARK if token.unknown else "")
+        name = ""
+        covered = neighbours[0].start or 0
+        for token in neighbours:
+            name += text[covered : token.end]
+            if token.unknown:
+                name += MARK
             covered = max(covered, token.end or 0)
-        words.append("".join(parts).strip())
+        words.append(name.strip())
     return words
 
 
 class PieceName(Struct, frozen=True):
-    """What a token is called that is one of several pieces.
+    """How screens name a token that is one of several pieces of a word or a character.
 
-    text: in tables.
+    text: the piece's own name, as tables write it.
     word: what it is a piece of.
     is_bytes: whether it is a part of a character, and has no text of its own.
     """
@@ -119,9 +122,10 @@ class PieceName(Struct, frozen=True):
 
 
 def piece_names(tokens: Sequence[Token], text: str) -> dict[int, PieceName]:
-    """The names of those tokens of a text that are pieces of a word, or of a character, by place.
+    """The names of those tokens of a text that are pieces of a word, or of a character, by the
+    token's index.
 
-    A part of a character is called by it and by which part it is: `超 1/3`.
+    A part of a character is named by the character and by which part it is: `超 1/3`.
     """
     from attncli.inputs.word_groups import word_starts
 
@@ -131,71 +135,80 @@ def piece_names(tokens: Sequence[Token], text: str) -> dict[int, PieceName]:
         pieces = tokens[first:stop]
         if pieces[0].special:
             continue
-        parts = _parts_of_characters(pieces, text)
-        word = _covered_text(pieces, text) or "".join(parts.get(0, ("", ""))[:1])
+        byte_pieces = _parts_of_characters(pieces, text)
+        word = _covered_text(pieces, text)
+        if not word and 0 in byte_pieces:
+            word, _ = byte_pieces[0]
         for number, piece in enumerate(pieces):
-            if number in parts:
-                names[first + number] = PieceName(parts[number][1], word, is_bytes=True)
+            if number in byte_pieces:
+                _, name = byte_pieces[number]
+                names[first + number] = PieceName(name, word, is_bytes=True)
             elif len(pieces) > 1 and word and piece.start != piece.end:
                 names[first + number] = PieceName(piece.text, word, is_bytes=False)
     return names
 
 
 def _parts_of_characters(pieces: Sequence[Token], text: str) -> dict[int, tuple[str, str]]:
-    """The characters that byte pieces of a word are parts of, and the names of these pieces, by
-    place.
+    """For the pieces of a word that are bytes, such as `<0xE8>`: by the piece's index, the character
+    that it is a part of, and its name, such as ("超", "超 1/3"). The character is "" where the bytes
+    make none, and the name is then that of the bytes.
     """
-    parts: dict[int, tuple[str, str]] = {}
+    # runs of neighbouring byte pieces that make up one character
     runs: list[list[int]] = []
     for number, piece in enumerate(pieces):
         if not BYTES.fullmatch(piece.text):
             continue
-        last = None
-        if runs and runs[-1][-1] == number - 1:
-            last = pieces[runs[-1][-1]]
-        if last is not None and _shares_a_character(last, piece):
+        follows_bytes = bool(runs) and runs[-1][-1] == number - 1
+        if follows_bytes and _shares_a_character(pieces[number - 1], piece):
             runs[-1].append(number)
         else:
             runs.append([number])
+
+    parts: dict[int, tuple[str, str]] = {}
     for run in runs:
         letters = _letters([pieces[number] for number in run], text)
         for place, number in enumerate(run, 1):
-            name = letters
-            if len(run) != 1:
+            if not letters:
+                name = bytes_name(pieces[number].text)
+            elif len(run) == 1:
+                name = letters
+            else:
                 name = f"{letters} {place}/{len(run)}"
-            parts[number] = (letters, name if letters else bytes_name(pieces[number].text))
+            parts[number] = (letters, name)
     return parts
 
 
 def _shares_a_character(last: Token, piece: Token) -> bool:
-    """Whether a byte piece belongs to the same character as the piece before it; where pieces have
-    no place in a text, any may.
+    """Whether a byte piece belongs to the same character as the piece before it: both then cover
+    that character. Two pieces that have no place in a text may.
     """
     if last.end is None or piece.start is None:
-        return last.end is piece.start
+        return last.end is None and piece.start is None
     return piece.start < last.end
 
 
 def _letters(pieces: Sequence[Token], text: str) -> str:
-    """The characters that byte pieces make up; where bytes are missing, what the pieces cover of
-    the text.
+    """The characters that byte pieces such as `<0xE8><0xB6>` make up; where bytes are missing, what
+    the pieces cover of the text.
     """
-    spelled = "".join(piece.text for piece in pieces)
+    byte_names = "".join(piece.text for piece in pieces)
+    digits = re.sub("[^0-9A-F]", "", byte_names.replace("0x", ""))
     try:
-        return bytes.fromhex(re.sub("[^0-9A-F]", "", spelled.replace("0x", ""))).decode().strip()
-    except ValueError:
+        return bytes.fromhex(digits).decode().strip()
+    except ValueError:  # no whole characters
         return _covered_text(pieces, text)
 
 
 def spelled_text(tokens: Sequence[Token]) -> str:
-    """The text that tokens were cut from, put together from what they spell, with blanks where no
-    token stands: for a text that is not at hand.
+    """The text that tokens were cut from, put together again from their own texts, with blanks where
+    no token stands: for a document that does not hold the text.
 
     Returns:
         As many characters as the tokens cover; "" where they stand in no text, in several, or spell
         more characters than they cover.
     """
     letters = ""
+    # tokens with the same start are parts of one character
     for start, run in groupby(tokens, lambda token: token.start):
         pieces = list(run)
         if any(piece.part for piece in pieces):
@@ -206,7 +219,7 @@ def spelled_text(tokens: Sequence[Token]) -> str:
         spelling = joined_text(piece.text.strip() for piece in pieces)
         if len(spelling) > end - start:
             return ""
-        letters += spelling.rjust(end - len(letters))
+        letters += spelling.rjust(end - len(letters))  # blanks before it, up to where it stands
     return letters
 
 
@@ -263,7 +276,8 @@ def name_tokens(document: PartOrDocument) -> PartOrDocument:
 
 
 def _named_entry(entry: Any) -> Any:
-    """An entry of a list with its names: a token by its text, a part by its members."""
+    """A member of a document as screens name it: of a token, its text marked or its bytes named; of
+    any other part, the same in its members. The entry itself where nothing changes."""
     if not _is_token(entry):
         return _with_bytes_named(name_tokens(entry))
     if entry.unknown:
@@ -282,7 +296,12 @@ def _with_bytes_named(part: Any) -> Any:
 
 
 def _with_bytes_in_rows(entries: list[Any], rows: Sequence[TokenRow]) -> list[Any]:
-    """The rows of tokens whose text is not at hand, such as new ones, with bytes named."""
+    """Entries of tokens of a text that the document does not hold, such as generated ones, with
+    bytes named by the character that they are a part of.
+
+    entries: the rows as `_named_entry` returned them.
+    rows: the same tokens as the document has them.
+    """
     from attncli.documents.header import tokens_of
 
     if not any(row.text.startswith("<0x") for row in rows):
@@ -295,10 +314,12 @@ def _with_bytes_in_rows(entries: list[Any], rows: Sequence[TokenRow]) -> list[An
 
 
 def _with_pieces(entries: list[Any], rows: Sequence[TokenRow], text: object) -> list[Any]:
-    """The rows of a text's tokens with those that are pieces named.
+    """Entries of a text's tokens in which those that are pieces of a word or a character are
+    `PieceRow`s.
 
-    entries: the same rows, unknown words marked.
-    text: the text; what its tokens spell where the document does not have it.
+    entries: the rows as `_named_entry` returned them.
+    rows: the same tokens as the document has them.
+    text: the text; None where the document does not have it.
     """
     from attncli.documents.header import tokens_of
 
@@ -310,12 +331,13 @@ def _with_pieces(entries: list[Any], rows: Sequence[TokenRow], text: object) -> 
     entries = list(entries)
     for place, name in piece_names(tokens, text).items():
         entry = entries[place]
-        if type(entry) is not TokenRow:  # that of attn tokens, with more members
+        if type(entry) is not TokenRow:  # the row of `attn tokens`, which has more members
             entries[place] = replace(entry, text=name.text)
             continue
-        facts = {field: getattr(entry, field) for field in TokenRow.__struct_fields__}
-        facts["text"] = entry.text if entry.unknown or not name.is_bytes else name.text
-        entries[place] = PieceRow(**facts, word=name.word, is_bytes=name.is_bytes)
+        members = {field: getattr(entry, field) for field in TokenRow.__struct_fields__}
+        if name.is_bytes and not entry.unknown:
+            members["text"] = name.text
+        entries[place] = PieceRow(**members, word=name.word, is_bytes=name.is_bytes)
     return entries
 
 
@@ -334,20 +356,22 @@ def unknown_word_sentences(document: Any, view: View, *, has_marks: bool = True)
     from attncli.documents.header import tokens_of
     from attncli.inputs.word_groups import unknown_words
 
-    text_of_note: dict[str, str] = {}
+    text_of_note: dict[str, str] = {}  # equal notes are written once
     for text, tokens in _texts_with_unknown_words(document):
-        count = unknown_words(text, tokens_of(tokens))
-        if count[0]:
-            text_of_note.setdefault(unknown_words_sentence(*count, view, has_marks=has_marks), text)
+        unknown, total = unknown_words(text, tokens_of(tokens))
+        if unknown:
+            note = unknown_words_sentence(unknown, total, view, has_marks=has_marks)
+            text_of_note.setdefault(note, text)
     if len(text_of_note) < 2:
         return list(text_of_note)
     return [_note_of_text(text, note, view) for note, text in text_of_note.items()]
 
 
 def unknown_words_sentence(unknown: int, total: int, view: View, *, has_marks: bool = True) -> str:
-    """The sentence that so many of a text's words are unknown to its model.
+    """The sentence that says how many of a text's words its model does not know.
 
-    has_marks: whether each has its mark somewhere.
+    unknown, total: how many such words, of how many in all.
+    has_marks: whether each is shown with its mark, which the sentence then explains.
     """
     if has_marks:
         singular = message(
@@ -383,18 +407,15 @@ def _texts_with_unknown_words(document: Any) -> Iterator[tuple[str, Sequence[Tok
     """The texts of a document and of its parts that contain unknown words, each with its tokens,
     or, where tokens were merged to words, with the pieces of these."""
     for name, value in _members(document):
-        if (
-            isinstance(value, list)
-            and name in TEXT_OF
-            and any(_is_token(entry) and entry.unknown for entry in value)
-        ):
-            pieces = getattr(document, "pieces", UNSET)
-            yield (
-                getattr(document, TEXT_OF[name], ""),
-                pieces if name == "tokens" and pieces else value,
-            )
+        entries = value if isinstance(value, list) else [value]
+        has_unknown = any(_is_token(entry) and entry.unknown for entry in entries)
+        if isinstance(value, list) and name in TEXT_OF and has_unknown:
+            tokens: Sequence[TokenRow] = value
+            if name == "tokens" and getattr(document, "pieces", UNSET):
+                tokens = document.pieces
+            yield getattr(document, TEXT_OF[name], ""), tokens
         else:
-            for entry in value if isinstance(value, list) else (value,):
+            for entry in entries:
                 yield from _texts_with_unknown_words(entry)
 
 
@@ -461,8 +482,8 @@ def claim(
     query: int | None = None,
     key: int | None = None,
 ) -> str:
-    """A name in a sentence, between marks that hold what a page opens at a click on it (head,
-    query, key); the name itself where the view marks no claims.
+    """A name in a sentence, between marks that hold what a page opens when a reader clicks on it: a
+    head, a query, a key. The name itself where the view marks no claims.
 
     Args:
         text: The name, in quotes or without; quotes stay outside of the marks.
@@ -476,10 +497,14 @@ def claim(
         return text
     places = {"h": f"{layer}.{head}", "q": query, "k": key}
     target = "&".join(f"{name}={place}" for name, place in places.items() if place is not None)
-    first = int(text[:1] in ('"', "“"))
+    # of `"it" (7)`, the marks stand around `it`
+    first = 0
     last = len(text)
-    if first and (closing := CLOSING_QUOTE.search(text, first + 1)):
-        last = closing.start()
+    if text.startswith(('"', "“")):
+        first = 1
+        closing = CLOSING_QUOTE.search(text, first + 1)
+        if closing:
+            last = closing.start()
     return f"{text[:first]}{CLAIM}{target}{TARGET_END}{text[first:last]}{CLAIM_END}{text[last:]}"
 
 
@@ -490,24 +515,26 @@ def claim_link(text: str, link: HeadEnds, view: View) -> str:
 
 def split_claims(sentence: str) -> list[str | tuple[str, str]]:
     """A sentence in pieces: texts, and claims as (text, what it leads to: `h=2.1&q=7&k=13`)."""
-    texts = CLAIMS.split(sentence)
     pieces: list[str | tuple[str, str]] = []
-    for place in range(0, len(texts), 3):
-        if texts[place]:
-            pieces.append(texts[place])
-        if place + 2 < len(texts):
-            pieces.append((texts[place + 2], texts[place + 1]))
+    end = 0
+    for match in CLAIMS.finditer(sentence):
+        target, text = match.groups()
+        if match.start() > end:
+            pieces.append(sentence[end : match.start()])
+        pieces.append((text, target))
+        end = match.end()
+    if end < len(sentence):
+        pieces.append(sentence[end:])
     return pieces
 
 
 def capitalize(text: str) -> str:
-    """A sentence with a capital letter, where its script has them, also where it begins with a
-    claim.
+    """A sentence with a capital letter at its beginning, where its script has them; the letter may
+    stand behind the mark that begins a claim.
     """
+    start = 0
     if text.startswith(CLAIM):
         start = text.index(TARGET_END) + 1
-    else:
-        start = 0
     return text[:start] + text[start : start + 1].upper() + text[start + 1 :]
 
 
@@ -541,8 +568,8 @@ def key_names(texts: Sequence[str], rows: Numbers | Sequence[Numbers]) -> list[s
 
 
 def region_name(name: str, view: View) -> str:
-    """A region's name on a screen; the rest, which holds the tokens in no region, has a name in the
-    view's language.
+    """A region's name on a screen: the user's own, made safe; for the region of all tokens that are
+    in no other, a name in the view's language.
     """
     from attncli.inputs.regions import REST
 
@@ -552,35 +579,35 @@ def region_name(name: str, view: View) -> str:
 
 
 def quote_text(text: str, view: View) -> str:
-    """A text of the user's in the quotes of the language."""
+    """A text of the user's, made safe, in the quotation marks of the view's language."""
     return say(view, '"{text}"', text=label(text, ascii=view.ascii))
 
 
 def quoted_word(text: str, view: View) -> str:
-    """A word in the quotes of the language, without the blanks around it unless it is nothing else."""
+    """A word in the quotation marks of the view's language, without the blanks around it unless it
+    is nothing else."""
     return quote_text(text.strip() or text, view)
 
 
 def quoted_token(tokens: Sequence[TokenRow], index: int, view: View) -> str:
-    """The text of the token at `index` in quotes, with its position where another one is called
-    the same, and with a word for unknown tokens; a learned key, past the tokens, by its name."""
+    """The name of the token at `index` in quotes, such as `"it"`; `"it" (7)` with its position where
+    another token has the same name, and `"zyx" (unknown)` for an unknown word. A learned key, which
+    stands past the tokens, is `"bias_k"`."""
     if index >= len(tokens):
         return quote_text("bias_k", view)
     token = tokens[index]
     name = quoted_row(token, view)
     called = _spoken_name(token)
     is_repeated = sum(_spoken_name(row) == called for row in tokens) > 1
-    # a word of several tokens that was named is one row, where else it stands its pieces are rows
+    # a word that the user named is one row; elsewhere in the text, its pieces are rows
     in_pieces = not isinstance(token, PieceRow) and any(
         isinstance(row, PieceRow) and row.word == called[0] for row in tokens
     )
-    if is_repeated or in_pieces:
-        return say(
-            view,
-            "{name} ({place}, unknown)" if token.unknown else "{name} ({place})",
-            name=name,
-            place=index,
-        )
+    needs_place = is_repeated or in_pieces
+    if needs_place and token.unknown:
+        return say(view, "{name} ({place}, unknown)", name=name, place=index)
+    if needs_place:
+        return say(view, "{name} ({place})", name=name, place=index)
     if token.unknown:
         return say(view, "{name} (unknown)", name=name)
     return name
@@ -614,8 +641,8 @@ def quoted_row(token: TokenRow, view: View) -> str:
 
 
 def token_reference(tokens: Sequence[TokenRow], index: int, view: View) -> str:
-    """A token as an option on a command line names it: by its text where that is a word that stands
-    once and can be written, else by its place."""
+    """A token as an option of a command names it: by its text, `cat`, where that is a word that
+    occurs once and can be typed, else by its position, `'#3'`, quoted for a shell."""
     text = tokens[index].text.strip()
     is_unique = sum(token.text.strip() == text for token in tokens) == 1
     is_writable = text.isalnum() and (text.isascii() or not view.ascii)
@@ -637,21 +664,20 @@ def short(text: str, room: int, view: View) -> str:
 
 
 def with_word(token: TokenRow, view: View) -> str:
-    """A token's text for a table, that of a piece with the word that it is a piece of: `ty (dumpty)`."""
+    """A token's text for a table; of a piece, with the word that it is a piece of: `ty (dumpty)`."""
     if isinstance(token, PieceRow) and not token.is_bytes:
         return say(view, "{piece} ({word})", piece=token.text, word=token.word)
     return token.text
 
 
 def short_token(token: TokenRow, room: int, view: View) -> str:
-    """A token for a table, cut to at most `room` cells: a piece with the word that it is a piece
-    of."""
+    """A token's text as `with_word` writes it, made safe and cut to at most `room` cells."""
     return short(with_word(token, view), room, view)
 
 
 def placed_token(tokens: Sequence[TokenRow], index: int, room: int, view: View) -> str:
-    """A token for a table as `short_token` has it, with its position in front where another one is
-    called the same: `10 cat`."""
+    """A token's text as `short_token` writes it, with its position in front where another token has
+    the same name: `10 cat`."""
     name = short_token(tokens[index], room, view)
     called = _spoken_name(tokens[index])
     if sum(_spoken_name(token) == called for token in tokens) > 1:
@@ -674,13 +700,14 @@ REST_NAMES = {
 
 
 def rest_names(tokens: Sequence[KeyToken]) -> Message:
-    """The kinds of keys of a text where heads rest: "the first token, special tokens"."""
+    """The names of the kinds of tokens in a text on which heads rest, that is, on which they put
+    weight when they look for nothing: "the first token, special tokens"."""
     return listing(REST_NAMES[kind] for kind in rest_kinds(tokens))
 
 
 def rest_names_among(tokens: Sequence[KeyToken], places: Iterable[int]) -> Message:
-    """The kinds of keys where heads rest whatever the text says, among some of its tokens: "the
-    first token, special tokens"; "" for none of them.
+    """The names of the kinds of tokens on which heads rest (put weight when they look for nothing),
+    among some of a text's tokens: "the first token, special tokens"; "" for none of them.
 
     places: the positions of these tokens.
     """
@@ -696,19 +723,24 @@ def rest_names_among(tokens: Sequence[KeyToken], places: Iterable[int]) -> Messa
 
 
 def resting_key(tokens: Sequence[TokenRow], index: int, view: View) -> str:
-    """A sentence that says why a key's weight says little: heads rest there whatever it is.
+    """A sentence that says why a large weight on this key says little: it is the first token, a
+    special token or a separator, on which heads put weight when they look for nothing.
 
     Args:
         tokens: Those of the text.
         index: Of the key.
         view: For the language.
     """
-    name = quoted_token(tokens, index, view) if index else quoted_row(tokens[index], view)
+    if index == 0:
+        name = quoted_row(tokens[0], view)  # the sentence says that it is the first token
+    else:
+        name = quoted_token(tokens, index, view)
     return resting_reason(tokens[index], index, name, view)
 
 
 def resting_reason(token: KeyToken, index: int, name: str, view: View) -> str:
-    """Why heads rest on a token that the sentence has named already, such as "the first token".
+    """A sentence that says why heads put weight on this token when they look for nothing, such as
+    `"The" is the first token: …`.
 
     Args:
         token: The key.
@@ -725,7 +757,8 @@ def resting_reason(token: KeyToken, index: int, name: str, view: View) -> str:
 
 
 def not_counted(kinds: Sequence[str], tokens: Sequence[KeyToken], view: View) -> str:
-    """A sentence that names what a superlative leaves out; "" where that is nothing.
+    """A sentence that says which kinds of keys were not counted when the strongest was chosen; ""
+    where all were.
 
     Args:
         kinds: Kinds of links that are left out, as documents name them.

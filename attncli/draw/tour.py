@@ -11,15 +11,15 @@ from attncli.language import Message, message, say
 
 class TourStep(Struct, frozen=True):
     """One step on the way from a sentence to an attention weight and the head's output, as
-    explained to a reader.
+    explained to a reader. Its place in the list is its number; the first one, the sentence, has
+    none.
 
     name: of what the step is about.
     words: what the reader should know of it.
-
     title: what it is called.
-    part: of those in the middle, which part of a derivation works it out.
-    heading: the title with its {query}, lead: what it does, in one sentence. Its place in the list
-        is its number; the sentence, which all begins with, has none.
+    part: the part of `attn explain`'s derivation that works it out; "" for none.
+    heading: the title of that part, with a place for the query.
+    lead: what the step does, in one sentence.
     """
 
     name: str
@@ -111,7 +111,8 @@ STEP_OF_PART = {step.part: step for step in TOUR if step.part}
 
 
 def step_title(step: TourStep, view: View) -> str:
-    """The number of a step among all, and its title."""
+    """The title of a step with its number, such as "step 3 of 7: mask"; the first one, the sentence,
+    has its title alone."""
     title = say(view, step.title)
     number = TOUR.index(step)
     if number:

@@ -57,21 +57,21 @@ class Lines(Struct, frozen=True):
         return "\n".join("".join(text for text, _ in row).rstrip() for row in self.rows)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        """What Rich prints for the block: each line's pieces in their styles, and a line's end. A
+        line without styles is one piece, as a table of a million numbers has as many pieces."""
         from rich.segment import Segment
 
         for row in self.rows:
-            if not any(
-                style for _, style in row
-            ):  # one piece a line: a table of a million numbers has as many pieces
-                yield Segment("".join(text for text, _ in row).rstrip(" "))
+            is_styled = any(style for _, style in row)
+            if is_styled:
+                for text, style in row:
+                    yield Segment(text, console.get_style(style) if style else None)
             else:
-                yield from (
-                    Segment(text, console.get_style(style) if style else None)
-                    for text, style in row
-                )
+                yield Segment("".join(text for text, _ in row).rstrip(" "))
             yield Segment.line()
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """Tells Rich that the block needs exactly its width."""
         from rich.measure import Measurement
 
         return Measurement(self.width, self.width)
@@ -154,10 +154,14 @@ TAUGHT = {
 
 
 def part_of_name(name: str, parts: tuple[str, ...]) -> str:
-    """The part of a screen that a name means; the name itself where it means none of them."""
+    """The part of a screen that a name given to `--show` means: itself, or, for a symbol such as "Q",
+    the part in `TAUGHT` that the screen has. The name unchanged where it means none."""
     if name in parts:
         return name
-    return next((part for part in TAUGHT.get(name, ()) if part in parts), name)
+    for part in TAUGHT.get(name, ()):
+        if part in parts:
+            return part
+    return name
 
 
 Shown = TypeVar("Shown", contravariant=True)
@@ -204,7 +208,7 @@ def parts_shown(
 
 
 def _source_of(module: str) -> str:
-    """The source of a module that is not imported; "" where there is none."""
+    """The source text of a module, read without importing it; "" where there is none."""
     spec = find_spec(module)
     if spec is None or spec.loader is None:
         return ""

@@ -26,9 +26,9 @@ def figure(
     room: float = math.inf,
     choice: FigureChoice = NO_CHOICE,
 ) -> Drawing | None:
-    """A document's figure as a drawing; None for a kind of document that is words and tables and
-    has none. Raises InputError where it holds nothing to draw, and UsageError where the figure has
-    nothing of what is chosen.
+    """Draw a document's figure. Returns None for a kind of document that has none, as it is words
+    and tables. Raises InputError where the document holds nothing to draw, and UsageError where the
+    figure has nothing of what is chosen.
 
     scale: of colours, as `normalise` takes it.
     room: points from left to right that it may take (see `Style.room`).
@@ -46,7 +46,8 @@ def figure(
 
 
 def refuse_choice(choice: FigureChoice) -> None:
-    """Raise UsageError where something of a figure is chosen that is a picture of the screen."""
+    """Refuse a choice of parts, heads or rows for a figure that is only a picture of the screen and
+    has none of these. Raises UsageError."""
     if choice != NO_CHOICE:
         raise UsageError(
             "this figure is a picture of the screen, of which no parts are chosen",
@@ -116,7 +117,7 @@ def title_and_description(document: Document, lang: str) -> tuple[str, str]:
     from attncli.draw.screen_header import screen_of
 
     def member(path: str) -> str:
-        """The text of a member of the document, found by its path; "" where it has none."""
+        """The document's text at a path such as "a.text"; "" where there is none."""
         value: Any = document
         for name in path.split("."):
             value = getattr(value, name, "")
@@ -126,14 +127,17 @@ def title_and_description(document: Document, lang: str) -> tuple[str, str]:
             return PurePath(value).name
         return value
 
-    names = [[text for path in paths if (text := member(path))] for paths in TITLES]
-    title = next(
-        (f" {ARROW} ".join(dict.fromkeys(texts)) for texts in names if texts), str(document.schema)
-    )
+    title = str(document.schema)
+    for paths in TITLES:
+        texts = [text for text in map(member, paths) if text]
+        if texts:
+            # two equal texts are written once
+            title = f" {ARROW} ".join(dict.fromkeys(texts))
+            break
+
     screen = screen_of(document.schema)
     if screen.sentences is not None:
-        return title, " ".join(
-            filter(None, screen.sentences(name_tokens(document), View(lang=lang)))
-        )
+        sentences = screen.sentences(name_tokens(document), View(lang=lang))
+        return title, " ".join(filter(None, sentences))
     answer = screen.screen(document, View(lang=lang, width=4000, brief=True, color=True))
     return title, " ".join(answer.plain.split())

@@ -63,22 +63,24 @@ def draw_bars(
     """Bars from 0, the largest the longest; below 0 in another colour. Returns where they end.
 
     most: the number of a bar of full length; the largest of them where it is None.
-    part: of the figure, to which they belong.
+    part: the part of the figure to which they belong; where it is not to be drawn, nothing is.
     """
     if not drawing.shows(part):
         return top
     largest = most or max((abs(bar.value) for bar in bars), default=0.0) or 1.0
-    names = max((width(bar.name, 9) for bar in bars), default=0)
-    least = min(180.0, 0.2 * drawing.room)
-    edge = min(names, 180, 0.42 * drawing.room) + 10
+
+    # from left to right: names up to `edge`, bars of at most `long` points, labels
+    name_width = max((width(bar.name, 9) for bar in bars), default=0)
+    shortest = min(180.0, 0.2 * drawing.room)
+    edge = min(name_width, 180, 0.42 * drawing.room) + 10
     texts = [bar.label for bar in bars]
-    if (
-        max(width(text, 9) for text in texts or [""]) > drawing.room - edge - least - 8
-    ):  # the number alone
+    if max(width(text, 9) for text in texts or [""]) > drawing.room - edge - shortest - 8:
+        # too wide: the label's number alone, which two spaces separate from the rest
         texts = [text.partition("  ")[0] for text in texts]
-    labels = max((width(text, 9) for text in texts), default=0.0)
-    edge = max(edge, min(names + 10, 190, drawing.room - least - labels - 8))
-    long = max(min(180.0, drawing.room - edge - labels - 8), least)
+    label_width = max((width(text, 9) for text in texts), default=0.0)
+    edge = max(edge, min(name_width + 10, 190, drawing.room - shortest - label_width - 8))
+    long = max(min(180.0, drawing.room - edge - label_width - 8), shortest)
+
     for index, (bar, text) in enumerate(zip(bars, texts, strict=True)):
         y = top + index * LINE
         if index:
@@ -122,6 +124,7 @@ def draw_curves(
     """
     if not drawing.shows("curve"):
         return top
+    # points of a curve's sample before its name; dashes need more to be told apart
     sample = 8.0
     if dashed:
         sample = 24.0
@@ -129,6 +132,7 @@ def draw_curves(
     points = [(math.log10(x), math.log10(y)) for _, line in lines for x, y in line]
     if not points:
         return top
+    # the logarithms at the ends of the axes
     (x0, x1), (y0, y1) = ((min(axis), max(axis)) for axis in zip(*points, strict=True))
     tall = 190.0
     left = 44.0
@@ -139,12 +143,13 @@ def draw_curves(
     )
 
     def place(point: tuple[float, float]) -> tuple[float, float]:
-        """Where a point lies on the paper."""
+        """Where a point (x, y) of a curve lies on the paper."""
         x, y = (math.log10(number) for number in point)
         return left + wide * (x - x0) / ((x1 - x0) or 1), begin + tall * (
             1 - (y - y0) / ((y1 - y0) or 1)
         )
 
+    # the axes: thin lines at the ticks, and their names
     drawing.text(left, begin - 8, y_name, quiet=True)
     for value, name in _ticks(y0, y1):
         y = place((10**x0, value))[1]
@@ -155,6 +160,8 @@ def draw_curves(
         drawing.path([(x, begin), (x, begin + tall)], drawing.theme.line, thick=0.5)
         drawing.text(x, begin + tall + 13, name, anchor="middle", quiet=True, size=8)
     drawing.text(left + wide, begin + tall + 27, x_name, anchor="end", quiet=True)
+
+    # the curves; `ends` holds the height at which each ends, its name and its number
     ends = []
     for index, (name, line) in enumerate(lines):
         if line:
@@ -166,6 +173,8 @@ def draw_curves(
                 ink = drawing.theme.series[index % len(drawing.theme.series)]
                 drawing.path(places, ink, thick=1.6)
             ends.append((places[-1][1], name, index))
+
+    # the names beside the curves' ends, from the top down and at least 11 points apart
     below = -math.inf
     for y, name, index in sorted(ends):
         below = max(y, below + 11)
@@ -186,10 +195,10 @@ TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 
 
 def _ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """Numbers along a logarithmic axis, with their names: powers of ten, each with a line and as
-    many with names as have room; where there are fewer than two, numbers between.
+    """Numbers along a logarithmic axis, with their names ("" for one that has a line only): powers
+    of ten, about seven of them with names; where fewer than two lie on the axis, numbers between.
 
-    low, high: the logarithms of its ends.
+    low, high: the logarithms to base 10 of the axis's ends.
     """
     powers = range(math.ceil(low), math.floor(high) + 1)
     if len(powers) > 1:
@@ -227,18 +236,21 @@ def draw_links(
         links: query, key and weight, from 0 to 1, of each.
         queries, keys: the words by position.
         top: where the columns begin, in points from the upper edge.
-        left: the same from the left one.
+        left: where the left column begins, in points from the left edge.
     """
-    most = min(120.0, 0.36 * drawing.room)
+    longest_word = min(120.0, 0.36 * drawing.room)
     between = min(130.0, 0.28 * drawing.room)
-    widths = [
-        max((min(width(word, 9), most) for word in side), default=0.0) for side in (queries, keys)
-    ]
-    begin = left + widths[0]
+    query_width, key_width = (
+        max((min(width(word, 9), longest_word) for word in words), default=0.0)
+        for words in (queries, keys)
+    )
+    begin = left + query_width
     end = begin + between
+    # queries end where the lines begin, keys begin where the lines end
     for words, x, anchor in ((queries, begin, "end"), (keys, end, "start")):
         for index, word in enumerate(words):
-            drawing.text(x, top + index * LINE + 9, shorten_to_fit(word, 9, most), anchor=anchor)
+            text = shorten_to_fit(word, 9, longest_word)
+            drawing.text(x, top + index * LINE + 9, text, anchor=anchor)
     for query, key, weight in links:
         ends = [(begin + 5, top + query * LINE + 6), (end - 5, top + key * LINE + 6)]
         drawing.path(
@@ -248,7 +260,7 @@ def draw_links(
             curved=True,
             faint=0.25 + 0.75 * weight,
         )
-    return end + widths[1], top + max(len(queries), len(keys)) * LINE
+    return end + key_width, top + max(len(queries), len(keys)) * LINE
 
 
 def draw_sentence(
@@ -271,17 +283,18 @@ def draw_sentence(
         return top
     x = 0.0
     y = top
-    places: list[tuple[float, float, float]] = []
+    places: list[tuple[float, float, float]] = []  # of each word: left edge, upper edge, width
     for index, word in enumerate(words):
         wide = width(word, 12)
         if follows_directly[index] and x > 0:
-            x -= 5
+            x -= 5  # 3 of the 8 points between words remain
         if x and x + wide > min(420.0, drawing.room):
             x = 0.0
             y = y + 21
         places.append((x, y, wide))
         x += wide + 8
     if is_from_right("".join(words)):
+        # the same lines, mirrored
         edge = max(x + wide for x, _, wide in places)
         places = [(edge - x - wide, y, wide) for x, y, wide in places]
     for index, (word, share, (x, y, wide)) in enumerate(zip(words, shares, places, strict=True)):
@@ -307,8 +320,8 @@ TITLE_LINES = 6
 
 
 def draw_title(drawing: Drawing, title: str, subtitle: str) -> float:
-    """Write the title of a figure and the line below it, unless it is to have none. Returns where
-    the figure begins."""
+    """Write the title of a figure and the lines below it, unless no title is chosen. Returns where
+    the figure itself begins, in points from the upper edge."""
     if not drawing.choice.title:
         return 0.0
     title_lines = broken_to_fit(spelled_breaks(title), 12, min(400.0, drawing.room / 1.08))
@@ -358,9 +371,10 @@ def model_note(
     *,
     mapped: bool = True,
 ) -> str:
-    """A line of text on which weights ran, with which mask and positions.
+    """A line for below a figure's title: which weights ran, with which mask and positions, such as
+    "seeded weights; seed 0, not learned; causal mask".
 
-    mapped: with a note that rows of a map are queries and columns keys.
+    mapped: whether it ends in a note that rows of a map are queries and columns keys.
     """
     model = document.model
     attention = document.attention
@@ -382,7 +396,8 @@ def model_note(
 
 
 def text_note(document: Header, view: View) -> str:
-    """A line of text on which text and which weights ran, for a figure whose title is another."""
+    """A line with the document's text and which weights ran, for a figure whose title is not the
+    text."""
     if isinstance(document.text, str):
         text = document.text
     else:
@@ -395,20 +410,23 @@ def text_note(document: Header, view: View) -> str:
 def bar_of(
     name: str, value: float, *, signed: bool = False, mark: float | None = None, more: str = ""
 ) -> Bar:
-    """A `Bar` whose label is its number, with a sign if `signed`, and then `more`.
+    """A `Bar` whose label is its number, with a plus sign too if `signed`, and then `more`.
 
-    mark: another number on the same bar.
+    mark: another number, drawn as a line across the bar.
     """
-    text = ("+" if signed and value >= 0 else "") + writer([value], 3)(value).replace("-", "−")
-    return Bar(name, value, f"{text}  {more}".rstrip(), mark)
+    number = writer([value], 3)(value).replace("-", "−")
+    if signed and value >= 0:
+        number = f"+{number}"
+    return Bar(name, value, f"{number}  {more}".rstrip(), mark)
 
 
 def write_shown_count(
     drawing: Drawing, counts: tuple[int, int], top: float, view: View, *, heads: bool = True
 ) -> float:
-    """Write how many of all heads, or parts, a ranking shows, if it leaves some out.
+    """Write how many of all heads a ranking shows, if it leaves some out.
 
     counts: how many it shows, and how many there are.
+    heads: whether it ranks heads; else it ranks the parts that add up to a number.
 
     Returns where the bars begin.
     """
@@ -485,13 +503,15 @@ def draw_maps(
     legend: bool = True,
     part: str = "",
 ) -> float:
-    """The maps side by side, `across` in a row, each kind on one scale; returns where they end. On
-    narrow paper the heads of a layer take several rows where these are few.
+    """Draw maps side by side, `across` in a row; returns where they end. Maps with signed numbers
+    share one colour scale, the others another. On narrow paper the heads of a layer take several
+    rows where these are few.
 
     Where cells are pooled, a linear scale becomes one of roots: weights of long texts are small.
 
-    part: of the figure, to which they belong; "" for small ones of many ("grid") or large ones with
-        words at their edges ("matrix"), the latter where they are few or asked for.
+    part: the part of the figure that they are, such as "grid" (small maps of many heads) or
+        "matrix" (large ones with words at their edges); "" for whichever of these two, or both,
+        suits the number of maps or was asked for.
     """
     if not maps:
         return top
@@ -522,10 +542,10 @@ def draw_maps(
 
 
 def map_kinds(drawing: Drawing, count: int, *, chosen_heads: bool = False) -> list[str]:
-    """How so many maps of weights are drawn: as a "grid" of small ones, as a large "matrix" each, or
-    as both where both are asked for; as neither where only other parts are.
+    """In which ways `count` maps of weights are drawn: as a "grid" of small ones, as a large "matrix"
+    each, or both where both are asked for; none where only other parts of the figure are.
 
-    chosen_heads: whether they are of heads that were named, of which more are large.
+    chosen_heads: whether the user named the heads: up to 12 of these are large, of others up to 3.
 
     Raises:
         UsageError: More large ones than anybody looks at are asked for.
@@ -569,11 +589,10 @@ FEW_CHOSEN = 12
 class MapGrid(NamedTuple):
     """How maps stand side by side.
 
-    paper: what one of them is drawn on: the drawing, as wide as one may be.
-
+    paper: the drawing, with a `room` as wide as one map may be.
     across: maps in a row.
     small: points along a map of many; None for large ones with words at their edges.
-    edge: points to their left.
+    edge: points left of the first map of a row.
     gap: points between two.
     by_layer: whether each layer begins a row, with its name at the left.
     """
@@ -589,8 +608,8 @@ class MapGrid(NamedTuple):
 def _map_grid(
     drawing: Drawing, maps: Sequence[FigureMap], across: int, *, is_large: bool
 ) -> MapGrid:
-    """How these maps stand on this paper, at most `across` in a row, or as many as are asked for. On
-    narrow paper the heads of a layer take several rows where these are few.
+    """Lay out maps on a drawing's paper, at most `across` in a row, or as many as the user asked
+    for. On narrow paper the heads of a layer take several rows where these are few.
     """
     drawing.offered.add("columns")
     columns = drawing.choice.columns
@@ -601,6 +620,7 @@ def _map_grid(
             paper = replace(drawing, room=(drawing.room - 16 * (columns - 1)) / columns)
         return MapGrid(paper, beside, None, 0.0, 16, by_layer=False)
     across = columns or across
+    # too narrow for names above the maps: a layer's name stands once, left of its row
     by_layer = columns is None and drawing.room < across * (NARROW_MAP + GAP)
     if by_layer:
         edge = 14.0
@@ -610,6 +630,8 @@ def _map_grid(
         gap = GAP
     across = max(int(min(across, (drawing.room - edge + gap) / (LEAST + gap))), 1)
     if by_layer:
+        # larger maps, on several lines a layer, if all layers are then at most 1.5 times as high as
+        # the paper is wide; 19: points of a caption and of the gap between lines
         lines = math.ceil(across / max(int((drawing.room - edge + gap) / (ROOMY + gap)), 1))
         fewer = math.ceil(across / lines)
         rows = lines * len({figure_map.short[0] for figure_map in maps})
@@ -689,16 +711,17 @@ def draw_map(
     *,
     small: float | None,
 ) -> tuple[float, float]:
-    """Draw one map; returns its right and lower edge, and widens the drawing where slanted words
-    stick out on the right.
+    """Draw one map with its upper left corner at (left, top); returns its right and lower edge.
+    Widens the drawing where slanted words stick out on the right.
 
-    scale: how values become colours.
+    scale: how values become colours, as `colour_cells` takes it.
     high: the value of the strongest colour.
     small: the map's side in points among many maps; None for a large one with words at its edges.
     """
     rows, columns = figure_map.values.shape
     cell = _cell_size(drawing, figure_map, small)
     wide = columns * cell
+    # points for words or ticks: `edge` left of the cells, `room` above them
     edge = 0.0
     room = 4.0
     words = None
@@ -714,7 +737,7 @@ def draw_map(
     y = top + 14 + room
     area = MapArea(x, y, wide, rows * cell)
     draw_cells(drawing, figure_map, x, y, cell, scale, high, small=small)
-    slant = 0.0
+    slant = 0.0  # points by which words or bands stick out on the right
     if words is not None:
         _write_left_words(drawing, figure_map, x, y, cell)
         slant = _write_upper_words(drawing, figure_map, x, y, cell, words)
@@ -726,7 +749,7 @@ def draw_map(
         bottom = draw_bands(drawing, figure_map.row_bands, figure_map.column_bands, counts, area)
         slant = max(slant, bands_width(figure_map.row_bands))
     drawing.corner[0] = max(drawing.corner[0], x + wide + slant)
-    return x + max(wide + slant, caption_width * 1.08 - edge), bottom
+    return x + max(wide + slant, caption_width * BOLD - edge), bottom
 
 
 def draw_cells(
@@ -740,10 +763,10 @@ def draw_cells(
     *,
     small: float | None,
 ) -> None:
-    """Draw the cells of a map in a frame, from (x, y) on.
+    """Draw the coloured cells of a map in a frame, whose upper left corner is (x, y).
 
-    cell: points along one.
-    scale: how values become colours.
+    cell: points along one cell.
+    scale: how values become colours, as `colour_cells` takes it; a signed map has its own.
     high: the value of the strongest colour.
     small: the map's side in points among many maps; None for a large one.
     """
@@ -763,7 +786,8 @@ def draw_cells(
 
 
 def _ticks_edge(figure_map: FigureMap, tall: float) -> float:
-    """Points of every n-th word at the left edge of a map that is `tall` points high."""
+    """Points that the words at the left edge of a map take, which is `tall` points high and has only
+    every n-th word."""
     return ticks_width(figure_map.rows, tall) + 6
 
 
@@ -776,27 +800,29 @@ def _draw_caption(
     *,
     small: float | None,
 ) -> float:
-    """Write what a map is called above it; returns the width of the text.
+    """Write a map's caption above it; returns the width of the text in points.
 
-    room: points along the map; a caption may be wider than its map, as far as each kind allows.
-    small: the map's side in points among many maps; None for a large one. A large map has its whole caption, one of many its layer and head
-        ("L5H11"), a narrow one its head alone.
+    A large map has its whole caption, one of many its layer and head ("L5H11"), a narrow one its
+    head alone ("H11").
+
+    room: points along the map; a caption may be wider, up to a width that depends on the kind.
+    small: the map's side in points among many maps; None for a large one.
     """
     name = figure_map.caption
     layer_and_head = figure_map.short
     is_large = small is None
-    least = 0.0
+    allowed_width = 0.0  # points of a caption that may be wider than its map
     if small is None:
         size = 9.0
-        least = 300.0
+        allowed_width = 300.0
         if math.isinf(drawing.room):
-            least = 200.0
-        least = min(least, drawing.room / 1.08)
+            allowed_width = 200.0
+        allowed_width = min(allowed_width, drawing.room / BOLD)
     elif small >= NARROW_MAP:
         size = 7.5
-        least = 60.0
+        allowed_width = 60.0
         if any(layer_and_head):
-            least = 0.0
+            allowed_width = 0.0
             name = figure_map.short_name
     elif any(layer_and_head):
         size = 6.5
@@ -805,8 +831,8 @@ def _draw_caption(
             name = f"H{name}"
     else:  # a map of no head stands last: its caption may reach beyond it
         size = 6.5
-        least = 60.0
-    caption = shorten_to_fit(name, size, max(room, least))
+        allowed_width = 60.0
+    caption = shorten_to_fit(name, size, max(room, allowed_width))
     drawing.text(left, top + 9, caption, size=size, bold=is_large, quiet=not is_large)
     return width(caption, size)
 
@@ -858,8 +884,8 @@ def _write_left_words(
 def _write_upper_words(
     drawing: Drawing, figure_map: FigureMap, x: float, y: float, cell: float, words: UpperWords
 ) -> float:
-    """Write the words of a map's columns above it; returns the points by which they lean over its
-    right edge.
+    """Write the words of a map's columns above it, standing as `words` says; returns the points by
+    which they lean over its right edge. (x, y) is the map's upper left corner.
     """
     size = min(SIZE, cell - 0.5)
     slant = 0.0
@@ -919,7 +945,7 @@ AROUND = 140.0
 def _cell_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> float:
     """Points along a cell of a map.
 
-    small: those along one among many.
+    small: the map's side in points among many maps; None for a large one.
     """
     largest = max(figure_map.values.shape)
     if small is not None:
@@ -928,7 +954,10 @@ def _cell_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> 
         return _worded_cell_size(drawing, figure_map)
     beside = _ticks_edge(figure_map, LARGE) + bands_width(figure_map.row_bands)
     large = min(LARGE, drawing.room - beside, max(drawing.choice.max_height - AROUND, SMALL))
-    return max(large / largest, 0.3 if math.isinf(drawing.room) else 0.0)
+    smallest = 0.0
+    if math.isinf(drawing.room):
+        smallest = 0.3
+    return max(large / largest, smallest)
 
 
 def _map_width(drawing: Drawing, figure_map: FigureMap) -> float:
@@ -954,8 +983,9 @@ def _pool_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> 
 
 
 def pool_size(dots: float, cells: int) -> int:
-    """How many of `cells` are drawn as one where there is room for so many dots."""
-    return -(-cells // max(round(dots), 1))
+    """How many of `cells` neighbouring cells are drawn as one dot so that they take at most `dots`
+    dots: 250 cells on 100 dots are drawn 3 by 3."""
+    return math.ceil(cells / max(round(dots), 1))
 
 
 def colour_cells(
@@ -1000,7 +1030,10 @@ def _colour_table(palette: Palette) -> np.ndarray[Any, Any]:
 
 def draw_legend(drawing: Drawing, top: float, high: float, scale: str, view: View) -> float:
     """Draw the bar of colours from the least number to the greatest, on the scale of the maps.
-    Returns where it ends."""
+    Returns where it ends.
+
+    high: the greatest number; the least is 0, or −high where the scale is "signed".
+    """
     is_signed = scale == "signed"
     if is_signed:
         palette = drawing.theme.signed
@@ -1063,9 +1096,11 @@ def draw_metrics(
     *,
     line_note: str,
 ) -> float:
-    """The metrics that `titles` names, of all heads; one that no head has a value of is left out.
+    """Draw metrics of heads: a row of bars a head where these are few, else a layers × heads grid a
+    metric. A metric that no head has a value of is left out.
 
-    line_note: what the line on a bar is.
+    titles: the metrics drawn, each with its title.
+    line_note: what the line across a bar stands for.
 
     Returns where they end.
     """
@@ -1089,8 +1124,8 @@ def draw_metrics(
 def _metric_rows(
     drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, str], top: float
 ) -> float:
-    """A row for each head with a bar for each metric, in bands where not all fit. Returns where
-    they end.
+    """Draw a row for each head with a bar for each metric; metrics that do not fit side by side
+    follow below. Returns where they end.
     """
     edge = min(max(width(head.name, 9) for head in heads), 180, 0.5 * drawing.room) + 12
     beside = max(int(min(len(titles), (drawing.room - edge) / COLUMN)), 1)
@@ -1107,7 +1142,11 @@ def _metric_band(
     edge: float,
     top: float,
 ) -> float:
-    """As many metrics as stand side by side, of all heads. Returns where they end."""
+    """Draw bars of metrics that stand side by side, a row for each head. Returns where they end.
+
+    titles: (metric, title) of each.
+    edge: points of the heads' names on the left.
+    """
     for index, head in enumerate(heads):
         drawing.text(
             edge - 10,
@@ -1139,7 +1178,7 @@ def _metric_band(
 
 
 def _ends(grid: np.ndarray[Any, Any]) -> tuple[float, float]:
-    """The smallest and the largest number of a grid; 0 and 0 without any."""
+    """The smallest and the largest number of a grid; 0 and 0 where it has only NaN."""
     visible = grid[np.isfinite(grid)]
     if visible.size:
         return (float(visible.min()), float(visible.max()))
@@ -1147,7 +1186,7 @@ def _ends(grid: np.ndarray[Any, Any]) -> tuple[float, float]:
 
 
 def _span_text(grid: np.ndarray[Any, Any]) -> str:
-    """The smallest and the largest number of a grid, as they are written above it."""
+    """The smallest and the largest number of a grid as text, such as "0.02 – 0.61"."""
     low, high = _ends(grid)
     return f"{_value_text(low)} – {_value_text(high)}"
 
@@ -1155,7 +1194,7 @@ def _span_text(grid: np.ndarray[Any, Any]) -> str:
 def _metric_grids(
     drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, str], top: float
 ) -> float:
-    """Layers × heads of each metric, side by side as they fit. Returns where they end."""
+    """Draw a layers × heads grid of each metric, side by side as they fit. Returns where they end."""
     layers = sorted({head.layer for head in heads})
     numbers = sorted({head.head for head in heads})
     edge = max(width(str(layer), SIZE) for layer in layers) + 6
@@ -1179,12 +1218,16 @@ def _metric_grids(
         y = top + place // across * tall
         if place % across == 0:
             drawing.breaks.append(y)
+
+        # the title on the left, the span of numbers on the right
         grid = grids[metric]
         low, high = _ends(grid)
         span = spans[metric]
         room = wide - 22 - width(span, SIZE) - 8
         drawing.text(x, y + 8, shorten_to_fit(title, SIZE, room / BOLD), size=SIZE, bold=True)
         drawing.text(x + wide - 22, y + 8, span, size=SIZE, quiet=True, anchor="end")
+
+        # numbers of layers and heads, every fourth where cells are small
         for index, layer in enumerate(layers):
             if cell < SMALLEST_ROW and index % 4:
                 continue
@@ -1206,7 +1249,8 @@ def _metric_grids(
                     quiet=True,
                     anchor="middle",
                 )
-        shares = colour_cells(grid - low, drawing.theme.weights, "linear", high - low or 1.0)
+
+        colours = colour_cells(grid - low, drawing.theme.weights, "linear", high - low or 1.0)
         drawing.rectangle(
             x + edge,
             y + 24,
@@ -1215,8 +1259,8 @@ def _metric_grids(
             "none",
             stroke=drawing.theme.line,
         )
-        drawing.cells(x + edge, y + 24, len(numbers) * cell, len(layers) * cell, shares)
-    return top + -(-len(titles) // across) * tall
+        drawing.cells(x + edge, y + 24, len(numbers) * cell, len(layers) * cell, colours)
+    return top + math.ceil(len(titles) / across) * tall
 
 
 def _value_text(value: float) -> str:

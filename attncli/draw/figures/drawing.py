@@ -57,9 +57,9 @@ ARROW = re.compile("( *→ *)")
 
 
 def text_runs(text: str) -> list[str]:
-    """The pieces of a text that are written one by one: emoji of several characters apart from the
-    rest, and text with right-to-left letters cut at its arrows, since "a → b" would stand as b →
-    a."""
+    """Cut a text into the pieces that are drawn one by one: emoji of several characters apart from
+    the rest, since not every font has both; and a text with right-to-left letters at its arrows,
+    since a renderer would draw "a → b" as "b → a"."""
     if not any(map(_is_leftward, text)):
         parts = [text]
     else:
@@ -79,16 +79,18 @@ def _is_leftward(letter: str) -> bool:
 
 
 def family(text: str) -> str:
-    """The font families of a text whose letters are all of one of `FAMILIES`, or Chinese beside such
-    as any font has: a library that draws takes one font for both, and a serif where none is named.
-    "" for any other.
+    """The font families to name for a text that is all Chinese or all emoji, or Chinese with Latin
+    letters; "" where the figure's own families do. A library that draws takes one font for the
+    whole text, and a serif one for Chinese where none is named.
     """
     letters = [letter for letter in text if not letter.isspace()]
     kinds = {_letter_kind(letter) for letter in letters} - {None}
     if kinds == {"han", ""} and all(_is_plain(letter) for letter in letters):
         return FAMILIES["han"]
-    (kind,) = kinds if len(kinds) == 1 else ("",)
-    return FAMILIES.get(str(kind), "")
+    for kind, families in FAMILIES.items():
+        if kinds == {kind}:
+            return families
+    return ""
 
 
 def _is_plain(letter: str) -> bool:
@@ -101,8 +103,8 @@ SIGNS = "→←↓↑…–—−×·•“”‘’∞≤≥≈√"
 
 
 def _letter_kind(letter: str) -> str | None:
-    """Which of `FAMILIES` has a letter, "" for those of the figure's own; None for a mark on the
-    letter before.
+    """The key in `FAMILIES` of a letter's fonts: "han" or "emoji"; "" for a letter that the figure's
+    own fonts have; None for a mark that is drawn on the letter before.
     """
     if unicodedata.category(letter) in ("Mn", "Me", "Cf", "Sk"):
         return None
@@ -178,10 +180,13 @@ class Drawing(Struct, frozen=True):
     room: points from left to right that it may take; what is drawn is laid out to that, so that its
         type keeps its size.
     choice: what of it is drawn.
-    tops: where each of its pieces lies, in points from the upper edge.
+    pieces: SVG elements, in the order in which they are painted.
+    tops: of each piece, how far it lies below the upper edge, in points.
     boxes: where its level texts lie.
+    corner: the right and the lower edge of what is drawn, in points; `reach` widens them.
     breaks: where a page may begin.
-    offered: the parts that were asked for, and the words of a style that were of use.
+    offered: the parts that the figure has, and the words of a style that it can use: what of a
+        choice is not among them is refused at the end.
     """
 
     theme: Theme = LIGHT
@@ -196,12 +201,13 @@ class Drawing(Struct, frozen=True):
     offered: set[str] = field(default_factory=set)
 
     def shows(self, *parts: str) -> bool:
-        """Whether any of these parts is to be drawn: all are, where none are chosen."""
+        """Whether any of these parts is to be drawn: all are, where none are chosen. Notes that the
+        figure has these parts."""
         self.offered.update(parts)
         return not self.choice.parts or bool(set(parts) & set(self.choice.parts))
 
     def is_asked_for(self, part: str) -> bool:
-        """Whether a part is chosen by its name."""
+        """Whether a part is chosen by its name. Notes that the figure has this part."""
         self.offered.add(part)
         return part in self.choice.parts
 
@@ -225,17 +231,22 @@ class Drawing(Struct, frozen=True):
     ) -> None:
         """Add a run of text whose baseline begins, is centred or ends at (x, y), as `anchor` says.
 
+        quiet: whether it is in the theme's paler ink.
         rotation: degrees against the clock.
         ink: another colour.
         """
         if self.mono:
-            wide = 0.6 * size * cells(text)
+            wide = 0.6 * size * cells(text)  # in these typefaces letters are 0.6 of their height
         else:
-            wide = width(text, size) * (1.08 if bold else 1)
+            wide = width(text, size)
+            if bold:
+                wide *= 1.08
         left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
         if not rotation:
             self.boxes.append(Box(left, y - 0.75 * size, left + wide, y + 0.25 * size, text))
             self.reach(left + wide, y + 0.3 * size)
+
+        # one SVG element for each piece of the text
         if rotation:
             place = f' transform="rotate({-rotation:g} {x:.2f} {y:.2f})"'
         else:
@@ -245,11 +256,11 @@ class Drawing(Struct, frozen=True):
         else:
             weight = ""
         fill = ink or (self.theme.quiet if quiet else self.theme.ink)
-        whole = text_runs(safe(text))
-        if len(whole) > 1:
+        runs = text_runs(safe(text))
+        if len(runs) > 1:  # each begins where the one before ends
             x = left
             anchor = "start"
-        for piece in whole:
+        for piece in runs:
             if family(piece):
                 font = f' font-family="{family(piece)}"'
             else:
@@ -274,10 +285,10 @@ class Drawing(Struct, frozen=True):
         thick: float = 0.5,
         crisp: bool = False,
     ) -> None:
-        """Add a rectangle of this upper left corner, width and height.
+        """Add a rectangle with this upper left corner, width and height.
 
         thick: points across its frame.
-        crisp: whether it meets its neighbours without a seam.
+        crisp: without smoothed edges, so that no seam shows between it and its neighbours.
         """
         self.reach(x + wide, y + tall)
         if crisp:
@@ -302,7 +313,7 @@ class Drawing(Struct, frozen=True):
     ) -> None:
         """Add a line through points.
 
-        curved: from the first to the last, level at both ends.
+        curved: as an S curve from the first point to the last, level at both ends.
         faint: its opacity.
         dash: lengths of dashes and gaps in turn, in points; "" for a whole line.
         """
@@ -343,19 +354,21 @@ class Drawing(Struct, frozen=True):
         self.corner[:] = max(self.corner[0], x), max(self.corner[1], y)
 
     def pages(self) -> list[tuple[float, float]]:
-        """Where each page begins and ends, in points from the upper edge: one page for all, or as
-        many as the height that a page may have asks for. A page is higher where nothing in it may
-        be broken."""
+        """Where each page begins and ends, in points from the upper edge. Pages are cut at `breaks`
+        so that none is higher than the choice's `max_height`; one without a break is higher."""
         end = self.corner[1]
-        most = self.choice.max_height - 2 * MARGIN
+        highest = self.choice.max_height - 2 * MARGIN
         pages = []
         start = 0.0
-        while end - start > most:
-            places = sorted(place for place in set(self.breaks) if start + SHORTEST < place < end)
-            if not places:
+        while end - start > highest:
+            breaks = sorted(y for y in set(self.breaks) if start + SHORTEST < y < end)
+            if not breaks:
                 break
-            fitting = [place for place in places if place - start <= most]
-            stop = fitting[-1] if fitting else places[0]
+            fitting = [y for y in breaks if y - start <= highest]
+            if fitting:
+                stop = fitting[-1]
+            else:
+                stop = breaks[0]
             pages.append((start, stop))
             start = stop
         return [*pages, (start, end)]
@@ -372,40 +385,53 @@ class Drawing(Struct, frozen=True):
 
         mm: its width on paper, None for a point a point; nothing is drawn larger than it is.
         title, description: what it is called, and what it says, for those who do not see it.
-        page: where the part begins and ends that is a page; None for all.
+        page: the upper and the lower edge of the part that is one page (see `pages`); None for all.
         """
         first, last = page or (0.0, self.corner[1])
         wide = self.corner[0] + 2 * MARGIN
         tall = last - first + 2 * MARGIN
         pieces = self.pieces
         if page is not None:
-            ends = math.inf if last >= self.corner[1] else last
-            begins = first if first > 0 else -math.inf
-            places = zip(self.pieces, self.tops, strict=True)
-            pieces = [piece for piece, top in places if begins <= top < ends]
-        if mm is not None:
-            wide = max(wide, mm * MM)
+            # the first page also has what lies above 0, the last one what lies below its end
+            begins = -math.inf
+            if first > 0:
+                begins = first
+            ends = math.inf
+            if last < self.corner[1]:
+                ends = last
+            pieces_and_tops = zip(self.pieces, self.tops, strict=True)
+            pieces = [piece for piece, top in pieces_and_tops if begins <= top < ends]
+
+        # the size on paper in mm, and the box of points that it shows
         if mm is None:
             across = wide / MM
         else:
             across = mm
+            wide = max(wide, mm * MM)
         size = f'width="{across:.2f}mm" height="{across * tall / wide:.2f}mm"'
         upper = first - MARGIN
         box = f'viewBox="{-MARGIN:g} {upper:g} {wide:.2f} {tall:.2f}"'
+
+        fonts = SANS
+        if self.mono:
+            fonts = MONO
+        description_element = ""
+        if description:
+            description_element = f"<desc>{safe_html(description)}</desc>\n"
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box}'
-            f' font-family="{MONO if self.mono else SANS}" role="img"'
+            f' font-family="{fonts}" role="img"'
             f' xml:space="preserve">\n<title>{safe_html(title)}</title>\n'
-            + (f"<desc>{safe_html(description)}</desc>\n" if description else "")
+            + description_element
             + f'<rect x="{-MARGIN:g}" y="{upper:g}" width="{wide:.2f}" height="{tall:.2f}"'
             f' fill="{self.theme.paper}"/>\n' + "\n".join(pieces) + "\n</svg>\n"
         )
 
 
 def width(text: str, size: float) -> float:
-    """About how wide a text of this type size is, in points, in the widest of the families."""
-    total = 0.0
-    # a typeface without an emoji of several draws its parts beside each other, up to two wide
+    """About how wide a text of this type size is, in points, in the widest font that may be used."""
+    total = 0.0  # in parts of the type size
+    # a font without an emoji of several code points draws its parts side by side: count two
     for letter in SEVERAL.sub("\U0001f9e9" * 2, safe(text)):
         if letter.isascii():
             total += _ascii_width(letter)
@@ -442,9 +468,10 @@ def shorten_to_fit(text: str, size: float, room: float) -> str:
 
 def broken_to_fit(text: str, size: float, room: float) -> list[str]:
     """The text in lines at most `room` points wide at this type size, broken at blanks and between
-    ideographs.
+    Chinese characters. A word longer than a line is shortened with ….
     """
     lines = [""]
+    # words, and single Chinese characters, each with the blanks behind it
     for word in re.findall(
         r"[^\s\u2e80-\u9fff\uff00-\uffef]+\s*|[\u2e80-\u9fff\uff00-\uffef]\s*", text
     ):
@@ -455,11 +482,12 @@ def broken_to_fit(text: str, size: float, room: float) -> list[str]:
 
 
 def _png_bytes(colours: np.ndarray) -> bytes:
-    """Pixels [row, column, 4] as a PNG file. Source: the PNG specification."""
+    """RGBA pixels, uint8 [row, column, 4], as a PNG file. Source: the PNG specification."""
     tall, wide, _ = colours.shape
-    lines = np.concatenate(
-        [np.zeros((tall, 1), np.uint8), colours.reshape(tall, wide * 4)], 1
-    ).tobytes()
+    # each line begins with the number of its filter: 0, none
+    filters = np.zeros((tall, 1), np.uint8)
+    lines = np.concatenate([filters, colours.reshape(tall, wide * 4)], axis=1).tobytes()
+    # 8 bits a channel, colour type 6 (RGBA), then compression, filter and interlacing as usual
     head = struct.pack(">IIBBBBB", wide, tall, 8, 6, 0, 0, 0)
     chunks = _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(lines, 9)) + _chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + chunks
@@ -503,11 +531,13 @@ class Style(Struct, frozen=True):
         return self.mm * MM - 2 * MARGIN
 
     def cells(self, most: int) -> int:
-        """How wide a screen drawn on paper of this width may be, in cells and at most `most`, so
-        that its type is at least 6 points high."""
+        """How many cells wide a screen may be, drawn on paper of this width, so that its type is at
+        least 6 points high; 40 at least and `most` at most."""
         if self.mm is None:
             return most
-        return min(most, max(int((self.mm * MM * SIZE / SMALLEST - 2 * MARGIN) / LETTER_WIDTH), 40))
+        points = self.mm * MM * SIZE / SMALLEST  # before the drawing is scaled down to the paper
+        fitting = int((points - 2 * MARGIN) / LETTER_WIDTH)
+        return min(most, max(fitting, 40))
 
 
 STYLE_VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -520,7 +550,7 @@ STYLE_VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def style_of(text: str, parts: str = "") -> Style:
-    """The style of a figure.
+    """Read the values of `--figure-style` and `--figure-parts`.
 
     Args:
         text: Words such as "85mm,300dpi,dark,notitle".
@@ -533,14 +563,15 @@ def style_of(text: str, parts: str = "") -> Style:
     mm = None
     dpi = DPI
     chosen: dict[str, Any] = {"parts": figure_parts(parts)}
-    before = ""
+    previous_name = ""
     for word in filter(None, (part.strip() for part in text.split(","))):
-        if before == "heads" and parse_head(word):  # a comma joins heads in --head
+        # "heads=L5H11,L3H1" goes on with heads, as a comma joins them in --head too
+        if previous_name == "heads" and parse_head(word):
             chosen["heads"] += chosen_heads(word)
             continue
         name, _, value = word.partition("=")
         name = name.strip().lower()
-        before = name
+        previous_name = name
         if name in STYLE_VALUES and value:
             choice, read = STYLE_VALUES[name]
             chosen[choice] = read(value.strip())
@@ -565,10 +596,10 @@ def style_of(text: str, parts: str = "") -> Style:
 
 
 def figure_bytes(svg: str, suffix: str, style: Style, *, more: Sequence[str] = ()) -> bytes:
-    """The bytes of a file with this suffix. Raises UsageError for another suffix, UnsupportedError
-    where what makes it is not installed.
+    """A figure's SVG text as the bytes of an .svg, .png or .pdf file. Raises UsageError for another
+    suffix, and UnsupportedError where the library that makes such a file is not installed.
 
-    more: further pages of a PDF.
+    more: the SVG texts of further pages of a PDF.
     """
     match suffix.lower():
         case ".svg":
@@ -586,7 +617,8 @@ def figure_bytes(svg: str, suffix: str, style: Style, *, more: Sequence[str] = (
 
 
 def _png_of_svg(svg: str, style: Style) -> bytes:
-    """A PNG file that says how large it is on paper. Raises UnsupportedError without resvg-py."""
+    """Draw an SVG text as a PNG file, which also says how many dots it has per metre, and so how
+    large it is on paper. Raises UnsupportedError where resvg-py is not installed."""
     if find_spec("resvg_py") is None:
         raise UnsupportedError(
             "a .png figure needs resvg-py", expected="a .svg figure", hint=install_command("png")
@@ -602,13 +634,15 @@ def _png_of_svg(svg: str, style: Style) -> bytes:
         picture = bytes(svg_to_bytes(svg_string=svg, width=across, dpi=96))
     except BaseException as error:  # its panics are no Exception
         raise _drawing_error(error, ".png", "resvg-py") from error
-    dots = round(style.dpi / 0.0254)  # along a metre
-    return picture[:HEADED] + _chunk(b"pHYs", struct.pack(">IIB", dots, dots, 1)) + picture[HEADED:]
+    # PNG's chunk pHYs: dots per unit along both axes, and 1 for the unit, a metre
+    dots = round(style.dpi / 0.0254)
+    dots_per_metre = _chunk(b"pHYs", struct.pack(">IIB", dots, dots, 1))
+    return picture[:HEADED] + dots_per_metre + picture[HEADED:]
 
 
 def _pdf_of_svg(pages: Sequence[str]) -> bytes:
-    """A PDF file with a page for each drawing, as large as that. Raises UnsupportedError without
-    typst."""
+    """A PDF file with a page for each SVG text, each page as large as its drawing. Raises
+    UnsupportedError where typst, which draws it, is not installed."""
     if find_spec("typst") is None:
         raise UnsupportedError(
             "a .pdf figure needs typst",
@@ -633,6 +667,8 @@ def _pdf_of_svg(pages: Sequence[str]) -> bytes:
 def _drawing_error(error: BaseException, suffix: str, by: str) -> BaseException:
     """The exception to raise where a library fails at a figure: an interruption by the user, or
     lack of memory, as it is; anything else as an UnsupportedError. It is returned, not raised.
+
+    by: the library's name.
     """
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
         return error
@@ -685,45 +721,52 @@ def _draw_line(drawing: Drawing, row: Line, top: float) -> None:
                 cell_index * LETTER_WIDTH, top, size * LETTER_WIDTH, TALL, back, crisp=True
             )
         for match in RUN.finditer(text):
+            run = match[0]
             x = (cell_index + cells(text[: match.start()])) * LETTER_WIDTH
-            if match[0].strip(FULL) in EIGHTHS:
-                long = match[0].count(FULL) + EIGHTHS.index(match[0].strip(FULL) or " ") / 8
+            bar_end = run.strip(FULL)  # of "██▌" the last, partly filled cell, "▌"
+            if bar_end in EIGHTHS:
+                long = run.count(FULL) + EIGHTHS.index(bar_end or " ") / 8
                 drawing.rectangle(x, top + TALL / 8, long * LETTER_WIDTH, TALL * 7 / 8, front)
-                continue
-            if len(set(match[0])) == 1 and match[0][0] in HALVES:
-                left, down, wide, tall = HALVES[match[0][0]]
-                for cell in range(len(match[0])) if wide < 1 else (0,):
-                    start = x + (cell + left) * LETTER_WIDTH
-                    if wide < 1:
-                        across = wide
-                    else:
-                        across = len(match[0])
-                    drawing.rectangle(
-                        start,
-                        top + down * TALL,
-                        across * LETTER_WIDTH,
-                        tall * TALL,
-                        front,
-                        crisp=True,
-                    )
-                continue
-            drawing.text(x, top + 0.73 * TALL, match[0], size=SIZE, bold="bold" in style, ink=front)
-            if "underline" in style:
-                drawing.rectangle(x, top + 0.85 * TALL, cells(match[0]) * LETTER_WIDTH, 0.6, front)
+            elif len(set(run)) == 1 and run[0] in HALVES:
+                _draw_half_cells(drawing, run, x, top, front)
+            else:
+                bold = "bold" in style
+                drawing.text(x, top + 0.73 * TALL, run, size=SIZE, bold=bold, ink=front)
+                if "underline" in style:
+                    drawing.rectangle(x, top + 0.85 * TALL, cells(run) * LETTER_WIDTH, 0.6, front)
         cell_index += size
 
 
+def _draw_half_cells(drawing: Drawing, run: str, x: float, top: float, ink: str) -> None:
+    """Draw a run of one character of `HALVES`, such as "▀▀▀": as one rectangle where these fill
+    their cells from left to right, else one each."""
+    left, down, wide, tall = HALVES[run[0]]
+    y = top + down * TALL
+    if wide == 1:
+        drawing.rectangle(x, y, len(run) * LETTER_WIDTH, tall * TALL, ink, crisp=True)
+        return
+    for cell in range(len(run)):
+        start = x + (cell + left) * LETTER_WIDTH
+        drawing.rectangle(start, y, wide * LETTER_WIDTH, tall * TALL, ink, crisp=True)
+
+
 def _colours(style: str, theme: Theme) -> tuple[str, str]:
-    """Colour in front and behind ("" for none), from a Rich style such as `bold #000000 on
-    #fde725`.
+    """The colours of a text and behind it ("" for none) that a Rich style such as `bold #000000 on
+    #fde725` stands for, as they read on the theme's paper.
     """
 
     def colour(word: str) -> str:
-        """The colour that one word of a Rich style stands for."""
-        if word in COLOURS:
-            return COLOURS[word][theme is DARK]
-        return word
+        """The colour that one word of a Rich style stands for, as #rrggbb."""
+        if word not in COLOURS:
+            return word
+        on_light, on_dark = COLOURS[word]
+        if theme is DARK:
+            return on_dark
+        return on_light
 
-    before, _, behind = style.partition("on ")
-    front = [colour(word) for word in before.split() if word in COLOURS or word.startswith("#")]
-    return front[-1] if front else theme.ink, colour(behind.strip())
+    text_style, _, behind = style.partition("on ")
+    front = theme.ink
+    for word in text_style.split():  # other words, such as "bold", are no colours
+        if word in COLOURS or word.startswith("#"):
+            front = colour(word)
+    return front, colour(behind.strip())

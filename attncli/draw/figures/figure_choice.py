@@ -50,7 +50,8 @@ class FigureChoice(Struct, frozen=True):
 
     @property
     def words(self) -> dict[str, str]:
-        """The words of a style that a figure without maps has no use for, by what they choose."""
+        """The words of `--figure-style` that are about maps, as the user could have written them:
+        {"columns": "columns=3", …}. A figure without maps refuses them."""
         words = {}
         if self.columns is not None:
             words["columns"] = f"columns={self.columns}"
@@ -116,7 +117,8 @@ def chosen_rows(value: str) -> tuple[str, ...]:
 
 
 def _value_error(name: str, value: str, expected: Message) -> UsageError:
-    """The error, returned and not raised, that a word of a style has no such value."""
+    """The error that a word of `--figure-style`, such as "columns=0", is out of range. It is
+    returned, not raised."""
     return UsageError(
         "--figure-style {word} is out of range",
         expected=expected,

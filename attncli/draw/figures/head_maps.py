@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ def _mean_of_visible(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _map_of_heads(
     maps: Sequence[FigureMap], query: str, keys: Sequence[str], view: View
 ) -> FigureMap:
-    """The maps of a single query as one, whose rows are the heads."""
+    """Join maps that have a single row, the same query's, into one map whose rows are the heads."""
     names = [figure_map.short_name or figure_map.caption for figure_map in maps]
     caption = say(view, "where {query} looks, by layer and head", query=quoted_word(query, view))
     values = np.concatenate([figure_map.values for figure_map in maps])
@@ -77,7 +78,7 @@ def _map_of_heads(
 def _map_of_head(
     head: HeadWeights, rows: Sequence[str], keys: Sequence[str], view: View
 ) -> FigureMap:
-    """A head's weights under its name, with the number of cells that are pooled in one."""
+    """The map of a head's weights; its caption is the head's name and how many cells are pooled."""
     name = head.name
     if head.pool > 1:
         name += say(view, ", pooled {pool}×", pool=head.pool)
@@ -93,14 +94,14 @@ def _map_of_head(
 
 
 def _follows_directly(tokens: Sequence[TokenRow], count: int) -> list[bool]:
-    """For each word that is shown, whether it follows the one before without a space."""
+    """For each of the first `count` tokens, whether it begins where the one before ends, without a
+    space; False beyond the last token."""
     shown = tokens[:count]
-    ends = [None, *(token.end for token in shown)]
-    follows = [
-        token.start is not None and token.start == end
-        for token, end in zip(shown, ends, strict=False)
-    ]
-    return follows + [False] * (count - len(follows))
+    follows = [False]
+    for previous, token in pairwise(shown):
+        follows.append(token.start is not None and token.start == previous.end)
+    follows += [False] * count
+    return follows[:count]
 
 
 def check_maps(weights: Sequence[HeadWeights], measured: int = 0) -> None:
@@ -121,9 +122,9 @@ def check_maps(weights: Sequence[HeadWeights], measured: int = 0) -> None:
 
 
 def are_named(weights: Sequence[HeadWeights], model: ModelPart) -> bool:
-    """Whether these are some of a model's heads that were named, not whole layers of it."""
-    heads = Counter(head.layer for head in weights)
-    return any(count < model.heads for count in heads.values())
+    """Whether the user named single heads: then some layer has fewer heads here than in the model."""
+    counts = Counter(head.layer for head in weights)
+    return any(count < model.heads for count in counts.values())
 
 
 def heads_of_style(drawing: Drawing, weights: Sequence[HeadWeights]) -> list[HeadWeights]:
@@ -132,26 +133,29 @@ def heads_of_style(drawing: Drawing, weights: Sequence[HeadWeights]) -> list[Hea
     drawing.offered.add("heads")
     if not drawing.choice.heads:
         return list(weights)
-    places = {(head.layer or 0, head.head): head for head in weights}
+    by_layer_and_head = {(head.layer or 0, head.head): head for head in weights}
     chosen = []
     for pair in drawing.choice.heads:
-        if pair not in places:
-            has = list(places)
+        if pair not in by_layer_and_head:
             raise UsageError(
                 "--figure-style heads: this figure has no head {head}",
                 expected="{first} to {last}",
                 head=head_name(*pair),
-                first=head_name(*min(has)),
-                last=head_name(*max(has)),
+                first=head_name(*min(by_layer_and_head)),
+                last=head_name(*max(by_layer_and_head)),
             )
-        chosen.append(places[pair])
+        chosen.append(by_layer_and_head[pair])
     return chosen
 
 
 def _chosen_rows(drawing: Drawing, rows: Sequence[str]) -> list[int]:
-    """The rows of a map that `--figure-style rows=…` names, in that order; all rows where it names
-    none. Raises InputError for a row that does not exist."""
+    """The positions of the rows of a map that `--figure-style rows=…` names, in that order; of all
+    rows where it names none. Raises InputError for a row that does not exist.
+
+    rows: the words of the rows.
+    """
     drawing.offered.add("rows")
+    # "␣" shows a space at a token's edge: the user names the token without it
     tokens = [
         Token(place, word.strip("␣"), id=None, start=None, end=None)
         for place, word in enumerate(rows)
@@ -199,18 +203,19 @@ def draw_head_maps(
     query: int | None = None,
     chosen_heads: bool = False,
 ) -> float:
-    """The maps of heads, below the sentence of a single query, above the links of a single head.
-    Returns where they end.
+    """Draw maps of heads; above them the shaded sentence of a single query, below them the links of
+    a single head. Returns where they end.
 
     average: the weights of all heads together, drawn as a map of its own.
     text: the tokens of the sentence that is shaded by where the token at `query` looks; none is
         drawn where that is None.
-    chosen_heads: whether these heads were named, so that up to a dozen are drawn large; they are
-        where the style of the figure names them, too.
+    chosen_heads: whether the user named these heads, so that up to a dozen are drawn large. Heads
+        that the figure's style names are drawn large as well.
 
     Raises:
         UsageError: For heads or rows of the figure's style that are not there.
     """
+    # which heads and rows, and their maps
     head_weights = heads_of_style(drawing, head_weights)
     keys = key_names(axes.keys, visible(head_weights[0].weights, head_weights[0].scores))
     chosen = _chosen_rows(drawing, axes.rows)
@@ -221,6 +226,8 @@ def draw_head_maps(
     if drawing.choice.rows:
         maps = [_with_rows(figure_map, chosen, axes.rows) for figure_map in maps]
     maps = [_with_bands(figure_map, axes, chosen) for figure_map in maps]
+
+    # the sentence, the maps, the links
     if query is not None and len(keys) <= WORDS:
         top = _draw_mean_sentence(drawing, maps, keys, text, query, top)
     if len(rows) == 1 and len(maps) > 1:
@@ -248,8 +255,8 @@ def _draw_mean_sentence(
     query: int,
     top: float,
 ) -> float:
-    """The sentence of a single query, shaded by where it looks on average over the maps. Returns
-    where it ends."""
+    """Draw the sentence, shaded by where the token at `query` looks on average over the maps (their
+    first row). Returns where what follows begins."""
     mean = _mean_of_visible(np.stack([head.values[0] for head in maps]))
     high = float(mean.max()) or 1.0
     shares = [float(weight) / high for weight in mean]
@@ -259,15 +266,23 @@ def _draw_mean_sentence(
 
 
 def _kinds_of_maps(drawing: Drawing, maps: int, heads: int, chosen_heads: bool) -> list[str]:
-    """Whether maps are drawn small, large or both, as `map_kinds`; of heads that are named by the
-    command or by the figure's style, their average beside them does not count."""
+    """Whether maps are drawn small, large or both, in the words of `map_kinds`. Of heads that the
+    user named, a map of their average does not count.
+
+    maps, heads: how many there are.
+    """
     if chosen_heads or drawing.choice.heads:
         return map_kinds(drawing, heads, chosen_heads=True)
     return map_kinds(drawing, maps)
 
 
 def _with_rows(figure_map: FigureMap, chosen: Sequence[int], rows: Sequence[str]) -> FigureMap:
-    """A map with these of its rows alone. Raises UsageError for one whose cells hold several."""
+    """The map with the chosen rows only. Raises UsageError where a cell of it is several pooled
+    tokens, so that a token has no row of its own.
+
+    chosen: positions of the rows.
+    rows: the words of all rows.
+    """
     if len(figure_map.values) != len(rows):
         raise UsageError(
             "--figure-style rows: the cells of this map hold several tokens each",
@@ -279,7 +294,10 @@ def _with_rows(figure_map: FigureMap, chosen: Sequence[int], rows: Sequence[str]
 
 
 def _with_bands(figure_map: FigureMap, axes: MapAxes, chosen: Sequence[int]) -> FigureMap:
-    """A map with the regions along its edges."""
+    """The map with coloured bands along its edges that show which tokens are in which region.
+
+    chosen: the positions, in `axes.rows`, of the rows that the map has.
+    """
     if not axes.regions:
         return figure_map
     queries = axes.queries
@@ -301,11 +319,12 @@ STRONGEST = 40
 
 
 def _draw_all_links(drawing: Drawing, maps: Sequence[FigureMap], top: float, view: View) -> float:
-    """The links of a single head of a short text; where they are asked for, of every head, and of a
-    long text the strongest. Returns where they end, or where `top` lies without any.
+    """Draw weights as lines between words: by itself for a single head of a short text; where the
+    user asked for links, for each head, of a long text the strongest. Returns where they end, or 16
+    points above `top` (where the maps ended) where none are drawn.
 
     Raises:
-        UsageError: They are asked for, of more heads than anybody looks at.
+        UsageError: The user asked for them, of more than 12 heads.
     """
     is_asked = drawing.is_asked_for("links")
     fits = len(maps) == 1 and max(len(maps[0].rows), len(maps[0].columns)) <= WORDS
@@ -349,8 +368,9 @@ LINKS_ACROSS = 3
 def _links_of(
     figure_map: FigureMap,
 ) -> tuple[list[tuple[int, int, float]], Sequence[str], Sequence[str]]:
-    """The links of a head, with the words of its rows and columns: all words of a short text, else
-    those of the strongest links."""
+    """The links of a head as (row, column, weight), and the words of these rows and of these columns:
+    all words of a short text; of a long one only those of the strongest links, and rows and columns
+    then count these."""
     values = np.nan_to_num(figure_map.values)
     links = [(int(i), int(j), float(values[i, j])) for i, j in np.argwhere(values > LEAST_LINK)]
     rows, columns = figure_map.rows, figure_map.columns
@@ -368,11 +388,11 @@ def _links_of(
 
 
 def _maps_across(head_weights: Sequence[HeadWeights], maps: Sequence[FigureMap]) -> int:
-    """Maps side by side: the heads of a layer where they fit, else 8."""
+    """How many maps stand side by side: the heads of a layer where these are 4 to 16, else 8."""
     if len(maps) <= 3:
         return 8
-    layers = Counter(head.layer for head in head_weights if head.layer is not None)
-    most = max(layers.values(), default=3)
-    if 4 <= most <= 16:
-        return most
+    counts = Counter(head.layer for head in head_weights if head.layer is not None)
+    heads_of_layer = max(counts.values(), default=0)
+    if 4 <= heads_of_layer <= 16:
+        return heads_of_layer
     return 8

@@ -33,13 +33,16 @@ def draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view:
     top = draw_grid(drawing, rows, top, view)
     if not drawing.shows("bars"):
         return
-    known = sorted((row for row in rows if row[2] is not None), key=lambda row: -abs(row[2] or 0))
-    ranking = known[:RANKED]
-    bars = [
-        bar_of(say(view, spoken_head(layer, head)), value or 0.0, mark=random)
-        for layer, head, value, random in ranking
+    measured = [
+        (layer, head, number, random) for layer, head, number, random in rows if number is not None
     ]
-    top = write_shown_count(drawing, (len(ranking), len(known)), top, view)
+    measured.sort(key=lambda row: -abs(row[2]))
+    ranking = measured[:RANKED]
+    bars = [
+        bar_of(say(view, spoken_head(layer, head)), number, mark=random)
+        for layer, head, number, random in ranking
+    ]
+    top = write_shown_count(drawing, (len(ranking), len(measured)), top, view)
     marked = sum(bar.mark is not None for bar in bars)
     if marked:
         note = say(view, "line: a random change of the same size")
@@ -53,11 +56,12 @@ def draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view:
 
 
 def draw_grid(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view: View) -> float:
-    """Draw a map of layers × heads of these rows (layer, head, number, and one not drawn here).
-    Returns where it ends."""
-    heads_map = grid_map(say(view, "layers × heads"), (row[:3] for row in rows))
+    """Draw a map of layers × heads, each cell coloured by the number of its head. Returns where it
+    ends. The second number of each row is not drawn."""
+    numbers = ((layer, head, number) for layer, head, number, _ in rows)
+    heads_map = grid_map(say(view, "layers × heads"), numbers)
     if not heads_map.values.size:
-        # it tells of heads together, or of those that look at another text
+        # a document about several heads together, or about heads that look at another text
         return top
     is_signed = bool((np.nan_to_num(heads_map.values) < 0).any())
     heads_map = replace(heads_map, signed=is_signed)
@@ -65,6 +69,6 @@ def draw_grid(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view: Vi
 
 
 def grid_map(caption: str, numbers: Iterable[tuple[int, int, float | None]]) -> FigureMap:
-    """A map of layers × heads from the layer, the head and the number of each."""
+    """A map of layers × heads from a (layer, head, number) of each head; None is left blank."""
     grid = head_grid(numbers)
     return FigureMap(caption, grid.values, [*map(str, grid.layers)], [*map(str, grid.heads)])

@@ -36,8 +36,9 @@ AROUND = 110.0
 
 
 def layers_and_heads(maps: Sequence[FigureMap]) -> tuple[list[str], list[str]] | None:
-    """The layers and the heads of maps that stand better with the layers to the right: those of more
-    layers than heads, or of many heads. None for others."""
+    """The layers and the heads of maps that are easier to read as a table with the layers to the
+    right: more than 12 maps, of more layers than heads or of more than 16 heads a layer, at most
+    one of them of no head (an average). None for others."""
     head_maps = [figure_map.short for figure_map in maps if all(figure_map.short)]
     layers = list(dict.fromkeys(layer for layer, _ in head_maps))
     heads = sorted({head for _, head in head_maps}, key=int)
@@ -51,26 +52,33 @@ def layers_and_heads(maps: Sequence[FigureMap]) -> tuple[list[str], list[str]] |
 def draw_head_table(
     drawing: Drawing, maps: Sequence[FigureMap], top: float, view: View, *, scale: str
 ) -> float:
-    """Draw the maps with the layers to the right, then the one that is of no head. Returns where
-    they end.
+    """Draw small maps as a table with a column for each layer and a row for each head; below it the
+    map that is of no head (an average), where there is one. Returns where they end.
 
-    maps: for which `layers_and_heads` knows the layers and the heads.
+    maps: such that `layers_and_heads` does not return None for them.
     """
-    sides = layers_and_heads(maps)
-    assert sides is not None
-    layers, heads = sides
+    table_axes = layers_and_heads(maps)
+    assert table_axes is not None
+    layers, heads = table_axes
     drawing.offered.add("columns")
+
+    # the size of a map, and the colour scale
     columns = _columns(drawing, len(layers))
     size = _side(drawing, columns, len(heads))
     cells = max(max(figure_map.values.shape) for figure_map in maps)
-    block = pool_size(size * (1 if math.isinf(drawing.room) else 2), cells)
+    dots = size
+    if not math.isinf(drawing.room):  # on paper, two dots a point
+        dots = 2 * size
+    block = pool_size(dots, cells)
     if block > 1 and scale == "linear":
         scale = ROOTS
     high = largest_sizes(maps)[False]
+
+    # the names of layers and heads; layers that do not fit beside each other follow in a band below
     place_of = {layer: place for place, layer in enumerate(layers)}
     row_of = {head: row for row, head in enumerate(heads)}
     tall = HEAD + len(heads) * (size + SLIM) + 8
-    bands = -(-len(layers) // columns)
+    bands = math.ceil(len(layers) / columns)
     if top > 0:
         drawing.breaks.append(top)
     for band in range(bands):
@@ -85,12 +93,15 @@ def draw_head_table(
         for head, row in row_of.items():
             middle = begin + HEAD + row * (size + SLIM) + size / 2
             drawing.text(EDGE - 4, middle + 2.3, f"H{head}", size=TYPE, anchor="end", quiet=True)
+
+    # the maps, the average, the legend
     for figure_map in maps:
         if not all(figure_map.short):
             continue
-        band, column = divmod(place_of[figure_map.short[0]], columns)
+        layer, head = figure_map.short
+        band, column = divmod(place_of[layer], columns)
         x = EDGE + column * (size + SLIM)
-        y = top + band * tall + HEAD + row_of[figure_map.short[1]] * (size + SLIM)
+        y = top + band * tall + HEAD + row_of[head] * (size + SLIM)
         cell = size / max(figure_map.values.shape)
         draw_cells(drawing, figure_map, x, y, cell, scale, high, small=size)
     bottom = top + bands * tall - 8
@@ -107,20 +118,20 @@ def draw_head_table(
 
 
 def _columns(drawing: Drawing, layers: int) -> int:
-    """How many layers stand beside each other: as many as are asked for or fit, evenly over the
-    bands that it takes."""
+    """How many of `layers` layers stand beside each other: as many as the user asked for, else as
+    many as fit, so that all bands are about equally long."""
     fitting = MOST_LAYERS
     if not math.isinf(drawing.room):
         fitting = max(int((drawing.room - EDGE + SLIM) / (LEAST + SLIM)), 1)
     if drawing.choice.columns is not None:
         return min(drawing.choice.columns, fitting, layers)
-    bands = -(-layers // min(fitting, layers))
-    return -(-layers // bands)
+    bands = math.ceil(layers / min(fitting, layers))
+    return math.ceil(layers / bands)
 
 
 def _side(drawing: Drawing, columns: int, heads: int) -> float:
-    """Points along a map: what its column has, and what the height of a page has for the heads of a
-    layer."""
+    """Points along a small map: at most 44, and so that `columns` of them fit the paper's width and
+    `heads` of them the page's height, but not below 12 for the height's sake."""
     wide = (drawing.room - EDGE + SLIM) / columns - SLIM
     tall = (drawing.choice.max_height - AROUND) / heads - SLIM
     return max(min(SMALL, wide, tall), min(LEAST, wide))

@@ -37,9 +37,9 @@ class MapArea(Struct, frozen=True):
 
 
 class Band(Struct, frozen=True):
-    """A region along an axis of a map: its name, its colour by number, and its tokens in runs.
+    """A region along an axis of a map: its name, its colour by number, and its tokens.
 
-    runs: the first token of each, and the one behind its last.
+    runs: (start, stop) of each run of neighbouring tokens, by their places along the axis.
     """
 
     name: str
@@ -54,36 +54,38 @@ def bands_of(regions: Sequence[tuple[str, Sequence[int]]], places: Sequence[int]
         regions: the name of each, and the positions of its tokens.
         places: the tokens of the axis, by their positions in the text.
     """
-    owner: dict[int, int] = {}
+    # the number of the region that each token of the axis is in, None for none
+    first_region: dict[int, int] = {}
     for number, (_, tokens) in enumerate(regions):
         for token in tokens:
-            owner.setdefault(token, number)
-    owners = [owner.get(place) for place in places]
+            first_region.setdefault(token, number)
+    numbers = [first_region.get(place) for place in places]
+
+    # neighbours of one region are a run
     starts = [
-        index for index, number in enumerate(owners) if index == 0 or number != owners[index - 1]
+        index for index, number in enumerate(numbers) if index == 0 or number != numbers[index - 1]
     ]
     runs: dict[int, list[tuple[int, int]]] = {}
-    for start, stop in pairwise([*starts, len(owners)]):
-        region = owners[start]
+    for start, stop in pairwise([*starts, len(numbers)]):
+        region = numbers[start]
         if region is not None:
             runs.setdefault(region, []).append((start, stop))
     return [
-        Band(regions[number][0], number, tuple(runs.get(number, ())))
-        for number in range(len(regions))
+        Band(name, number, tuple(runs.get(number, ()))) for number, (name, _) in enumerate(regions)
     ]
 
 
 def tick_step(cells: float) -> int:
-    """Every how many words one is written, so that none touches the next.
+    """Every how many words along an axis one is written, so that none touches the next.
 
-    cells: points along a word.
+    cells: points from one word to the next.
     """
     return next((step for step in STEPS if step * cells >= APART), STEPS[-1])
 
 
 def tick_names(words: Sequence[str], long: float) -> list[tuple[int, str]]:
-    """The words that are written along an axis of `long` points, each with its place, and behind
-    its number where some are left out."""
+    """The words that are written along an axis of `long` points, as (place, text). Where some are
+    left out, a text begins with its place: "20 cat"."""
     if not words:
         return []
     step = tick_step(long / len(words))
@@ -134,19 +136,23 @@ def draw_bands(
     """Draw the bands of the rows at the right of a map with their names, apart from each other, and
     those of the columns below it. Returns where they end.
 
-    counts: words along the rows and along the columns.
+    counts: how many rows and how many columns the map has, in tokens.
     """
     bottom = area.top + area.height
     if not column_bands:
         return bottom
     row_count, column_count = counts
     inks = drawing.theme.series
+
+    # below the map: the bands of the columns
     for band in column_bands:
         for start, stop in band.runs:
             left = area.left + start * area.width / column_count
             long = (stop - start) * area.width / column_count
             ink = inks[band.colour % len(inks)]
             drawing.rectangle(left, bottom + STRIP_GAP, long, STRIP, ink)
+
+    # right of the map: the bands of the rows, each with its name beside its uppermost run
     strip = area.left + area.width + STRIP_GAP
     middles: list[tuple[float, Band]] = []
     for band in row_bands:
@@ -154,8 +160,7 @@ def draw_bands(
         for start, stop in band.runs:
             upper = area.top + start * area.height / row_count
             drawing.rectangle(strip, upper, STRIP, (stop - start) * area.height / row_count, ink)
-        spans = [(start + stop) / 2 for start, stop in band.runs]
-        middle = min(spans) if spans else row_count
+        middle = min(((start + stop) / 2 for start, stop in band.runs), default=row_count)
         middles.append((area.top + middle * area.height / row_count, band))
     baseline = area.top - LINE
     for middle, band in sorted(middles, key=lambda entry: entry[0]):

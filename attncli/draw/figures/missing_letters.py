@@ -55,9 +55,9 @@ def missing_letters_note(svg: str, suffix: str) -> Message | None:
 
 
 def _is_asked_for(letter: str, *, wide: bool) -> bool:
-    """Whether a font may lack a letter: no ASCII, no blank, mark or control character.
+    """Whether to look if a font has this letter: not for ASCII, blanks, marks and control characters.
 
-    wide: of those only the ones that take two cells.
+    wide: look only at letters of double width, such as Chinese ones.
     """
     if letter.isascii() or unicodedata.category(letter)[0] in "ZCM":
         return False
@@ -71,10 +71,11 @@ def _families_asked(letter: str) -> str:
 
 
 def _is_drawn(letter: str) -> bool:
-    """Whether a letter looks unlike one that no font has."""
+    """Whether some font has a letter: its picture then differs from that of no text and from those
+    of code points that no font has."""
     families = family(letter) or SANS
     picture = _picture(letter, families)
-    return all(picture != _picture(nobody, families) for nobody in ("", *NOBODY))
+    return all(picture != _picture(absent, families) for absent in ("", *NOBODY))
 
 
 def _picture(text: str, families: str) -> bytes:

@@ -19,8 +19,8 @@ from attncli.language import message, say
 
 
 def named_regions(regions: Sequence[RegionRow], view: View) -> list[tuple[str, list[int]]]:
-    """The regions that bands at the edges of maps show, by name, with their tokens: all but what is
-    in none."""
+    """The regions as (name, positions of tokens), for the bands at the edges of maps; without the
+    region of the tokens that are in no other."""
     return [(region_name(row.name, view), row.tokens) for row in regions if row.name != REST]
 
 
@@ -39,6 +39,8 @@ def draw_regions(
     """
     if not drawing.shows("regions"):
         return top
+
+    # a line that says whose attention this is, and the bars
     part = part_beyond_rest(part)
     names = [region_name(region.name, view) for region in regions]
     token = quoted_token(tokens, part.query, view)
@@ -47,19 +49,18 @@ def draw_regions(
         what = message(
             "of what {token} looks at beside {rest}, where {share} rests; line: even attention"
         )
-    places = {"rest": rest_names(tokens), "share": percent(part.rest or 0.0, 1)}
-    drawing.text(0, top + 10, say(view, what, token=token, **places), quiet=True)
-    order = [place for place in region_order(part) if np.isfinite(part.share[place])]
-    bars = [
-        Bar(
-            names[place],
-            float(part.share[place]),
-            percent(float(part.share[place]), 1),
-            float(part.even[place]),
-        )
-        for place in order
-    ]
+    rest_share = percent(part.rest or 0.0, 1)
+    sentence = say(view, what, token=token, rest=rest_names(tokens), share=rest_share)
+    drawing.text(0, top + 10, sentence, quiet=True)
+    bars = []
+    for index in region_order(part):
+        share = float(part.share[index])
+        if np.isfinite(share):
+            uniform = float(part.even[index])
+            bars.append(Bar(names[index], share, label=percent(share, 1), mark=uniform))
     top = draw_bars(drawing, bars, top + 20, most=1.0, part="regions") + 24
+
+    # the maps
     maps = [FigureMap(say(view, "region to region"), part.between, names, names)]
     if len(part.layers) > 1:
         layers = [say(view, "layer {layer}", layer=layer) for layer in part.layers]

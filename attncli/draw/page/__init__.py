@@ -81,7 +81,7 @@ leaves it out."""
 
 
 def deflate(data: bytes) -> bytes:
-    """Raw deflate, as a browser's DecompressionStream reads it."""
+    """The data as a raw deflate stream, which a browser's DecompressionStream reads."""
     packer = zlib.compressobj(6, zlib.DEFLATED, -15)
     return packer.compress(data) + packer.flush()
 
@@ -99,8 +99,8 @@ def plane_bytes(codes: np.ndarray[Any, Any]) -> bytes:
 
 
 def vector_bytes(numbers: FixedPoint | Floats) -> bytes:
-    """Vectors [row, dim] as bytes: of 16-bit codes the low end and the step of each dimension
-    first; or float32 as they are."""
+    """Vectors [row, dim] as bytes: as float32; or, where they are held as 16-bit codes, first the
+    lowest value and the step of each dimension, then the codes."""
     if isinstance(numbers, FixedPoint):
         return float_bytes(numbers.low) + float_bytes(numbers.step) + plane_bytes(numbers.codes)
     return float_bytes(numbers)
@@ -219,6 +219,7 @@ class PageHeads:
         name = f"{run_index}-{record.layer}-{record.head}"
         recipe = record.recipe
         terms = record.terms
+        # short keys, as there may be hundreds of heads; the script names them when it reads them
         entry: dict[str, Any] = {
             "l": record.layer,
             "h": record.head,
@@ -232,7 +233,7 @@ class PageHeads:
             "c": None,
             "x": 1.0,
         }
-        keys: list[str] = []
+        keys: list[str] = []  # of the blocks of data that the head uses
         if record.visibility_bits is not None:
             entry["s"] = self._mask_number(record.visibility_bits)
         if not isinstance(recipe, QueryKeyRecipe | Absent):
@@ -240,35 +241,30 @@ class PageHeads:
             entry["b"] = keys[-1]
         if terms is not None:
             is_float = isinstance(terms.k, np.ndarray)
-            key = f"k{run_index}-{record.layer}-{terms.group}{'f' * is_float}"
-            keys += [
-                self._add_block(f"q{name}", query_bytes(terms)),
-                self._share_block(key, terms.k),
-            ]
+            key = f"k{run_index}-{record.layer}-{terms.group}"
+            if is_float:
+                key += "f"
+            query_key = self._add_block(f"q{name}", query_bytes(terms))
+            keys += [query_key, self._share_block(key, terms.k)]
             entry |= {
-                "p": [keys[-2], key, int(is_float)],
+                "p": [query_key, key, int(is_float)],
                 "d": terms.width,
                 "c": terms.softcap,
                 "x": terms.scale,
             }
             entry["a"] = int(terms.bias is not None)
         if record.values is not None:
-            keys.append(
-                self._share_block(f"v{run_index}-{record.layer}-{record.group}", record.values)
-            )
-            step = max(
-                float(record.values.step.max(initial=0)), 1e-3
-            )  # digits of which none is made up
-            entry["v"] = [
-                keys[-1],
-                len(record.values.step),
-                record.value_width,
-                max(0, int(-np.log10(step))),
-            ]
+            value_key = f"v{run_index}-{record.layer}-{record.group}"
+            keys.append(self._share_block(value_key, record.values))
+            # the digits after the point that the codes' step can tell apart, at most 3
+            step = max(float(record.values.step.max(initial=0)), 1e-3)
+            digits = max(0, int(-np.log10(step)))
+            entry["v"] = [value_key, len(record.values.step), record.value_width, digits]
         if record.links:
             strongest = record.links[0][2]
         else:
             strongest = 0.0
+        # of equal links, the number keeps the heap from comparing dictionaries
         heapq.heappush(self._weakest, (strongest, len(self._weakest), entry, tuple(keys)))
         while self.size > self.budget and self._weakest:
             self._drop_weakest_head()
@@ -283,7 +279,8 @@ class PageHeads:
         return key
 
     def _add_block(self, key: str, data: bytes) -> str:
-        """Keep data under a key, deflated, and count them. Returns the key."""
+        """Store data under a key, deflated, and add their size in base64, which is a third longer.
+        Returns the key."""
         self.blocks[key] = deflate(data)
         self.size += len(self.blocks[key]) * 4 // 3
         return key
@@ -301,7 +298,10 @@ class PageHeads:
                 self.size -= len(self.blocks.pop(key)) * 4 // 3
 
     def _mask_number(self, visibility: np.ndarray[Any, Any]) -> int:
-        """The number of a mask; equal ones are kept once."""
+        """The number of a head's mask, by which the page finds it; heads with equal masks share one.
+
+        visibility: which keys each query sees, as packed bits.
+        """
         digest = blake2b(visibility.tobytes() + str(visibility.shape).encode()).digest()
         if digest not in self.masks:
             self.masks[digest] = len(self.masks)
@@ -322,16 +322,22 @@ COMPARING, EFFECTS, WHY, REGIONS = ("stacked", "difference"), ("effects",), ("wh
 
 
 def assets_of(page: Page) -> tuple[str, str]:
-    """The script and the style sheet that this page needs."""
-    kinds = (
-        (COMPARING, page.pairs is not None),
-        (EFFECTS, bool(page.effects)),
-        (WHY, bool(page.why) or page.lens is not None),
-        (REGIONS, bool(page.bands)),
-    )
-    unused = [name for names, is_needed in kinds if not is_needed for name in names]
+    """The script and the style sheet that this page needs, without the modules of what it does not
+    have."""
+    unused: set[str] = set()
+    sheets = []
+    if page.pairs is None:
+        unused.update(COMPARING)
+    else:
+        sheets.append("stacked")
+    if not page.effects:
+        unused.update(EFFECTS)
+    if not page.why and page.lens is None:
+        unused.update(WHY)
+    if not page.bands:
+        unused.update(REGIONS)
     modules = [name for name in MODULES if name not in unused]
-    return page_script(*modules), page_style(*([] if page.pairs is None else ["stacked"]))
+    return page_script(*modules), page_style(*sheets)
 
 
 SKELETON = """\
@@ -370,14 +376,15 @@ SKELETON = """\
 
 
 def page_bytes(page: Page) -> Iterator[bytes]:
-    """The page in pieces, in the order of the file. Every text of the run is made safe."""
+    """Write the page's HTML, in pieces that follow each other in the file. Every text of the run is
+    made safe."""
     from attncli.version import __version__
 
+    # the runs and their heads, and the small maps of all heads of a run as one block of bytes
     page_heads = PageHeads(page.budget)
     runs = []
     maps = []
-    # what the answer says, too, is no note beside it
-    said = [
+    answer_sentences = [
         "".join(piece if isinstance(piece, str) else piece[0] for piece in text)
         for text in page.answer.get("en", ())
     ]
@@ -386,19 +393,25 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         small = []
         for record in run.heads:
             heads.append(page_heads.add(index, record))
-            small.append(
-                np.rint(np.sqrt(np.clip(np.nan_to_num(record.small), 0, 1)) * 255).astype(np.uint8)
-            )
-        maps.append(deflate(np.concatenate(small).tobytes() if small else b""))
+            # a byte holds the square root of a weight: most weights are small
+            roots = np.sqrt(np.clip(np.nan_to_num(record.small), 0, 1))
+            small.append(np.rint(roots * 255).astype(np.uint8))
         if small:
+            maps.append(deflate(np.concatenate(small).tobytes()))
             shape = small[0].shape
         else:
+            maps.append(deflate(b""))
             shape = (1, 1)
         entry = _run_entry(run)
+        # what the answer says already is left out of the notes beside it
         entry["notes"] = [
-            note for note in entry["notes"] if not any(text.startswith(note["en"]) for text in said)
+            note
+            for note in entry["notes"]
+            if not any(sentence.startswith(note["en"]) for sentence in answer_sentences)
         ]
         runs.append(entry | {"heads": heads, "tile": list(shape)})
+
+    # the facts that the page's script reads
     meta = {
         "title": safe(page.title),
         "lang": page.lang,
@@ -417,6 +430,8 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         "columns": comparison_columns(page),
         "tour": [step.name for step in TOUR],
     }
+
+    # the file: skeleton, facts, small maps, script, and the large blocks of data last
     first = page.runs[0]
     code, sheet = assets_of(page)
     head = page_head(page.lang, page.title, code, sheet, policy="worker-src blob:; ")
@@ -440,13 +455,12 @@ def _captured_words(run: RunRecord, entry: Mapping[str, Any]) -> Mapping[str, Me
     a batch, not by a layer. Empty for any other run."""
     if run.model is None or run.model.source != "tensors":
         return {}
-    several = any(head["l"] for head in entry["heads"])
-    words = {
-        "metric.layer": message("batch and head"),
-        "head.name": message("batch {layer} head {head}"),
-    }
-    if several:
-        return words
+    has_several_entries = any(head["l"] for head in entry["heads"])
+    if has_several_entries:
+        return {
+            "metric.layer": message("batch and head"),
+            "head.name": message("batch {layer} head {head}"),
+        }
     return {"head.name": message("head {head}")}
 
 
@@ -465,39 +479,45 @@ def _run_entry(run: RunRecord) -> dict[str, Any]:
 
 
 def _resting_keys(run: RunRecord) -> list[int] | None:
-    """The keys of a run where heads rest, for the page's script; None where none does."""
+    """The positions of the keys on which heads put weight when they look for nothing, such as the
+    first token and separators, for the page's script; None where there are none."""
     if run.model is None:
         return None
     keys = run.sides.keys
     rests = resting_keys(keys, run.model.source)
-    # of words that two texts share, the first need not be the first of its text
-    if keys and keys[0].index and not keys[0].special and not is_separator(keys[0]):
+    # of a comparison's shared words, the first here need not be the first of its text
+    if keys and keys[0].index != 0 and not keys[0].special and not is_separator(keys[0]):
         rests[0] = False
     return np.flatnonzero(rests).tolist() or None
 
 
 def _band_entries(bands: Bands) -> list[list[Any]]:
-    """The bands (names by language, first token, the one behind the last) as lists for the page's
-    script; a 1 follows in one whose middle lies in a smaller band, whose name is written there."""
-
-    def covers(inner: tuple[Mapping[str, str], int, int], first: int, behind: int) -> bool:
-        """Whether a band is smaller than this one and holds its middle."""
-        return inner[2] - inner[1] < behind - first and inner[1] <= (first + behind) / 2 < inner[2]
-
-    return [
-        [*band, *([1] if any(covers(inner, *band[1:]) for inner in bands) else [])]
-        for band in bands
-    ]
+    """The bands as lists [names by language, first token, the one behind the last] for the page's
+    script. A 1 follows in a band whose middle lies in a smaller one: that one's name is written
+    there, so that its own needs another place."""
+    entries: list[list[Any]] = []
+    for names, start, stop in bands:
+        middle = (start + stop) / 2
+        has_smaller_inside = any(
+            inner_stop - inner_start < stop - start and inner_start <= middle < inner_stop
+            for _, inner_start, inner_stop in bands
+        )
+        entry: list[Any] = [names, start, stop]
+        if has_smaller_inside:
+            entry.append(1)
+        entries.append(entry)
+    return entries
 
 
 def _covers_blank(token: Token, text: str) -> bool:
-    """Whether a token's place in a text begins with the blank before it, and is that much longer than
-    what the token spells: in another text than its own, places say nothing."""
+    """Whether a token's `start` is that of the blank before its word: the text has a blank there, and
+    the token covers more characters than it spells. (In a text that is not the token's own, the
+    blank alone would prove nothing.)"""
     if token.start is None or token.end is None:
         return False
     spelling = marked_text(token).strip(" ") or token.text
-    begins = text.startswith(" ", token.start)
-    return begins and token.end - token.start > len(spelling)
+    has_blank = text.startswith(" ", token.start)
+    return has_blank and token.end - token.start > len(spelling)
 
 
 def words(tokens: Sequence[Token], text: str = "") -> list[list[str | int]]:
@@ -508,7 +528,7 @@ def words(tokens: Sequence[Token], text: str = "") -> list[list[str | int]]:
     text: the text of the tokens; without it, no words are named.
     """
     rows: list[list[str | int]] = []
-    end: tuple[int | None, int] | None = None
+    end: tuple[int | None, int] | None = None  # of the token before: its end, and in which text
     if text:
         pieces = piece_names(tokens, text)
     else:
@@ -516,7 +536,7 @@ def words(tokens: Sequence[Token], text: str = "") -> list[list[str | int]]:
     for place, token in enumerate(with_named_bytes(tokens)):
         follows_directly = token.start is not None and (token.start, token.part) == end
         if follows_directly and token.part == 0 and _covers_blank(token, text):
-            # what a model has written covers its blank, unlike the tokens of a prompt
+            # tokens that a model has generated cover the blank before them, those of a prompt do not
             follows_directly = False
         rows.append(
             [
@@ -543,7 +563,8 @@ def comparison_columns(page: Page) -> list[list[PageWord | None]]:
     (tokens_a, places_a), (tokens_b, places_b) = texts
     words_a = _words_or_positions(tokens_a, places_a)
     words_b = _words_or_positions(tokens_b, places_b)
-    same_words = [(places_a[a], places_b[b]) for a, b in zip(*page.pairs, strict=True)]
+    pairs_a, pairs_b = page.pairs
+    same_words = [(places_a[a], places_b[b]) for a, b in zip(pairs_a, pairs_b, strict=True)]
     order_in_b = [b for _, b in same_words]
     if order_in_b != sorted(order_in_b):
         # B has the same words in another order, so that no columns can follow both texts
@@ -561,7 +582,8 @@ def comparison_columns(page: Page) -> list[list[PageWord | None]]:
 
 
 def _words_or_positions(tokens: Sequence[Token], places: Sequence[int]) -> list[PageWord]:
-    """All tokens of a text for a comparison, those that the run leaves out included.
+    """An entry for each token of a compared text: its position in the run, or, where the run leaves
+    it out, its entry of `words`.
 
     places: the index in `tokens` of each token of the run.
     """
@@ -572,7 +594,8 @@ def _words_or_positions(tokens: Sequence[Token], places: Sequence[int]) -> list[
 
 
 def _run_line(run: RunRecord, view: View) -> str:
-    """One line on the model that ran: which weights, how many, and under which conventions."""
+    """One line on the model that ran: which weights, how many layers × heads, which mask and
+    positions; the run's name where nothing else is known of it."""
     model = run.model
     attention = run.attention
     if model is None or attention is None:
@@ -595,6 +618,7 @@ def _run_line(run: RunRecord, view: View) -> str:
 
 def _effects_entry(effects: PageEffects) -> dict[str, Any]:
     """What each head does to a measure, as a dictionary for the page's script."""
+    # layer, head, value, random change, weight
     heads = [dict(zip("lhvrw", numbers, strict=True)) for numbers in effects.heads]
     words = {
         "measure": safe(effects.measure),
@@ -614,11 +638,12 @@ def any_page(
     precision: int = 2,
     reasons: Sequence[Mapping[str, Any]] = (),
 ) -> Iterator[bytes]:
-    """The page of any document in pieces: of its heads, of its steps, of a scan, or of its answer,
-    figure and table.
+    """Write the HTML page of any document, in pieces: a page of its heads, if it is about heads; else
+    the kind's own page, such as that of steps or of a scan; else one of its answer, figure and
+    table.
 
-    precision: digits after the point, where the page is of numbers in a table. The others are those
-    of `page_of`.
+    precision: digits after the point of numbers in a table. All other arguments are those of
+        `page_of`.
     """
     page = page_of(
         document, record=record, lang=lang, budget=budget, option=option, reasons=reasons
@@ -629,9 +654,10 @@ def any_page(
     from attncli.draw.page.document_page import document_page
 
     own_page = screen_of(document.schema).page
-    yield (own_page(document, lang) if own_page is not None else None) or document_page(
-        document, lang, precision
-    )
+    html = None
+    if own_page is not None:
+        html = own_page(document, lang)
+    yield html or document_page(document, lang, precision)
 
 
 class PageFocus(NamedTuple):
@@ -710,14 +736,14 @@ def bands_of(document: Document) -> Bands:
 
 
 def bands_of_regions(regions: Sequence[RegionRow | Region]) -> Bands:
-    """A band for each run of tokens of a region: the region's name by language, the first token,
-    and the one behind the last."""
+    """A band for each run of neighbouring tokens of a region: the region's name by language, the
+    first token, and the one behind the last. In the order of the tokens."""
     bands: list[tuple[Mapping[str, str], int, int]] = []
     for region in regions:
         name = {lang: safe(region_name(region.name, View(lang=lang))) for lang in languages()}
-        places = np.asarray(region.tokens)
-        pieces = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
-        bands += [(name, int(piece[0]), int(piece[-1]) + 1) for piece in pieces]
+        tokens = np.asarray(region.tokens)
+        gaps = np.flatnonzero(np.diff(tokens) > 1) + 1
+        bands += [(name, int(run[0]), int(run[-1]) + 1) for run in np.split(tokens, gaps)]
     return sorted(bands, key=lambda band: band[1:])
 
 
@@ -726,8 +752,8 @@ LEFTWARD = re.compile(rf"{LETTERS}+(?:\s+{LETTERS}+)*")
 
 
 def _isolate_right_to_left(text: str) -> str:
-    """The text with each run of words from the right between the characters that isolate it:
-    without these, a browser shows the number behind such a word as before it.
+    """The text with each run of Hebrew or Arabic words between the characters that isolate it:
+    without these, a browser shows a number that follows such a word on its other side.
     """
     return LEFTWARD.sub(lambda run: FIRST_STRONG_ISOLATE + run[0] + POP_ISOLATE, text)
 

@@ -82,11 +82,12 @@ SCRIPTS, SHEETS = ("numbers", "dom", "files", "table", "document"), ("document",
 
 
 def document_page(document: Document, lang: str, precision: int = 2) -> bytes:
-    """The page as bytes. Every text is made safe, and only ever text.
+    """The HTML page of a document's answer, figure, screen and table, as bytes. Every text of the
+    document is made safe and can never act as HTML.
 
     Args:
         document: Of any kind.
-        lang: The language that the page begins in; it holds all.
+        lang: The language that the page begins in; it holds all languages, and a button to change.
         precision: Digits after the point, as on a screen.
     """
     from attncli.version import __version__
@@ -117,22 +118,29 @@ def document_page(document: Document, lang: str, precision: int = 2) -> bytes:
 
 
 def table_part(document: Document) -> tuple[str, dict[str, Message]]:
-    """A document's table as HTML, folded and with a button that saves it, and the texts of these
-    words, by name.
+    """A document's table as HTML, folded and with a button that saves it; and the texts of its
+    button and its notes by the name that the page's script asks for.
     """
+    # the heading, and one row more than are shown, which tells that some are left out
     rows = list(islice(screen_of(document.schema).rows(name_tokens(document)), MOST_ROWS + 2))
-    columns, body = (rows[0], rows[1:]) if rows else ((), [])
+    columns: Sequence[object] = ()
+    if rows:
+        columns = rows[0]
+    body = rows[1:]
+    cut = ""
+    if len(body) > MOST_ROWS:
+        cut = CUT
     table = TABLE.format(
         columns="".join(f'<th scope="col">{safe_html(str(column))}</th>' for column in columns),
         rows="\n".join(map(_table_row, body[:MOST_ROWS])),
-        cut=CUT if len(body) > MOST_ROWS else "",
+        cut=cut,
     )
     return table, table_words(min(len(body), MOST_ROWS))
 
 
 def screen_part(document: Document, view: View) -> str:
-    """What the terminal shows of a document, without the answer at its end: the page begins with
-    that. It stands there twice, for wide and for narrow windows, one of which is seen.
+    """What the terminal shows of a document, as HTML, without the answer at its end, with which the
+    page begins. It is written for wide and for narrow windows; the style sheet shows one of them.
     """
     return SCREEN.format(
         label=safe_html(say(view, "what the terminal shows")),
@@ -144,9 +152,8 @@ def screen_part(document: Document, view: View) -> str:
 def _screen_text(document: Document, view: View) -> str:
     """The screen of a document without the answer at its end, as HTML."""
     screen = screen_of(document.schema).screen
-    rows = _without_answer(
-        screen(document, view), screen(document, replace(view, brief=True, alone=True))
-    )
+    answer = screen(document, replace(view, brief=True, alone=True))
+    rows = _without_answer(screen(document, view), answer)
     return _preformatted_text(even_bars(rows))
 
 
@@ -169,9 +176,10 @@ def without_places(part: AnyPart) -> AnyPart:
 
 
 def _without_place(value: Any, *, may_be_path: bool) -> Any:
-    """A document's member with its paths cut to their last parts; itself where it has none.
+    """A value of a document with every path in it cut to its last part; the value itself, not a copy,
+    where it has none.
 
-    may_be_path: whether its texts may be paths.
+    may_be_path: whether texts in it may be paths; the user's own words are not.
     """
     match value:
         case Struct():
@@ -197,22 +205,22 @@ def _without_place(value: Any, *, may_be_path: bool) -> Any:
 
 
 def _language_section(document: Document, view: View, *, hidden: bool) -> str:
-    """What the page says in the view's language: the answer, the figure and the screen."""
+    """The HTML of what the page says in the view's language: the answer, the figure and the screen.
+
+    hidden: whether it is hidden until the reader changes to this language.
+    """
+    answer = " ".join(sentence.plain for sentence in _answer_lines(document, view))
     return SECTION.format(
         lang=view.lang,
         hidden=" hidden" if hidden else "",
         screen=screen_part(document, view),
         answer=answer_part(document, view),
-        figure=_figure(
-            document,
-            view.lang,
-            " ".join(sentence.plain for sentence in _answer_lines(document, view)),
-        ),
+        figure=_figure(document, view.lang, answer),
     )
 
 
 def language_section(lang: str, shown: str, content: str) -> str:
-    """A section in a language; only that of the language that the page begins in is shown."""
+    """HTML in one language as a section of a page; hidden unless that is the language shown first."""
     hidden = ""
     if lang != shown:
         hidden = " hidden"
@@ -233,10 +241,11 @@ def _answer_lines(document: Document, view: View) -> list[Lines]:
 
 
 def _without_answer(screen: Lines, answer: Lines) -> Lines:
-    """A screen without the answer that it ends with: the page begins with that."""
-    rows, end = ([Lines((row,)).plain.rstrip() for row in lines.rows] for lines in (screen, answer))
-    if end and rows[-len(end) :] == end:
-        return Lines(screen.rows[: -len(end)])
+    """A screen without the answer, where it ends with that; else as it is."""
+    screen_texts = [Lines((row,)).plain.rstrip() for row in screen.rows]
+    answer_texts = [Lines((row,)).plain.rstrip() for row in answer.rows]
+    if answer_texts and screen_texts[-len(answer_texts) :] == answer_texts:
+        return Lines(screen.rows[: -len(answer_texts)])
     return screen
 
 
@@ -276,30 +285,33 @@ order.
 
 
 def _row_of_pieces(row: Line) -> str:
-    """A row with its marks; what is written from right to left is isolated, whatever marks it has."""
+    """A line of a screen as HTML: each piece in its style, and each run of Hebrew or Arabic words
+    isolated, also where it goes on from one piece to the next."""
+    # by its index in the line: the character that isolates a run, or ends one, to write there
     line = "".join(text for text, _ in row)
-    place = 0
-    spans = list[str]()
-    ends = dict[int, str]()
+    isolates: dict[int, str] = {}
     for run in LEFTWARD_RUN.finditer(line):
-        ends[run.start()] = ends.get(run.start(), "") + FIRST_STRONG_ISOLATE
-        ends[run.end()] = POP_ISOLATE
+        isolates[run.start()] = isolates.get(run.start(), "") + FIRST_STRONG_ISOLATE
+        isolates[run.end()] = POP_ISOLATE
+
+    spans: list[str] = []
+    start = 0
     for text, style in row:
-        cuts = [
-            place,
-            *(at for at in sorted(ends) if place < at < place + len(text)),
-            place + len(text),
+        stop = start + len(text)
+        inside = [index for index in sorted(isolates) if start < index < stop]
+        parts = [
+            isolates.get(left, "") + safe_html(line[left:right])
+            for left, right in pairwise([start, *inside, stop])
         ]
-        parts = [ends.get(a, "") + safe_html(line[a:b]) for a, b in pairwise(cuts)]
         spans.append(_marked_span("".join(parts), text, style))
-        place += len(text)
-    return "".join(spans).rstrip() + ends.get(place, "")
+        start = stop
+    return "".join(spans).rstrip() + isolates.get(start, "")
 
 
 def _marked_span(content: str, text: str, style: str) -> str:
-    """HTML of a text in its style; the HTML itself for a style that needs no mark.
+    """HTML that shows a text in its style: tinted, bold or faint; unmarked for any other style.
 
-    content: the text, escaped.
+    content: the same text as HTML, escaped.
     """
     if " on " in style and text.strip():
         return f'<mark class="t{_tint_step(style)}">{content}</mark>'
@@ -312,16 +324,19 @@ def _marked_span(content: str, text: str, style: str) -> str:
 
 @cache
 def _tint_step(style: str) -> int:
-    """The step from 1 to 8 whose tint is nearest to this tint of the terminal."""
-    return min(
-        range(1, 9),
-        key=lambda step: abs(_lightness(tint((step - 0.5) / 8, View())) - _lightness(style)),
-    )
+    """The number, 1 to 8, of the style sheet's tint that is nearest in lightness to the background
+    of this Rich style."""
+
+    def distance(step: int) -> int:
+        """How much lighter or darker the middle of a step is."""
+        return abs(_lightness(tint((step - 0.5) / 8, View())) - _lightness(style))
+
+    return min(range(1, 9), key=distance)
 
 
 def _lightness(style: str) -> int:
-    """The sum of the RGB bytes of the colour behind a tinted word, by which tints are ordered: it
-    grows with the share."""
+    """The sum of the RGB bytes of the background in a Rich style such as `#000000 on #fde725`: it
+    grows with the share that the tint stands for."""
     ground = style.rpartition("#")[2]
     return sum(bytes.fromhex(ground))
 

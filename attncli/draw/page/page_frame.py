@@ -19,13 +19,14 @@ from attncli.language import message
 
 @cache
 def page_script(*modules: str) -> str:
-    """The script of a page: these modules in one, in the order in which they run."""
+    """The script of a page: the named JavaScript files of this folder joined into one, in the order
+    in which they run."""
     return join_modules({name: read_asset(f"{name}.js") for name in modules})
 
 
 @cache
 def page_style(*sheets: str) -> str:
-    """The style sheet of a page: that of every page, and these behind it."""
+    """The style sheet of a page: `style.css`, which every page has, and the named sheets after it."""
     return "".join(read_asset(f"{name}.css") for name in ("style", *sheets))
 
 
@@ -66,7 +67,8 @@ def read_asset(name: str) -> str:
 
 
 def as_json(meta: Mapping[str, Any]) -> str:
-    """A value for a page's script as JSON in which no end of an HTML element can stand."""
+    """A value for a page's script as JSON, with "<" escaped so that no text in it can end the HTML
+    element around it."""
     text = json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return SURROGATE.sub("\ufffd", text.replace("<", "\\u003c"))
 

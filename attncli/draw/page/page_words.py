@@ -353,7 +353,10 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
 
 
 def table_words(count: int) -> dict[str, Message]:
-    """The words beside the table of a document, of so many rows."""
+    """The words beside the table of a document's page, by the names that its HTML asks for.
+
+    count: rows of the table.
+    """
     return {
         "screen": message("what the terminal shows"),
         "table": message("the table, rows: {count}", count=count),
@@ -365,7 +368,8 @@ def table_words(count: int) -> dict[str, Message]:
 
 
 def run_name(name: str) -> Message:
-    """The name of a run, or its number where it is one of several texts."""
+    """The name of a run to be translated: a name such as "text 3", which is ours, or any other as it
+    is."""
     number = re.fullmatch(r"text (\d+)", name)
     if number:
         return message("text {number}", number=number[1])

@@ -114,8 +114,9 @@ SCRIPTS, SHEETS = ("numbers", "dom", "files", "table", "steps"), ("document", "s
 
 
 def steps_page(page: StepsPage) -> bytes:
-    """The page as bytes. Every text is made safe, and only ever text."""
+    """The HTML page as bytes. Every text in it is made safe and can never act as HTML."""
     places, weights = page.maps or ((), np.zeros(0))
+    # a byte holds the square root of a weight: most weights are small
     codes = np.rint(np.sqrt(np.clip(np.nan_to_num(weights), 0, 1)) * 255).astype(np.uint8)
     table, beside_table = table_part(page.document)
     words = words_by_language({**page_words(len(page.heads)), **beside_table})
@@ -159,16 +160,12 @@ def steps_page(page: StepsPage) -> bytes:
 
 def _first_head(page: StepsPage) -> int:
     """The index in `page.heads` of the first head that the notes name; 0 where they name none."""
-    places = {place: index for index, place in enumerate(page.heads)}
-    answers = [getattr(note, "values", {}) for note in page.notes]
-    return next(
-        (
-            places[values["layer"], values["head"]]
-            for values in answers
-            if {"layer", "head"} <= values.keys()
-        ),
-        0,
-    )
+    index_of = {layer_and_head: index for index, layer_and_head in enumerate(page.heads)}
+    for note in page.notes:
+        values = getattr(note, "values", {})  # those filled into the note's sentence
+        if "layer" in values and "head" in values:
+            return index_of[values["layer"], values["head"]]
+    return 0
 
 
 def _round_numbers(values: Sequence[float | None]) -> list[float | None]:
