@@ -94,6 +94,7 @@ class LinearForm:
         return self * (1.0 / self._as_row(divisor))
 
     def __neg__(self) -> LinearForm:
+        """The form times −1."""
         return self * -1.0
 
     def __sub__(self, subtrahend: Any) -> LinearForm:
@@ -149,7 +150,7 @@ class FormRows:
         raise TypeError(f"{fact} has no linear form")
 
     def _weights_form(self, coefficients: Any) -> Any:
-        """The form Σ_j coefficients_ij A_ij.
+        """The linear form Σ_j coefficients_ij A_ij of each row i.
 
         coefficients: [row, key].
         """
@@ -161,56 +162,56 @@ class FormRows:
 
     @property
     def total(self) -> Any:
-        """The form of Σ_j A_ij."""
+        """The linear form that equals Σ_j A_ij."""
         return self._weights_form(np.ones((self.i.size, self._j.size)))
 
     @property
     def entropy(self) -> Any:
-        """The form of the row's entropy −Σ_j A_ij ln A_ij in nats."""
+        """The linear form that equals each row's entropy −Σ_j A_ij ln A_ij in nats."""
         return self._fact_form("entropy")
 
     @property
     def peak(self) -> Any:
-        """The form of the largest weight of each row."""
+        """The linear form that equals the largest weight of each row."""
         return self._fact_form("peak")
 
     @property
     def peak_beyond_first(self) -> Any:
-        """The form of the largest weight of each row on a key other than key 0."""
+        """The linear form that equals the largest weight of each row on a key other than key 0."""
         return self._fact_form("peak_beyond_first")
 
     @property
     def entropy_beyond_first(self) -> Any:
-        """The form of −Σ_{j>0} A_ij ln(A_ij / s), s = Σ_{j>0} A_ij, of each row."""
+        """The linear form that equals −Σ_{j>0} A_ij ln(A_ij / s), s = Σ_{j>0} A_ij, of each row."""
         return self._fact_form("entropy_beyond_first")
 
     @property
     def moments(self) -> tuple[Any, Any]:
-        """The forms of Σ_j A_ij |i − j| and Σ_j A_ij (j − i)."""
+        """The linear forms that equal Σ_j A_ij |i − j| and Σ_j A_ij (j − i)."""
         steps = self._j[None, :] - self.i[:, None]
         return self._weights_form(np.abs(steps)), self._weights_form(steps)
 
     @property
     def rest(self) -> Any:
-        """The form of Σ_j A_ij without key 0 and the query itself."""
+        """The linear form that equals Σ_j A_ij without key 0 and the query itself."""
         return self._weights_form((self._j[None, :] != self.i[:, None]) & (self._j != 0))
 
     def at_offset(self, offset: int) -> Any:
-        """The form of A_{i, i+offset}."""
+        """The linear form that equals A_{i, i+offset}."""
         return self._weights_form(self._j[None, :] == self.i[:, None] + offset)
 
     def key(self, k: int) -> Any:
-        """The form of A_ik."""
+        """The linear form that equals A_ik."""
         return self._weights_form(np.broadcast_to(self._j == k, (self.i.size, self._j.size)))
 
     def mass(self, key_mask: Bools) -> Any:
-        """The form of Σ A_ij over the keys in `key_mask`."""
+        """The linear form that equals Σ A_ij over the keys in `key_mask`."""
         return self._weights_form(
             np.broadcast_to(key_mask[: self._j.size], (self.i.size, self._j.size))
         )
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Any:
-        """The form of Σ A_ij over the pairs (row, key), integers [pair], row by row."""
+        """The linear form that equals Σ A_ij over the pairs (row, key), integers [pair], row by row."""
         matrix = np.zeros((self.i.size, self._j.size))
         np.add.at(matrix, (rows, keys), 1.0)
         return self._weights_form(matrix)
@@ -291,6 +292,8 @@ class LengthTally:
     """
 
     def __init__(self, names: Sequence[str | Metric], mask: Mask, count: int) -> None:
+        """Sort the metrics by how they are measured, and compute what all texts of `count` tokens
+        share: coefficients, and the values of uniform attention."""
         self.names = tuple(names)
         self.count = count
         self.i = np.arange(count)
@@ -318,11 +321,11 @@ class LengthTally:
         parts = self.parts()
         self.constant = np.array([part.constant for part in parts])
         self.keyed = np.array([part.keys is not None for part in parts], bool)
-        names_of_facts = dict.fromkeys(name for part in parts for name in part.facts)
+        fact_names = dict.fromkeys(name for part in parts for name in part.facts)
         zero = np.zeros(count)
-        self.facts = {
+        self.facts = {  # by fact: [query, part]
             name: np.stack([part.facts.get(name, zero) for part in parts], -1)
-            for name in names_of_facts
+            for name in fact_names
         }
         self.baseline, self.rows = self._baselines()
 
@@ -368,13 +371,14 @@ class LengthTally:
         return self._columns[backend.name, dtype]
 
     def parts(self) -> list[FormSum]:
-        """Values and norms of the shared metrics, in the order of `columns`."""
-        return [
-            part
-            for coefficients_of_metric in self.by_coefficients.values()
-            for part in (coefficients_of_metric.value, coefficients_of_metric.norm)
-            if part is not None
-        ]
+        """The summed forms of the shared metrics: of each its value, and its norm if it has one, in
+        the order of `columns`."""
+        parts = []
+        for form in self.by_coefficients.values():
+            parts.append(form.value)
+            if form.norm is not None:
+                parts.append(form.norm)
+        return parts
 
 
 def sight_of(mask: Mask, count: int) -> Sight:
@@ -421,6 +425,11 @@ class TextBatch:
     """
 
     def __init__(self, length: LengthTally, abouts: Sequence[TokenFacts]) -> None:
+        """Compute the coefficients that depend on each text's tokens, and what the metrics are for
+        uniform attention.
+
+        length: what all texts of this length share.
+        """
         self.length = length
         self._abouts = abouts
         self.text_coefficients = [about_coefficients(length, about) for about in abouts]

@@ -12,8 +12,9 @@ Floats = np.ndarray[Any, np.dtype[Any]]
 
 
 def resample(count: int, seed: int = 0, draws: int = 1000) -> Floats:
-    """How often each of `count` values is drawn in each of `draws` resamples of as many, as shares
-    that sum to 1: [draw, value], float64, from a named stream."""
+    """How often each of `count` values is drawn in each of `draws` bootstrap samples of as many
+    values, as shares that sum to 1: [draw, value], float64. One seed gives the same draws on every
+    machine."""
     numbers = integers(seed, f"bootstrap\0{count}", draws * count).reshape(draws, count) % count
     counts = np.zeros((draws, count))
     np.add.at(counts, (np.arange(draws)[:, None], numbers), 1.0)

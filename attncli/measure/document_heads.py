@@ -151,8 +151,9 @@ def weights_record(
     # as a layer of one head, number 0, whose rows all come at once
     records = LayerRecords(NUMPY, layer, sides, [0], is_learned=is_learned)
     masked = np.where(visibility, np.float32(0), np.float32(-np.inf))
-    feed_whole(NUMPY, records, {"weights": weights[None], "masked": masked[None]}, None)
-    return replace(next(records.records(None)), head=head)
+    stages = {"weights": weights[None], "masked": masked[None]}
+    feed_whole(NUMPY, records, stages, words=None)
+    return replace(next(records.records(arithmetic=None)), head=head)
 
 
 def _facts_record(

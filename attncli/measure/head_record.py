@@ -156,6 +156,8 @@ class GatheredRows:
     """
 
     def __init__(self, heads: int, queries: int, keys: int, *, whole: bool) -> None:
+        """Make room for so many heads, queries and keys, with all weights if `whole`, else with
+        those of `SAMPLED` rows."""
         self.heads = heads
         self.queries = queries
         self.keys = keys
@@ -392,6 +394,14 @@ class LayerRecords:
         is_learned: bool = False,
         exact: bool = False,
     ) -> None:
+        """Make the collectors of metrics, links and maps that the rows are fed to.
+
+        sides: the tokens of the queries and of the keys.
+        head_numbers: the heads that get a record.
+        is_learned: whether the weights are trained: then links to special tokens and the like do
+            not count.
+        exact: whether queries and keys are kept as floats, not as 16-bit codes.
+        """
         self._exact = exact
         self.layer = layer
         self.head_numbers = list(head_numbers)

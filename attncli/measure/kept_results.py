@@ -185,8 +185,9 @@ WEIGHT_ENDINGS = (".safetensors", ".gguf", ".h5", ".msgpack", ".onnx", ".pt", ".
 
 
 def description_digest(place: Path) -> str:
-    """sha256 of all that a checkpoint holds besides tensor data: the headers of its tensor files,
-    and every other file of its folder, such as the config, the tokenizer and pickled weights.
+    """sha256 of all that a checkpoint holds but its tensors' data: of the headers of its tensor
+    files, and of every other file of its folder, such as the config, the tokenizer and pickled
+    weights.
 
     place: a folder, or a GGUF file. Raises InputError for a file that cannot be read.
     """
@@ -209,7 +210,7 @@ def description_digest(place: Path) -> str:
 
 
 def _add_file(hasher: Any, path: Path, count: int) -> None:
-    """Add the first `count` bytes of a file to a digest, all where it has fewer."""
+    """Add the first `count` bytes of a file to a digest; all of them where it has fewer."""
     what = message("a file of a model")
     stream, _ = open_regular(path, what=what, limit=LARGEST_FILE, may_be_empty=True)
     with stream:

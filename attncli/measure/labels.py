@@ -160,9 +160,8 @@ def repeat_scores(model: Model, layers: Selection, *, seed: int = 0) -> RepeatSc
         length = max(min(LENGTH, (limit - len(before) - len(after)) // 2), 2)
 
     def run_tokens(tokens: list[Token]) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
-        """Layers and their weights [head, query, key] of a run on these tokens, one after the
-        other.
-        """
+        """Run the model on these tokens; yields each layer's number and its weights [head, query,
+        key]."""
         for trace in model.trace(tokens, layers=layers, keep=("weights",)):
             yield trace.layer, model.backend.numpy(trace.stages["weights"])
 

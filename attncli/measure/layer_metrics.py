@@ -235,6 +235,7 @@ class OutputNorms:
     """
 
     def __init__(self, backend: Backend, store: Store, layer: int, heads: int) -> None:
+        """store: where W_O of the layer is read. heads: how many the layer has."""
         self._backend = backend
         self._store = store
         self._layer = layer
@@ -271,8 +272,8 @@ class OutputNorms:
 
 
 def moved_norms(sizes: Floats) -> Floats:
-    """The metric `moved_norm` of each head: its norms summed over a text's rows, `sizes` [text,
-    head], over their mean among the heads; NaN where no head writes anything."""
+    """The metric `moved_norm` of each head: the norms of what it writes, `sizes` [text, head], over
+    their mean among the heads of the layer; NaN where no head writes anything."""
     mean = sizes.mean(-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(mean > 0, sizes / mean, np.nan)

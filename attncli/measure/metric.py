@@ -565,8 +565,8 @@ class Tally:
         return sums, norms, counts
 
     def totals(self) -> tuple[Floats, Floats, Ints, Floats]:
-        """The running totals, each [head, metric]: Σ value, Σ norm, rows used, and the mean (value
-        / norm) of uniform attention."""
+        """The running totals, each [head, metric]: Σ value, Σ norm, rows used, and the metric of
+        uniform attention (Σ value / Σ norm)."""
         with np.errstate(invalid="ignore", divide="ignore"):
             baseline = np.where(self._norms[1] > 0, self._sums[1] / self._norms[1], np.nan)
         return self._sums[0].T, self._norms[0].T, self._rows.T, baseline.T
@@ -706,7 +706,8 @@ def measure(
     if array.ndim < 2:
         raise InputError("weights have {ndim} axes", expected="[..., query, key]", ndim=array.ndim)
     backend = backend_of(array)
-    lead, (count, keys) = tuple(array.shape[:-2]), array.shape[-2:]
+    lead = tuple(array.shape[:-2])
+    count, keys = array.shape[-2:]
     about = TokenFacts(
         None if tokens is None else TokenPairs(_one_per_key(tokens, keys, "tokens")),
         None if special is None else np.asarray(_one_per_key(special, keys, "special")) != 0,

@@ -100,12 +100,14 @@ def progress_of_pair(
 
 
 def fit_pair(model: Model, pair: Pair) -> TokenPair:
-    """A pair as tokens of the model.
+    """The tokens of a pair's two texts and the vocabulary ids of its two answers, as a model has
+    them.
 
     Raises InputError for texts of different length in tokens or that are the same to the model,
     for words that it does not know, and for answers that are no single entry of its vocabulary.
     """
-    clean, corrupt = (tuple(model.encode(text)) for text in (pair.clean, pair.corrupt))
+    clean = tuple(model.encode(pair.clean))
+    corrupt = tuple(model.encode(pair.corrupt))
     for tokens in (clean, corrupt):
         unknown = [token.text for token in tokens if token.unknown]
         if unknown:
@@ -152,7 +154,8 @@ def answer_id(tokenizer: Tokenizer, text: str, answer: str) -> int:
     """
     spellings = _spellings(answer)
     for spelling in spellings:
-        if (entry := _entry(tokenizer, text, spelling)) is not None:
+        entry = _entry(tokenizer, text, spelling)
+        if entry is not None:
             return entry
     pieces = _continuation(tokenizer, text, spellings[0]) or _pieces(tokenizer, spellings[0])
     if any(token.unknown for token in pieces):
@@ -265,7 +268,8 @@ def _measure_one_by_one(
     texts: Sequence[tuple[Sequence[Token], int, int]],
     progress: Callable[[float], None],
 ) -> Floats:
-    """Measure as `measured_differences` does, one text after the other."""
+    """m = logit(answer) − logit(versus) after the last token of each text, [text], with a run for
+    each text; arguments as of `measured_differences`."""
     measured = np.zeros(len(texts))
     weights = model.store.outer(model.backend)
     for place, (tokens, answer, versus) in enumerate(texts):

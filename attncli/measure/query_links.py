@@ -60,12 +60,13 @@ class QueryLinks:
     def strongest_back(self) -> LinkRow | None:
         """The strongest link from another token to the query: from one that is no neighbour, and
         from a neighbour only where no other token looks at the query; None where none does."""
-        for place in range(2):  # 0: tokens that are no neighbours, 1: neighbours
-            link = self._largest(
-                (layer, heads[head], int(part.back_query[place, head]), self.query, float(weight))
-                for layer, heads, part in self._layers
-                for head, weight in enumerate(part.back[place])
-            )
+        for kind in range(2):  # 0: tokens that are no neighbours, 1: neighbours
+            links = []
+            for layer, heads, part in self._layers:
+                for place, head in enumerate(heads):
+                    query = int(part.back_query[kind, place])
+                    links.append((layer, head, query, self.query, float(part.back[kind, place])))
+            link = self._largest(links)
             if link is not None:
                 return link
         return None
@@ -73,13 +74,14 @@ class QueryLinks:
     def strongest_neighbour(self) -> LinkRow | None:
         """The strongest link from the query to a neighbour, in heads that are not positional on
         that side; None without any."""
-        return self._largest(
-            (layer, heads[head], self.query, self.query + offset, float(part.own[side, head]))
-            for layer, heads, part in self._layers
-            for side, offset in enumerate(SIDES)
-            for head in range(len(heads))
-            if not part.is_positional(side, head)
-        )
+        links = []
+        for layer, heads, part in self._layers:
+            for side, offset in enumerate(SIDES):
+                for place, head in enumerate(heads):
+                    if not part.is_positional(side, place):
+                        weight = float(part.own[side, place])
+                        links.append((layer, head, self.query, self.query + offset, weight))
+        return self._largest(links)
 
     @staticmethod
     def _largest(links: Iterable[tuple[int, int, int, int, float]]) -> LinkRow | None:

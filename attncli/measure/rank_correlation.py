@@ -11,12 +11,12 @@ Floats = np.ndarray[Any, np.dtype[Any]]
 
 def rank_correlation(a: Floats, b: Floats) -> float | None:
     """Spearman's correlation of two lists of values, [value] each, from −1 to 1; equal values share
-    their mean rank. None where one side does not vary.
-    """
-    ranks = (_ranks(a), _ranks(b))
-    if min(side.std() for side in ranks) == 0:
+    their mean rank. None where all values of one list are equal."""
+    a_ranks = _ranks(a)
+    b_ranks = _ranks(b)
+    if a_ranks.std() == 0 or b_ranks.std() == 0:
         return None
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(a_ranks, b_ranks)[0, 1])
 
 
 def _ranks(values: Floats) -> Floats:

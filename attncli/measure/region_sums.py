@@ -55,6 +55,11 @@ class RegionSums:
     def __init__(
         self, heads: int, regions: Sequence[Region], count: int, query: int, rest: Bools
     ) -> None:
+        """Make the sums, for so many heads and a text of `count` tokens.
+
+        query: the position of the query whose row is kept by itself.
+        rest: the keys on which heads put weight whatever the text says, booleans [key].
+        """
         # [token, region]: 1 where the token belongs to the region
         self._members = np.zeros((count, len(regions)))
         for place, region in enumerate(regions):

@@ -226,6 +226,7 @@ def word_in_front(tokenizer: Tokenizer, text: str, tokens: Sequence[Token]) -> F
         text: The text.
         tokens: Its tokens.
     """
+    # behind the special tokens; in the script of the text's first letter
     first = next((place for place, token in enumerate(tokens) if not token.special), len(tokens))
     letter = next((letter for letter in text if letter.isalpha()), "a")
     unspaced = unicodedata.name(letter, "").startswith(UNSPACED)

@@ -328,11 +328,15 @@ class TokenPairs:
 
     def __init__(self, tokens: Sequence[Hashable]) -> None:
         """Sort the positions by token: equal tokens form a run, in the order of the text."""
+        # equal tokens get the same number, [position]
         numbers: dict[Hashable, int] = {}
         kinds = np.array([numbers.setdefault(token, len(numbers)) for token in tokens], np.int64)
+
+        # the positions sorted by token, and where each position stands in that order
         self._order = np.argsort(kinds, kind="stable")
         places = np.empty_like(self._order)
         places[self._order] = np.arange(kinds.size)
+
         # for each position: where its token's run begins, and how many equal tokens come before it
         starts = np.searchsorted(kinds[self._order], kinds)
         self._starts = starts
@@ -356,8 +360,11 @@ class TokenPairs:
         return pairs
 
     def _find_pairs(self, i: Ints, after: int) -> tuple[Ints, Ints]:
-        """As `of`, but computed each time: the pairs (row, key) with key = j + after, for earlier
-        positions j of the same token."""
+        """The pairs (row, key), two arrays [pair], with key = j + after for each earlier position j
+        of the same token as a row's, as `of` returns them, computed anew.
+
+        i: the rows' positions, [row].
+        """
         # each row comes as often as its token occurs before; `within` counts these up, 0, 1, …
         counts = self._earlier[i]
         rows = np.repeat(np.arange(i.size), counts)
@@ -550,6 +557,13 @@ class WeightRows:
         about: TokenFacts,
         facts: Mapping[str, Array] = NO_FACTS,
     ) -> None:
+        """Take a block of rows; NumPy's weights become float64, torch's of low precision float32.
+
+        weights: [head, row, key].
+        i: the rows' query positions, [row].
+        low: the first key of the weights.
+        facts: "entropy" and "peak" of each row, [head, row], where the attention step computed them.
+        """
         if backend.name == "numpy":
             wide_dtype = "float64"
         else:

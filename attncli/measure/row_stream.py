@@ -201,6 +201,12 @@ class LinkCollector:
         leave_out: Sequence[str] = (),
         queries: Sequence[Token] | None = None,
     ) -> None:
+        """tokens: of the keys. top: how many links are kept of each head and of all together.
+
+        query: the only query whose links are wanted; None for all.
+        leave_out: kinds of pairs that do not count, as of `exclusion`.
+        queries: the query tokens where they are another text's.
+        """
         self.top = top
         self._keys = len(tokens)
         out = exclusion(leave_out, tokens, queries=queries)
@@ -256,12 +262,13 @@ class LinkCollector:
         return self._last[1]
 
     def overview(self) -> list[StrongestLink]:
-        """Each head's strongest link, None for a head that has none."""
-        return [
-            StrongestLink(layer=layer, head=head, link=_top_link(*links[0]) if links else None)
-            for layer, heads, collector in self._layers
-            for head, links in zip(heads, collector.sorted_links(), strict=True)
-        ]
+        """The strongest link of each head of all layers; its `link` is None for a head without."""
+        strongest = []
+        for layer, heads, collector in self._layers:
+            for head, links in zip(heads, collector.sorted_links(), strict=True):
+                link = _top_link(*links[0]) if links else None
+                strongest.append(StrongestLink(layer=layer, head=head, link=link))
+        return strongest
 
     def strongest(self) -> list[LinkRow]:
         """The links of all layers and heads together, strongest first, as documents hold them."""
@@ -297,7 +304,7 @@ class LayerWatcher(Protocol):
     """Something that wants the rows of every layer: `LinkCollector`, `QueryLinks`."""
 
     def consumer(self, layer: int, heads: Sequence[int]) -> Consumer:
-        """What the rows of one layer's heads are fed to."""
+        """Return the object to which the rows of one layer's heads are added, block by block."""
 
 
 def select_in_block(block: RowBlock, heads: Sequence[int]) -> tuple[list[int], int]:
@@ -342,6 +349,13 @@ class RowFeeder:
         offset: int = 0,
         exclusion: Exclusion | None = None,
     ) -> None:
+        """consumers: what each block of rows is handed to. about: what is known of the keys' tokens.
+
+        keys: how many keys are tokens; learned keys after them are cut off.
+        heads: the numbers of the chosen heads, ascending.
+        offset: the position of query 0.
+        exclusion: pairs that are left out before anything is counted.
+        """
         self._backend = backend
         self._consumers = consumers
         self._about = about
@@ -357,13 +371,19 @@ class RowFeeder:
         broadcasts to them.
         """
         visibility = np.broadcast_to(visible, weights.shape)
+        # some heads and rows at a time, both slices, since each becomes float64
         for head, row in portions(*weights.shape):
             i = np.arange(row.start, row.stop) + self._offset
             sight = find_sight(visibility[head, row], i.size, 0, weights.shape[-1])
             rows = WeightRows(
-                numpy_backend("float64"), weights[head, row], i, 0, sight, self._about
+                numpy_backend("float64"),
+                weights[head, row],
+                i=i,
+                low=0,
+                sight=sight,
+                about=self._about,
             )
-            self._feed(rows, head.start)
+            self._feed(rows, first_head=head.start)
 
     def on_block(self, block: RowBlock) -> None:
         """Take a block [head, row, key] of the heads first_head, first_head + 1, …"""
@@ -382,9 +402,16 @@ class RowFeeder:
         if high < block.high:
             weights = weights[..., : high - block.low]
         sight = self._sight_of(block, i, high, local_heads)
-        self._feed(
-            WeightRows(self._backend, weights, i, block.low, sight, self._about, facts), first
+        rows = WeightRows(
+            self._backend,
+            weights,
+            i=i,
+            low=block.low,
+            sight=sight,
+            about=self._about,
+            facts=facts,
         )
+        self._feed(rows, first_head=first)
 
     def _feed(self, rows: WeightRows, first_head: int) -> None:
         """Hand rows of heads first_head, first_head + 1, … to the consumers, with excluded pairs
@@ -460,6 +487,10 @@ class PooledMaps:
     def __init__(
         self, heads: int, queries: int, keys: int, *, side: int = SIDE, offset: int = 0
     ) -> None:
+        """Make empty maps of at most `side` × `side` cells for so many heads, queries and keys.
+
+        offset: the position of query 0.
+        """
         self._offset = offset
         self.pool = max(-(-max(queries, keys) // side), 1)
         self.values: Floats = np.zeros((heads, -(-queries // self.pool), -(-keys // self.pool)))
@@ -542,6 +573,14 @@ class BlockCollector:
         watchers: Sequence[LayerWatcher] = (),
         rest: Bools | None = None,
     ) -> None:
+        """count: tokens of the text. layers, heads: those that are shown. links: collects the links.
+
+        query: the query whose rows are kept whole; None for none.
+        progress: called with the share of the run that is done.
+        regions: named sets of tokens between which weights are summed.
+        watchers: collect from every head's rows, too.
+        rest: the keys on which heads put weight whatever the text says, booleans [key].
+        """
         self._watchers = watchers
         if rest is None:
             self._rest = np.zeros(count, bool)
@@ -628,7 +667,8 @@ class BlockCollector:
         ]
 
     def region_shares(self) -> RegionShares | None:
-        """The shares of weight between regions in the last layer; None without regions."""
+        """How the weights of the last layer's heads are shared out between regions; None without
+        regions."""
         if self._sums is None:
             return None
         return self._sums.shares()

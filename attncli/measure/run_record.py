@@ -452,6 +452,8 @@ class Recording:
         *,
         exact: bool = False,
     ) -> None:
+        """tokens: of the text. heads: those that are recorded. exact: whether queries and keys are
+        kept as they are, for a viewer that need not be small."""
         self._model = model
         self._heads = heads
         self._exact = exact
@@ -461,7 +463,7 @@ class Recording:
         self._records: list[HeadRecord] = []
 
     def take_records(self) -> Iterator[HeadRecord]:
-        """The records made since the last call; they are no longer kept here."""
+        """Yield the records made since the last call, and forget them."""
         records = self._records
         self._records = []
         yield from records
@@ -478,7 +480,8 @@ class Recording:
         interventions: Interventions = NO_INTERVENTIONS,
     ) -> Iterator[LayerTrace]:
         """Yield the layers asked for, as `Model.trace` does; when a layer is yielded, the records of
-        its heads have been made (`take_records`).
+        its heads have been made (`take_records`). Arguments as of `Model.trace`; `heads` are those
+        that traces hold, not those that are recorded.
         """
         model = self._model
 
@@ -505,7 +508,8 @@ class Recording:
             interventions=interventions,
         ):
             if rows is None:
-                feed_whole(model.backend, self._layer_records(trace.layer), trace.stages, None)
+                records = self._layer_records(trace.layer)
+                feed_whole(model.backend, records, trace.stages, words=None)
             attention = model.spec.blocks[trace.layer].attention
             terms = arithmetic(model.backend, trace.stages, attention.scale, attention.softcap)
             self._records += self._layers.pop(trace.layer).records(terms)

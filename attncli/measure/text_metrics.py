@@ -130,6 +130,8 @@ class _BatchMetrics:
         *,
         by_position: bool,
     ) -> None:
+        """heads, layers: those that are measured. by_position: whether the masks of these layers
+        depend on positions alone."""
         self._model = model
         self._metrics = metrics
         self._heads = heads

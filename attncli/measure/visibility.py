@@ -151,8 +151,8 @@ def _block_starts(first: int, last: int, block: int) -> list[int]:
 
 
 def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> MaskPart:
-    """What one mask shows, as a part of `attn.mask/1`: visible pairs, their share of queries × keys
-    (0 to 1), and a map with the share in each cell."""
+    """What one mask shows, as documents of `attn mask` hold it: visible pairs, their share of
+    queries × keys (0 to 1), and a map with the share in each cell."""
     counts = count(bound(mask, queries, keys, seed), queries, keys)
     pairs = int(counts.per_query.sum())
     # the rows and columns of each cell: the last may have fewer than `block`

@@ -53,7 +53,7 @@ class Alias(Struct, frozen=True):
 
     @property
     def kind(self) -> ModelKind:
-        """What its family is."""
+        """Whether the model is an "encoder", a "decoder" or an "encoder-decoder", by its family."""
         if self.family in ENCODERS:
             return "encoder"
         if self.family in ENCODER_DECODERS:
@@ -279,16 +279,11 @@ def installed_alias(
 ) -> str | None:
     """The first alias of one of these kinds whose model an installed package holds; None where
     there is none."""
-    return next(
-        (
-            name
-            for name, alias in ALIASES.items()
-            if alias.kind in kinds
-            and alias.package is not None
-            and alias.package.is_here(variables)
-        ),
-        None,
-    )
+    for name, alias in ALIASES.items():
+        package = alias.package
+        if alias.kind in kinds and package is not None and package.is_here(variables):
+            return name
+    return None
 
 
 def _resolve(name: str, variables: Mapping[str, str], fetch: Fetch, hint: str) -> ModelLocation:

@@ -148,7 +148,7 @@ def _new_folder(folder: Path) -> Iterator[None]:
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
-    """Delete those of the folders that are empty."""
+    """Delete those of these folders that are empty; others stay."""
     for path in folders:
         with suppress(OSError):
             path.rmdir()

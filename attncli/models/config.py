@@ -113,7 +113,8 @@ class Config:
 
     @property
     def file(self) -> str:
-        """What errors call the file: config.json, or a GGUF file, which has no such part."""
+        """The file's name in errors: "config.json", or "this file" for a GGUF file, whose metadata
+        are read as a config."""
         if ".gguf" in self.where.lower():
             return message("this file")
         return "config.json"
@@ -192,9 +193,8 @@ class Config:
         return value
 
     def choice(self, *keys: str, among: Mapping[str, Choice], default: str) -> Choice:
-        """What `among` maps the key's value, a word, to. Raises UnsupportedError for a word that is
-        not in `among`.
-        """
+        """The entry of `among` for the word that the config has under the key, or for the default.
+        Raises UnsupportedError for a word that is not in `among`."""
         value = self.get(*keys, default=default)
         if not isinstance(value, str):
             raise self._value_error(keys, value, message("a word"))
@@ -283,8 +283,8 @@ class Config:
         return value
 
     def _value_error(self, keys: Sequence[str], value: object, expected: str) -> InputError:
-        """Return, not raise, the InputError that `value`, of the first of the keys that is set, is
-        not what was expected."""
+        """Return, not raise, the InputError for a value that is not what was expected; it names the
+        first of the keys that is set."""
         key = next((key for key in keys if self.values.get(key) is not None), keys[0])
         return InputError(
             "{file} sets {key} to {value}",
@@ -542,6 +542,7 @@ def _rope_of_layer_type(config: Config, kind: str, *, scaled: bool) -> Config:
     new = config.section("rope_parameters")
     values: dict[str, Any] = {"rope_type": "default"}
     if new is not None:
+        # it must hold an object for each type of layers, and nothing else
         flat = [key for key in new.values if key not in (LOCAL, GLOBAL)]
         if flat:
             what = message("rope_parameters has a key {flat}", flat=repr(flat[0]))
@@ -723,8 +724,8 @@ def attention_with_globals(attention: Attention, tokens: Sequence[int]) -> Atten
 
 
 def with_global_tokens(spec: Spec, tokens: Sequence[int]) -> Spec:
-    """The model with these positions as its global tokens, as in Longformer; in its encoder if it
-    is an encoder-decoder.
+    """The Spec with the tokens at these positions as global tokens, as in Longformer: they see all
+    tokens and all see them. In an encoder-decoder the encoder has them.
 
     Raises UnsupportedError for a model without such tokens, InputError for a position beyond its
     longest text.
@@ -766,8 +767,8 @@ POSITION_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_l
 
 
 def with_stated_positions(config: Config, spec: Spec) -> Spec:
-    """The model with `stated_positions`, the length of text that its config says it is made for;
-    unchanged where a table of positions limits it anyway or the config says nothing."""
+    """The Spec with `stated_positions`, the length of text that the config says the model is made
+    for; unchanged where a table of positions limits it anyway or the config says nothing."""
     stated = config.get(*POSITION_KEYS)
     if spec.max_positions is not None or spec.decoder is not None:
         return spec
@@ -777,8 +778,8 @@ def with_stated_positions(config: Config, spec: Spec) -> Spec:
 
 
 def seen_both_ways(config: Config, spec: Spec) -> Spec:
-    """The model unchanged; or, where its config says that it is not causal, with masks that let
-    queries see later tokens too.
+    """The Spec of a decoder that is used as an encoder: where the config's `is_causal` is false, its
+    masks let queries see later tokens, too; else unchanged.
 
     A layer with a window of W keys, the query's own counted, sees W tokens on either side, as
     transformers has it. Raises UnsupportedError for a mask without a symmetric form.

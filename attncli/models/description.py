@@ -75,7 +75,8 @@ def describe(
     watch: Watch | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> ModelDescription:
-    """Find a model by name and describe it; of one on the hub the headers are fetched alone.
+    """Find a model by name and describe it without its weights; for a model on the hub only the
+    headers of its files are fetched.
 
     Args:
         name: A folder, a GGUF file, a hub id or an alias.
@@ -132,7 +133,8 @@ def describe(
 
 
 def _open(location: ModelLocation) -> Checkpoint:
-    """The checkpoint of the text model at a location, without tensors where no weights are here."""
+    """The checkpoint of the text model at a location; it has no tensors where a folder holds
+    config.json without the weights."""
     folder = location.folder
     if location.tensors is None and gguf_file(folder) is None and _is_description(folder):
         checkpoint = describe_checkpoint(folder)
@@ -173,12 +175,10 @@ def _role_parameters(spec: Spec, family: Family) -> int:
 def _counted_layer_roles(side: Spec, names: Names) -> list[Role]:
     """The roles of the weights in all layers of a model, encoder or decoder; a weight that its
     layers share comes once."""
-    shared = {
-        name
-        for key, source in names.inside.items()
-        for name in key.split()
-        if isinstance(source, SharedTensor)
-    }
+    shared: set[str] = set()
+    for modules, source in names.inside.items():
+        if isinstance(source, SharedTensor):
+            shared |= {*modules.split()}  # "attn.q attn.k" names two
     roles = [role for block in side.blocks for role in layer_roles(side, block)]
     once = {role.name: role for role in roles if role.module in shared}
     return [role for role in roles if role.module not in shared] + list(once.values())

@@ -109,7 +109,7 @@ class CostEstimate(Struct, frozen=True):
 
     @property
     def peak(self) -> int:
-        """Bytes of memory at the peak besides the program itself."""
+        """The most bytes of memory that a run takes, without the program and its libraries."""
         return sum(self.memory.values())
 
 
@@ -268,9 +268,9 @@ def with_predictions(
     *,
     rows_at_once: int | None = None,
 ) -> CostEstimate:
-    """The estimate of a run extended by what predicting the next token after `rows` tokens costs:
-    the rest of the last layer, and the product with the output head's matrix, which is read in
-    pieces if it is large.
+    """The estimate of a run that also predicts the next token after each of `rows` tokens: with the
+    feed-forward part of the last layer, and the product with the output head's matrix, which is read
+    in pieces if it is large.
 
     sizes: the checkpoint's sizes, None for weights already in memory.
     dtype: of the logits.
@@ -328,7 +328,8 @@ class ComputeWork(Struct, frozen=True):
 
 
 def work_of(spec: Spec, blocks: Sequence[Block], tokens: int) -> ComputeWork:
-    """How many weights, multiply-adds and scores these layers take for a text of `tokens` tokens."""
+    """How many weights, multiply-adds and scores there are in these layers for a text of `tokens`
+    tokens."""
     # (all weights, those that take part for one token) of each layer; most layers are equal, and
     # counting equal ones once saves 15 ms for thirty layers
     counts: list[tuple[int, int]] = []
@@ -486,8 +487,8 @@ class MemoryBudget(Struct, frozen=True):
 
 
 def free_memory(root: Path = Path("/")) -> MemoryBudget:
-    """The smallest of: what the system has available without swapping, what the control group
-    allows, RLIMIT_AS and RLIMIT_DATA.
+    """The memory that this process may still use: the least of what the system has available
+    without swapping, what the control group allows, RLIMIT_AS and RLIMIT_DATA.
 
     root: where /proc and /sys are, for tests.
     """
@@ -566,13 +567,13 @@ def _process_limits(root: Path) -> Iterator[MemoryBudget]:
     except ImportError:  # not a Unix
         return
     status = _byte_table(root / PROCESS)
-    for name, status_key, words in (
+    for name, status_key, source in (
         ("RLIMIT_AS", "VmSize", message("the limit on this process's address space")),
         ("RLIMIT_DATA", "VmData", message("the limit on this process's data")),
     ):
         allowance, _ = resource.getrlimit(getattr(resource, name))
         if allowance != resource.RLIM_INFINITY and status_key in status:
-            yield MemoryBudget(allowance - status[status_key], words)
+            yield MemoryBudget(allowance - status[status_key], source)
 
 
 PROCESS = "proc/self/status"

@@ -501,12 +501,12 @@ class StoredTensor(Protocol):
 
     @property
     def dtype(self) -> str:
-        """The data type of its numbers."""
+        """The data type of its numbers, such as "float32"."""
         ...
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape."""
+        """The length of each of its axes."""
         ...
 
     @property
@@ -516,7 +516,7 @@ class StoredTensor(Protocol):
 
     @property
     def file(self) -> Any:
-        """The file that it is in."""
+        """The path of the file that it is in."""
         ...
 
 
@@ -599,6 +599,7 @@ class TensorBinding(Struct, frozen=True):
     def columns(self, product: Array) -> dict[str, Array]:
         """Split x·Wᵀ, [row, out], of a tensor that holds one role or several ("whole", "concat",
         "grouped") into the part of each role, by name."""
+        # each group of columns has some of every role, one role after the other
         rows = [role.shape[0] // self.groups for role in self.roles]
         apart = product.reshape((product.shape[0], self.groups, sum(rows)))
         ends = np.cumsum(rows).tolist()
@@ -663,11 +664,11 @@ def bind(
 
 
 def _matches(name: str, prefixes: Iterable[str], patterns: Iterable[str]) -> bool:
-    """Whether a tensor's name, with or without one of the prefixes, matches any of the glob
+    """Whether a tensor's name, as it is or without one of the prefixes, matches any of the glob
     patterns.
     """
     names = {name, *(name.removeprefix(prefix) for prefix in prefixes)}
-    return any(fnmatchcase(candidate, pattern) for pattern in patterns for candidate in names)
+    return any(fnmatchcase(candidate, pattern) for candidate in names for pattern in patterns)
 
 
 def groups_of(spec: Spec, roles: Sequence[Role]) -> int:
@@ -691,6 +692,10 @@ class _Binder:
     def __init__(
         self, spec: Spec, names: Names, tensors: Mapping[str, StoredTensor], where: str
     ) -> None:
+        """Choose the prefix with which this file's names begin.
+
+        names: the family's tensor names. tensors: the file's, by name. where: the file, for errors.
+        """
         self.spec = spec
         self.names = names
         self.tensors = tensors
@@ -767,7 +772,8 @@ class _Binder:
         } | together
 
     def _file_place(self, bound: TensorBinding) -> tuple[str, int]:
-        """The file of a binding's first tensor, and the byte at which it begins there."""
+        """Where a binding's first tensor lies, to sort bindings by: its file, and the byte at which
+        it begins there."""
         tensor = self.tensors[bound.tensors[0]]
         return str(tensor.file), tensor.start
 
@@ -851,7 +857,11 @@ class _Binder:
         transposed: bool,
     ) -> TensorBinding | None:
         """The binding of a role whose heads or experts have a tensor each; None where one of them
-        is missing."""
+        is missing.
+
+        source: has `{item}` in its name. roles: the role. suffix: ".weight" or ".bias". layer: the
+            prefix of the layer's names. transposed: whether matrices are stored [in, out].
+        """
         items = range(roles[0].shape[0])
         modules = [layer + source.name.format(item=item) for item in items]
         tensors = [self._find_tensor(module, suffix, roles[0]) for module in modules]
@@ -910,15 +920,14 @@ class _Binder:
         """Whether a tensor's name is not the family's but has the same numbers in it as the
         expected name: likely the missing tensor, misnamed."""
         sources = (*self.names.inside.values(), *self.names.outside.values())
-        spellings = (source if isinstance(source, str) else source.name for source in sources)
-        is_used = any(
-            f"{module}." in name for spelling in spellings for module in spelling.split("|")
-        )
+        spellings = [source if isinstance(source, str) else source.name for source in sources]
+        modules = "|".join(spellings).split("|")  # "a|b" are two names for one module
+        is_used = any(f"{module}." in name for module in modules)
         return not is_used and re.findall(r"\d+", name) == re.findall(r"\d+", expected_name)
 
     def _check_tensors(self, bound: TensorBinding) -> TensorBinding:
-        """The binding itself; its tensors count as used from now on. Raises as `bind` for a shape
-        or data type that does not fit."""
+        """Check the shapes and data types of a binding's tensors, and note them as used; returns
+        the binding itself. Raises as `bind`."""
         for tensor in bound.tensors:
             shape = tuple(self.tensors[tensor].shape)
             if bound.by_head and len(shape) > 1:  # [width, head, dim] as [width, head · dim]

@@ -105,7 +105,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         """
         where = str(files[0][0])
         _refuse_without_model(files[0][1], where)
-        self.file, self.metadata = files[0][0], Metadata(files[0][1].metadata, where)
+        self.file = files[0][0]
+        self.metadata = Metadata(files[0][1].metadata, where)
         tensors: dict[str, TensorInfo] = {}
         self.stored: dict[str, GgufTensor] = {}
         bytes_by_kind: Counter[str] = Counter()
@@ -163,22 +164,23 @@ class GgufCheckpoint(DerivedCheckpoint):
 
     @property
     def vocabulary_name(self) -> str | None:
-        """The name of the file itself, as it holds the vocabulary."""
+        """The name of the file that holds the vocabulary, the GGUF file itself; None where it has
+        no vocabulary."""
         if self.tokenizer_path is None:
             return None
         return self.file.name
 
     @property
     def tokenizer_path(self) -> Path | None:
-        """The path of the file itself, as it holds the vocabulary."""
+        """The path of the file that holds the vocabulary, the GGUF file itself; None where it has
+        no vocabulary."""
         if self.metadata.get("tokenizer.ggml.tokens"):
             return self.file
         return None
 
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the file's own vocabulary; one that takes ids alone where it cannot be
-        used.
-        """
+        """The tokenizer made from the vocabulary in the file; where that cannot be used, one that
+        accepts token ids only."""
         from attncli.inputs.gguf_tokenizer import gguf_tokenizer
 
         return gguf_tokenizer(self.metadata, str(self.file)) or IdsOnly(str(self.file))
@@ -284,6 +286,7 @@ class GgufCheckpoint(DerivedCheckpoint):
         tensors: dict[str, Array] = {}
         own_family = family(kind)
         assert own_family is not None
+        # of an encoder-decoder both have names of their own; None means the family's
         names = (own_family.names if bindings[1] is not None else None, own_family.decoder)
         for original, binding, own_names in zip(
             (self._own_spec, self._own_spec.decoder), bindings, names, strict=True
@@ -302,9 +305,19 @@ class GgufCheckpoint(DerivedCheckpoint):
                 layers.append(parts(bounds, offsets))
             outer = parts(binding.outer.values(), ("final.weight",) if final else ())
             checkpoint_parts = CheckpointParts(
-                kind, {}, "", partial(groups_of, original), outer, layers, (), False, {}
+                kind,
+                config={},
+                architecture="",
+                groups=partial(groups_of, original),
+                outer=outer,
+                layers=layers,
+                words=(),
+                by_character=False,
+                notes={},
             )
             tensors |= stored_tensors(checkpoint_parts, every_name=True, names=own_names)
+
+        # the keys that the family read; `layer_types` without a value would be an error
         stated_keys = self._read_keys
         if self.config.get("layer_types") is None:
             stated_keys = stated_keys - {"layer_types"}
@@ -422,8 +435,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         return {key: _python_value(value) for key, value in stated.items()}
 
     def _own_layers(self) -> Any:
-        """The model's number of layers, without those that predict tokens further ahead, which are
-        counted in `_ahead`; None where the file does not say.
+        """The model's number of layers; None where the file does not say. Further layers of the file
+        that predict tokens further ahead are not counted, but noted in `_ahead`.
         """
         layers = self.metadata.architecture_value("block_count")
         ahead = self.metadata.architecture_value("nextn_predict_layers")
@@ -639,16 +652,16 @@ SAME = {"num_experts": "num_local_experts"}
 
 
 def _window_keys(pattern: object) -> dict[str, object]:
-    """The config values that say which layers have a window: a list of booleans becomes
-    `layer_types`, a number `sliding_window_pattern` (every so many)."""
+    """The config values that say which layers have a window, from GGUF's pattern: a list of
+    booleans becomes `layer_types`, a number ("every so many") `sliding_window_pattern`."""
     if isinstance(pattern, np.ndarray):
         return {"layer_types": [LOCAL if local else GLOBAL for local in pattern.tolist()]}
     return {"sliding_window_pattern": pattern}
 
 
 def _attention_keys(layers: list[bool] | None, mixing: str) -> dict[str, object]:
-    """The config values that say which layers attend, under every key that families use; {} for
-    None.
+    """The config values that say which layers have attention, under every key that families use; {}
+    where that is not known (None).
 
     mixing: the type of layers that do not attend.
     """

@@ -105,7 +105,7 @@ IGNORED = (
 
 
 def names_for(spec: Spec, model_family: Family, tensors: Collection[str], beyond: range) -> Family:
-    """The family with GGUF's tensor names in place of its own.
+    """The family with its tensor names replaced by those that GGUF files use.
 
     tensors: the file's names.
     beyond: layers after the last, for multi-token prediction, whose tensors are ignored.
@@ -211,6 +211,10 @@ class BlockRecipe(ProductRecipe):
         undone: Undone,
         unpack: Unpack = BlockKind.numbers,
     ) -> None:
+        """fill: reads bytes of the file. tensor, info: where the tensor is and what it is called.
+
+        undone: how the converter changed it. unpack: makes numbers of stored blocks.
+        """
         self._fill = fill
         self._unpack = unpack
         self._tensor = tensor

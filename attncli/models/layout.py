@@ -80,8 +80,8 @@ class Tensors(Struct, frozen=True, eq=False):
 
 
 def bare_names(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Tensors:
-    """The tensors under plain names: `module.self_attn.in_proj_weight` is `in_proj_weight`,
-    `mha/query/kernel:0` `query.kernel`.
+    """The tensors of a file by plain names, without the modules around the attention:
+    `module.self_attn.in_proj_weight` is `in_proj_weight`, `mha/query/kernel:0` `query.kernel`.
 
     prefix: take only tensors whose name begins so. Raises InputError when none does, and when two
     tensors come to the same name because the file holds several attentions.
@@ -163,7 +163,7 @@ def _prefix_of(name: str, short: str) -> str:
 
 
 def names_text(names: Iterable[str], most: int = NAMED_MOST) -> str:
-    """Names for a message, the first `most` of them, each cut to a readable length."""
+    """Names joined by blanks for a message: the first `most` of them, each cut to 60 characters."""
     every = list(names)
     text = " ".join(name if len(name) <= 60 else f"{name[:59]}…" for name in every[:most])
     if len(every) > most:
@@ -668,11 +668,11 @@ def _read_projections(
 
 
 def _flat_projection(tensors: Tensors, name: str, role: str, form: str, heads: int) -> Array:
-    """A projection's tensor as one [out, in] matrix, whether it is stored flat or with an axis of
-    heads.
+    """A projection that is stored with an axis of heads as one [out, in] matrix.
 
     Bare matrices are [head, in, dim] and [head, dim, out] (TransformerLens), kernels [in, head,
     dim] and [head, dim, out] (Keras MultiHeadAttention).
+    name: the tensor. role: "q", "k", "v" or "o". form: "kernel" for Keras.
     """
     if role == "o":
         cube = tensors.read(name, heads, None, None)
@@ -826,7 +826,10 @@ def _read_fused(
     tensors: Tensors, request: LayoutRequest, *, name: str, output: str
 ) -> LayoutWeights:
     """The weights of a file with q, k and v side by side in one tensor: [3·out, in] as `nn.Linear`,
-    or [in, 3·out] as a convolution of width 1."""
+    or [in, 3·out] as a convolution of width 1.
+
+    name: the tensor's. output: what the output projection is called.
+    """
     whole = tensors.read(f"{name}.weight", None, None)
     d_model = min(whole.shape)
     if set(whole.shape) != {d_model, 3 * d_model}:
@@ -859,7 +862,7 @@ def _read_fused(
 
 
 def _arrays_by_role(parts: list[Array], kind: str) -> dict[str, Array]:
-    """Name the arrays of queries, keys and values: "q.weight", "k.weight", "v.weight".
+    """The arrays of queries, keys and values by canonical name: "q.weight", "k.weight", "v.weight".
 
     kind: "weight" or "bias".
     """
@@ -1005,7 +1008,7 @@ def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
     if "fc_out.bias" in tensors:
         weights["o.bias"] = tensors.read("fc_out.bias", output.shape[0])
     if times == 1:
-        return LayoutWeights(weights, None, SCALE)
+        return LayoutWeights(weights, heads=None, scale=SCALE)
     note = message(
         "each of values, keys and queries is one [{side}, {side}] map that all {times} heads share",
         side=side,

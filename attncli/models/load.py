@@ -455,14 +455,14 @@ class CachedStore:
         return self._store.row_by_row
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
-        """The vectors that enter layer 0, from the store whose weights are kept; one thread at a
+        """The vectors that enter layer 0, from the wrapped store; one thread at a
         time.
         """
         with self._reading:
             return self._store.embed(backend, tokens)
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
-        """The parts of what enters layer 0, from the store whose weights are kept."""
+        """The parts of what enters layer 0, from the wrapped store."""
         return self._store.embed_parts(backend, tokens)
 
     def expect(self, layers: range) -> None:
@@ -478,7 +478,7 @@ class CachedStore:
         return self._store.outer(backend)
 
     def bytes_read(self) -> int:
-        """How many bytes the store whose weights are kept has read so far."""
+        """How many bytes the wrapped store has read so far."""
         return self._store.bytes_read()
 
 
@@ -497,6 +497,10 @@ class _CachedWeights(ReadWeights):
         multipliers: dict[str, Multiplier | None],
         reading: Lock,
     ) -> None:
+        """arrays, multipliers: what is kept, for all runs, by role and by module.
+
+        reading: held while a weight is read, as threads share these.
+        """
         self._weights = weights
         self._arrays = arrays
         self._multipliers = multipliers
@@ -543,8 +547,8 @@ class _CachedWeights(ReadWeights):
 
 
 def hold_weights(model: Model) -> Model:
-    """The model with its weights kept in memory once they are read, for many runs; the model itself
-    where they are no checkpoint's, or are kept already."""
+    """The model with a store that keeps a checkpoint's weights in memory once they are read, for
+    many runs; the model unchanged where it has no checkpoint, or keeps them already."""
 
     def with_kept_weights(store: Store | None) -> Store | None:
         """The store, wrapped so that weights stay in memory once they are read, if it reads a
@@ -576,11 +580,10 @@ def held_bytes(model: Model) -> int:
         for store in stores
         if isinstance(store, CheckpointStore)
     }
-    numbers = sum(
-        prod(info.shape)
-        for checkpoint in checkpoints.values()
-        for info in checkpoint.names().values()
-    )
+    # encoder and decoder of one model share a checkpoint, which counts once
+    numbers = 0
+    for checkpoint in checkpoints.values():
+        numbers += sum(prod(info.shape) for info in checkpoint.names().values())
     return numbers * ITEM[model.backend.dtype]
 
 
@@ -868,7 +871,8 @@ def _wrapper_of(names: Collection[str]) -> str:
 
 
 def _without_wrappers(name: str) -> str:
-    """The name of a tensor without the parts that wrapped modules put into it."""
+    """The name of a tensor without the parts that torch's wrapper modules put into it, such as
+    "_orig_mod"."""
     return ".".join(part for part in name.split(".") if part not in WRAPPED_PARTS)
 
 

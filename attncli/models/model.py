@@ -503,7 +503,8 @@ class Model(Struct, frozen=True, eq=False):
         keep: Collection[str],
         interventions: Interventions = NO_INTERVENTIONS,
     ) -> Iterator[LayerTrace]:
-        """Run texts side by side in `backend`; arguments and what is yielded as of `trace_batch`."""
+        """Run texts side by side in `backend`, padded to the longest, and yield the traces of these
+        layers with these heads, as `trace_batch` does."""
         numbers = self.spec.attending(layers)
         stages = frozenset(keep)
         traces = run_batch(self.spec, self.store, backend, texts, numbers, stages, interventions)
@@ -609,8 +610,8 @@ class Model(Struct, frozen=True, eq=False):
         keep: Collection[str],
         interventions: BatchInterventions | None = None,
     ) -> Iterator[PaddedTexts]:
-        """These texts in batches of about equal length; one by one where padding would change a
-        text's numbers.
+        """Yield these texts in batches of about equal length; one by one where padding would change
+        a text's numbers. Arguments as of `batches`.
         """
         self._check_memory()
         backend = self.compute_backend(sum(map(len, texts)))
@@ -1020,7 +1021,7 @@ def round_blocks(backend: Backend, on_block: OnBlock) -> OnBlock:
 
     @np.errstate(over="ignore")
     def round_block(layer: int, kind: str, block: RowBlock) -> None:
-        """`on_block` for a block whose arrays are rounded first."""
+        """Round the arrays of a block, and call `on_block` with it."""
         stages = {name: _round_stage(backend, name, array) for name, array in block.stages.items()}
         on_block(
             layer, kind, replace(block, stages=stages, mixed=cast(block.mixed), lse=cast(block.lse))
@@ -1088,7 +1089,10 @@ class TextTrace(NotebookResult):
         self.layers = tuple(layer for layer, _ in heads)
         self.heads = tuple(len(numbers) for _, numbers in heads)
         self._head_numbers = tuple(numbers for _, numbers in heads)
-        self._run, self._keep, self._dtype, self.name = run, frozenset(keep), dtype, name
+        self._run = run
+        self._keep = frozenset(keep)
+        self._dtype = dtype
+        self.name = name
         self._rows = rows
         self._runs_left = 1 if once else None
         self._weights: Array | None = None

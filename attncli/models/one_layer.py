@@ -102,7 +102,7 @@ def vocabulary_of(
     Raises InputError for a list that is malformed, repeats a text or is not as long as the table.
     """
     if TOKENS not in metadata:
-        return Vocabulary(rows, None)
+        return Vocabulary(rows, places=None)
     try:
         if len(metadata[TOKENS]) <= MOST:
             texts = json.loads(metadata[TOKENS])
@@ -536,8 +536,6 @@ def split_embedding(
         model.store, spec=replace(model.spec, embedding=replace(embedding, positions=None))
     )
     exact = numpy_backend("float64")
-    vectors, sums = (
-        np.asarray(exact.numpy(store.embed(exact, tokens)))
-        for store in (store_without_positions, model.store)
-    )
+    vectors = np.asarray(exact.numpy(store_without_positions.embed(exact, tokens)))
+    sums = np.asarray(exact.numpy(model.store.embed(exact, tokens)))
     return vectors, sums - vectors

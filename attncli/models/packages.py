@@ -41,7 +41,8 @@ class Package(Struct, frozen=True):
     terms: str = ""
 
     def places(self) -> list[Path] | None:
-        """The model in each installed package; None where one of the packages is missing."""
+        """The path of the model's folder, or of its part, in each installed package; None where one
+        of the packages is missing."""
         places = []
         for part, module in enumerate(self.modules):
             place = package_place(module, self.path.format(part=part))

@@ -196,6 +196,10 @@ class _Tap:
     def __init__(
         self, number: int, receiver: Receiver, norms: Sequence[_StreamNorm], size: int, dtype: Any
     ) -> None:
+        """Move the receiver's map back through the norms, and make room for `size` parts.
+
+        number: the receiver's. norms: those of the stream before it, in order.
+        """
         self.number = number
         self.receiver = receiver
         # maps[i]: the map of the stream before norm i, with the weights of it and all later norms
@@ -382,8 +386,11 @@ def read_stream(
 def mix_again(
     model: Model, tokens: Sequence[Token], backend: Backend, layer: int, kind: Kind, entering: Array
 ) -> dict[str, Array]:
-    """The stages of one attention, computed again from what entered it, [token, width], after the
-    run has passed it; reads only the weights of its queries, keys and values."""
+    """The stages of one attention, computed again after a run has passed it; reads only the weights
+    of its queries, keys and values.
+
+    layer, kind: which attention. entering: what entered it in the run, [token, width].
+    """
     block = model.spec.blocks[layer]
     attention, prefix = (block.attention, "attn") if kind == "self" else (block.cross, "cross")
     assert attention is not None
@@ -482,8 +489,8 @@ class _LayerWriter(Struct, frozen=True, eq=False):
     branch_outputs: dict[str, Floats] = field(default_factory=dict)
 
     def on_activation(self, layer: int, what: str, array: Array) -> None:
-        """Keep what the terms of this layer need from an activation (of a norm only its divisor),
-        and pass it to the follower."""
+        """Called with each activation of the layer: keep what its parts need of it (of a norm's
+        input the divisor, of a branch the output), and pass it on to the follower."""
         if what in ("mlp", "conv", "mixer"):
             self.branch_outputs[what] = numpy_floats(self.backend, array)
         # a norm on the stream or on a branch's result, not one on the copy that a branch reads

@@ -160,8 +160,10 @@ def keeps_past(spec: Spec, before: int, after: int) -> bool:
 
 
 def finish(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Array:
-    """The final norm applied to vectors that leave the last layer, [..., token, width]; without one
-    they are returned unchanged."""
+    """The vectors after the final norm, [..., token, width]; unchanged in a model without one.
+
+    weights: those outside the layers, by role. hidden: what leaves the last layer.
+    """
     if spec.final_norm is None:
         return hidden
     return normalise(
@@ -199,7 +201,8 @@ def _table_role(head: Head, weights: TableWeights) -> str:
 
 
 def _matrix_role(head: Head, weights: Weights) -> str:
-    """The role of the head's matrix, as `unembedding` takes it."""
+    """The role whose matrix `unembedding` returns: "head.weight", or "tokens.weight" where the head
+    is tied and has no matrix of its own."""
     if isinstance(weights, TableWeights):
         return _table_role(head, weights)
     if head.tied and weights("head.weight") is None:
@@ -232,10 +235,11 @@ def logits(
     spec: Spec, weights: Weights, backend: Backend, hidden: Array, entries: slice = slice(None)
 ) -> Array:
     """The next token's logits, [..., token, vocabulary], of vectors that leave the last layer,
-    [..., token, width].
+    `hidden` [..., token, width].
 
-    entries: which of the vocabulary; all by default. Raises UnsupportedError for a model, or a file
-    of one, without an output head.
+    weights: those outside the layers, by role.
+    entries: which entries of the vocabulary; all by default. Raises UnsupportedError for a model, or
+    a file of one, without an output head.
     """
     head = spec.head
     if head is None:
@@ -331,10 +335,11 @@ def no_masked_head(spec: Spec) -> UnsupportedError:
 
 
 def masked_logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Array:
-    """The logits of the word that stands at each token, [..., token, vocabulary], of vectors that
-    leave an encoder's last layer, [..., token, width].
+    """An encoder's logits for which word stands at each token, [..., token, vocabulary], from the
+    vectors that leave its last layer, `hidden` [..., token, width].
 
-    Raises UnsupportedError for a model, or a file of one, without a head that tells masked words.
+    weights: those outside the layers, by role. Raises UnsupportedError for a model, or a file of
+    one, without the head that predicts masked words.
     """
     head = spec.masked
     outputs = finish(spec, weights, backend, hidden)
@@ -377,7 +382,7 @@ def rows_for(spec: Spec, count: int) -> int:
     together.
     """
     heads = max(block.attention.heads for block in spec.blocks)
-    return rows_within(heads, count, count)
+    return rows_within(heads, queries=count, keys=count)
 
 
 # `ProgressStore`: a checkpoint's weights, and someone who is told how far through its layers a run
@@ -402,11 +407,11 @@ class ProgressStore:
         return self._store.row_by_row
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
-        """The vectors that enter layer 0, from the store whose progress is shown."""
+        """The vectors that enter layer 0, from the wrapped store."""
         return self._store.embed(backend, tokens)
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
-        """The parts of what enters layer 0, from the store whose progress is shown."""
+        """The parts of what enters layer 0, from the wrapped store."""
         return self._store.embed_parts(backend, tokens)
 
     def expect(self, layers: range) -> None:
@@ -426,7 +431,7 @@ class ProgressStore:
         return self._store.outer(backend)
 
     def bytes_read(self) -> int:
-        """How many bytes the store whose progress is shown has read so far."""
+        """How many bytes the wrapped store has read so far."""
         return self._store.bytes_read()
 
 
@@ -803,9 +808,9 @@ class HeldOutput(ReadWeights):
         return self._matrices[role]
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
-        """`x` by a linear layer as the weights multiply it; None for the output matrix, which is
-        kept as an array.
-        """
+        """The product of `x` and a linear layer's matrix as the wrapped weights compute it while
+        reading; None where they do not, and for an output matrix, which is kept as an array: the
+        caller then multiplies."""
         if f"{name}.weight" in OUTPUT_ROLES or not isinstance(self._weights, ReadWeights):
             return None
         return self._weights.product(name, x, backend)

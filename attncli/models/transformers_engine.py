@@ -173,7 +173,7 @@ class ProbeResult(Struct, frozen=True):
 
 
 def has_token_table(hf_model: Any) -> bool:
-    """Whether token ids are rows of a table of vectors, [token, width]."""
+    """Whether the model looks token ids up in one table of vectors, [token, width]."""
     try:
         return len(hf_model.get_input_embeddings().weight.shape) == 2
     except (AttributeError, NotImplementedError):

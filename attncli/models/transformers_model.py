@@ -339,6 +339,10 @@ class Passage:
     def __init__(
         self, module: Any, entering: Array | None, *, streams: int, rotating: bool
     ) -> None:
+        """module: the layer. entering: its vectors, [token, width]. streams: vectors of each token.
+
+        rotating: whether it gets the angles of a rotary embedding.
+        """
         self.module = module
         self.entering = entering
         self.streams = streams
@@ -710,16 +714,16 @@ LEAST = (5, 23)
 
 
 def import_torch() -> Any:
-    """The imported module, with which transformers computes. Raises UnsupportedError where it is
-    missing.
-    """
+    """The torch module, with which transformers computes. Raises UnsupportedError where it is not
+    installed."""
     if not torch_is_installed():
         raise UnsupportedError("torch is not installed", hint=install_command("torch"))
     return import_module("torch")
 
 
 def import_transformers() -> Any:
-    """The imported module, quiet. Raises UnsupportedError where it is missing or too old."""
+    """The transformers module, with its messages switched off. Raises UnsupportedError where it is
+    missing or too old."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -998,8 +1002,14 @@ def _call_of(
     *_: Any,
     **extras: Any,
 ) -> Call:
-    """The arguments of an attention call of transformers as a Call. Raises UnsupportedError for a
-    tensor argument that attn does not know."""
+    """The arguments with which transformers calls an attention function, as a Call. Raises
+    UnsupportedError for a tensor argument that attn does not know.
+
+    query, key, value: [1, head, token, dim].
+    attention_mask: added to the scores, [1, head or 1, query, key]; None for none.
+    scaling: of the scores; None for 1/√dim.
+    extras: "softcap", "s_aux" (sinks), "position_bias", "indices" (the keys that each query chose).
+    """
     torch: Any = import_module("torch")
     visibility = None
     bias = None
@@ -1024,7 +1034,7 @@ def _call_of(
         among = torch.zeros(
             (1, query.shape[-2], key.shape[-2]), dtype=torch.bool, device=query.device
         )
-        among = among.scatter(-1, extras["indices"][:1].long(), True)
+        among = among.scatter(-1, extras["indices"][:1].long(), value=True)
         if visibility is None:
             visibility = among
         else:

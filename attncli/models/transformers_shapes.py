@@ -198,12 +198,14 @@ _running: list[_ShapeRun] = []
 def _attention(
     module: Any, query: Any, key: Any, value: Any, mask: Any, *rest: Any, **extras: Any
 ) -> tuple[Any, None]:
-    """The attention function registered with transformers; hands its call to the current run."""
+    """The attention function registered with transformers, which passes the call on to the current
+    run's `attention`; arguments are the library's."""
     return _running[-1].attention(module, query, key, value, mask, *rest, **extras)
 
 
 def _mask(*_: Any, **arguments: Any) -> Any:
-    """The mask function registered with transformers; hands its call to the current run."""
+    """The mask function registered with transformers, which passes the call on to the current run's
+    `mask`."""
     return _running[-1].mask(**arguments)
 
 

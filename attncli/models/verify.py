@@ -303,7 +303,7 @@ def _read_tensors(folder: Path) -> dict[str, Any]:
 
 
 def _first_entries(tensors: Sequence[Any]) -> tuple[Floats, ...]:
-    """The first batch entry of each tensor as a float64 NumPy array."""
+    """The first batch entry of each tensor, as NumPy arrays in float64."""
     return tuple(np.asarray(tensor[0].double().numpy()) for tensor in tensors)
 
 
@@ -440,7 +440,7 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
         sinusoids = module.relative_positional_encoding
 
         def widened_sinusoids(*args: Any, **kwargs: Any) -> Any:
-            """The model's own sinusoids in float64."""
+            """Called in place of the model's own function for sinusoids: the same in float64."""
             with widening(everything=True):
                 return sinusoids(*args, **kwargs)
 

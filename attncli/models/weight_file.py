@@ -101,13 +101,13 @@ class WeightFile(Struct, frozen=True, eq=False):
 
     @property
     def every_note(self) -> tuple[str, ...]:
-        """What to tell a user who runs it with its own scale and without a mask."""
+        """The notes for a user who runs the file with its own scale and without a mask."""
         own = [] if self.scale is None else [self.scale.description]
         return (*own, *self.notes, *([self.looks_back] if self.looks_back else []))
 
     @property
     def canonical(self) -> bool:
-        """Whether every tensor already has its canonical name."""
+        """Whether every tensor of the file already has its canonical name, such as "q.weight"."""
         return all(name == role for name, role in self.roles.items())
 
 
@@ -332,7 +332,8 @@ LAYOUTS = {
 def layout_tensors(
     weights: Mapping[str, Array], facts: LayoutSizes, layout: str
 ) -> dict[str, Array]:
-    """Canonical weights by the names of another layout. Norms and embeddings keep their names.
+    """Canonical weights by the tensor names of another layout, in which they can be written. Norms
+    and embeddings keep their names.
 
     layout: a key of `LAYOUTS`. Raises UsageError for an unknown one, and where the sizes do not fit
     it.
@@ -462,7 +463,8 @@ def _joined_qkv(weights: Mapping[str, Array], kind: str) -> Array | None:
 
 
 def _as_torch_module(weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Projections by the names of `torch.nn.MultiheadAttention`."""
+    """Projections by the tensor names of `torch.nn.MultiheadAttention`; biases that it must have
+    and that are missing are 0."""
     bias = _joined_qkv(weights, "bias")
     output = weights["o.weight"]
     tensors = {
@@ -521,7 +523,7 @@ def model_of(
     seed: int | None = None,
     embedding: np.ndarray[Any, Any] | None = None,
 ) -> Model:
-    """The model of weights that were recognised.
+    """A runnable one-layer model with the weights of a file.
 
     name: the file's, for the documents.
 

@@ -57,7 +57,7 @@ def spec(config: Config) -> Spec:
 
 
 def state_space(config: Config, default_eps: float = 1e-5, inner: int | None = None) -> StateSpace:
-    """Mamba 2 from the config keys that several families share.
+    """The Mamba 2 that the config describes, by keys that several families share.
 
     default_eps: the norm's ε where the config does not set it.
     inner: the width of all heads; None for the model's width times the config's expansion.
@@ -99,7 +99,8 @@ def step_limits(config: Config) -> tuple[float, float | None]:
 
 
 def biases(config: Config) -> tuple[str, ...]:
-    """The roles of the mixer that have a bias."""
+    """The roles of the mixer that have a bias, by the config's `mamba_conv_bias` and
+    `mamba_proj_bias`."""
     roles: tuple[str, ...] = ()
     if config.flag("mamba_conv_bias", default=True):
         roles += ("mixer.conv",)
@@ -115,9 +116,8 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
 
 
 def falcon_h1(config: Config) -> Spec:
-    """Falcon-H1: attention and Mamba 2 side by side in every layer, with a multiplier for each
-    branch, key and gate.
-    Source: Falcon LLM Team, 2025.
+    """The Spec of a Falcon-H1: attention and Mamba 2 side by side in every layer, with a multiplier
+    for each branch, key and gate. Source: Falcon LLM Team, 2025.
 
     Multipliers change weights as they are read: they stand before and after linear maps.
     """

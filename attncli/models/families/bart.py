@@ -107,13 +107,14 @@ def encoder_decoder(
     crossing: Place = "cross.in" if before else "cross.sum"
 
     def attention(side: str) -> Attention:
-        """Attention of a side, "encoder" or "decoder", with its number of heads."""
+        """The attention of the "encoder" or the "decoder", each with its own number of heads,
+        without a mask."""
         heads = config.heads(width, f"{side}_attention_heads")
         dim = width // heads
         return Attention(heads, kv_heads=heads, head_dim=dim, v_dim=dim, scale=dim**-0.5)
 
     def mlp(side: str) -> Mlp:
-        """The feed-forward part of a side, "encoder" or "decoder"."""
+        """The feed-forward part of the "encoder" or the "decoder", each with its own width."""
         return Mlp(config.integer(f"{side}_ffn_dim"), function)
 
     encoder = Spec(

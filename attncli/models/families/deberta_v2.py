@@ -67,12 +67,12 @@ def spec(config: Config) -> Spec:
     position = _relative_position(config, base, position_scores)
     # 1/√(head_dim · terms): content with content, and each of the position scores
     scale = (head_dim * (1 + len(position_scores))) ** -0.5
-    first, *others = (
+    blocks = [
         replace(block, attention=replace(block.attention, position=position, scale=scale))
         for block in base.blocks
-    )
-    first = replace(first, convolution=_convolution(config, base))
-    return replace(base, blocks=(first, *others))
+    ]
+    blocks[0] = replace(blocks[0], convolution=_convolution(config, base))
+    return replace(base, blocks=tuple(blocks))
 
 
 def _convolution(config: Config, base: Spec) -> Convolution | None:

@@ -41,12 +41,13 @@ def spec(config: Config) -> Spec:
 
 
 def embedding(config: Config) -> Embedding:
-    """The embedding: token vectors times √d_model."""
+    """A Gemma's embedding: token vectors times √d_model."""
     return Embedding(scale=config.integer("hidden_size") ** 0.5)
 
 
 def mlp(config: Config) -> Mlp:
-    """The gated feed-forward part; the first configs wrote "gelu" for the approximation by tanh."""
+    """A Gemma's gated feed-forward part; its first configs wrote "gelu" for the approximation by
+    tanh."""
     activation = config.choice(
         "hidden_activation",
         "hidden_act",
@@ -99,7 +100,8 @@ def gemma2(config: Config) -> Spec:
 
 
 def gemma2_mlp(config: Config) -> Mlp:
-    """The gated feed-forward part, with the activation of `hidden_activation` alone."""
+    """The gated feed-forward part of Gemma 2 and 3, with the activation of `hidden_activation`;
+    `hidden_act` does not count."""
     config.get("hidden_act")  # a leftover in files; `hidden_activation` counts
     activation = config.choice("hidden_activation", among=ACTIVATIONS, default="gelu_pytorch_tanh")
     return Mlp(config.integer("intermediate_size"), activation, gated=True)

@@ -18,7 +18,7 @@ def spec(config: Config) -> Spec:
 
 
 def block(config: Config, mlp: Experts | None = None) -> Block:
-    """One layer of a Hunyuan.
+    """One layer of a Hunyuan, whose queries and keys are normed after they are rotated.
 
     mlp: its experts; None for the gated feed-forward part of the config.
     """

@@ -130,7 +130,7 @@ def rms(config: Config, *, default: float = 1e-6, unit_offset: bool = False) -> 
 
 
 def gated_mlp(config: Config, *, default: int | None = None) -> Mlp:
-    """The gated feed-forward part of the config.
+    """The gated feed-forward part that the config describes.
 
     default: its width where the config does not set it.
     """
@@ -151,7 +151,7 @@ def experts(
     width_key: str = "intermediate_size",
     renormalise: bool = True,
 ) -> Experts:
-    """The gated experts of the config, `per_token` of `count` for a token.
+    """The gated experts that the config describes, of which a few are chosen for each token.
 
     count, per_token, width: used where the config does not set them; width None: the config must.
     renormalise: whether the weights of a token's chosen experts are made to sum to 1.
@@ -194,10 +194,18 @@ def decoder(
         vocabulary=config.integer("vocab_size"),
         blocks=tuple(blocks),
         embedding=Embedding() if embedding is None else embedding,
-        final_norm=next((norm for block in blocks for norm in block.norms.values()), None),
+        final_norm=_first_norm(blocks),
         head=Head(config.flag("tie_word_embeddings", default=tied), logit_scale, logit_cap),
         biases=linear_biases(config) if biases is None else biases,
     )
+
+
+def _first_norm(blocks: Sequence[Block]) -> Norm | None:
+    """The first norm of the first layer that has any; None without norms."""
+    for block in blocks:
+        for norm in block.norms.values():
+            return norm
+    return None
 
 
 def linear_biases(config: Config) -> tuple[str, ...]:

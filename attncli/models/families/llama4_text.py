@@ -77,7 +77,7 @@ def spec(config: Config) -> Spec:
 
 
 def _layer_block(config: Config, mask: Causal | Chunk, *, rotary: bool, has_experts: bool) -> Block:
-    """One layer of a Llama 4.
+    """One layer of a Llama 4, with this mask.
 
     rotary: whether queries and keys are rotated (and normed); where not, queries may be multiplied
         by a number that grows with their position.

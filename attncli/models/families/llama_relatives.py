@@ -100,6 +100,7 @@ def seed_oss(config: Config) -> Spec:
     Source: ByteDance Seed Team, 2025."""
     dim = llama.head_dim(config, 128)
     block = llama.block(config, position=rope(config, dim), dim=dim, kv_heads=8)
+    # of each key: which roles have a bias where it is true, and what holds without it
     biases = tuple(
         pattern for key, (pattern, usual) in BIASES.items() if config.flag(key, default=usual)
     )

@@ -108,13 +108,17 @@ def spec(config: Config) -> Spec:
         embedding=Embedding(norm=norm),
         final_norm=norm,
         masked=_masked_head(config, width, norm),
-        biases=tuple(
-            pattern
-            for key, patterns in BIASES.items()
-            if config.flag(key, default=False)
-            for pattern in patterns
-        ),
+        biases=_biases(config),
     )
+
+
+def _biases(config: Config) -> tuple[str, ...]:
+    """Patterns of the roles that have a bias, as the config's three keys switch them on."""
+    biases: tuple[str, ...] = ()
+    for key, patterns in BIASES.items():
+        if config.flag(key, default=False):
+            biases += patterns
+    return biases
 
 
 def _masked_head(config: Config, width: int, norm: Norm) -> MaskedHead | None:
