@@ -13,8 +13,8 @@ from attncli.language import say
 
 
 def leaf_name(document: AnswerDocument, effect: AnswerEffect, view: View) -> str:
-    """The name of a leaf region. Where regions inside it are listed by themselves, the name says
-    that it is the rest of the region."""
+    """The region's name as screens show it. Where the regions inside it are listed by themselves,
+    "(other)" behind the name says that only its remaining tokens are meant."""
     name = region_name(document.regions[effect.region].name, view)
     if effect.without:
         return say(view, "{region} (other)", region=name)
@@ -22,12 +22,17 @@ def leaf_name(document: AnswerDocument, effect: AnswerEffect, view: View) -> str
 
 
 def quoted_leaf(document: AnswerDocument, effect: AnswerEffect, view: View) -> str:
-    """The name of a leaf region in quotes; what is in no region stands with its name in documents."""
+    """The region's name as sentences quote it. The tokens that lie in no region are called
+    "elsewhere", followed by the name that they have in JSON."""
     if document.regions[effect.region].name == REST:
         return say(view, '"elsewhere" ({name} in the data)', name=REST)
     return quote_text(leaf_name(document, effect, view), view)
 
 
 def share_text(logprob: float) -> str:
-    """The probability of a mean log probability, with enough digits to tell small ones apart."""
+    """Write exp(logprob), the geometric mean probability of the answer's tokens, with enough digits
+    to tell small ones apart.
+
+    logprob: the mean log probability of the tokens, in nats.
+    """
     return probability_text(exp(logprob))

@@ -81,12 +81,13 @@ class WrittenAnswer(Struct, frozen=True):
 
 
 class AnswerResults(Struct, frozen=True):
-    """What is known of unfinished work, more is added as it comes.
+    """What is known of unfinished work; its lists and its dict are filled as runs end.
 
-    answer: the ids of the answer.
-    ended: whether the model ended it.
-    logprobs: by cut, of each token.
-    attention: of the answer's queries on each leaf region, a mean over them; of what does not rest.
+    answer: the vocabulary ids of the answer.
+    ended: whether the model ended it by itself; None for an answer that was given.
+    logprobs: by the key of a cut, the log probability of each token of the answer.
+    attention: for each leaf region, the share of the answer's attention on it, a mean over the
+        queries; tokens where heads rest (see `resting_keys`) do not count.
     estimates: of every head.
     others: by cut, what the model writes with it.
     """
@@ -145,10 +146,10 @@ def answer(
 ) -> AnswerDocument:
     """Let a decoder answer a prompt, and measure what the whole answer loses without each region.
 
-    Regions that hold others are told without these. What runs of different cuts have in common is
-    computed once. The regions that the answer loses most without are compared with random spans of
-    as many neighbouring tokens of other regions. Where the model writes the answer itself, it also
-    writes what it answers without each region that matters.
+    A region that contains other regions stands for its remaining tokens. What runs of different
+    cuts have in common is computed once. The regions that the answer loses most without are
+    compared with random spans of as many neighbouring tokens of other regions. Where the model
+    writes the answer itself, it also writes what it answers without each region that matters.
 
     Args:
         model: A decoder with an output head, as `attncli.load` returns it.
@@ -160,30 +161,31 @@ def answer(
             layers; "text" to leave its tokens out.
         subsets: How many random sets of regions are taken away for a sparse linear model of what
             the answer needs, which is tested on half as many others; 0 for none.
-        each_head: Whether it is also told which heads carry the region that the answer rests on
-            most: of all heads by an estimate, then of the first `CARRIERS` exactly.
+        each_head: Whether to measure which heads carry the region that the answer rests on most:
+            all heads by an estimate, then the first `CARRIERS` of them exactly.
         weigh: A region or word of the prompt and a factor, such as "doc1=×4": the answer is measured
             with attention on it weighed by this factor and by `FACTORS`. A factor alone weighs the
             region that the answer loses most without.
         weigh_in: The heads in which that is done, with their layers: "L5H11" or (5, 11), several
             as "L5H11,L3H1" or in a list; None for all.
         sources: The names of the regions that are compared; None for all that are neither messages
-            of a chat nor `rest`, and where there are none for the messages.
+            of a chat nor `rest`, or for the messages where there are no others.
         seed: Of the random spans and subsets.
-        tokens: Those of the prompt; None to let the model's tokenizer find them.
+        tokens: The tokens of the prompt; None to let the model's tokenizer find them.
         kept: A folder where results are kept until all are known, so that the same call goes on
             after an interruption.
-        note: Is told which spelling of the target is taken.
-        on_cost: Is told what the work will take, and of how many tokens, before it starts.
-        on_result: Is told how many of how many runs are done.
-        on_interruption: Is handed what is known where Ctrl-C ends the work after a region or more.
-        progress: Is told the share done, 0 to 1.
+        note: Called with a sentence on which spelling of the target is measured.
+        on_cost: Called before the work starts with its estimated cost and the number of tokens.
+        on_result: Called after each run with the number of runs done and of all runs.
+        on_interruption: Called with a document of the results so far where Ctrl-C ends the work
+            after at least one region.
+        progress: Called with the share of the work that is done, 0 to 1.
 
     Returns:
         What `attn answer --json` writes: changes of the mean log probability a token, in nats.
 
     Raises:
-        InputError: Without regions, for names that are none of theirs, for a target that is no text
+        InputError: Without regions, for `sources` that name no region, for a target that is no text
             of the vocabulary, and where the model ends the text at once.
         KeyboardInterrupt: On Ctrl-C, after `on_interruption`.
         LimitError: For more tokens than the model has positions.
@@ -195,16 +197,22 @@ def answer(
     if tokens is None:
         tokens = model.encode(text)
     _refuse(model, regions)
+
+    # what is to be run
     leaves = leaf_regions(regions)
     names = _source_names(leaves, sources)
-    drawn = _drawn_masks(leaves, names, subsets, seed)
-    cuts = [*_single_cuts(leaves), *_subset_cuts(leaves, names, drawn)]
+    subset_masks = _drawn_masks(leaves, names, subsets, seed)
+    cuts = [*_single_cuts(leaves), *_subset_cuts(leaves, names, subset_masks)]
     _refuse_empty(cuts, cut, len(tokens))
     weighed_heads = pairs_or_all(model.spec, weigh_in)
     weighing = _parse_weighing(weigh, tokens, regions, weighed_heads, note)
+
+    # the results of an interrupted call with the same request, or none
     request = (target, length, cut, seed, subsets, tuple(names), each_head, weighing)
     file = _results_file(kept, model, tokens, leaves, request)
     results = file.read() or AnswerResults()
+
+    # the answer; writing it leaves keys and values of the prompt in `past`
     past: Past = {}
     if not results.answer:
         plan = _Plan(
@@ -219,8 +227,10 @@ def answer(
         results = _run_answer(model, text, tokens, target, length, note, past)
         file.keep(results)
     ids = results.answer
+    # the answer's last token is predicted, but never a query itself
     following = following_tokens(model, tokens, ids[:-1])
     _refuse_length(model, len(tokens) + len(following))
+
     runs = CutRuns(model, (*tokens, *following), tuple(ids), cut)
     work = _AnswerWork(
         runs=runs,
@@ -232,13 +242,14 @@ def answer(
         target=target,
         length=length,
         seed=seed,
-        masks=drawn,
-        fitted=_fitted_count(len(drawn)),
+        masks=subset_masks,
+        fitted=_fitted_count(len(subset_masks)),
         weighing=weighing,
         each_head=each_head,
         file=file,
     )
     done = _Progress(results, on_result, progress)
+    # the order matters: each step chooses what it runs by the results of those before it
     try:
         work.measure(cuts, done)
         work.compare_with_random(done)
@@ -256,7 +267,8 @@ def answer(
 
 
 class _Progress:
-    """Counts runs and tokens for those who are told of them; holds the results."""
+    """Counts the runs and tokens that are planned and done, calls the two callbacks of `answer`, and
+    holds the results."""
 
     def __init__(
         self,
@@ -272,17 +284,17 @@ class _Progress:
         self._done_tokens = 0
 
     def plan(self, runs: int, tokens: int) -> None:
-        """Count runs and tokens that are to come."""
+        """Add runs and tokens that are to come to the totals."""
         self._runs += runs
         self._tokens += tokens
 
     def add_tokens(self, count: int) -> None:
-        """Tell of tokens that are done."""
+        """Count tokens that are done, and report the share of all planned tokens."""
         self._done_tokens += count
         self._progress(self._done_tokens / max(self._tokens, 1))
 
     def add_run(self) -> None:
-        """Tell of a run that is done."""
+        """Report how many runs have a result, and how many are planned."""
         self._on_result(len(self.results.logprobs), self._runs)
 
     def interruption_note(self) -> str:
@@ -307,7 +319,8 @@ class _OwnRun:
 
     @property
     def tokens_to_run(self) -> int:
-        """How many tokens this work computes, if it is still to run."""
+        """How many tokens `run` would compute: none once it has run, only the answer's queries where
+        the keys and values of the prompt are known, else all."""
         if self._keys is not None:
             return 0
         count = len(self._runs.tokens)
@@ -316,10 +329,12 @@ class _OwnRun:
         return count
 
     def run(self, on_tokens: Callable[[int], None]) -> tuple[OwnKeys, CutRun | None]:
-        """The result of the uncut run, and what it leaves for later runs to continue from: None if
-        the result was known already.
+        """Run prompt and answer uncut, the first time only.
 
         on_tokens: called with how many more tokens are done.
+
+        Returns: what later runs continue from, and the result of the run; None in place of the
+            result when an earlier call has returned it.
         """
         if self._keys is not None:
             return self._keys, None
@@ -329,7 +344,14 @@ class _OwnRun:
 
 
 class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
-    """A prompt, its answer and its regions, as they are measured."""
+    """A prompt, its answer and its regions, as they are measured.
+
+    leaves: the regions, each without the tokens of the regions inside it. Methods number them:
+        `place` is an index of this tuple.
+    sources: the names of the regions that are compared.
+    masks: the random subsets, [subset, region compared], true where the region is there.
+    fitted: how many of the subsets the linear model is fitted on; the others test it.
+    """
 
     runs: CutRuns
     own: _OwnRun
@@ -348,46 +370,55 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def rest_mask(self) -> Bools:
-        """The tokens of the prompt and its answer where heads rest, booleans [key]."""
+        """Which tokens of prompt and answer are resting keys (the first and special tokens, on which
+        heads put weight when they look for nothing), booleans [key]."""
         return resting_keys(self.runs.tokens, self.runs.model.identity.source)
 
     def measure(self, cuts: Sequence[Cut], done: _Progress) -> None:
         """Run those of these cuts that have no result yet, and store their results."""
-        known = done.results.logprobs
-        missing = [cut for cut in cuts if cut.key not in known]
+        finished = done.results.logprobs
+        missing = [cut for cut in cuts if cut.key not in finished]
         if not missing:
             return
+
+        # a model whose runs cannot continue from stored keys and values
         if not self.runs.can_resume:
             done.plan(len(missing), self.runs.planned_tokens(missing))
             for run in self.runs.run(missing, done.add_tokens):
                 self._keep(run, done)
             return
+
+        # else the uncut run comes first, and each other run continues it from its first cut
         others = [cut for cut in missing if cut.key != OWN.key]
         planned = self.runs.planned_tokens(others, after_own=True)
         done.plan(len(missing), planned + self.own.tokens_to_run)
-        keys, own = self.own.run(done.add_tokens)
-        if own is not None and own.cut.key not in known:
-            self._keep(own, done)
-        for run in self.runs.run(others, done.add_tokens, keys):
+        own_keys, own_run = self.own.run(done.add_tokens)
+        if own_run is not None and own_run.cut.key not in finished:
+            self._keep(own_run, done)
+        for run in self.runs.run(others, done.add_tokens, own_keys):
             self._keep(run, done)
 
     def _keep(self, run: CutRun, done: _Progress) -> None:
-        """Keep what a run left."""
+        """Store the log probabilities of a run and, of the uncut run, the share of attention that
+        the answer's queries give to each region; then count the run."""
         if run.shares is not None:
+            # attention [query, key] without the keys where heads rest
             free = run.shares * ~self.rest_mask[: run.shares.shape[1]]
             whole = np.maximum(free.sum(1), TINY)
             parts = [(free[:, list(leaf.tokens)].sum(1) / whole).mean() for leaf in self.leaves]
+            # rounding may leave a share a little above 1
             done.results.attention[:] = [float(min(part, 1.0)) for part in parts]
         done.results.logprobs[run.cut.key] = run.logprobs.tolist()
         self.file.keep(done.results)
         done.add_run()
 
     def changes(self, results: AnswerResults, key: str) -> Floats:
-        """How much a cut changes the log probability of each token of the answer, [token]."""
+        """How much the cut of this key changes the log probability of each token of the answer,
+        [token], in nats: below 0 where the token becomes less likely."""
         return np.subtract(results.logprobs[key], results.logprobs[OWN.key])
 
     def rank_regions(self, results: AnswerResults) -> list[int]:
-        """The places of the regions that are measured, the largest loss first."""
+        """The regions that have a result, as indices of `leaves`, the largest loss first."""
         places = [
             place for place in range(len(self.leaves)) if f"region {place}" in results.logprobs
         ]
@@ -395,8 +426,8 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return sorted(places, key=lambda place: (losses[place], place))
 
     def compare_with_random(self, done: _Progress) -> None:
-        """Run without random spans beside the regions of the largest loss, at most
-        `MOST_COMPARED`."""
+        """For the regions of the largest loss, at most `MOST_COMPARED`, also cut random spans of as
+        many tokens each, as controls. Later spans avoid regions that already proved to matter."""
         accepted: list[int] = []
         compared = 0
         for place in self.rank_regions(done.results):
@@ -449,19 +480,17 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return OtherAnswer(text=text, tokens=target_tokens(model, answer.ids), ended=answer.ended)
 
     def random_spans(self, place: int, accepted: Sequence[int] = ()) -> list[tuple[int, ...]]:
-        """Random spans as long as a region, among the tokens of other regions that are compared,
-        those that matter more left out."""
-        closed = (place, *accepted)
-        return self._spans(
-            len(self.leaves[place].tokens),
-            {token for number in closed for token in self.leaves[number].tokens},
-            f"answer\0{place}",
-        )
+        """Random spans of as many tokens as the region at `place` has, drawn outside it and outside
+        the regions `accepted`, which are known to matter. Each span is a tuple of token indices."""
+        closed_tokens: set[int] = set()
+        for number in (place, *accepted):
+            closed_tokens.update(self.leaves[number].tokens)
+        return self._spans(len(self.leaves[place].tokens), closed_tokens, f"answer\0{place}")
 
     def _spans(self, count: int, closed: Collection[int], name: str) -> list[tuple[int, ...]]:
-        """Random spans of `count` tokens of the prompt, without tokens in `closed`.
+        """Random spans of `count` tokens of the prompt, as token indices, without any in `closed`.
 
-        name: of the random draw.
+        name: of the random stream, so that each draw differs and can be repeated.
         """
         compared = {
             token
@@ -473,12 +502,15 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return random_spans(count, compared, closed, rest, (self.seed, name))
 
     def random_changes(self, results: AnswerResults, place: int) -> list[float]:
-        """The changes without the random spans of a region."""
+        """How much the answer's mean log probability changes without each of the random spans that
+        the region at `place` is compared with; empty where it was not compared."""
         keys = [f"random {place} {number}" for number in range(DRAWS)]
         return [float(self.changes(results, key).mean()) for key in keys if key in results.logprobs]
 
     def matters(self, results: AnswerResults, place: int) -> bool | None:
-        """Whether the answer uses a region; None where it was not compared with random spans."""
+        """Whether the answer uses the region at `place`: it loses at least `LITTLE` without it, and
+        `TIMES` as much as without any random span. None for a region that is not among those
+        compared, and where the loss is large enough but was not compared with random spans."""
         if self.leaves[place].name not in self.sources:
             return None
         loss = -float(self.changes(results, f"region {place}").mean())
@@ -490,11 +522,16 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return None
 
     def source_places(self) -> list[int]:
-        """The places of the regions that are compared."""
+        """The regions that are compared, as indices of `leaves`."""
         return [place for place, leaf in enumerate(self.leaves) if leaf.name in self.sources]
 
     def fit(self, results: AnswerResults) -> tuple[SparseFit, Floats] | None:
-        """The model of the subsets, and the value of each, [subset]; None before all are known."""
+        """Fit the sparse linear model of which regions the answer needs.
+
+        Returns: the model, and what it is fitted to: the logit of the whole answer's probability a
+            token, [subset], of the subsets it is tested on, too. None while a subset has no result,
+            and where none were asked for.
+        """
         keys = [_subset_key(mask) for mask in self.masks]
         if not keys or any(key not in results.logprobs for key in keys):
             return None
@@ -503,14 +540,15 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return fit_sparse(self.masks[: self.fitted], values[: self.fitted]), values
 
     def hidden_places(self, results: AnswerResults) -> list[int]:
-        """Regions that may hide each other: the model of subsets gives each at least `HIDES` times
-        the loss of its cut alone, and at least a quarter of the largest weight. Empty where there
-        is only one.
+        """Regions that may hide each other, as indices of `leaves`: the model of subsets gives each
+        at least `HIDES` times the loss of its cut alone, and at least a quarter of the largest
+        weight. Empty where there is only one.
         """
         fitted_model = self.fit(results)
         if fitted_model is None:
             return []
-        weights = fitted_model[0].weights
+        fit, _ = fitted_model
+        weights = fit.weights
         least = max(LITTLE, float(weights.max()) / 4)
         places = []
         for place, weight in zip(self.source_places(), weights, strict=True):
@@ -526,10 +564,12 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         others say the same, but cutting all does. The region that adds least is dropped until each
         adds at least `LITTLE` to the loss.
 
-        Returns: the regions, and no cuts; or no regions yet, and the cuts that still have to run to decide.
+        Returns: the regions as indices of `leaves`, and no cuts; or no regions yet, and the cuts
+            that still have to run to decide; or neither where no two hide each other.
         """
         group = self.hidden_places(results)
         while len(group) > 1:
+            # all of the group at once, then all but one of them
             cuts = [_group_cut(self.leaves, group)]
             cuts += [
                 _group_cut(self.leaves, [place for place in group if place != number])
@@ -538,21 +578,25 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             missing = [cut for cut in cuts if cut.key not in results.logprobs]
             if missing:
                 return [], missing
-            whole, *others = [float(self.changes(results, cut.key).mean()) for cut in cuts]
-            least = int(np.argmin(others))
-            if others[least] - whole >= LITTLE:
+            whole, *all_but_one = [float(self.changes(results, cut.key).mean()) for cut in cuts]
+            # the region without which the cut of the group loses most: it adds least
+            least = int(np.argmin(all_but_one))
+            if all_but_one[least] - whole >= LITTLE:
                 return group, []
             del group[least]
         return [], []
 
     def cut_hidden(self, done: _Progress) -> None:
-        """Cut all regions that hide each other at once, and then all but each one."""
-        while cuts := self.hidden_group(done.results)[1]:
+        """Run the cuts of several regions at once that `hidden_group` needs to decide which regions
+        hide each other, until it needs no more."""
+        _, cuts = self.hidden_group(done.results)
+        while cuts:
             self.measure(cuts, done)
+            _, cuts = self.hidden_group(done.results)
 
     def hidden_part(self, results: AnswerResults) -> HiddenRegions | UnsetType:
-        """The regions that hide each other: cutting all of them loses clearly more than the sum of
-        the losses of single cuts.
+        """The part of the document on regions that hide each other. UNSET without such regions, and
+        where cutting all of them does not lose clearly more than the sum of their single cuts.
         """
         group, _ = self.hidden_group(results)
         if not group:
@@ -574,11 +618,12 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return replace(self.weighing, name=leaf.name, keys=leaf.tokens)
 
     def weigh(self, done: _Progress) -> None:
-        """Run with attention on a region weighed by each factor, and on random spans by the one that
-        is asked for."""
+        """Run with attention on a region multiplied by each factor in turn; as controls, run with
+        attention on random spans of as many tokens multiplied by the factor that was asked for."""
         weighing = self.choose_weighing(done.results)
         if weighing is None:
             return
+        # factor 1 changes nothing: its result is the uncut run's
         cuts = [
             Cut(f"dose {factor!r}", change=replace(weighing, factor=factor))
             for factor in _factors(weighing)
@@ -603,7 +648,13 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             return UNSET
         weighing = self.choose_weighing(results)
         assert weighing is not None
-        random = [f"dose-random {number}" for number in range(DRAWS)]
+        random_keys = [f"dose-random {number}" for number in range(DRAWS)]
+        # none where the factor asked for is 1, or no spans could be drawn
+        random_changes: list[float] | UnsetType = [
+            float(self.changes(results, key).mean())
+            for key in random_keys
+            if key in results.logprobs
+        ] or UNSET
         return AnswerDoses(
             weighed=weighing.part(),
             doses=[
@@ -614,17 +665,13 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
                 )
                 for factor, key in sorted(keys.items())
             ],
-            random=[
-                float(self.changes(results, key).mean())
-                for key in random
-                if key in results.logprobs
-            ]
-            or UNSET,
+            random=random_changes,
         )
 
     def most_used_region(self, results: AnswerResults) -> int | None:
-        """The place of the region that the answer depends on most; if it depends on none, the first
-        region whose loss was not compared with random spans; else None."""
+        """The region that the answer depends on most, as an index of `leaves`; if it depends on none
+        for sure, the region of the largest loss that was not compared with random spans; else
+        None."""
         ranked = [place for place in self.rank_regions(results) if place in self.source_places()]
         for place in ranked:
             if self.matters(results, place):
@@ -647,12 +694,12 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         every = [(row.layer, row.head) for row in done.results.estimates]
         groups = {f"head {layer} {head}": [(layer, head)] for layer, head in chosen}
         groups |= {TOGETHER: chosen, EVERY: every}
-        self.measure(
-            [Cut(key, change=HeadLinks(keys, tuple(heads))) for key, heads in groups.items()], done
-        )
+        cuts = [Cut(key, change=HeadLinks(keys, tuple(heads))) for key, heads in groups.items()]
+        self.measure(cuts, done)
 
     def carriers_part(self, results: AnswerResults) -> CarryingHeads | UnsetType:
-        """The part of the document on the heads that carry the region; UNSET until all are known."""
+        """The part of the document on the heads that carry the region that the answer depends on
+        most, the largest exact loss first; UNSET until all cuts of heads have run."""
         place = self.most_used_region(results)
         if place is None or not {TOGETHER, EVERY} <= results.logprobs.keys():
             return UNSET
@@ -675,7 +722,8 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def subset_part(self, results: AnswerResults) -> AnswerSubsets | UnsetType:
-        """The part of the document on subsets of regions; UNSET until all are known."""
+        """The part of the document on random subsets of regions: the weights of the fitted model,
+        and how well it ranks the subsets it was not fitted on. UNSET until all have run."""
         fitted_model = self.fit(results)
         if fitted_model is None:
             return UNSET
@@ -699,13 +747,13 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def document(self, results: AnswerResults, more: Sequence[str] = ()) -> AnswerDocument:
-        """The document of what is known.
+        """The document of all results so far, which may be those of an interrupted call.
 
-        more: warnings beside the text's own.
+        more: warnings beside those of the text and of the measurement.
         """
         model = self.runs.model
-        described = self._answer_text(results)
-        sentences = described.sentences
+        answer_part = self._answer_text(results)
+        sentences = answer_part.sentences
         queries = range(self.runs.first_query, len(self.runs.tokens))
         regions = [leaf.tokens for leaf in self.leaves]
         even = even_shares(model.spec, regions, queries, self.rest_mask[: queries.stop])
@@ -733,7 +781,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             **header(model, self.text, self.tokens),
             regions=[RegionRow(name=leaf.name, tokens=list(leaf.tokens)) for leaf in self.leaves],
             cut=self.runs.way,
-            answer=described,
+            answer=answer_part,
             effects=effects,
             subsets=self.subset_part(results),
             carriers=self.carriers_part(results),
@@ -743,8 +791,8 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def _warnings(self, results: AnswerResults) -> list[str]:
-        """The warnings that not all layers attend, and that no region was found whose heads could
-        be told.
+        """The warning that --each-head has no region to work on, once all regions are measured, and
+        that layers without attention still carry a region whose links are cut.
         """
         spec = self.runs.model.spec
         attending = len(spec.attending())
@@ -787,11 +835,13 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def _sentences(text: str, spans: Sequence[tuple[int, int]]) -> list[AnswerSentence]:
-    """The sentences of an answer.
+    """Divide the tokens of an answer into sentences. A token belongs to the sentence in which it
+    ends; tokens that are blank belong to the sentence after them.
 
-    spans: of its tokens, in characters.
+    spans: where each token begins and ends in the text, in characters.
     """
     ends = [match.end() for match in SENTENCE.finditer(text)] or [len(text)]
+    # the number of the sentence of each token
     places = [
         next((number for number, end in enumerate(ends) if stop <= end), len(ends) - 1)
         for _, stop in spans
@@ -801,7 +851,7 @@ def _sentences(text: str, spans: Sequence[tuple[int, int]]) -> list[AnswerSenten
     for number in sorted(set(places)):
         members = [*waiting, *(token for token, place in enumerate(places) if place == number)]
         start = spans[members[0]][0]
-        # blanks alone belong to what follows them
+        # a sentence of blanks alone joins the next one
         if not text[start : spans[members[-1]][1]].strip() and number < max(places):
             waiting = members
             continue
@@ -817,12 +867,15 @@ def _sentences(text: str, spans: Sequence[tuple[int, int]]) -> list[AnswerSenten
 
 
 def _single_cuts(leaves: Sequence[LeafRegion]) -> list[Cut]:
-    """The own run, and one without each region."""
+    """The run that cuts nothing, and for each region the run that cuts it alone."""
     return [OWN, *(Cut(f"region {place}", (leaf.tokens,)) for place, leaf in enumerate(leaves))]
 
 
 def _group_cut(leaves: Sequence[LeafRegion], places: Sequence[int]) -> Cut:
-    """The cut of several regions at once; for one region, the same as in `_single_cuts`."""
+    """The run that cuts several regions at once; for one region, the same as in `_single_cuts`.
+
+    places: the regions, as indices of `leaves`.
+    """
     name = "regions"
     if len(places) == 1:
         name = "region"
@@ -831,13 +884,15 @@ def _group_cut(leaves: Sequence[LeafRegion], places: Sequence[int]) -> Cut:
 
 
 def _subset_key(mask: Bools) -> str:
-    """The name of a subset among the results: a 1 for each region that is there, else a 0."""
+    """The key of a subset's run, such as "subset 0110": 1 for each region that is there, 0 for each
+    that is cut."""
     return "subset " + "".join(str(int(present)) for present in mask)
 
 
 def _subset_cuts(leaves: Sequence[LeafRegion], names: Sequence[str], masks: Bools) -> list[Cut]:
-    """The names of the regions that are compared, in order.
+    """For each random subset, the run that cuts the regions that are not in it.
 
+    names: those of the regions that are compared; others are never cut.
     masks: [subset, region compared], true where a region is there.
     """
     sources = [leaf for leaf in leaves if leaf.name in names]
@@ -851,15 +906,22 @@ def _subset_cuts(leaves: Sequence[LeafRegion], names: Sequence[str], masks: Bool
 
 
 def _fitted_count(count: int) -> int:
-    """On how many of the subsets the model is fitted; the others test it."""
+    """How many of `count` subsets the model is fitted on, two thirds; the last third tests it."""
     return count - count // 3
 
 
 def _drawn_masks(
     leaves: Sequence[LeafRegion], names: Sequence[str], subsets: int, seed: int
 ) -> Bools:
-    """The random sets of regions, [subset, region compared]; none where none are asked for. Raises
-    InputError where there are too few regions for that."""
+    """Draw random sets of the regions that are compared, half as many again as `subsets`, so that a
+    third of all can test the model.
+
+    names: those of the regions that are compared.
+
+    Returns: [subset, region compared], true where a region is there; no rows for 0 `subsets`.
+
+    Raises InputError for too few subsets to fit and test a model, and for too few regions.
+    """
     regions = sum(leaf.name in names for leaf in leaves)
     if not subsets:
         return np.zeros((0, regions), bool)
@@ -889,6 +951,7 @@ class _Plan(Struct, frozen=True, eq=False):
     runs: of the prompt alone.
     length: tokens of the answer, at most.
     writes_answers: whether the model writes the answer, and another one without what matters.
+    cuts: all runs that are planned so far, the uncut one included.
     """
 
     runs: CutRuns
@@ -899,10 +962,11 @@ class _Plan(Struct, frozen=True, eq=False):
     weighing: Weighing | None
 
     def forecast(self) -> CostEstimate:
-        """The cost of this work: writing the answer, the cuts, random spans for one region, the
-        answer without it, and doses."""
+        """Estimate the cost of this work: writing the answer, the cuts, random spans for one region,
+        the answer without it, and doses."""
         model = self.runs.model
         count = len(self.runs.tokens) + self.length
+        # a long text is run in blocks of rows; None for one block
         rows = None
         if count > LONG:
             rows = rows_for(model.spec, count)
@@ -912,7 +976,8 @@ class _Plan(Struct, frozen=True, eq=False):
         return replace(estimate, memory={**estimate.memory, **self._memory(estimate)})
 
     def _whole_runs(self) -> float:
-        """About how many runs of the whole prompt these are, without the one that writes."""
+        """About how many runs over the whole prompt take as long as all of this work but writing the
+        answer."""
         count = len(self.runs.tokens)
         tokens = self.runs.planned_tokens(self._other_cuts(), after_own=self.runs.can_resume)
         runs = tokens / count + DRAWS
@@ -925,16 +990,18 @@ class _Plan(Struct, frozen=True, eq=False):
         return runs
 
     def _other_cuts(self) -> list[Cut]:
-        """The cuts, without the own run where that is the one that writes the answer."""
+        """The cuts to run after the answer is written. Where runs can continue from stored keys and
+        values, writing the answer already is the uncut run, which is then left out."""
         if not self.runs.can_resume:
             return list(self.cuts)
         return [cut for cut in self.cuts if cut.key != OWN.key]
 
     def _memory(self, estimate: CostEstimate) -> dict[str, int]:
-        """Bytes of the keys and values that runs begin with, and of the weights that gradients go
-        back through, by what they are for."""
+        """Bytes of memory beyond one plain run, by what they are for: the keys and values that runs
+        share, and with --each-head the weights that gradients go back through."""
         spec = self.runs.model.spec
         item = SCORE_ITEM[self.runs.model.backend.dtype]
+        # numbers of keys and values that all layers store for a token
         width = sum(
             block.attention.kv_heads * (block.attention.head_dim + block.attention.v_dim)
             for block in spec.blocks
@@ -953,7 +1020,8 @@ class _Plan(Struct, frozen=True, eq=False):
 
 
 def _factors(weighing: Weighing) -> list[float]:
-    """The factors of the doses, ascending."""
+    """The factors that attention is multiplied by, one run each: `FACTORS` and the one that was
+    asked for, ascending."""
     return sorted({*FACTORS, weighing.factor})
 
 
@@ -964,20 +1032,26 @@ def _parse_weighing(
     heads: Sequence[tuple[int, int]] | None,
     note: Callable[[str], None],
 ) -> Weighing | None:
-    """Parse what `weigh` asks for; the result has no keys where it is a factor alone. Raises as
-    `find_weighing`."""
+    """Parse "NAME=×4", or "×4" alone: then the result has neither a name nor keys, and the region is
+    chosen later. None for None. Raises as `find_weighing`.
+
+    heads: the (layer, head) in which attention is weighed; None for all.
+    note: called with a sentence for the user, as by `find_weighing`.
+    """
     if weigh is None:
         return None
     if "=" in weigh:
         return find_weighing(weigh, tokens, regions, heads=heads, note=note)
     chosen = None
     if heads is not None:
+        # each head once, in the order asked for
         chosen = tuple(dict.fromkeys(heads))
     return Weighing("", (), read_factor(weigh), chosen)
 
 
 def _refuse(model: Model, regions: Sequence[Region]) -> None:
-    """Raise InputError without regions, UnsupportedError for a model that cannot be sources."""
+    """Raise InputError without regions, UnsupportedError for a model that predicts no next token or
+    cannot be cut."""
     if not any(region.name != REST for region in regions):
         raise InputError(
             "there are no regions to cut off",
@@ -990,7 +1064,8 @@ def _refuse(model: Model, regions: Sequence[Region]) -> None:
 
 
 def _refuse_empty(cuts: Sequence[Cut], way: Literal["links", "text"], count: int) -> None:
-    """Raise InputError where a cut leaves none of the `count` tokens of the prompt."""
+    """Raise InputError where a cut would leave none of the `count` tokens of the prompt: only the
+    way "text" takes tokens out."""
     if way == "text" and any(sum(map(len, cut.regions)) >= count for cut in cuts):
         raise InputError(
             "without these regions no token of the prompt is left",
@@ -1011,12 +1086,19 @@ def _refuse_length(model: Model, count: int) -> None:
 
 
 def _source_names(leaves: Sequence[LeafRegion], sources: Sequence[str] | None) -> list[str]:
-    """The names of the regions that are compared. Raises InputError for one that is not there."""
+    """The names of the regions that are compared.
+
+    sources: the names that the caller chose; None for all regions that are neither messages of a
+        chat nor the rest of the prompt, or for the messages where there are no others.
+
+    Raises InputError for a name without a region, or whose region is filled by others inside it.
+    """
     names = [leaf.name for leaf in leaves]
     if sources is None:
-        # a region that others fill has no tokens of its own
-        own = [leaf.name for leaf in leaves if leaf.name != REST and not leaf.is_message]
-        return own or [name for name in names if name != REST]
+        parts = [leaf.name for leaf in leaves if leaf.name != REST and not leaf.is_message]
+        if parts:
+            return parts
+        return [name for name in names if name != REST]
     for name in sources:
         if name not in names:
             raise InputError(
@@ -1034,10 +1116,10 @@ def _results_file(
     leaves: Sequence[LeafRegion],
     request: object,
 ) -> KeptResults[AnswerResults]:
-    """Where results of this work are stored between runs, so that an interrupted run can go on.
-    Without a folder, nothing is stored.
+    """The file where results of this work are stored, so that an interrupted call can go on.
 
-    kept: the folder.
+    kept: the folder of the file; None to store nothing.
+    request: all other arguments that results depend on; they enter the file's name.
     """
     path = None
     if kept is not None:
@@ -1055,11 +1137,14 @@ def _run_answer(
     note: Callable[[str], None],
     past: Past,
 ) -> AnswerResults:
-    """The answer: the target's entries, or what the model writes, without the token that ends it.
+    """The answer's token ids: those of the target, or of what the model writes, without the token
+    that ends it.
 
-    past: filled with the keys and values of the tokens that ran as it wrote.
+    target: the answer's text; None to let the model write up to `length` tokens.
+    note: called with a sentence on which spelling of the target is measured.
+    past: filled with the keys and values of the tokens that ran as the model wrote.
 
-    Raises InputError where it writes nothing.
+    Raises InputError where the model writes nothing, LimitError where it has too few positions.
     """
     if target is not None:
         return AnswerResults(answer=list(choose_target(model, tokens, target, note=note).ids))
@@ -1072,6 +1157,7 @@ def _run_answer(
             count=length,
             limit=limit,
         )
+    # attention rows are not needed: one head of the last attending layer is the least to ask for
     layer = model.spec.attending()[-1:]
     continuation = generate(
         model, text, length, layers=layer, heads=[0], rows=False, tokens=tokens, past=past

@@ -47,7 +47,7 @@ class Cut(Struct, frozen=True):
 
     @property
     def is_own(self) -> bool:
-        """Whether nothing is changed."""
+        """Whether this is the model's own run, in which nothing is cut or changed."""
         return not self.regions and self.change is None
 
 
@@ -95,7 +95,8 @@ class _Path(Struct, frozen=True):
         return self.events[0] if self.events else None
 
     def next_event(self, place: int) -> tuple[int, int] | None:
-        """The event that the cut has at a token; None for no event."""
+        """The cut's next event that is still to pass, where it lies at the token `place`; else
+        None."""
         if self.passed < len(self.events) and self.events[self.passed][0] == place:
             return self.events[self.passed]
         return None
@@ -121,13 +122,13 @@ class CutRuns(Struct, frozen=True):
 
     @property
     def first_query(self) -> int:
-        """The token after which the answer begins."""
+        """The index of the prompt's last token: its query predicts the first token of the answer."""
         return len(self.tokens) - len(self.answer)
 
     @property
     def can_resume(self) -> bool:
-        """Whether runs can continue behind the first token, from stored keys and values. These must
-        not change when the text grows, and there must be no recurrent state."""
+        """Whether a run can continue from the stored keys and values of earlier tokens. These must
+        not change when the text grows, and no layer may carry a recurrent state."""
         spec = self.model.spec
         has_state = any(block.mixer is not None for block in spec.blocks)
         return not has_state and keeps_past(spec, 1, len(self.tokens))
@@ -138,6 +139,7 @@ class CutRuns(Struct, frozen=True):
 
         after_own: whether each run continues the uncut run from the token where the two first differ.
         """
+        # runs are alike as long as they change the same things, so each change gets one number
         numbers: dict[object, int] = {}
         for cut in cuts:
             for region in cut.regions:
@@ -146,6 +148,7 @@ class CutRuns(Struct, frozen=True):
                 numbers.setdefault(cut.change, len(numbers))
         paths = [_Path(cut, self._events(cut, numbers)) for cut in cuts]
         if not keeps_past(self.model.spec, 1, len(self.tokens)):
+            # keys change with the length of the text: nothing can be shared
             for path in paths:
                 yield TokenStretch(0, 0, len(self.tokens), path.cut, (path.cut,))
         elif after_own:
@@ -166,11 +169,14 @@ class CutRuns(Struct, frozen=True):
     def own_run(
         self, past: Past | None = None, on_tokens: Callable[[int], None] = lambda count: None
     ) -> tuple[OwnKeys, CutRun]:
-        """The text's own run, and what every other run may begin with.
+        """Run prompt and answer uncut.
 
         Args:
             past: Keys and values of the prompt, and perhaps of more, where they are known.
-            on_tokens: Told how many tokens more are done.
+            on_tokens: Called with how many more tokens are done.
+
+        Returns:
+            The keys and values that every other run may continue from, and the run's result.
         """
         own = Cut("own")
         first = self.first_query
@@ -192,11 +198,13 @@ class CutRuns(Struct, frozen=True):
         on_tokens: Callable[[int], None] = lambda count: None,
         own: OwnKeys | None = None,
     ) -> Iterator[CutRun]:
-        """Run with each of these cuts.
+        """Yield the result of a run with each of these cuts, in the order in which they end.
 
-        on_tokens: told how many tokens more are done.
-        own: what is kept of the own run, which is none of the cuts then.
+        on_tokens: called with how many more tokens are done.
+        own: what is kept of the uncut run, so that others continue it; then none of `cuts` is the
+            uncut run.
         """
+        # the state after each stretch on the way to the present one, by depth
         states: list[_State] = [_State({}, None, 0)]
         for part in self.stretches(cuts, after_own=own is not None):
             del states[part.depth + 1 :]
@@ -209,7 +217,10 @@ class CutRuns(Struct, frozen=True):
                 assert state.tail is not None
                 logprobs = self._logprobs(state.tail)
                 for cut in part.ends:
-                    yield CutRun(cut, logprobs, state.shares if cut.is_own else None)
+                    shares = None
+                    if cut.is_own:
+                        shares = state.shares
+                    yield CutRun(cut, logprobs, shares)
 
     def write(self, cut: Cut, length: int) -> tuple[list[int], bool]:
         """Continue the prompt with the likeliest token each time, with one cut.
@@ -266,14 +277,17 @@ class CutRuns(Struct, frozen=True):
         for path in paths:
             groups.setdefault(path.first_event, []).append(replace(path, passed=1))
         for event, group in groups.items():
+            # a run that changes nothing has nothing to compute
             start = len(self.tokens)
             if event is not None:
+                # no later than the first query whose output predicts the answer in such a run
                 start = min(event[0], *(self._first_asking(path.cut) for path in group))
             yield from self._branches([(group, start, 0)])
 
     def _first_asking(self, cut: Cut) -> int:
-        """The token after which the answer begins in a run; it is an earlier one where the last
-        tokens of the prompt are left out.
+        """The first token whose query must run again so that each token of the answer is predicted:
+        where the text of regions is left out, the first of the last remaining tokens, as many as
+        the answer has. The end of the text where no token is left out.
         """
         if self.way == "links" or not cut.regions:
             return len(self.tokens)
@@ -282,10 +296,13 @@ class CutRuns(Struct, frozen=True):
         return places[-len(self.answer) :][0]
 
     def _events(self, cut: Cut, numbers: dict[object, int]) -> tuple[tuple[int, int], ...]:
-        """The positions at which a cut changes the run, each with the number of what changes: for
+        """Where a cut makes its run differ, as (token, number of the change) in ascending order: for
         links, the first token behind a region; for text, the first token of a region that is left
         out; for links cut in some heads, the answer's first query; for weighing, the first key
-        weighed."""
+        weighed. The uncut run has one event, where its attention is to be recorded.
+
+        numbers: of each region or other change.
+        """
         if cut.is_own:
             return ((self.first_query, LOOKS),)
         if isinstance(cut.change, HeadLinks):
@@ -304,9 +321,11 @@ class CutRuns(Struct, frozen=True):
         return tuple(sorted(events))
 
     def _branches(self, waiting: list[tuple[Sequence[_Path], int, int]]) -> Iterator[TokenStretch]:
-        """The stretches of runs that begin alike, those of one branch after another.
+        """Yield the stretches of runs that begin alike, depth first: all that continue one branch
+        come before the next branch, so that few states are kept at a time.
 
-        waiting: runs that are equal so far, the token at which they go on, and their depth.
+        waiting: a stack of (runs that are equal so far, the token at which they go on, how many
+            stretches lie before it).
         """
         while waiting:
             paths, start, depth = waiting.pop()
@@ -326,7 +345,10 @@ class CutRuns(Struct, frozen=True):
             pending = [
                 path.events[path.passed][0] for path in paths if path.passed < len(path.events)
             ]
-            if not pending or (len(paths) == 1 and paths[0].events[-1][1] != LOOKS):
+            if not pending:
+                return len(self.tokens), []
+            # a single run has no other to part from; only the uncut one stops to be recorded
+            if len(paths) == 1 and paths[0].events[-1][1] != LOOKS:
                 return len(self.tokens), []
             stop = min(pending)
             groups: dict[tuple[int, int] | None, list[_Path]] = {}
@@ -338,33 +360,38 @@ class CutRuns(Struct, frozen=True):
                 groups.setdefault(event, []).append(replace(path, passed=passed))
             if len(groups) > 1 or (stop, LOOKS) in groups:
                 return stop, list(groups.values())
+            # all runs change the same thing here: they stay one group, and the next event counts
             (paths,) = groups.values()
 
     def _extended_state(self, state: _State, part: TokenStretch) -> _State:
-        """The state after a stretch that continues from `state`, which stays unchanged."""
+        """Run a stretch of tokens that continues from `state`, and return the state after it;
+        `state` stays unchanged."""
         tokens = self._kept_tokens(self.tokens[part.start : part.stop], part.cut, state.count)
         if not tokens:
             return state
+
+        # a long text runs in blocks, unless its keys change with its length
+        step = len(tokens)
+        if len(self.tokens) > LONG and keeps_past(self.model.spec, 1, len(self.tokens)):
+            step = rows_for(self.model.spec, len(self.tokens))
+
+        # each block extends the past; of vectors and attention only the answer's rows are kept
         past = dict(state.past)
         tail = state.tail
         shares = state.shares
-        step = len(tokens)
-        if len(self.tokens) > LONG:
-            step = rows_for(self.model.spec, len(self.tokens))
-        if not keeps_past(self.model.spec, 1, len(self.tokens)):
-            step = len(tokens)
-        looks = part.cut.is_own and bool(part.ends)
+        records_attention = part.cut.is_own and bool(part.ends)
         for first in range(0, len(tokens), step):
-            after, looked = self._run(tokens[first : first + step], past, part.cut, looks=looks)
+            block = tokens[first : first + step]
+            after, attention = self._run(block, past, part.cut, looks=records_attention)
             rows = after
             if tail is not None:
                 rows = self.model.backend.concat([tail, after], 0)
             tail = rows[-len(self.answer) :]
-            if looked is not None:
+            if attention is not None:
                 if shares is None:
-                    shares = looked
+                    shares = attention
                 else:
-                    shares = _stacked_rows(shares, looked)
+                    shares = _stacked_rows(shares, attention)
         if shares is not None:
             shares = shares[-len(self.answer) :]
         return _State(past, tail, state.count + len(tokens), shares)
@@ -372,15 +399,25 @@ class CutRuns(Struct, frozen=True):
     def _run(
         self, tokens: list[Token], past: Past, cut: Cut, *, looks: bool
     ) -> tuple[Array, Floats | None]:
-        """Run tokens after those in `past`, which is extended; the last layer's vectors, [token,
-        width], and what is looked at, [token, key], where that is asked for."""
+        """Run tokens after those in `past`, which is extended by their keys and values.
+
+        cut: what this run goes without.
+        looks: whether to record attention.
+
+        Returns: the last layer's vectors, [token, width], and the attention of each token on each
+            key, a mean over layers and heads, [token, key]; None in its place where not recorded.
+        """
         last = len(self.model.spec.blocks) - 1
         attending = set(self.model.spec.attending())
-        keep = ("weights",) if looks else ()
+        layers: Sequence[int] = [last]
+        keep: tuple[str, ...] = ()
+        if looks:
+            layers = range(last + 1)
+            keep = ("weights",)
         queries = range(tokens[0].index, tokens[-1].index + 1)
         traces = self.model.trace(
             tokens,
-            layers=range(last + 1) if looks else [last],
+            layers=layers,
             keep=keep,
             past=past,
             interventions=self._interventions(cut, queries),
@@ -400,8 +437,9 @@ class CutRuns(Struct, frozen=True):
         return after, np.mean(sums, 0)
 
     def _interventions(self, cut: Cut, queries: range) -> Interventions:
-        """What cuts the links of these queries to the regions of a cut; nothing where their text is
-        left out. Keys behind the last query are left out: they are not there yet."""
+        """What a run must change in attention to make a cut, for these queries: {} where none of
+        them sees a cut region, and where the regions' text is left out instead. Keys behind the
+        last query are not named: they do not exist yet."""
         spec = self.model.spec
         if isinstance(cut.change, HeadLinks):
             return _links_cut(cut.change, queries, self.first_query)
@@ -454,15 +492,16 @@ class OwnKeys(Struct, frozen=True, eq=False):
     first_query: int
 
     def state_before(self, place: int) -> _State:
-        """The state of the own run before a token."""
+        """The state of the uncut run just before the token at `place`."""
         tail = None
+        # up to the first query, no vector that predicts the answer exists
         if place > self.first_query:
             tail = self.tail[: place - self.first_query]
         return _State(_past_of_first_tokens(self.past, place), tail, place)
 
 
 def _past_of_first_tokens(past: Past, count: int) -> Past:
-    """The keys and values of the first tokens."""
+    """The keys and values of the first `count` tokens, by layer. Arrays are [..., token, dim]."""
     if not count:
         return {}
     return {
@@ -471,20 +510,26 @@ def _past_of_first_tokens(past: Past, count: int) -> Past:
 
 
 def _links_cut(links: HeadLinks, queries: range, first_query: int) -> Interventions:
-    """An intervention that cuts the links from these queries to these keys. A query that is itself
-    one of the keys keeps its links."""
-    asking = tuple(query for query in queries if query >= first_query and query not in links.keys)
-    known = tuple(key for key in links.keys if key < queries.stop)
-    if not asking or not known:
+    """The intervention that cuts the links from the answer's queries, those from `first_query` on,
+    to the keys of `links` in its heads. A query that is itself one of the keys keeps its links, and
+    keys behind the last query are not named: they do not exist yet. {} where nothing is to cut."""
+    cut_queries = tuple(
+        query for query in queries if query >= first_query and query not in links.keys
+    )
+    cut_keys = tuple(key for key in links.keys if key < queries.stop)
+    if not cut_queries or not cut_keys:
         return {}
     by_layer: dict[tuple[int, Kind], list[int]] = {}
     for layer, head in links.heads:
         by_layer.setdefault((layer, "self"), []).append(head)
-    return {place: [KnockOut(tuple(numbers), asking, known)] for place, numbers in by_layer.items()}
+    return {
+        place: [KnockOut(tuple(heads), cut_queries, cut_keys)] for place, heads in by_layer.items()
+    }
 
 
 def _stacked_rows(before: Floats, rows: Floats) -> Floats:
-    """Rows of attention after earlier ones, which see fewer keys; [token, key]."""
+    """Put rows of attention, [token, key], below earlier ones; these see fewer keys and get weight 0
+    for the others."""
     wide = np.zeros((len(before) + len(rows), rows.shape[1]))
     wide[: len(before), : before.shape[1]] = before
     wide[len(before) :] = rows

@@ -243,7 +243,8 @@ class AnswerDocument(Header, tag="attn.answer/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
-        """How long axes are: the regions, the tokens of the answer, and its sentences."""
+        """How many entries the axes have that the fields of this document name: "region", "answer"
+        (its tokens), "sentence", and those of every document."""
         return {
             **super().lengths(),
             "region": len(self.regions),
@@ -252,7 +253,8 @@ class AnswerDocument(Header, tag="attn.answer/1", frozen=True, kw_only=True):
         }
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults as (field, message), unless effects stand in rising order of change."""
+        """Yield (field, message) for each fault: effects must be sorted by change, the largest loss
+        first."""
         yield from super().validation_errors()
         changes = [effect.change for effect in self.effects]
         if changes != sorted(changes):

@@ -18,32 +18,35 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 def even_shares(
     spec: Spec, regions: Sequence[Sequence[int]], queries: range, rest: Bools
 ) -> Floats:
-    """The share of even attention that each region would get, [region]: of the keys that a query
-    sees and where heads do not rest, the part that lies in the region; the mean over queries and
-    over layers, each with its own mask.
+    """The share of attention that each region would get if every query spread its weight evenly,
+    [region]: of the keys that a query sees, without resting keys, the part that lies in the region.
+    It is a mean over queries and over layers, each with its own mask.
 
+    regions: the token indices of each region.
     queries: their positions; the keys are all tokens up to the last of them.
-    rest: the keys where heads rest, booleans [key].
+    rest: which keys are resting keys (the first and special tokens, on which heads put weight when
+        they look for nothing), booleans [key].
     """
-    known: dict[str, Floats] = {}
+    # most layers have the same mask: the shares are computed once for each mask
+    by_mask: dict[str, Floats] = {}
     total = np.zeros(len(regions))
     attending = spec.attending()
     for layer in attending:
         mask = spec.blocks[layer].attention.mask
         name = mask.spec()
-        if name not in known:
+        if name not in by_mask:
             sees = _visible(mask, queries) & ~rest
             counts = np.maximum(sees.sum(-1), 1)
-            known[name] = np.array(
+            by_mask[name] = np.array(
                 [(sees[..., list(region)].sum(-1) / counts).mean() for region in regions]
             )
-        total += known[name]
+        total += by_mask[name]
     return total / max(len(attending), 1)
 
 
 def _visible(mask: Mask, queries: range) -> Bools:
-    """Which keys each query sees, [query, key], or by head; where the mask depends on the vectors,
-    every key up to the query itself.
+    """Which keys each query sees, booleans [query, key], or [head, query, key] where heads differ.
+    A mask that depends on the vectors (hash attention) counts as causal: every key up to the query.
     """
     positions = np.array(queries)
     keys = np.arange(queries.stop)[None, :]

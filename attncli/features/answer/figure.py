@@ -75,7 +75,8 @@ def _draw_effects(
     top: float,
     view: View,
 ) -> float:
-    """Draw a row for each region with a remark on what its lines are. Returns where they end."""
+    """Draw a row for each region, and below them what the marks among the bars mean. Returns where
+    the drawing ends, in points from the top."""
     if len(effects) < len(document.effects):
         left_out = say(
             view,
@@ -97,7 +98,8 @@ def _draw_effects(
 
 
 def _write_lines(drawing: Drawing, text: str, top: float) -> float:
-    """Write a remark in as many lines as it takes. Returns where they end."""
+    """Write a remark from `top` on, broken into as many lines as it needs. Returns where they end,
+    in points from the top."""
     for line in broken_to_fit(text, SIZE, min(drawing.room, WIDEST)):
         drawing.text(0, top + 8, line, size=SIZE, quiet=True)
         top += 11
@@ -109,6 +111,7 @@ def _draw_panels(
 ) -> float:
     """Draw two panels of bars, what the answer loses and the attention, each with the names of the
     regions: beside each other, or one below the other on narrow paper. Returns where they end."""
+    # names take at most 40 % of the width
     edge = min(max(width(name, 9) for name in names), 170.0, 0.4 * drawing.room) + 8
     room = drawing.room - edge
     beside = room >= 1.4 * BARS + APART
@@ -127,7 +130,8 @@ def _draw_panels(
 
 
 def _write_names(drawing: Drawing, names: Sequence[str], edge: float, top: float) -> None:
-    """Write the names of the regions, a row each, up to the edge of the bars."""
+    """Write the names of the regions, a row each, so that they end left of `edge`, where the bars
+    begin."""
     for index, name in enumerate(names):
         y = top + HEAD + index * LINE + 9
         drawing.text(edge - 8, y, shorten_to_fit(name, 9, edge - 8), anchor="end")
@@ -152,10 +156,17 @@ def _draw_changes(
     view: View,
 ) -> float:
     """Draw the changes as bars from a line at 0, losses to the left, and a mark at the largest
-    change without a random span. Returns where they end."""
+    change without a random span. Returns where they end.
+
+    left, top, wide: the panel's corner and width in points.
+    """
     _write_head(drawing, say(view, "change without it"), say(view, "nats a token"), left, top)
     labels = [format_signed(effect.change, 2).replace("-", "−") for effect in effects]
+    # room on either side for the numbers at the ends of the bars
     beside = max(width(text, 9) for text in labels) + 6
+
+    # the axis: whole steps from `low` nats left of 0 to `high` right of it; a last step that would
+    # be a tenth full or less is left out
     marks = [_random_mark(effect) for effect in effects]
     drawn = [0.0, *(effect.change for effect in effects), *marks]
     step = _axis_step(max(-min(drawn), max(drawn), 0.01))
@@ -187,7 +198,7 @@ def _draw_changes(
 
 
 def _random_mark(effect: AnswerEffect) -> float:
-    """The largest change without a random span, up or down; 0 without any."""
+    """The change without the random span that changes most, up or down; 0 without random spans."""
     return max(effect.random or [0.0], key=abs)
 
 
@@ -199,8 +210,11 @@ def _draw_attention(
     wide: float,
     view: View,
 ) -> float:
-    """Draw the shares of attention as bars, with a mark at even attention's. Returns where they
-    end."""
+    """Draw the shares of attention as bars, with a mark at the share of even attention. Returns
+    where they end.
+
+    left, top, wide: the panel's corner and width in points.
+    """
     unit = say(view, "% of the answer's")
     _write_head(drawing, say(view, "attention on it"), unit, left, top)
     labels = [percent(effect.attention, 1) for effect in effects]
@@ -242,18 +256,20 @@ def _axis_step(largest: float) -> float:
 def _draw_axis(
     drawing: Drawing, ticks: Sequence[tuple[float, str]], rows: tuple[float, float]
 ) -> None:
-    """Draw thin lines through rows, each with its number below where there is room, 0 first.
+    """Draw an axis: a thin line at each tick, and its number below where it does not meet another;
+    numbers near 0 are written first.
 
-    rows: where they begin and end.
+    ticks: where each lies, in points from the left, and its number.
+    rows: where the lines begin and end, in points from the top.
     """
     begin, end = rows
-    places: list[tuple[float, float]] = []
+    written: list[tuple[float, float]] = []
     for x, text in sorted(ticks, key=lambda tick: abs(float(tick[1].replace("−", "-")))):
         drawing.path([(x, begin), (x, end)], drawing.theme.line, thick=0.5)
         half = width(text, 8) / 2 + 1.5
-        if all(x + half < left or right < x - half for left, right in places):
+        if all(x + half < left or right < x - half for left, right in written):
             drawing.text(x, end + 10, text, anchor="middle", size=8, quiet=True)
-            places.append((x - half, x + half))
+            written.append((x - half, x + half))
 
 
 def _draw_sentences(
@@ -274,13 +290,17 @@ def _draw_sentences(
     for line in broken_to_fit(caption, SIZE, min(drawing.room, WIDEST) / BOLD):
         drawing.text(0, top, line, size=SIZE, bold=True)
         top += 11
+    # beside the cells, which begin 10 points further down; `_write_names` leaves room for a head
     _write_names(drawing, names, edge, top - HEAD + 11.5)
+    # above narrow cells, only every fifth number has room
     for number in range(len(shown)):
         if cell >= NUMBERED or (number + 1) % 5 == 0:
             middle = edge + (number + 0.5) * cell
             drawing.text(middle, top + 6, str(number + 1), size=8, anchor="middle", quiet=True)
     top += 10
     top = _draw_cells(drawing, values, (edge, top), cell, view)
+
+    # the sentences by their numbers
     left = width(f"{len(shown)}", SIZE) + 12
     for number, sentence in enumerate(shown, 1):
         drawing.text(left - 6, top, str(number), size=SIZE, anchor="end")
@@ -310,9 +330,15 @@ def _draw_cells(
     cell: float,
     view: View,
 ) -> float:
-    """Draw a map of changes from its upper left corner on, `cell` points along a sentence: with the
-    numbers, or below it what the colours mean where there is no room for them. Returns where what
-    follows begins."""
+    """Draw changes as coloured cells, a row for each region and a column for each sentence. The
+    numbers are written in the cells, or where these are too narrow, a legend of the colours below.
+
+    values: changes in nats, [region, sentence].
+    corner: the upper left one, in points.
+    cell: the width of a cell in points.
+
+    Returns: where what follows begins, in points from the top.
+    """
     left, top = corner
     rows, columns = values.shape
     high = float(np.abs(values).max()) or 1.0

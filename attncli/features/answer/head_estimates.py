@@ -61,7 +61,10 @@ class _WatchedOutput(ReadWeights):
         return self._weights(role)
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
-        """The output projection of x plus zeros; None for others."""
+        """Called by the layer for each of its matrix products: for the output projection of the
+        heads, remember x and return its product; None for all others, which the layer then computes
+        as usual. In a run with gradients, x is first added to a variable of zeros, whose gradient is
+        that of x."""
         if name != "attn.o":
             return None
         self.passed = x
@@ -72,12 +75,15 @@ class _WatchedOutput(ReadWeights):
 
 
 def head_estimates(runs: CutRuns, own: OwnKeys, keys: Sequence[int]) -> list[HeadEstimate]:
-    """The estimate of every head, layer by layer.
+    """Estimate for every head how much of the answer's probability it carries from a region.
 
     Args:
         runs: The prompt and its answer.
-        own: What is kept of the own run.
-        keys: The tokens of the region.
+        own: What is kept of the uncut run.
+        keys: The indices of the region's tokens.
+
+    Returns:
+        An estimate for each head, layer by layer; layers that do not attend have none.
     """
     run = _BackwardRun(runs, own, keys)
     return run.estimates()
@@ -90,7 +96,9 @@ class _BackwardRun:
         self._runs = runs
         self._model: Model = runs.model
         self._past = own.past
-        dtype = self._model.backend.dtype_of(next(iter(own.past.values()))[0])
+        # gradients are computed in float64 where the keys are, in float32 for narrower types, too
+        some_keys, *_ = next(iter(own.past.values()))
+        dtype = self._model.backend.dtype_of(some_keys)
         if dtype != "float64":
             dtype = "float32"
         self._plain = numpy_backend(dtype)
@@ -101,7 +109,8 @@ class _BackwardRun:
         self._tokens: list[Token] = list(runs.tokens[runs.first_query :])
 
     def estimates(self) -> list[HeadEstimate]:
-        """As `head_estimates`."""
+        """Run the answer's tokens forwards with gradients, and each layer once more with the region
+        hidden from them; then estimate each head's effect as gradient × change of its output."""
         spec = self._model.spec
         store = self._model.store
         store.expect(range(len(spec.blocks)))
@@ -113,16 +122,18 @@ class _BackwardRun:
         for layer, block in enumerate(spec.blocks):
             weights = cache_weights(store.layer(self._plain, layer))
             watched = _WatchedOutput(weights, sloped=True)
-            context = self._context(layer, frozenset({"weights"}))
+            context = self._context(layer, keep=frozenset({"weights"}))
             entering = hidden
             trace = run_block(self._backend, block, watched, entering, context, layer)
             hidden = trace.after
             if block.instead or watched.slope is None:
+                # a layer without attention
                 continue
             passed = self._numbers(watched.passed)
+            # the same layer on the same vectors, with the region hidden
             cut = _WatchedOutput(weights, sloped=False)
-            outside = self._context(layer, frozenset(), self._hide_region(layer))
-            run_block(self._plain, block, cut, self._array(entering), outside, layer)
+            hidden_context = self._context(layer, frozenset(), self._hide_region(layer))
+            run_block(self._plain, block, cut, self._array(entering), hidden_context, layer)
             variables.append(watched.slope)
             shares = self._numbers(trace.stages["weights"])[..., self._looked_at].sum(-1)
             layers.append((layer, self._numbers(cut.passed) - passed, shares.mean(-1)))
@@ -140,7 +151,8 @@ class _BackwardRun:
     def _context(
         self, layer: int, keep: frozenset[str], interventions: Interventions | None = None
     ) -> Context:
-        """The context of a layer's run: the keys and values of the prompt, and the cut."""
+        """What a layer needs beside its vectors: the keys and values of the prompt that it goes on
+        from, the stages that its trace is to keep, and what is cut; None for no cut."""
         past: Past = {}
         first = self._runs.first_query
         if first and layer in self._past:
@@ -157,7 +169,7 @@ class _BackwardRun:
         return {(layer, "self"): [KnockOut(heads, queries, tuple(self._keys))]}
 
     def _numbers(self, array: Array | None) -> Floats:
-        """The numbers of an array of a run."""
+        """An array of either backend as NumPy numbers in the precision of this run."""
         return np.asarray(self._backend.numpy(array), self._plain.dtype)  # type: ignore[arg-type]
 
     def _array(self, array: Array) -> Array:
@@ -171,10 +183,12 @@ class _BackwardRun:
         return self._plain.array(np.asarray(array, self._plain.dtype))
 
     def _mean_logprob(self, hidden: Array) -> Array:
-        """The mean log probability of the answer's tokens, from the last layer's vectors."""
+        """The mean log probability of the answer's tokens, from the last layer's vectors [token,
+        width], as one number that gradients can be taken of."""
         backend = self._backend
         outer = cache_weights(self._model.store.outer(self._plain))
         scores = logits(self._model.spec, outer, backend, hidden)
+        # log softmax at the answer's tokens, picked by a matrix of 0 and 1, which has a gradient
         shifted = scores - backend.max(scores, -1)
         chosen = np.zeros(tuple(scores.shape), self._plain.dtype)
         chosen[np.arange(len(chosen)), list(self._runs.answer)] = 1.0

@@ -139,7 +139,8 @@ def page_words(document: AnswerDocument) -> dict[str, Message]:
 
 
 def answer_page_bytes(document: AnswerDocument, lang: str) -> bytes:
-    """The page of the answer to a prompt, in a language."""
+    """The HTML page of the answer to a prompt, in UTF-8. Its sentences stand in it in all languages;
+    `lang` is the one shown first."""
     from attncli.version import __version__
 
     document = without_places(document)
@@ -175,7 +176,9 @@ def answer_page_bytes(document: AnswerDocument, lang: str) -> bytes:
 
 
 def _region_entry(document: AnswerDocument, effect: AnswerEffect) -> dict[str, Any]:
-    """A region as the script knows it: what is drawn as numbers, what is said as on the screen."""
+    """A region's row of the table as the page's script reads it: changes as numbers, which it
+    colours by, all else as text written as on the screen."""
+    # what the region adds over random subsets; None without --subsets, and where not compared
     weight = None
     if document.subsets is not UNSET:
         weights = {row.region: row.weight for row in document.subsets.weights}
@@ -205,10 +208,11 @@ def _round_number(value: float) -> float:
 
 
 def _sentence_entries(document: AnswerDocument) -> Iterator[list[str]]:
-    """The sentences of the answer, each with what stands between it and the next."""
+    """Yield for each sentence of the answer its text and the blanks after it, both safe."""
     text = document.answer.text
     place = 0
     for sentence in document.answer.sentences:
+        # find gives -1 for a sentence that is not in the text as it stands
         start = max(text.find(sentence.text, place), place)
         place = start + len(sentence.text)
         following = text[place:]
@@ -217,13 +221,13 @@ def _sentence_entries(document: AnswerDocument) -> Iterator[list[str]]:
 
 
 def _lines(text: str) -> str:
-    """A text made safe, whose lines stay lines."""
+    """A text without control characters, which keeps its line breaks."""
     return "\n".join(map(safe, text.split("\n")))
 
 
 def _band_entries(document: AnswerDocument) -> Iterator[list[Any]]:
-    """Runs of neighbouring tokens that belong to the same regions, as (places of the regions among
-    the effects, text). The text before the first token belongs to the first run.
+    """Yield the prompt as runs of neighbouring tokens that belong to the same regions: [the regions
+    as indices of `effects`, text]. The text before the first token belongs to the first run.
     """
     places = {effect.region: place for place, effect in enumerate(document.effects)}
     owners: list[list[int]] = [[] for _ in document.tokens]

@@ -50,15 +50,17 @@ def _effect_of(document: AnswerDocument, region: int) -> AnswerEffect:
 
 def carrier_table(document: AnswerDocument, view: View) -> Lines:
     """A row for each head that was cut by itself: its attention on the region, the estimate, and what
-    the answer loses."""
+    the answer loses. Empty without --each-head."""
     carriers = document.carriers
     if carriers is UNSET:
         return Lines()
     greatest = max((-row.change for row in carriers.heads), default=0.0)
 
     def part(row: CarryingHead) -> float:
-        """A head's loss as a part of the largest."""
-        return max(-row.change, 0.0) / greatest if greatest > 0 else 0.0
+        """A head's loss as a part of the largest, 0 to 1: the length of its bar."""
+        if greatest <= 0:
+            return 0.0
+        return max(-row.change, 0.0) / greatest
 
     columns = [
         Column[CarryingHead](message("layer"), lambda row: str(row.layer)),
@@ -78,6 +80,7 @@ def carrier_table(document: AnswerDocument, view: View) -> Lines:
         " its slope chose these of {count} heads; attention on the region",
         count=carriers.count,
     )
+    # a narrow screen leaves columns out; its note does not speak of them
     names = {column.name for column in columns_that_fit(columns, carriers.heads, view)}
     if "attention" not in names:
         note = message(
@@ -98,12 +101,14 @@ def carrier_table(document: AnswerDocument, view: View) -> Lines:
 
 
 def carrier_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
-    """Yield how much of a region's effect the heads carry that were cut, together and alone."""
+    """Yield what the answer loses with the links to a region cut in the chosen heads at once, in all
+    heads, and in the first head alone. Nothing without --each-head."""
     carriers = document.carriers
     if carriers is UNSET:
         return
     effect = _effect_of(document, carriers.region)
     yield say(view, _together_sentence(document, carriers, effect, view))
+    # what the region's whole cut loses beyond the cut of the answer's own links in all heads
     missing = carriers.every - effect.change
     if document.cut == "links" and carriers.every < 0 and missing >= LITTLE:
         yield say(view, "What is missing to that is not by these links alone.")
@@ -113,8 +118,8 @@ def carrier_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
 def _together_sentence(
     document: AnswerDocument, carriers: CarryingHeads, effect: AnswerEffect, view: View
 ) -> Message:
-    """The sentence on the heads cut at once, beside all heads, and the region taken away where that
-    cuts its links, too."""
+    """The sentence on what the answer loses with the links cut in the chosen heads at once, beside
+    all heads, and beside the whole cut of the region where that cuts links, not text."""
     is_compared = document.cut == "links"
     places: dict[str, object] = {
         "region": quoted_leaf(document, effect, view),
@@ -173,12 +178,13 @@ def _single_head_sentences(carriers: CarryingHeads, view: View) -> Iterator[str]
 
 
 def _dosed_name(doses: AnswerDoses, view: View) -> str:
-    """The name of what is weighed, in quotes."""
+    """The name of the region or word whose attention is multiplied, in quotes."""
     return quote_text(region_name(doses.weighed.name, view), view)
 
 
 def dose_table(document: AnswerDocument, view: View) -> Lines:
-    """A row for each dose: the probability of a token of the answer, and the change."""
+    """A row for each factor that attention on a region was multiplied by: the mean probability of a
+    token of the answer, and the change of its logarithm. Empty without --weigh."""
     doses = document.doses
     if doses is UNSET:
         return Lines()
@@ -199,8 +205,8 @@ def dose_table(document: AnswerDocument, view: View) -> Lines:
 
 
 def _dose_template(doses: AnswerDoses) -> Message:
-    """The sentence on the dose that was asked for, beside unchanged attention and dose 0; where no
-    dose was asked for, on dose 0.
+    """The sentence on the factor that was asked for, beside unchanged attention (×1) and none (×0);
+    where the factor asked for is 0 or 1, on these two alone. Its places are still to be filled.
     """
     is_all = doses.weighed.heads is None
     if doses.weighed.factor in (0.0, 1.0) and is_all:
@@ -225,7 +231,8 @@ def _dose_template(doses: AnswerDoses) -> Message:
 
 
 def dose_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
-    """Yield what a dose changes, whether the answer follows the dose, and what random spans change."""
+    """Yield what multiplying attention on a region changes, what the same does to random spans, and
+    whether the answer's probability rises or falls with the factor. Nothing without --weigh."""
     doses = document.doses
     if doses is UNSET:
         return
@@ -258,8 +265,8 @@ def dose_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
 
 
 def _course(doses: AnswerDoses) -> Message:
-    """Whether the answer's probability rises from dose to dose by more than rounding, and by more
-    than random spans change it.
+    """The sentence on whether the answer's probability rises or falls from factor to factor: at each
+    step by more than rounding, and in all by more than the same on random spans changes it.
     """
     changes = [row.change for row in doses.doses]
     if max(changes) - min(changes) < LITTLE:

@@ -22,10 +22,10 @@ def random_spans(
     rest: Bools,
     stream: tuple[int, str],
 ) -> list[tuple[int, ...]]:
-    """Draw random spans of `count` neighbouring tokens of a prompt, as controls for the regions
-    compared. Spans lie inside one region where enough fit there; else also in the text between
-    regions; else they may reach over that text into the next region; and last, they lie anywhere in
-    the prompt. Tokens where heads rest are skipped.
+    """Draw random spans of `count` neighbouring tokens of a prompt, as controls for a region of as
+    many tokens. Spans lie inside the other regions where enough fit there; else also in the text
+    between regions; else they may reach over that text into the next region; and last, they lie
+    anywhere in the prompt. Tokens where heads rest are skipped.
 
     Args:
         count: Tokens of a span.
@@ -35,42 +35,53 @@ def random_spans(
         stream: The seed, and the name of the draw.
 
     Returns:
-        `DRAWS` spans in order, all different; none where the prompt has not as many.
+        The token indices of `DRAWS` spans in order, all different; [] where the prompt has fewer.
     """
     seed, name = stream
-    for room, joined in _rooms(compared, closed, rest):
-        starts = _starts(room, count, rest, joined=joined)
+    for pool, joined in _rooms(compared, closed, rest):
+        starts = _starts(pool, count, rest, joined=joined)
         if len(starts) >= DRAWS:
+            # a random order of the starts, of which the first are taken
             order = integers(seed, name, len(starts)).argsort(kind="stable")
             chosen = sorted(starts[place] for place in order[:DRAWS].tolist())
-            return [tuple(room[start : start + count]) for start in chosen]
+            return [tuple(pool[start : start + count]) for start in chosen]
     return []
 
 
 def _rooms(
     compared: Collection[int], closed: Collection[int], rest: Bools
 ) -> Iterator[tuple[list[int], bool]]:
-    """Yield the tokens that may be drawn, in order, and whether a span may go across others: the
-    narrowest choice first."""
-    among = sorted(set(compared) - set(closed))
-    between = []
+    """Yield the pools of tokens from which spans may be drawn, the narrowest first: the indices of
+    the tokens, ascending, and whether a span may leap over tokens that are not in the pool.
+
+    The arguments are those of `random_spans`.
+    """
+    in_regions = sorted(set(compared) - set(closed))
+    with_between = []
     if compared:
-        between = sorted(set(range(min(compared), max(compared) + 1)) - set(closed))
-    # the last token asks for the answer
-    every = sorted(set(range(len(rest) - 1)) - set(closed))
-    for room, may_cross in ((among, False), (between, False), (among, True), (every, True)):
-        yield [token for token in room if not rest[token]], may_cross
+        with_between = sorted(set(range(min(compared), max(compared) + 1)) - set(closed))
+    # without the last token: its query asks for the answer
+    all_tokens = sorted(set(range(len(rest) - 1)) - set(closed))
+    pools = (
+        (in_regions, False),
+        (with_between, False),
+        (in_regions, True),
+        (all_tokens, True),
+    )
+    for pool, may_cross in pools:
+        yield [token for token in pool if not rest[token]], may_cross
 
 
-def _starts(room: Sequence[int], count: int, rest: Bools, *, joined: bool) -> list[int]:
-    """The positions in `room` where a span of `count` tokens may begin. Its tokens must be
-    neighbours, apart from tokens where heads rest, unless `joined`."""
-    numbers = np.cumsum(~rest)
-    starts = range(len(room) - count + 1)
+def _starts(pool: Sequence[int], count: int, rest: Bools, *, joined: bool) -> list[int]:
+    """The positions in `pool` where a span of `count` tokens may begin. Unless `joined`, the tokens
+    of a span must be neighbours in the prompt, where only resting tokens may lie between them."""
+    starts = range(len(pool) - count + 1)
     if joined:
         return list(starts)
+    # numbers the tokens that are not resting, so that neighbours differ by one
+    numbers = np.cumsum(~rest)
     return [
         start
         for start in starts
-        if numbers[room[start + count - 1]] - numbers[room[start]] == count - 1
+        if numbers[pool[start + count - 1]] - numbers[pool[start]] == count - 1
     ]

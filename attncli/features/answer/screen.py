@@ -104,8 +104,8 @@ def _plain_cells(document: AnswerDocument) -> Iterator[dict[str, object]]:
 
 
 def _answer_part(document: AnswerDocument, view: View) -> Lines:
-    """The answer as it was written, and how likely it is; whole in a brief or a full view, its
-    lines each on lines of their own."""
+    """The sentence that quotes the answer, with the number of its tokens: in a brief or a full view
+    the whole answer with its line breaks, else its first 400 characters in one line."""
     answer = document.answer
     words = _written_text(answer.text, view)
     if not answer.generated:
@@ -142,14 +142,16 @@ def _written_text(text: str, view: View) -> str:
 
 
 def _effect_table(document: AnswerDocument, view: View) -> Lines:
-    """A row for each region: attention on it, even attention's share, the probability of a token of
-    the answer without it, and its change."""
+    """A row for each region: the answer's attention on it, its share of even attention, the
+    probability of a token of the answer without it, and the change of its logarithm."""
     effects = document.effects
     greatest = max((-effect.change for effect in effects), default=0.0)
 
     def loss(effect: AnswerEffect) -> float:
         """The loss of the answer without the region, as a share of the largest loss."""
-        return max(-effect.change, 0.0) / greatest if greatest > 0 else 0.0
+        if greatest <= 0:
+            return 0.0
+        return max(-effect.change, 0.0) / greatest
 
     columns: list[Column[AnswerEffect]] = [
         Column(message("region"), lambda row: leaf_name(document, row, view), align="left"),
@@ -213,12 +215,13 @@ def _sentence_table(document: AnswerDocument, view: View) -> Lines:
 
 
 def _has_subsets(document: AnswerDocument, view: View) -> bool:
-    """Whether regions were taken away together."""
+    """Whether random sets of regions were taken away together (--subsets)."""
     return document.subsets is not UNSET
 
 
 def _subset_table(document: AnswerDocument, view: View) -> Lines:
-    """A row for each region: what it adds in the model of subsets, beside its effect alone."""
+    """A row for each region: its weight in the linear model that was fitted on random subsets of
+    regions, beside the change without it alone. Empty without --subsets."""
     if document.subsets is UNSET:
         return Lines()
     effects = {effect.region: effect for effect in document.effects}
@@ -227,7 +230,9 @@ def _subset_table(document: AnswerDocument, view: View) -> Lines:
 
     def share(row: SubsetWeight) -> float:
         """The weight of a region as a share of the largest weight."""
-        return max(row.weight, 0.0) / greatest if greatest else 0.0
+        if not greatest:
+            return 0.0
+        return max(row.weight, 0.0) / greatest
 
     columns: list[Column[SubsetWeight]] = [
         Column(
@@ -252,7 +257,8 @@ def _subset_table(document: AnswerDocument, view: View) -> Lines:
 
 
 def _subset_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
-    """Yield what the subsets add: how well they predict, and regions that say the same."""
+    """Yield what random subsets of regions add: which regions hide each other since they say the
+    same, and how well the fitted model predicts other subsets. Nothing without --subsets."""
     subsets = document.subsets
     if subsets is UNSET:
         return
@@ -285,8 +291,9 @@ def _subset_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
 
 
 def answer_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
-    """Sentences on which regions the answer rests on, or that it rests on none, and what was
-    compared."""
+    """Yield the sentences of the answer in words: which regions the answer rests on, or that it
+    rests on none; then regions left open, regions that change little, subsets, the frame around the
+    regions, doses, heads, and the next command to try."""
     sources = [effect for effect in document.effects if effect.is_source]
     used = [effect for effect in sources if effect.matters is True]
     undecided = [effect for effect in sources if effect.matters is None]
@@ -314,8 +321,8 @@ def answer_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
 
 
 def _next_step(document: AnswerDocument, used: Sequence[AnswerEffect], view: View) -> str:
-    """The options that would prove the result: a dose on the first region with a name of its own,
-    and the heads.
+    """The sentence that names options which would test the result: --weigh for the first region that
+    is listed whole, and --each-head; --each-head alone where no region can be named.
     """
     whole = [effect for effect in used if not effect.without]
     names = [document.regions[effect.region].name for effect in whole]
@@ -334,7 +341,8 @@ def _next_step(document: AnswerDocument, used: Sequence[AnswerEffect], view: Vie
 
 
 def _rests_on_hidden(document: AnswerDocument) -> bool:
-    """Whether the answer needs one of several regions that hide each other."""
+    """Whether the answer needs at least one of several regions that hide each other: without all of
+    them it loses `LITTLE` or more."""
     if document.subsets is UNSET or document.subsets.hidden is UNSET:
         return False
     return document.subsets.hidden.change <= -LITTLE
@@ -420,7 +428,8 @@ def _used_sentences(
 def _compared_sentences(
     document: AnswerDocument, used: Sequence[AnswerEffect], view: View
 ) -> Iterator[str]:
-    """Yield for each of several regions what its own random spans change beside it."""
+    """Yield for each region that the answer rests on what it loses without it, and without random
+    spans of as many tokens."""
     for effect in used:
         if effect.random:
             yield say(
@@ -517,7 +526,8 @@ def _changes_text(document: AnswerDocument, effects: Sequence[AnswerEffect], vie
 def _idle_sentences(
     document: AnswerDocument, sources: Sequence[AnswerEffect], view: View
 ) -> Iterator[str]:
-    """Yield which regions change hardly anything: by name where they are few."""
+    """Yield which regions change the answer by less than `LITTLE`: by name, or where they are more
+    than `MOST_NAMED`, how many."""
     idle = [effect for effect in sources if abs(effect.change) < LITTLE]
     least = format_fixed(LITTLE, 2)
     if not idle:

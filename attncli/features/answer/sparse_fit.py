@@ -39,15 +39,17 @@ class SparseFit(Struct, frozen=True, eq=False):
     intercept: float
 
     def predict(self, masks: Bools) -> Floats:
-        """The values of masks, [mask, region], true where a region is there; [mask]."""
+        """The predicted value of each mask, [mask], from masks [mask, region] that are true where a
+        region is there."""
         return np.asarray(masks @ self.weights + self.intercept)
 
 
 def random_masks(regions: int, count: int, seed: int) -> Bools:
-    """Random sets of regions, all different, [mask, region], true where a region is there: each with
-    probability 1/2; all sets in random order where there are not as many.
+    """Draw `count` different random sets of regions, [mask, region], true where a region is there:
+    each region with probability 1/2. All sets in random order where there are fewer than `count`.
     """
     count = min(count, 2**regions)
+    # by their bytes, so that a set drawn twice counts once
     masks: dict[bytes, Bools] = {}
     draw = 0
     while len(masks) < count:
@@ -58,7 +60,8 @@ def random_masks(regions: int, count: int, seed: int) -> Bools:
 
 
 def answer_logit(logprob: float) -> float:
-    """log(p / (1 − p)) of a probability below 1 given by its logarithm."""
+    """log(p / (1 − p)) of a probability p given as `logprob`, log p in nats."""
+    # p is kept a little below 1, where the logit is infinite
     bounded = min(logprob, -1e-12)
     return float(bounded - np.log(-np.expm1(bounded)))
 
@@ -91,21 +94,23 @@ def fit_sparse(masks: Bools, values: Floats, penalty: float = PENALTY) -> Sparse
         for place in np.flatnonzero(varies):
             column = columns[:, place]
             before = weights[place]
-            # a standardised column has the mean square 1
-            pull = before + column @ residual / len(values)
-            weights[place] = np.sign(pull) * max(abs(pull) - penalty, 0.0)
+            # least squares in this column alone, which has the mean square 1; then shrunk to 0
+            least_squares = before + column @ residual / len(values)
+            weights[place] = np.sign(least_squares) * max(abs(least_squares) - penalty, 0.0)
             change = weights[place] - before
             residual = residual - change * column
             largest = max(largest, abs(change))
         if largest < TOLERANCE:
             break
-    own = np.where(varies, weights / np.where(varies, scale, 1.0), 0.0)
-    return SparseFit(own, float(values.mean() - center @ own))
+    # back from standardised columns to masks of 0 and 1
+    mask_weights = np.where(varies, weights / np.where(varies, scale, 1.0), 0.0)
+    return SparseFit(mask_weights, float(values.mean() - center @ mask_weights))
 
 
 def rank_score(predicted: Floats, values: Floats) -> tuple[float, float, float] | None:
-    """The rank correlation of predictions with values of subsets that the fit has not seen, and its
-    95% interval (percentile bootstrap over subsets); None where one side does not vary."""
+    """How well predictions rank subsets that the fit has not seen: their rank correlation with the
+    measured values, and the ends of its 95% interval (percentile bootstrap over subsets). None for
+    fewer than `FEWEST_TESTED` subsets, and where predictions or values do not vary."""
     if len(values) < FEWEST_TESTED:
         return None
     score = rank_correlation(predicted, values)
@@ -113,6 +118,7 @@ def rank_score(predicted: Floats, values: Floats) -> tuple[float, float, float] 
         return None
     draws = []
     for shares in resample(len(values)):
+        # a resample gives the share of each value: repeat it as often as it was drawn
         chosen = np.repeat(np.arange(len(values)), np.rint(shares * len(values)).astype(int))
         drawn = rank_correlation(predicted[chosen], values[chosen])
         if drawn is not None:
