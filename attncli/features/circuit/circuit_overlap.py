@@ -30,12 +30,14 @@ Edge = tuple[str, str, str]
 def compare_circuits(
     a: CircuitDocument, b: CircuitDocument, names: tuple[str, str]
 ) -> CircuitCompareDocument:
-    """How much two circuits have in common, at equal sizes.
+    """Count the edges and heads that two circuits have in common, at equal sizes: of the larger only
+    its strongest edges are compared, as many as the smaller has.
 
     Args:
         a: A circuit.
-        b: Another of a model whose parts are as many: of another task, seed, training step or size.
-        names: What both are called, such as their files.
+        b: Another one, found in a model of as many layers and heads: for another task, seed,
+            training step or number of edges.
+        names: What the two are called, such as their files.
 
     Returns:
         What `attn circuit compare --json` writes.
@@ -60,6 +62,7 @@ def compare_circuits(
         )
     first, second = a.edges[:size], b.edges[:size]
     graph = max(a.graph_edges, b.graph_edges)
+    # n edges of each, drawn at random from N, have about n²/N in common: n / (2N − n) of either
     return CircuitCompareDocument(
         version=__version__,
         a=_side(a, names[0]),
@@ -76,7 +79,7 @@ def compare_circuits(
 
 
 def _side(document: CircuitDocument, name: str) -> CircuitSide:
-    """The document's part on one of the two circuits."""
+    """The document's part on one of the two circuits; `name` is what it is called."""
     return CircuitSide(
         name=name,
         model=document.model.name or document.model.source,
@@ -88,17 +91,19 @@ def _side(document: CircuitDocument, name: str) -> CircuitSide:
 
 
 def _edge(edge: CircuitEdge) -> Edge:
-    """The key of an edge: its writer, its reader, and the side that it reads."""
+    """What identifies an edge in both circuits: the node that writes, the node that reads, and by
+    which input it reads ("q", "k", "v", "mlp" or "logits")."""
     return edge.writer, edge.to, edge.reads
 
 
 def _heads(edges: Sequence[CircuitEdge]) -> list[str]:
-    """The heads that write to these edges, the strongest first, each once."""
+    """The heads that write to these edges, such as "L5H3", each once, in the order of the edges."""
     return list(dict.fromkeys(edge.writer for edge in edges if HEAD.fullmatch(edge.writer)))
 
 
 def _overlap(first: Sequence[object], second: Sequence[object]) -> Overlap:
-    """The overlap of two sets: how many members both have, how many either has, and the share."""
+    """Count how many members are in both lists, how many in either, and the share of the first in
+    the second; the share is None where both lists are empty."""
     both = len(set(first) & set(second))
     either = len(set(first) | set(second))
     share = None
@@ -108,13 +113,13 @@ def _overlap(first: Sequence[object], second: Sequence[object]) -> Overlap:
 
 
 def _missing_heads(heads: Sequence[str], others: Sequence[str]) -> list[str]:
-    """The heads that only this circuit has, the strongest first."""
+    """The heads of one circuit that are not among those of the other, in their order."""
     return [head for head in heads if head not in others]
 
 
 def _correlation(first: Sequence[CircuitEdge], second: Sequence[CircuitEdge]) -> float | None:
-    """Spearman's correlation of |score| over the edges of both; None below `FEWEST`, and where one
-    side does not vary."""
+    """Spearman's correlation of the |scores| that the edges in both lists have in one and in the
+    other; None for fewer than `FEWEST` such edges, and where the scores of a list do not vary."""
     scores = {_edge(edge): abs(edge.score) for edge in second}
     pairs = [(abs(edge.score), scores[_edge(edge)]) for edge in first if _edge(edge) in scores]
     if len(pairs) < FEWEST:
@@ -124,7 +129,8 @@ def _correlation(first: Sequence[CircuitEdge], second: Sequence[CircuitEdge]) ->
 
 
 def _warnings(a: CircuitDocument, b: CircuitDocument) -> list[str]:
-    """Warnings on differences that make two circuits hard to compare."""
+    """The warning that two circuits are hard to compare, where their edges were scored with other
+    steps or in another type of number; [] where not."""
     if a.steps == b.steps and a.dtype == b.dtype:
         return []
     return [message("the two were scored with other --steps or in another type of number")]

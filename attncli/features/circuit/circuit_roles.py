@@ -57,14 +57,18 @@ def head_roles(
     heads: Sequence[Place],
     on_pair: Callable[[], None],
 ) -> dict[Place, HeadRole]:
-    """The roles of heads, by layer and head.
+    """Find out what each head of a circuit does: the labels and the rule of its attention, and what
+    is lost without it.
 
     Args:
         model: A decoder whose layers run natively.
-        pairs: Those that edges were chosen on; labels are of all their clean texts, effects of the
-            first `ROLE_PAIRS`.
-        heads: Which heads, each a layer and a head.
-        on_pair: Called when a pair is done.
+        pairs: The pairs of texts that edges were chosen on. Labels and rules are measured on all
+            their clean texts, losses on the first `ROLE_PAIRS` pairs.
+        heads: Which heads, each (layer, head).
+        on_pair: Called after the losses of each pair.
+
+    Returns:
+        The role of each head by (layer, head).
     """
     if not heads:
         return {}
@@ -77,9 +81,10 @@ def head_roles(
 
 
 def _strongest_rules(model: Model, pairs: Sequence[TokenPair]) -> dict[Place, NodeRule]:
-    """The strongest rule of each head of the model over the clean texts, where rules say half of its
-    weights; none for texts that are too few to fit and to measure, and for masks that no rule
-    knows."""
+    """The strongest rule of each head by (layer, head), such as "previous token", as `attn rules`
+    fits them to the clean texts. Heads of whose weights rules explain less than half are left out.
+    Empty for fewer texts than `LEAST_TEXTS`, and for a model whose mask no rule can describe."""
+    # pairs may have the same clean text: each counts once
     texts = {tuple(token.id for token in pair.clean): pair.clean for pair in pairs}
     if len(texts) < LEAST_TEXTS:
         return {}
@@ -99,16 +104,24 @@ def _strongest_rules(model: Model, pairs: Sequence[TokenPair]) -> dict[Place, No
 def _differences(
     model: Model, pairs: Sequence[TokenPair], heads: Sequence[Place], on_pair: Callable[[], None]
 ) -> dict[Place, Difference]:
-    """What each head's absence costs on average: its values are those of the corrupt text; then the
-    same while every head attends as in the clean text's own run."""
+    """What the logit difference loses, as a mean over pairs, where one head has its values of the
+    corrupt text, by (layer, head): once as the model then runs, and once with the attention of all
+    heads held as in the clean text, so that only what the head writes counts.
+
+    on_pair: called after each pair.
+    """
     results = []
     for pair in pairs:
+        start = 0
+        if may_start_late(model.spec):
+            # tokens before the first that differs are the same in both texts
+            start = pair.first_difference
         removal = Removal(
             HeadSelection(pairs=heads),
             resample_from(choose_backend(model, pair.corrupt, [])),
             baseline="none",
             hold=True,
-            start=pair.first_difference if may_start_late(model.spec) else 0,
+            start=start,
         )
         last = len(pair.clean) - 1
         request = MeasureRequest(("difference",), (last,), last, pair.answer, versus=pair.versus)
@@ -125,7 +138,8 @@ def _differences(
 def _labels(
     model: Model, pairs: Sequence[TokenPair], heads: Sequence[Place]
 ) -> dict[Place, tuple[str, ...]]:
-    """The labels of each head over all clean texts, and on random repeats."""
+    """The labels that each head's attention earns, such as "previous-token" or "induction", by
+    (layer, head): from metrics over all clean texts and from texts of repeated random tokens."""
     layers = sorted({layer for layer, _ in heads})
     repeats = repeat_scores(model, layers)
     texts = [pair.clean for pair in pairs]
@@ -147,19 +161,20 @@ def _labels(
 
 
 def _mean(texts: Sequence[Measured], row: int) -> Measured:
-    """A metric of one layer's heads, the mean over the texts that have rows for it.
+    """The mean of one metric over texts, for the heads of one layer. Texts in which a head has no
+    row that the metric can be measured on do not count; NaN for a head that has none in any text.
 
-    row: the place of the layer.
+    texts: the metric in each text.
+    row: the index of the layer in them.
     """
     rows = np.stack([text.rows[row] for text in texts])
-    value, baseline = (
-        np.stack([side[row] for side in sides])
-        for sides in ([text.value for text in texts], [text.baseline for text in texts])
+    # [text, head]
+    value = np.stack([text.value[row] for text in texts])
+    baseline = np.stack([text.baseline[row] for text in texts])
+    has_value = np.isfinite(value)
+    count = np.maximum(has_value.sum(0), 1)
+    mean_value, mean_baseline = (
+        np.where(has_value.any(0), np.where(has_value, numbers, 0.0).sum(0) / count, np.nan)
+        for numbers in (value, baseline)
     )
-    known = np.isfinite(value)
-    count = np.maximum(known.sum(0), 1)
-    means = [
-        np.where(known.any(0), np.where(known, side, 0.0).sum(0) / count, np.nan)
-        for side in (value, baseline)
-    ]
-    return Measured(texts[0].metric, means[0], rows.sum(0), means[1])
+    return Measured(texts[0].metric, mean_value, rows.sum(0), mean_baseline)

@@ -28,14 +28,16 @@ def kept_text(size: CircuitSize) -> str:
 
 
 def share_text(share: float) -> str:
-    """A share to a tenth of a percent: what is left of rounding is none."""
+    """A share rounded to a tenth of a percent, so that what rounding errors leave reads 0%."""
+    # + 0.0 turns -0.0 into 0.0
     return percent(round(share, 3) + 0.0)
 
 
 def loss_sentence(node: CircuitNode, change: Difference, view: View) -> str:
-    """The sentence on how much of the difference is lost with a head's values of the corrupt text,
-    and how; where the difference grows, its parts have the sign of the gain.
+    """The sentence on how much of the logit difference is lost when a head has its values of the
+    corrupt text, and how much of that by what it writes and by moving where later heads look.
     """
+    # where the difference grows instead, the parts of that gain are said as positive numbers
     loss = change.all or 0.0
     sign = 1.0
     if loss < 0:

@@ -136,7 +136,10 @@ def circuit(
 
 
 def _compare(environment: Environment, words: list[str], output: DrawnTableOutput) -> None:
-    """Run `attn circuit compare`: what two saved circuits share. Raises UsageError for other words."""
+    """Run `attn circuit compare A B`: what two saved circuits share.
+
+    words: all arguments of the command, "compare" and two files. Raises UsageError for others.
+    """
     if words[0] != "compare" or len(words) != 3:
         raise UsageError(
             "attn circuit {words} is none",

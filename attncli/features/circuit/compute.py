@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
@@ -27,6 +27,7 @@ from attncli.features.circuit.document import (
     CircuitSize,
     EdgeCut,
     ExactCuts,
+    NodeRule,
     SizedEdge,
     SizedNode,
 )
@@ -50,6 +51,7 @@ from attncli.features.circuit.faithfulness import (
     without_each,
 )
 from attncli.features.effects.ablation import refuse_foreign
+from attncli.features.effects.document import Difference
 from attncli.features.effects.places import places, reads_on
 from attncli.features.effects.sweep import SweepSize
 from attncli.features.run.compute import RunRequest, cost
@@ -139,13 +141,13 @@ def circuit(
             sizes that keeps 80% of the difference on the pairs of the choice.
         holdout: Pairs that circuits are tested on; None for half.
         steps: Inputs between the corrupt and the clean text at which gradients are taken.
-        by_position: Whether each edge's score is also told token by token, for pairs whose texts
-            have as many tokens and differ at the same places.
+        by_position: Whether the document also has each edge's score token by token, for pairs whose
+            texts all have the same number of tokens and differ at the same places.
         seed: Of the split, the random edges and the resamples.
         workers: Pairs that are run at the same time, in threads that share the weights; None for one
             for each processor, as far as memory allows. The document has the same bytes.
-        memory: Bytes that this is to take at most, for the number of workers; None for those that
-            are free.
+        memory: Bytes that the work may take, which limits the number of workers; None for those
+            that are free.
         kept: A folder where the results of each pair are kept until all are known, so that the same
             call goes on after an interruption.
         on_cost: Called with the estimated cost, and the tokens of the longest text, before it starts.
@@ -158,11 +160,12 @@ def circuit(
     Raises:
         InputError: For a file that cannot be read, fewer than two pairs that fit the model, texts
             that differ in nothing on average, and by position for pairs that are not aligned.
-        UsageError: For a size that is none, and less than one step or worker.
+        UsageError: For a `size` that cannot be read, and less than one step or worker.
         UnsupportedError: For a model that predicts no token, or is no sum of its parts.
 
     Source: Hanna et al., 2024 (arXiv 2403.17806); Mueller et al., 2025 (arXiv 2504.13151).
     """
+    # what cannot be done
     if model.spec.head is None:
         raise no_output_head(model.spec)
     refuse_foreign(model)
@@ -177,6 +180,8 @@ def circuit(
         raise UnsupportedError(
             "edges are not replaced in {dtype}", expected="float32 or float64", dtype=dtype
         )
+
+    # the model's edges, the pairs, and what the work costs
     graph = edge_graph(model.spec)
     chosen_count = None
     if size is not None:
@@ -187,8 +192,12 @@ def circuit(
     longest = max(len(pair.clean) for pair in (*pairs.choice, *pairs.held_out))
     dtype = compute_dtype(model.spec, longest, dtype)  # as runs of the whole model compute
     runs = PairRuns(model, graph, pairs, longest, steps, dtype)
-    at_once = _workers(runs, workers, free_memory().bytes if memory is None else memory)
+    if memory is None:
+        memory = free_memory().bytes
+    at_once = _workers(runs, workers, memory)
     on_cost(_cost(runs, at_once), longest)
+
+    # the folder of kept results is named after all that they depend on
     folder = None
     if kept is not None:
         both = (*pairs.choice, *pairs.held_out)
@@ -204,7 +213,13 @@ def circuit(
 
 
 def edge_count(size: str, edges: int) -> int:
-    """Parse a circuit's size, "200" or "2%", to a number of edges. Raises UsageError."""
+    """Parse a circuit's size, "200" or "2%", to a number of edges.
+
+    edges: of the whole model; a share is rounded to whole edges.
+
+    Raises UsageError for another text, and for a number that is not from 1 to `edges`.
+    """
+    # a number, such as 200 or 2.5, and a % sign or none
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(%?)", size.strip())
     number = 0.0
     if match is not None:
@@ -223,15 +238,18 @@ def edge_count(size: str, edges: int) -> int:
 
 
 def split_pairs(fitted: FittedPairs, holdout: int | None, seed: int) -> SplitPairs:
-    """The pairs of a file in two groups without a pair in common, in a seeded order.
+    """Divide pairs at random into those that edges are chosen on and those that circuits are tested
+    on. Repeated pairs count once, so that no pair is in both groups.
+
+    holdout: how many to test on; None for half.
 
     Raises InputError for fewer than two pairs, UsageError for a group without any.
     """
-    known: dict[tuple[Any, ...], TokenPair] = {}
+    different: dict[tuple[Any, ...], TokenPair] = {}
     for pair in fitted.pairs:
         texts = tuple(tuple(token.id for token in text) for text in (pair.clean, pair.corrupt))
-        known.setdefault((*texts, pair.answer, pair.versus), pair)
-    pairs = list(known.values())
+        different.setdefault((*texts, pair.answer, pair.versus), pair)
+    pairs = list(different.values())
     if len(pairs) < 2:
         raise InputError(
             "{count} different pairs fit this model",
@@ -258,10 +276,10 @@ def split_pairs(fitted: FittedPairs, holdout: int | None, seed: int) -> SplitPai
 
 
 class PairRuns(Struct, frozen=True, eq=False):
-    """What is run.
+    """The model, the pairs and the settings of all runs of a circuit.
 
     longest: tokens of the longest text.
-    steps: inputs with gradients.
+    steps: inputs of a pair at which gradients are taken.
     """
 
     model: Model
@@ -298,12 +316,13 @@ class _Work:
         self._progress = progress
         cuts = min(CUT_PAIRS, len(pairs.choice))
         self.role_pairs = min(ROLE_PAIRS, len(pairs.choice))
+        # results to compute: each pair of the choice is scored and tested, others are only tested
         self._runs = 2 * len(pairs.choice) + len(pairs.held_out) + cuts
         self._kept = 0
         self._done = 0
 
     def advance(self) -> None:
-        """Tell that a pair is done."""
+        """Count a run of a pair as done, and report the share of all runs."""
         self._done += 1
         self._progress(self._done / (self._runs + self.role_pairs))
 
@@ -313,19 +332,22 @@ class _Work:
         works: Sequence[Callable[[], Floats]],
         row_of: Callable[[Floats], Floats] = np.asarray,
     ) -> list[Floats]:
-        """The result of each pair in their order, kept from an earlier call or computed now,
-        several at the same time.
+        """The result of each pair in their order, read where an earlier call kept it, else computed
+        now, several at the same time in threads.
 
-        row_of: makes the row of each as soon as it is its turn.
+        name: of this step, such as "scores", under which results are kept.
+        works: computes the result of each pair.
+        row_of: turns each result into the row that is returned; called for one result at a time, in
+            the order of the pairs.
         """
         rows: list[Floats] = []
 
         def pair_result(number: int, _: int) -> Floats:
-            """The result of the pair of this number."""
+            """The result of the pair of this number; which worker computes it does not matter."""
             return self._arrays.load_or_compute(f"{name}-{number}", works[number])
 
         def take(array: Floats) -> None:
-            """Add a result to the rows, and tell that it is known."""
+            """Add the next result to the rows, and report how many are known."""
             rows.append(row_of(array))
             self._kept += 1
             self._on_result(self._kept, self._runs)
@@ -338,10 +360,13 @@ class _Work:
     def document(
         self, count: int | None, steps: int, seed: int, *, by_position: bool
     ) -> CircuitDocument:
-        """The whole document.
+        """Score all edges on the pairs of the choice, test circuits of growing size on the held-out
+        pairs, and describe the circuit of the size asked for.
 
         count: edges of the circuit; None for the smallest that keeps 80%.
+        steps: inputs between the corrupt and the clean text at which gradients are taken.
         """
+        # the logit difference of clean and corrupt texts, [pair], the pairs of the choice first
         pairs = self.pairs
         both = (*pairs.choice, *pairs.held_out)
         texts = [(pair.clean, pair.answer, pair.versus) for pair in both]
@@ -350,28 +375,38 @@ class _Work:
         test_rows = slice(len(pairs.choice), None)
         for group in (slice(len(pairs.choice)), test_rows):
             _check_difference(clean[group], corrupt[group])
+
+        # the scores of edges, and the sizes to test: those of the curve and the one asked for
         scores, positions = self._all_scores(steps, by_position=by_position)
         mean = scores.mean(0)
         whole = int(self.graph.mask.sum())
         counts = [max(round(whole * share), 1) for share in SHARES]
-        own = []
-        if count is not None:
-            own = [count]
+        sizes = list(counts)
+        chosen_by: Literal["keeps", "size"] = "size"
         if count is None:
+            chosen_by = "keeps"
             count = counts[self._smallest(mean, counts)]
-        sizes = [*counts, *own]
+        else:
+            sizes.append(count)
+
+        # the tests on held-out pairs
         tested = self._held_out_measures(mean, sizes, seed)
         rows = self._rows(mean, tested, sizes, whole)
-        if own:
+        if chosen_by == "size":
             chosen = rows[-1]
         else:
             chosen = rows[counts.index(count)]
         mask = live_edges(self.graph, strongest_edges(self.graph, mean, count))
         curve = [row.faithfulness for row in rows[: len(SHARES)]]
         cpr, cmd = areas(SHARES, curve)
+
+        # all edges must keep the whole difference of the model's own runs: the last size has all
         scale = (clean[test_rows] - corrupt[test_rows]).sum()
         kept = tested.circuits[:, len(SHARES) - 1] - corrupt[test_rows]
         choose = partial(strongest_edges, self.graph, count=count)
+        token_texts: list[str] | UnsetType = UNSET
+        if positions is not None:
+            token_texts = [token.text for token in pairs.choice[0].clean]
         return CircuitDocument(
             version=__version__,
             model=model_part(self.model),
@@ -389,11 +424,11 @@ class _Work:
             ),
             graph_edges=whole,
             chosen=chosen,
-            chosen_by="size" if own else "keeps",
+            chosen_by=chosen_by,
             nodes=_nodes(self.graph, mask, mean, self._roles(mask)),
             role_pairs=self.role_pairs,
             edges=_edges(self.graph, mask, mean, positions),
-            tokens=UNSET if positions is None else [token.text for token in pairs.choice[0].clean],
+            tokens=token_texts,
             curve=rows[: len(SHARES)],
             all=float(kept.sum() / scale),
             none=float((tested.circuits[:, -1] - corrupt[test_rows]).sum() / scale),
@@ -458,7 +493,12 @@ class _Work:
         return smallest_size(SHARES, shares.tolist())
 
     def _held_out_measures(self, mean: Floats, counts: Sequence[int], seed: int) -> CircuitMeasures:
-        """m on the held-out pairs: of circuits of these sizes, of as many random edges, of none."""
+        """Run the held-out pairs under circuits of the strongest edges of each size, then of as many
+        random edges, then of no edges at all, and measure their logit differences.
+
+        mean: the scores of edges, [reader, writer].
+        counts: the sizes.
+        """
         masks = [strongest_edges(self.graph, mean, count) for count in counts]
         masks += [random_edges(self.graph, count, seed) for count in counts]
         masks.append(np.zeros_like(masks[0]))
@@ -470,10 +510,15 @@ class _Work:
         self, mean: Floats, tested: CircuitMeasures, counts: Sequence[int], whole: int
     ) -> list[CircuitSize]:
         """A row for each size of circuit: the share of the effect that it keeps, with its interval,
-        and the share that as many random edges keep."""
+        and the share that as many random edges keep.
+
+        tested: of `_held_out_measures` for these counts.
+        whole: edges of the model.
+        """
         kept = tested.difference_kept()
-        sizes = kept[:, len(SHARES) - 1]
-        intervals = ratio_intervals(kept, sizes)
+        # what all edges keep, the last size of the curve, is the whole effect
+        whole_effect = kept[:, len(SHARES) - 1]
+        intervals = ratio_intervals(kept, whole_effect)
         return [
             CircuitSize(
                 share=count / whole,
@@ -488,7 +533,12 @@ class _Work:
         ]
 
     def _cuts(self, scores: Floats, positions: Floats | None) -> ExactCuts:
-        """The strongest edges cut one at a time on pairs of the choice, beside their scores there."""
+        """Cut the strongest edges one at a time by exact runs on pairs of the choice, and set the
+        changes beside the estimated scores on the same pairs.
+
+        scores: of edges, [pair, reader, writer].
+        positions: scores by token for the document's edges; None for none.
+        """
         pairs = self.pairs.choice[:CUT_PAIRS]
         mean = scores.mean(0)
         edges = ranked_edges(strongest_edges(self.graph, mean, CUT_EDGES), mean)
@@ -496,6 +546,7 @@ class _Work:
         measured = measure_circuits(
             self.circuit, pairs, masks, partial(self.results, "cuts")
         ).circuits
+        # the last circuit has all edges
         exact = (measured[:, :-1] - measured[:, -1:]).mean(0)
         estimated = scores[: len(pairs)].mean(0)[edges[:, 0], edges[:, 1]]
         correlation = None
@@ -514,7 +565,8 @@ class _Work:
 
 
 def _check_difference(clean: Floats, corrupt: Floats) -> None:
-    """Raise InputError where texts differ in nothing on average."""
+    """Raise InputError where the logit differences of clean and corrupt texts, [pair] each, have the
+    same mean: then there is no effect that edges could carry."""
     if not abs(float((clean - corrupt).mean())) >= LEAST:
         what = message("clean and corrupt texts of these pairs give the same on average")
         raise InputError(what, expected="pairs whose answers differ")
@@ -528,7 +580,10 @@ def ranked_edges(mask: Mask, scores: Floats) -> Floats:
 
 
 def _edge_members(graph: EdgeGraph, edge: Floats) -> dict[str, Any]:
-    """The members that name an edge."""
+    """The members of a document's edge that name it: its writer, its reader, and what it reads.
+
+    edge: the numbers (reader, writer) in the graph.
+    """
     reader = graph.readers[int(edge[0])]
     return {"writer": graph.writers[int(edge[1])].id, "to": reader.id, "reads": reader.reads}
 
@@ -562,6 +617,7 @@ def circuit_graph(graph: EdgeGraph, scores: Floats, counts: Sequence[int]) -> Ci
     Returns:
         The `DRAWN` strongest live edges of each size, and every part that carries something.
     """
+    # the smallest circuit of each edge, [reader, writer]; 0 for an edge in none
     least = np.zeros(graph.mask.shape, np.int64)
     is_drawn = np.zeros_like(graph.mask)
     for count in sorted(set(counts), reverse=True):  # the smallest last: its number stays
@@ -569,9 +625,11 @@ def circuit_graph(graph: EdgeGraph, scores: Floats, counts: Sequence[int]) -> Ci
         least[mask] = count
         edges = ranked_edges(mask, scores)[:DRAWN]
         is_drawn[edges[:, 0], edges[:, 1]] = True
+
+    # the smallest circuit of each node: of a writer over its edges, of the logits over their own
     none = np.iinfo(np.int64).max
-    known = np.where(least > 0, least, none)
-    carries = [*known.min(0).tolist(), int(known[-1].min())]
+    sizes = np.where(least > 0, least, none)
+    carries = [*sizes.min(0).tolist(), int(sizes[-1].min())]
     names = [*(writer.id for writer in graph.writers), "logits"]
     nodes = [
         SizedNode(id=name, least=size)
@@ -590,15 +648,20 @@ def circuit_graph(graph: EdgeGraph, scores: Floats, counts: Sequence[int]) -> Ci
 
 
 def _edge_positions(edge: Floats, positions: Floats | None) -> list[float] | UnsetType:
-    """The scores of an edge, token by token."""
+    """The scores of an edge, token by token; UNSET without scores by token.
+
+    edge: the numbers (reader, writer).
+    positions: scores, [token, reader, writer].
+    """
     if positions is None:
         return UNSET
-    own: list[float] = positions[:, int(edge[0]), int(edge[1])].tolist()
-    return own
+    edge_scores: list[float] = positions[:, int(edge[0]), int(edge[1])].tolist()
+    return edge_scores
 
 
 def _refuse_other_places(pairs: Sequence[TokenPair]) -> None:
-    """Raise InputError for pairs whose texts have other numbers of tokens, or differ elsewhere."""
+    """Raise InputError unless all pairs have texts of the same number of tokens, which differ at the
+    same places: else scores by token cannot be averaged over pairs."""
     first = pairs[0]
     for pair in pairs[1:]:
         if len(pair.clean) != len(first.clean):
@@ -650,6 +713,14 @@ def _nodes(
         role = None
         if writer.layer is not None and writer.head is not None:
             role = roles[writer.layer, writer.head]
+        # members that only a head has
+        labels: list[str] | UnsetType = UNSET
+        rule: NodeRule | UnsetType = UNSET
+        difference: Difference | UnsetType = UNSET
+        if role is not None:
+            labels = list(role.labels)
+            difference = role.difference
+            rule = role.rule or UNSET
         nodes.append(
             CircuitNode(
                 id=writer.id,
@@ -659,9 +730,9 @@ def _nodes(
                 strength=float(sizes[:, number].sum()),
                 reads=reads,
                 writes=_reader_name(graph, int(sizes[:, number].argmax())),
-                labels=UNSET if role is None else list(role.labels),
-                rule=UNSET if role is None or role.rule is None else role.rule,
-                difference=UNSET if role is None else role.difference,
+                labels=labels,
+                rule=rule,
+                difference=difference,
             )
         )
     last = sizes[-1]
@@ -682,7 +753,8 @@ def _nodes(
 
 
 def _reader_name(graph: EdgeGraph, number: int) -> str:
-    """A reader with the side that it reads, such as L5H3:q; L5MLP and logits have one side."""
+    """The name of the reader of this number: of a head's input such as "L5H3:q", of one that has a
+    single input such as "L5MLP" or "logits"."""
     reader = graph.readers[number]
     if reader.reads in ("q", "k", "v"):
         return f"{reader.id}:{reader.reads}"
@@ -701,15 +773,13 @@ def _warnings(spec: Spec) -> list[str]:
 
 
 def _workers(runs: PairRuns, workers: int | None, memory: int) -> int:
-    """How many pairs to run at the same time.
-
-    Threads share weights only where they are kept; where each layer is read anew, and decoded, one
-    thread has them.
+    """How many pairs to run at the same time, in threads.
 
     workers: as many as were asked for; None for as many as there are processors and memory holds.
     memory: bytes.
     """
     most = max(len(runs.pairs.choice), len(runs.pairs.held_out))
+    # threads can share weights that stay in memory, but not layers that are read anew in each run
     if not isinstance(runs.model.store, CachedStore):
         return 1
     if workers is not None:
@@ -721,12 +791,16 @@ def _workers(runs: PairRuns, workers: int | None, memory: int) -> int:
 
 
 def _cost(runs: PairRuns, workers: int) -> CostEstimate:
-    """The cost of all runs, each counted as if its text were the longest."""
+    """Estimate the cost of all runs, each counted as if its text were the longest."""
     spec, pairs, count, dtype = runs.model.spec, runs.pairs, runs.longest, runs.dtype
     expected = cost(runs.model, count, RunRequest(matrices=False), is_saved=False)
+
+    # the roles of heads: two sweeps over all heads for each pair
     sweep = SweepSize(spec, count, dtype, predicts=True)
     swept = sweep.sweep_cost(places(spec, HeadSelection()), free_memory().bytes)
     roles = 2 * min(ROLE_PAIRS, len(pairs.choice)) * swept.seconds
+
+    # in plain runs: cuts of single edges, scores with gradients, and tests of all sizes
     seconds = seconds_of(work_of(spec, spec.blocks, count), dtype)
     cuts = min(CUT_PAIRS, len(pairs.choice)) * (CUT_EDGES + 1)
     scored = len(pairs.choice) * (runs.steps + 1) * BACK_AND_FORTH
@@ -750,11 +824,18 @@ def _memory(runs: PairRuns, workers: int) -> dict[str, int]:
         # SmolLM2 and Gemma 3, where all this is 1.00 and 0.92 of what runs take, 1.00 and 0.90
         # where weights are not kept
         weights += spec.vocabulary * spec.d_model
+
+    # a run with gradients, in numbers: what layers leave for them, with four n × n stages a head,
+    # and the vectors of readers and writers
     per_token = sum(map(_numbers_in_graph, spec.blocks))
     heads = sum(block.attention.heads for block in spec.blocks)
     remembered = (steps + 1) * count * (per_token + 4 * heads * count)
     vectors = (len(graph.readers) + (steps + 3) * len(graph.writers)) * count * spec.d_model
+
+    # a run with replaced edges: what each writer writes in each circuit beside the corrupt text
     moved = (RUNS_AT_ONCE + 1) * len(graph.writers) * count * spec.d_model
+
+    # scores of all edges for each pair, and as many masks as resamples choose
     edges = len(graph.readers) * len(graph.writers)
     kept = edges * (len(runs.pairs.choice) + RESAMPLES + 4)
     return {
@@ -767,12 +848,12 @@ def _memory(runs: PairRuns, workers: int) -> dict[str, int]:
 
 
 def _numbers_in_graph(block: Any) -> int:
-    """Numbers for each token that a layer leaves for its gradients."""
+    """About how many numbers a token a layer keeps until gradients have gone back through it; the
+    factors count the intermediate results of its attention and of its feed-forward part."""
     attention = block.attention
-    sides = 2 * (attention.heads + attention.kv_heads) * attention.head_dim
-    sides += 2 * (attention.heads + attention.kv_heads) * attention.v_dim
+    projected = 2 * (attention.heads + attention.kv_heads) * attention.head_dim
+    projected += 2 * (attention.heads + attention.kv_heads) * attention.v_dim
+    mlp_width = 0
     if isinstance(block.mlp, Mlp | Experts):
-        wide = block.mlp.width
-    else:
-        wide = 0
-    return 4 * sides + 9 * int(wide)
+        mlp_width = int(block.mlp.width)
+    return 4 * projected + 9 * mlp_width

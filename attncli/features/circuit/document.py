@@ -109,7 +109,7 @@ class CircuitSize(Part, frozen=True, kw_only=True):
     random: Annotated[float, describe("The same for as many edges drawn at random.")]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield a (field, fault) unless the interval has two ends, or none."""
+        """Yield (field, message) for an interval of which only one end is given."""
         if (self.low is None) != (self.high is None):
             yield "high", message("an interval with one end")
 

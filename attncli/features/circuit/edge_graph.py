@@ -35,7 +35,7 @@ class EdgeWriter(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """Such as embed, L5H3 or L5MLP."""
+        """The node's name in documents: embed, or such as L5H3 or L5MLP."""
         if self.layer is None:
             return "embed"
         if self.head is None:
@@ -66,13 +66,15 @@ class EdgeGraph(Struct, frozen=True):
 
     @property
     def mask(self) -> Mask:
-        """All edges: a reader reads each writer before it."""
+        """All edges of the model, booleans [reader, writer]: each reader reads every writer that
+        runs before it."""
         counts = np.asarray([reader.count for reader in self.readers])
         return np.arange(len(self.writers)) < counts[:, None]
 
 
 def edge_graph(spec: Spec) -> EdgeGraph:
-    """The graph of a decoder. Raises UnsupportedError for one that is no sum of heads and parts."""
+    """List what writes to the residual stream of a decoder and what reads it, in the order of a run.
+    Raises UnsupportedError for a model whose stream is no sum of what its parts write."""
     writers = [EdgeWriter("embedding")]
     readers: list[EdgeReader] = []
     for layer, block in enumerate(spec.blocks):
@@ -89,6 +91,7 @@ def edge_graph(spec: Spec) -> EdgeGraph:
         readers += _attention_readers(layer, block.attention, first)
         writers += [EdgeWriter("head", layer, head) for head in range(heads)]
         if block.mlp is not None:
+            # beside its attention, a feed-forward part reads what that reads; else its output, too
             count = first
             if not block.parallel:
                 count = len(writers)
@@ -99,10 +102,12 @@ def edge_graph(spec: Spec) -> EdgeGraph:
 
 
 def _attention_readers(layer: int, attention: Attention, first: int) -> list[EdgeReader]:
-    """The readers of an attention: q of each head, then k, then v of each key-value head.
+    """The readers of an attention: the queries of each head, then the keys of each key-value head,
+    then their values.
 
-    first: the number of its first head among the writers, and so how many stand before it.
+    first: the number of its first head among the writers, and so how many writers run before it.
     """
+    # heads that share keys and values, whose reader is named KV; a head of its own is named H
     group = attention.heads // attention.kv_heads
     letter = "H" if group == 1 else "KV"
     queries = [
@@ -124,7 +129,8 @@ def _attention_readers(layer: int, attention: Attention, first: int) -> list[Edg
 
 
 def _obstacle(block: Block) -> Message | str | None:
-    """Why a layer's parts cannot be told apart as terms of a sum; None where they can."""
+    """Why what a layer adds to the residual stream is no plain sum of what its heads and its
+    feed-forward part write, each from projections of the stream; None where it is one."""
     attention = block.attention
     if block.mixer is not None or block.instead or block.convolution is not None:
         return message("a layer has a mixer or a convolution")
@@ -143,11 +149,14 @@ def _obstacle(block: Block) -> Message | str | None:
 def live_edges(graph: EdgeGraph, mask: Mask) -> Mask:
     """The edges of a circuit through which something flows: their writer is fed, from the embedding
     on, and their reader's node is read, up to the logits. The others change nothing."""
+    # forwards: a node is fed when one of its readers reads a writer that is fed
     is_fed = np.zeros(len(graph.writers), bool)
     is_fed[0] = True
-    for number, reader in enumerate(graph.readers):  # in the order of the run
+    for number, reader in enumerate(graph.readers):
         if reader.nodes and (mask[number] & is_fed).any():
             is_fed[list(reader.nodes)] = True
+
+    # backwards: an edge is live when its reader's node is read; the logits have no node
     is_read = np.zeros(len(graph.writers), bool)
     live = np.zeros_like(mask)
     for number in range(len(graph.readers) - 1, -1, -1):
@@ -160,24 +169,24 @@ def live_edges(graph: EdgeGraph, mask: Mask) -> Mask:
 
 
 def strongest_edges(graph: EdgeGraph, scores: Floats, count: int) -> Mask:
-    """The `count` edges of largest |score|.
+    """The circuit of the `count` edges of largest |score|; of equal ones the first.
 
-    scores: [reader, writer]. Of equals the first.
+    scores: [reader, writer].
     """
-    every = np.flatnonzero(graph.mask)
-    order = np.argsort(-np.abs(scores.ravel()[every]), kind="stable")
-    return _edge_mask(graph, every[order[:count]])
+    edges = np.flatnonzero(graph.mask)
+    order = np.argsort(-np.abs(scores.ravel()[edges]), kind="stable")
+    return _edge_mask(graph, edges[order[:count]])
 
 
 def random_edges(graph: EdgeGraph, count: int, seed: int) -> Mask:
-    """`count` edges drawn from a named stream."""
-    every = np.flatnonzero(graph.mask)
-    order = integers(seed, f"edges\0{count}", len(every)).argsort(kind="stable")
-    return _edge_mask(graph, every[order[:count]])
+    """A circuit of `count` edges drawn at random, always the same for a seed and a count."""
+    edges = np.flatnonzero(graph.mask)
+    order = integers(seed, f"edges\0{count}", len(edges)).argsort(kind="stable")
+    return _edge_mask(graph, edges[order[:count]])
 
 
 def _edge_mask(graph: EdgeGraph, places: Floats) -> Mask:
-    """A mask of the edges at these places of the flattened one."""
+    """The mask [reader, writer] that is true at these indices into it as a flat array."""
     mask = np.zeros(len(graph.readers) * len(graph.writers), bool)
     mask[places] = True
     return mask.reshape(len(graph.readers), len(graph.writers))

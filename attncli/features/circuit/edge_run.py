@@ -49,13 +49,15 @@ class PairGradients(Struct, frozen=True, eq=False):
     slopes: Floats
 
     def scores(self, graph: EdgeGraph) -> Floats:
-        """About how much m changes where an edge carries the corrupt text's value: Σ change · slope
-        over tokens and entries, [reader, writer]; 0 where there is no edge."""
+        """Estimate for each edge how much m, the logit difference, changes where the edge carries the
+        corrupt text's value: Σ change · slope over tokens and entries, [reader, writer]; 0 where
+        there is no edge."""
+        # both [·, token, width]
         scores = np.tensordot(self.slopes, self.change, ((1, 2), (1, 2)))
         return np.where(graph.mask, scores, 0.0)
 
     def scores_by_position(self, graph: EdgeGraph) -> Floats:
-        """As `scores`, token by token, [token, reader, writer]."""
+        """The terms of `scores` of each token, [token, reader, writer]: Σ over entries alone."""
         scores = np.matmul(self.slopes.transpose(1, 0, 2), self.change.transpose(1, 2, 0))
         return np.where(graph.mask, scores, 0.0)
 
@@ -75,22 +77,29 @@ class CircuitModel:
         self._reading = Lock()
 
     def pair_gradients(self, pair: TokenPair, steps: int) -> PairGradients:
-        """Run both texts and the inputs between them, and take the gradients of m at each reader."""
+        """Run both texts and inputs between them, and take the gradient of m, the logit difference,
+        at what each reader reads.
+
+        steps: how many inputs, evenly spaced from the corrupt text's embedding (not included) to the
+            clean one's (included), the gradients are averaged over.
+        """
         clean = self.embed(pair, pair.clean)
         corrupt = self.embed(pair, pair.corrupt)
         shares = np.arange(steps + 1, dtype=self.dtype) / self.dtype.type(steps)
         batch = corrupt + shares[:, None, None] * (clean - corrupt)
         run = _GradientRun(self, pair, batch)
+        # what each node writes in the corrupt text, the first input, less the clean one, the last
         slopes = run.slopes()
         change = np.stack([vectors[0] - vectors[-1] for vectors in run.writes])
         return PairGradients(change, slopes)
 
     def measure_circuits(self, pair: TokenPair, masks: Mask) -> Floats:
-        """m with the edges of each circuit as they run and every other as in the corrupt text.
+        """Measure m, the logit difference, when only the edges of a circuit carry what they carry in
+        the clean text, and every other edge carries what it does in the corrupt text.
 
         Args:
-            pair: The clean text runs, the corrupt one lends the rest.
-            masks: Edges that are kept, [circuit, reader, writer].
+            pair: The clean and the corrupt text, and the two answers.
+            masks: The edges of each circuit, [circuit, reader, writer].
 
         Returns:
             m of the corrupt text itself, then for each circuit, [1 + circuit], float64.
@@ -100,16 +109,19 @@ class CircuitModel:
             run.attend(layer, block)
             if block.mlp is not None:
                 run.feed_forward(block)
-        last = run.inputs(run.every, 1)[:, 0, -1]
+        # what the logits, the last reader, read at the last token
+        last = run.inputs(run.every, readers=1)[:, 0, -1]
         return np.asarray(self.measure(self.plain, last, pair), np.float64)
 
     def context(self, pair: TokenPair) -> Context:
-        """The context in which layers run: positions and masks for texts of a pair's length."""
+        """What layers need to run texts of this pair's length, such as positions; no stages of
+        attention are kept."""
         return replace(self.model.context(pair.clean, self.plain, ()), keep=frozenset())
 
     def measure(self, backend: Backend, hidden: Array, pair: TokenPair) -> Array:
-        """m of vectors that leave the last layer, [..., width]: [...]. Before a soft cap."""
-        with self._reading:  # of several threads one reads the table
+        """m, the logit of the pair's answer minus that of the other, [...], from vectors that leave
+        the last layer, [..., width]. A soft cap of the logits is not applied."""
+        with self._reading:  # threads share the table of the vocabulary: one reads at a time
             return self._measure(backend, hidden, pair)
 
     def _measure(self, backend: Backend, hidden: Array, pair: TokenPair) -> Array:
@@ -121,8 +133,9 @@ class CircuitModel:
             projected = linear_if_any(backend, self._outer, "head.project", outputs)
             assert projected is not None
             outputs = projected
-        own, versus = unembedding_rows(head, self._outer, [pair.answer, pair.versus])
-        matrix = (np.asarray(own) - np.asarray(versus))[None, :].astype(self.dtype)
+        # the difference of two logits is one product with the difference of their two rows
+        answer, versus = unembedding_rows(head, self._outer, [pair.answer, pair.versus])
+        matrix = (np.asarray(answer) - np.asarray(versus))[None, :].astype(self.dtype)
         flat = outputs.reshape((-1, outputs.shape[-1]))
         scores = backend.affine(flat, matrix, None).reshape(tuple(outputs.shape[:-1])) * head.scale
         for role in ("head.bias", "head.offsets"):
@@ -132,14 +145,22 @@ class CircuitModel:
         return scores
 
     def embed(self, pair: TokenPair, tokens: Sequence[Any]) -> Floats:
-        """The vectors that enter layer 0, [token, width]."""
+        """The vectors that enter layer 0 for `tokens`, one of the pair's two texts, [token, width]."""
         embedding = self.plain.numpy(self.model.store.embed(self.plain, tokens))
         return np.asarray(embedding, self.dtype)
 
 
 class _ReplacedRun:
-    """The corrupt text and circuits beside it, layer by layer: run 0 is the corrupt text's own, which
-    the others take what they do not keep from. every: the numbers of all runs."""
+    """Runs of several circuits at once, layer by layer. Run 0 is the corrupt text itself; in each
+    other run the edges outside its circuit carry what they carry there.
+
+    masks: the edges that each run keeps, [run, reader, writer]; none in run 0.
+    every: the numbers of all runs.
+    stream: of the corrupt text, [token, width], up to the present layer.
+    moved: how far what each writer writes in a run differs from the corrupt text, [run, writer,
+        token from `first` on, width].
+    reader, writer: the numbers of the next reader and of the next writer.
+    """
 
     def __init__(self, circuit: CircuitModel, pair: TokenPair, masks: Mask) -> None:
         graph = circuit.graph
@@ -161,44 +182,51 @@ class _ReplacedRun:
         self.weights: Weights = circuit.model.store.outer(circuit.plain)
 
     def attend(self, layer: int, block: Block) -> None:
-        """Run the attention of a layer in those runs where one of its readers keeps an edge."""
+        """Run the attention of a layer in those runs where one of its readers keeps an edge. A
+        feed-forward part that runs beside the attention, not after it, is run here, too."""
         circuit = self.circuit
         self.weights = cache_weights(circuit.model.store.layer(circuit.plain, layer))
-        heads = block.attention.heads
-        runs = self._runs(heads + 2 * block.attention.kv_heads)
-        inputs = self.inputs(runs, heads + 2 * block.attention.kv_heads)
+        # the readers: queries of each head, keys and values of each key-value head
+        readers = block.attention.heads + 2 * block.attention.kv_heads
+        runs = self._runs(readers)
+        inputs = self.inputs(runs, readers)
         before = self.stream
         mixed = _attend(circuit.plain, block, self.weights, inputs, self.context, layer)
         vectors = head_writes(self.weights, block.norms.get("attn.out"), mixed)
         self._write(runs, vectors * circuit.dtype.type(block.branch_scale))
-        self.reader += inputs.shape[1]
+        self.reader += readers
         if block.parallel and block.mlp is not None:
-            # the part beside it reads what the attention read
-            runs = self._runs(1)
-            x = self.inputs(runs, 1, stream=before)[:, 0]
+            # the feed-forward part reads the stream from before the attention
+            runs = self._runs(readers=1)
+            x = self.inputs(runs, readers=1, stream=before)[:, 0]
             self._write(runs, self._mlp(block, x))
             self.reader += 1
 
     def feed_forward(self, block: Block) -> None:
-        """Run the feed-forward part of a layer in the runs in which it keeps an edge, unless it ran
-        beside the attention."""
+        """Run the feed-forward part of a layer in the runs in which it keeps an edge; where it runs
+        beside the attention, `attend` has done so."""
         if block.parallel:
             return
-        runs = self._runs(1)
-        self._write(runs, self._mlp(block, self.inputs(runs, 1)[:, 0]))
+        runs = self._runs(readers=1)
+        x = self.inputs(runs, readers=1)[:, 0]
+        self._write(runs, self._mlp(block, x))
         self.reader += 1
 
     def inputs(self, runs: Floats, readers: int, stream: Floats | None = None) -> Floats:
-        """The input of each next reader, [run, reader, token, width]: the corrupt stream, plus the
-        change of every writer whose edge to it is kept.
+        """What each of the next readers reads, [run, reader, token, width]: the corrupt text's
+        stream, plus the change of every writer whose edge to it is kept.
+
+        runs: the numbers of the runs.
+        readers: how many readers; all read the same writers.
+        stream: of the corrupt text where they read; None for the present one.
         """
-        if stream is None:
-            base = self.stream
-        else:
+        base = self.stream
+        if stream is not None:
             base = stream
         count = self.circuit.graph.readers[self.reader].count
         kept = self.masks[runs, self.reader : self.reader + readers, :count]
         moved = self.moved[runs, :count]
+        # [run, reader, writer] · [run, writer, token·width]; before `first`, nothing changes
         changes = np.matmul(kept.astype(self.circuit.dtype), moved.reshape((len(runs), count, -1)))
         inputs = np.empty((len(runs), readers, *base.shape), self.circuit.dtype)
         inputs[:] = base
@@ -206,12 +234,14 @@ class _ReplacedRun:
         return inputs
 
     def _runs(self, readers: int) -> Floats:
-        """The corrupt text's run and those in which one of the next readers keeps an edge."""
+        """The numbers of run 0, the corrupt text itself, and of those in which one of the next
+        `readers` readers keeps an edge; in all others these parts give what they give in run 0."""
         keeps = np.asarray(self.masks[:, self.reader : self.reader + readers].any((1, 2)))
         return np.union1d([0], np.flatnonzero(keeps))
 
     def _mlp(self, block: Block, x: Floats) -> Floats:
-        """The output of a feed-forward part, [run, node, token, width]."""
+        """The output of the layer's feed-forward part for x, [run, token, width], with an axis for
+        its one node: [run, 1, token, width]."""
         vectors = run_mlp(self.circuit.plain, block, self.weights, cast("Array", x))
         return np.asarray(vectors)[:, None]
 
@@ -228,7 +258,15 @@ class _ReplacedRun:
 
 
 class _GradientRun:
-    """One run of a batch of inputs, the corrupt one first and the clean one last, with gradients."""
+    """One run with gradients of a batch of inputs, [input, token, width], the corrupt one first and
+    the clean one last.
+
+    writes: what each node writes, [input, token, width] each, the embedding first.
+    streams: the residual stream as it enters each layer.
+    variables: zeros added to what projections, feed-forward parts and the logits read or give; their
+        gradients are those of m there.
+    total: m, the logit difference, summed over all inputs but the corrupt one.
+    """
 
     def __init__(self, circuit: CircuitModel, pair: TokenPair, batch: Floats) -> None:
         self.circuit = circuit
@@ -248,41 +286,46 @@ class _GradientRun:
         self.total = self.backend.sum(measures[1:], -1)
 
     def slopes(self) -> Floats:
-        """The slopes at each reader, mean over the inputs but the first, [reader, token, width]."""
-        slopes = gradients(self.total, self.variables)
-        place = number = 0
+        """The gradient of m at what each reader reads, a mean over all inputs but the corrupt one,
+        [reader, token, width], readers in the order of the graph."""
+        # in the order in which `_run_layer` made the variables
+        slopes = iter(gradients(self.total, self.variables))
         rows: list[Floats] = []
         for layer, block in enumerate(self.circuit.model.spec.blocks):
-            sides = projections(block)
-            own = dict(zip(sides, slopes[number : number + len(sides)], strict=True))
-            rows.append(self._attention_slopes(layer, block, own, self.streams[place]))
-            number, place = number + len(sides), place + 1
+            by_name = {name: next(slopes) for name in projections(block)}
+            rows.append(self._attention_slopes(layer, block, by_name, self.streams[layer]))
             if block.mlp is not None:
-                rows.append(slopes[number][1:].mean(0)[None])
-                number += 1
-        rows.append(slopes[number][1:].mean(0)[None])
+                rows.append(next(slopes)[1:].mean(0)[None])
+        # the logits
+        rows.append(next(slopes)[1:].mean(0)[None])
         return np.concatenate(rows)
 
     def _value(self, array: Array) -> Floats:
-        """The numbers of an array."""
+        """An array of the run as NumPy numbers, without the graph of its gradients."""
         return np.asarray(self.backend.numpy(array), self.circuit.dtype)
 
     def _run_layer(self, layer: int, block: Block) -> None:
-        """Run a layer; keep what its readers read, its nodes write, and the variables whose
-        gradients are wanted."""
+        """Run a layer, and keep the stream that enters it, what its nodes write, and the variables
+        whose gradients `slopes` takes."""
         backend = self.backend
         weights = cache_weights(self.circuit.model.store.layer(self.circuit.plain, layer))
         self.streams.append(self._value(self.hidden))
-        sides = projections(block)
-        watched = SlopeWeights(weights, frozenset(sides))
+
+        # the heads, up to what they mix
+        names = projections(block)
+        watched = SlopeWeights(weights, frozenset(names))
         attention = LayerAttention(backend, watched, "attn", block.attention)
         entering = normalise_at(backend, block, weights, "attn.in", self.hidden)
         stages, _ = mix_heads(attention, entering, None, self.context, layer)
         mixed = head_outputs(stages)
-        self.variables += [watched.slopes[name] for name in sides]
+        self.variables += [watched.slopes[name] for name in names]
+
+        # what each head writes, [input, head, token, width]
         scale = block.branch_scale
         vectors = head_writes(weights, block.norms.get("attn.out"), self._value(mixed))
         self.writes += list(np.moveaxis(vectors * self.circuit.dtype.type(scale), -3, 0))
+
+        # their sum, through the output projection, which gradients go back through
         joined = backend.permute(mixed, [0, 2, 1, 3]).reshape((*entering.shape[:-1], -1))
         out = linear_if_any(backend, weights, "attn.o", joined)
         assert out is not None
@@ -292,7 +335,11 @@ class _GradientRun:
         if block.mlp is None:
             self.hidden = after
             return
-        x = before if block.parallel else after
+
+        # the feed-forward part, beside the attention or after it
+        x = after
+        if block.parallel:
+            x = before
         slope = zeros_like(x)
         self.variables.append(slope)
         added = run_mlp(backend, block, weights, x + cast("Array", slope))
@@ -302,14 +349,20 @@ class _GradientRun:
     def _attention_slopes(
         self, layer: int, block: Block, slopes: dict[str, Floats], stream: Floats
     ) -> Floats:
-        """The slopes at the stream of each reader of an attention, mean over inputs, [reader, token,
-        width]: from those of what it projects, back through its rows and the norm."""
+        """The gradient of m at what each reader of an attention reads from the stream, a mean over
+        inputs, [reader, token, width]: the gradients at the results of its projections are taken
+        back through the projection's matrix, head by head, and through the norm before it.
+
+        slopes: the gradient at each projection's result, [input, token, head·dim], by name.
+        stream: the vectors that enter the layer, [input, token, width].
+        """
         weights = cache_weights(self.circuit.model.store.layer(self.circuit.plain, layer))
         attention = block.attention
         sizes = {"q": attention.heads, "k": attention.kv_heads, "v": attention.kv_heads}
         parts = []
         for side, heads in sizes.items():
             part = self._through_rows(weights, f"attn.{side}", heads, slopes)
+            # a gate of the heads reads what their queries read
             if side == "q" and "attn.gate" in slopes:
                 part = part + self._through_rows(weights, "attn.gate", heads, slopes)
             parts.append(part)
@@ -322,18 +375,18 @@ class _GradientRun:
     def _through_rows(
         self, weights: Weights, name: str, heads: int, slopes: dict[str, Floats]
     ) -> Floats:
-        """Slopes of a projection's output taken back to what each head reads, [input, head, token,
-        width].
+        """The gradient at what each head reads, [input, head, token, width], from that at the result
+        of the projection `name`. The first input, the corrupt text, is left out.
         """
         slope = slopes[name][1:]
         apart = slope.reshape((*slope.shape[:-1], heads, -1)).transpose(0, 2, 1, 3)
         return np.matmul(apart, np.asarray(by_head(weights, name, heads)))
 
     def _through_norm(self, norm: Norm, weights: Weights, stream: Floats, slopes: Floats) -> Floats:
-        """Slopes behind a norm taken to before it.
+        """The gradient before a norm, [input, reader, token, width], from that behind it.
 
-        stream: [input, token, width].
-        slopes: [input, reader, token, width].
+        stream: what enters the norm, [input, token, width].
+        slopes: the gradient behind it, [input, reader, token, width].
         """
         backend = self.backend
         entering = Variable(np.ascontiguousarray(np.broadcast_to(stream[:, None], slopes.shape)))
@@ -344,13 +397,14 @@ class _GradientRun:
             weights("attn.in.weight"),
             weights("attn.in.bias"),
         )
+        # the gradient of Σ leaving · slopes with respect to what enters is the one wanted
         total = (leaving * cast("Array", slopes)).reshape((1, -1))
         (result,) = gradients(backend.sum(total, -1), [entering])
         return result
 
 
 def projections(block: Block) -> tuple[str, ...]:
-    """The projections of an attention that read the stream, by role."""
+    """The names of the projections of a layer's attention that read the residual stream."""
     sides = ("attn.q", "attn.k", "attn.v")
     if block.attention.gated:
         return (*sides, "attn.gate")
@@ -358,7 +412,7 @@ def projections(block: Block) -> tuple[str, ...]:
 
 
 def normalise_at(backend: Backend, block: Block, weights: Weights, place: Any, x: Array) -> Array:
-    """x after the norm of this place; x itself where the place has no norm."""
+    """x after the layer's norm at `place`, such as "attn.in"; x itself where it has no norm there."""
     norm = block.norms.get(place)
     if norm is None:
         return x
@@ -366,8 +420,10 @@ def normalise_at(backend: Backend, block: Block, weights: Weights, place: Any, x
 
 
 def run_mlp(backend: Backend, block: Block, weights: Weights, x: Array) -> Array:
-    """The output of the feed-forward part for what it reads, [..., token, width]."""
+    """What a layer's feed-forward part adds to the residual stream, norms included, for the stream x
+    that it reads, [..., token, width]."""
     assert block.mlp is not None
+    # beside the attention, it may share the attention's norm
     if block.parallel and "mlp.in" not in block.norms:
         place = "attn.in"
     else:
@@ -382,8 +438,12 @@ def run_mlp(backend: Backend, block: Block, weights: Weights, x: Array) -> Array
 def _attend(
     backend: Backend, block: Block, weights: Weights, inputs: Floats, context: Context, layer: int
 ) -> Floats:
-    """What heads mix, [circuit, head, token, v_dim], where each reader reads its own input, [circuit,
-    reader, token, width]."""
+    """The weighted sums of values of each head, [run, head, token, v_dim], where each reader of the
+    attention has an input of its own.
+
+    inputs: [run, reader, token, width], readers in the order queries of each head, keys of each
+        key-value head, values of each.
+    """
     attention = block.attention
     entering = np.asarray(normalise_at(backend, block, weights, "attn.in", cast("Array", inputs)))
     heads, kv_heads = attention.heads, attention.kv_heads

@@ -38,7 +38,8 @@ class CircuitMeasures(Struct, frozen=True, eq=False):
     circuits: Floats
 
     def difference_kept(self) -> Floats:
-        """How much of m circuits have beyond the corrupt texts, [pair, circuit]."""
+        """How much larger the measure m is under each circuit than after the corrupt text,
+        [pair, circuit]."""
         return self.circuits - self.corrupt[:, None]
 
 
@@ -62,11 +63,12 @@ def measure_circuits(
 
 
 def _measured_row(circuit: CircuitModel, pair: TokenPair, live: Mask) -> Floats:
-    """m of the corrupt text, then of each circuit, [1 + circuit].
+    """The measure m (the logit difference) of a pair: of its corrupt text, then of each circuit,
+    [1 + circuit].
 
     live: the edges of each circuit, [circuit, reader, writer].
     """
-    # each part begins with m of the same corrupt text, which is kept once
+    # at most `RUNS_AT_ONCE` at a time; each part begins with the same corrupt text, kept once
     parts = [
         circuit.measure_circuits(pair, live[first : first + RUNS_AT_ONCE])
         for first in range(0, len(live), RUNS_AT_ONCE)
@@ -75,18 +77,27 @@ def _measured_row(circuit: CircuitModel, pair: TokenPair, live: Mask) -> Floats:
 
 
 def areas(shares: Sequence[float], kept: Sequence[float]) -> tuple[float, float]:
-    """CPR and CMD of a curve: the areas below it, and between it and 1, by trapezoids."""
+    """CPR and CMD of a curve: the areas below it, and between it and 1, by trapezoids.
+
+    shares: of edges, the horizontal axis.
+    kept: the share of the effect that a circuit of each size keeps.
+    """
     curve = np.asarray(kept)
     steps = np.diff(np.asarray(shares))
-    below, apart = (
+    below, between = (
         float((steps * (heights[1:] + heights[:-1]) / 2).sum())
         for heights in (curve, np.abs(1.0 - curve))
     )
-    return below, apart
+    return below, between
 
 
 def smallest_size(shares: Sequence[float], kept: Sequence[float]) -> int:
-    """The place of the smallest size that keeps `KEEPS`; the last where none does."""
+    """The index of the smallest size that keeps at least `KEEPS` of the effect; the last where none
+    does.
+
+    shares: the sizes, ascending.
+    kept: the share of the effect that each keeps.
+    """
     for place, value in enumerate(kept):
         if value >= KEEPS:
             return place
@@ -119,9 +130,11 @@ def overlap_of_resamples(
     if len(scores) < 2:
         return None
     means = np.tensordot(weights, scores, 1)
+    # a row of 0 and 1 for each circuit, whose products count the edges in common
     chosen = np.stack([choose(mean).ravel() for mean in means]).astype(np.float32)
     both = chosen @ chosen.T
     sizes = chosen.sum(1)
     either = sizes[:, None] + sizes[None, :] - both
+    # each pair of circuits once
     first, second = np.triu_indices(len(chosen), 1)
     return float((both[first, second] / np.maximum(either[first, second], 1.0)).mean())

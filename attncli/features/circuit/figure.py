@@ -61,15 +61,22 @@ def circuit_figure(document: CircuitDocument, drawing: Drawing, view: View, scal
 
 
 def _draw_graph(document: CircuitDocument, drawing: Drawing, top: float, view: View) -> float:
-    """Draw the strongest edges as lines between parts. Returns where they end."""
+    """Draw the strongest edges as lines between boxes with the names of parts, and a legend below.
+    Returns where the drawing ends, in points from the top."""
     lines = list(_lines(document, document.edges[:DRAWN]))
     places = _places(document, lines, top, min(WIDE, drawing.room))
     largest = max(abs(line.score) for line in lines) or 1.0
+    speaks_for, speaks_against = drawing.theme.series[:2]
+    # the strongest last, above the others
     for line in sorted(lines, key=lambda line: abs(line.score)):
         share = abs(line.score) / largest
+        # below 0, the corrupt text's value lowers the difference: the clean one speaks for the answer
+        ink = speaks_against
+        if line.score < 0:
+            ink = speaks_for
         drawing.path(
             _way(places[line.start], places[line.end]),
-            drawing.theme.series[0 if line.score < 0 else 1],
+            ink,
             thick=THINNEST + (THICKEST - THINNEST) * share,
             faint=0.35 + 0.6 * share,
         )
@@ -83,8 +90,10 @@ def _draw_graph(document: CircuitDocument, drawing: Drawing, top: float, view: V
 
 
 def _draw_legend(drawing: Drawing, bottom: float, view: View) -> float:
-    """Say below the graph what lines and colours mean, the latter in these colours. Returns where
-    that ends."""
+    """Write below the graph what its lines mean, and what each colour means in this colour.
+
+    bottom: where the legend begins, in points from the top. Returns where it ends.
+    """
     note = message("line: as thick as its estimated effect; H is a head, MLP a feed-forward part")
     rows = broken_to_fit(say(view, note), 8, min(WIDE, drawing.room))
     for row, text in enumerate(rows):
@@ -105,13 +114,18 @@ def _draw_curve(document: CircuitDocument, drawing: Drawing, top: float, view: V
     )
     rows = broken_to_fit(say(view, title), 9, min(WIDE, drawing.room))
     rows.append(f"CPR {document.cpr:.3f}, CMD {document.cmd:.3f}")
+
     for row, text in enumerate(rows):
         drawing.text(0, top + row * 12, text, quiet=True)
+
+    # the frame with its levels
     frame = CurveFrame.of(document, top + len(rows) * 12 + 4, min(WIDE, drawing.room))
     for level in (0.0, 0.5, 1.0):
         y = frame.y(level)
         drawing.path([(LEFT, y), (frame.right, y)], drawing.theme.line, thick=0.5)
         drawing.text(LEFT - 6, y + 3, percent(level), size=8, anchor="end", quiet=True)
+
+    # both curves, and on the circuits' own each size with its interval
     ink, quiet = drawing.theme.series[0], drawing.theme.series[-1]
     random = [(frame.x(place), frame.y(size.random)) for place, size in frame.sizes]
     drawing.path(random, quiet, thick=1)
@@ -125,6 +139,8 @@ def _draw_curve(document: CircuitDocument, drawing: Drawing, top: float, view: V
         if frame.has_label(place):
             share = percent(size.share)
             drawing.text(x, frame.bottom + 13, share, size=7, anchor="middle", quiet=True)
+
+    # which curve has which colour
     names = (
         (
             ink,
@@ -161,10 +177,10 @@ class CurveFrame(Struct, frozen=True):
 
     @classmethod
     def of(cls, document: CircuitDocument, top: float, wide: float) -> CurveFrame:
-        """The frame of a document's curve.
+        """The frame in which a document's curve is drawn.
 
-        top: where it begins.
-        wide: up to where it may go.
+        top: its upper edge, in points from the top.
+        wide: the width that it may have, in points.
         """
         values = [0.0, 1.0]
         for size in document.curve:
@@ -173,16 +189,17 @@ class CurveFrame(Struct, frozen=True):
         return cls(sizes, min(values), max(values), top + CURVE, min(wide, 340.0) - 10)
 
     def x(self, place: int) -> float:
-        """The horizontal position of the size at this place."""
+        """The horizontal position of the size of this index, in points from the left."""
         return LEFT + 12 + (self.right - LEFT - 24) * place / max(len(self.sizes) - 1, 1)
 
     def has_label(self, place: int) -> bool:
-        """Whether the size of this place has its share below it: every second where they are close."""
+        """Whether the share of edges is written below the size of this index: below every second one,
+        counted from the last, where they are too close for all."""
         last = len(self.sizes) - 1
         return (last - place) % 2 == 0 or self.x(1) - self.x(0) >= LABEL_ROOM
 
     def y(self, share: float) -> float:
-        """The vertical position of a share."""
+        """The vertical position of a share of the effect, in points from the top."""
         return self.bottom - CURVE * (share - self.low) / (self.high - self.low)
 
 
@@ -203,7 +220,8 @@ def _subtitle(document: CircuitDocument, view: View) -> str:
 
 
 def _lines(document: CircuitDocument, edges: Sequence[CircuitEdge]) -> Iterator[GraphLine]:
-    """Yield the lines of these edges: to shared keys or values one for each head that has them."""
+    """Yield the lines to draw for these edges. An edge to keys or values that several heads share
+    becomes a line to each of these heads that is in the circuit."""
     nodes = {node.id: node for node in document.nodes}
     group = max(document.model.heads // max(document.model.kv_heads or 1, 1), 1)
     for edge in edges:
@@ -216,9 +234,9 @@ def _lines(document: CircuitDocument, edges: Sequence[CircuitEdge]) -> Iterator[
 
 
 def shared_name(node: CircuitNode, group: int) -> str:
-    """The name of the keys and values that a head shares, such as `L5KV2`.
+    """The name of the key-value head whose keys and values a head reads, such as `L5KV2`.
 
-    group: how many heads share them.
+    group: how many heads share one.
     """
     assert node.head is not None
     return f"L{node.layer}KV{node.head // group}"
@@ -227,8 +245,13 @@ def shared_name(node: CircuitNode, group: int) -> str:
 def _places(
     document: CircuitDocument, lines: Sequence[GraphLine], top: float, wide: float
 ) -> dict[str, tuple[float, float]]:
-    """Where each part's upper edge has its middle: in rows of layers, the last above, a feed-forward
-    part above the heads of its layer."""
+    """Where the box of each part stands: the middle of its upper edge, (x, y) in points. A row holds
+    the heads of a layer or its feed-forward part above them; later layers stand higher.
+
+    lines: what is drawn; parts without a line get no place.
+    top, wide: where the drawing begins, and how wide it is.
+    """
+    # rows by (layer, whether it is the feed-forward part's), so that sorting gives their order
     drawn = {part for line in lines for part in (line.start, line.end)}
     rows: dict[tuple[int, bool], list[str]] = {}
     for node in document.nodes:
@@ -255,18 +278,28 @@ def _places(
 
 def _column(head: int | None, row: tuple[int, bool], columns: int) -> float:
     """Where in its row a part stands, from 0 to 1: heads by their number, the feed-forward part at
-    the right, embedding and logits in the middle."""
+    the right, embedding and logits in the middle.
+
+    row: (layer, whether it is the row of a feed-forward part).
+    columns: one for each head, and one for the feed-forward part.
+    """
     if head is not None:
         return (head + 0.5) / columns
-    if row[1]:
+    _, is_mlp = row
+    if is_mlp:
         return 1 - 0.5 / columns
     return 0.5
 
 
 def _way(start: tuple[float, float], end: tuple[float, float]) -> list[tuple[float, float]]:
-    """The points of a line, from the upper edge of a part to the lower edge of another: beside the
-    parts that stand between both."""
-    (x0, y0), (x1, y1) = start, (end[0], end[1] + TALL)
+    """The points of a line from the upper edge of one part's box to the lower edge of another's. It
+    is straight, unless one stands right above the other with parts between them: then it passes
+    beside these.
+
+    start, end: the middle of the upper edge of each box.
+    """
+    x0, y0 = start
+    x1, y1 = end[0], end[1] + TALL
     if abs(x0 - x1) > 1 or y0 - y1 < ROW:
         return [(x0, y0), (x1, y1)]
     aside = x0 + BEND + 0.03 * (y0 - y1)

@@ -33,8 +33,10 @@ class OwnInputs(ReadWeights):
         return self._weights(role)
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
-        """What each head's rows of a projection make of its own input, side by side, [..., token,
-        head·dim]; None for other projections."""
+        """Called by the layer for its product of a projection with x. Each head's rows of the matrix
+        are multiplied with that head's own input instead, and the results joined, [..., token,
+        head·dim]; None for projections without such inputs, which the layer then computes as
+        usual."""
         del x
         if name not in self._inputs:
             return None
@@ -60,8 +62,9 @@ class SlopeWeights(ReadWeights):
         return self._weights(role)
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
-        """A projection of x plus a variable of zeros, whose gradient is that of the result; None for
-        other projections."""
+        """Called by the layer for its product of a projection with x: the product plus a variable of
+        zeros, whose gradient is that of the result; None for projections that are not watched, which
+        the layer then computes as usual."""
         if name not in self._names:
             return None
         weight = self._weights(f"{name}.weight")
@@ -74,7 +77,8 @@ class SlopeWeights(ReadWeights):
 
 
 def by_head(weights: Weights, name: str, heads: int) -> Array:
-    """The rows of a projection by head, [head, dim, width]."""
+    """The matrix of a projection, such as "attn.q", with its rows divided among the heads,
+    [head, dim, width]."""
     matrix = weights(f"{name}.weight")
     assert matrix is not None
     return matrix.reshape((heads, -1, matrix.shape[-1]))
@@ -98,6 +102,7 @@ def head_writes(weights: Weights, norm: Norm | None, mixed: Floats) -> Floats:
     matrix = weights("attn.o.weight")
     assert matrix is not None
     heads = mixed.shape[-3]
+    # the columns of the output projection that belong to each head, [head, v_dim, width]
     maps = np.asarray(matrix).reshape(matrix.shape[0], heads, -1).transpose(1, 2, 0)
     writes = np.matmul(mixed, maps)
     bias = weights("attn.o.bias")
@@ -116,7 +121,8 @@ def head_writes(weights: Weights, norm: Norm | None, mixed: Floats) -> Floats:
 
 
 def _scaled_by_norm(norm: Norm, weights: Weights, writes: Floats) -> Floats:
-    """Vectors without their mean where the norm takes it away, times the norm's weight."""
+    """Apply a norm to vectors except for its division: subtract their mean where it is a layer norm,
+    and multiply by its weight, to which a norm with a unit offset adds 1."""
     if norm.kind == "layer":
         writes = writes - writes.mean(-1, keepdims=True)
     weight = None
@@ -124,4 +130,7 @@ def _scaled_by_norm(norm: Norm, weights: Weights, writes: Floats) -> Floats:
         weight = weights("attn.out.weight")
     if weight is None:
         return writes
-    return writes * (np.asarray(weight) + (1.0 if norm.unit_offset else 0.0))
+    factors = np.asarray(weight)
+    if norm.unit_offset:
+        factors = factors + 1.0
+    return writes * factors

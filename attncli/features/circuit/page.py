@@ -149,7 +149,9 @@ SIDES = {
 
 
 def circuit_page_bytes(document: CircuitDocument, lang: str) -> bytes | None:
-    """The page; None for a document that does not hold the circuits of all sizes."""
+    """The HTML page of a circuit, in UTF-8: its graph, whose size the reader chooses. Sentences stand
+    in it in all languages; `lang` is the one shown first. None for a document that was saved without
+    the circuits of all sizes."""
     from attncli.version import __version__
 
     if document.graph is UNSET:
@@ -182,13 +184,15 @@ def circuit_page_bytes(document: CircuitDocument, lang: str) -> bytes | None:
 
 
 def _graph_members(document: CircuitDocument) -> dict[str, Any]:
-    """The sizes, the parts with the size from which on they carry something, and the edges."""
+    """What the page's script draws, by the names that it uses: circuits of each size, the parts of
+    the model, and the edges, each with the smallest size that contains it."""
     graph = document.graph
     assert graph is not UNSET
     sizes = {size.edges: size for size in (*document.curve, document.chosen)}
     by_edges = sorted(sizes)
     exact = {(cut.writer, cut.to, cut.reads): cut for cut in document.cuts.edges}
     names = {node.id for node in graph.nodes}
+    # edges between parts that are drawn
     entries = [
         _edge_entry(edge, ends, exact.get((edge.writer, edge.to, edge.reads)))
         for edge in graph.edges
@@ -208,7 +212,8 @@ def _graph_members(document: CircuitDocument) -> dict[str, Any]:
 
 
 def _size_entry(size: CircuitSize, graph: CircuitGraph) -> dict[str, Any]:
-    """A size as the script knows it: what is drawn as numbers, what is said as on the screen."""
+    """The entry of a circuit's size for the page's script: the values of its curve as numbers, and
+    what its sentence says as text written as on the screen."""
     carrying = sum(node.least <= size.edges for node in graph.nodes)
     return {
         "edges": size.edges,
@@ -231,6 +236,7 @@ def _node_entry(node: SizedNode, heads: int) -> dict[str, Any]:
     """The entry of a circuit's node for the page's script: `least`, the smallest size it belongs
     to; `layer`, and `column`, the middle of its column; `up`, whether it stands above the heads of
     its layer, or above all layers; `text`, the label of its box; and its name by language."""
+    # L5H3 becomes "5", "H", "3"; all others have no "H"
     layer, letter, number = node.id.removeprefix("L").partition("H")
     entry: dict[str, Any] = {"least": node.least, "layer": None, "column": (heads + 1) / 2}
     if letter:
@@ -250,10 +256,11 @@ def _node_entry(node: SizedNode, heads: int) -> dict[str, Any]:
 
 
 def _edge_entry(edge: SizedEdge, ends: set[str], cut: EdgeCut | None) -> dict[str, Any]:
-    """An edge with its score over the pairs of the choice; of one that was cut alone the exact
-    change, and the score on the same pairs.
+    """The entry of an edge for the page's script: where it is drawn, its score over the pairs of the
+    choice, and of one that was cut alone the exact change and the score on the same pairs.
 
-    ends: the parts that read it.
+    ends: the ids of the parts that read it.
+    cut: the cut of this edge alone; None where there was none.
     """
     entry: dict[str, Any] = {
         "from": edge.writer,
@@ -274,7 +281,7 @@ def _round_number(value: float) -> float:
 
 
 def _ends(document: CircuitDocument, edge: SizedEdge) -> set[str]:
-    """The parts that read an edge: of shared keys and values every head of their group."""
+    """The ids of the parts that read an edge: of shared keys and values every head of their group."""
     layer, letters, number = edge.to.partition("KV")
     if not letters:
         return {edge.to}
@@ -284,12 +291,13 @@ def _ends(document: CircuitDocument, edge: SizedEdge) -> set[str]:
 
 
 def _role(node: CircuitNode) -> dict[str, list[str]]:
-    """A head's labels and what its values are worth, in every language."""
+    """What the page says about a head when it is chosen: its sentences by language."""
     return {lang: _facts(node, View(lang=lang)) for lang in languages()}
 
 
 def _facts(node: CircuitNode, view: View) -> list[str]:
-    """The sentences on a head."""
+    """The sentences on what a head's attention looks like, and on what is lost without its values;
+    [] where neither is known."""
     facts = []
     looks = looks_like(node, view)
     if looks:
@@ -301,7 +309,8 @@ def _facts(node: CircuitNode, view: View) -> list[str]:
 
 
 def _range(sizes: Sequence[CircuitSize]) -> list[float]:
-    """The lowest and the highest value of the curve's picture: 0 and 1 are in it."""
+    """The ends of the vertical axis of the curve: the least and the largest of all values and ends of
+    intervals, and at least from 0 to 1."""
     values = [0.0, 1.0]
     for size in sizes:
         values += [size.faithfulness, size.random, size.low or 0.0, size.high or 0.0]

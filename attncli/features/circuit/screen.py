@@ -45,7 +45,8 @@ BAR = 12
 
 
 def circuit_screen(document: CircuitDocument, view: View) -> Lines:
-    """The curve, the parts of the circuit, its strongest edges, and the answer in words."""
+    """The screen of a circuit: what circuits of each size keep, its parts, its heads, its strongest
+    edges, and the answer in words; in a brief view the answer alone."""
     answer = sentences(circuit_sentences(document, view), view)
     if view.brief:
         return fit_to_view(answer, view)
@@ -126,14 +127,15 @@ def _plain_cells(document: CircuitDocument) -> Iterator[dict[str, object]]:
 
 
 def _number_or_none(value: float | UnsetType | None) -> float | None:
-    """A number that may be absent, as a cell; None for none."""
+    """A number of a document as a cell of `--plain`: None where the document does not have it."""
     if value is UNSET:
         return None
     return value
 
 
 def _size_cells(size: CircuitSize) -> dict[str, object]:
-    """The share that a circuit of this size keeps, its interval, and the share of random edges."""
+    """The cells of `--plain` on a circuit's size: the share of the effect that it keeps, the ends of
+    its interval, and the share that as many random edges keep."""
     return {
         "value": size.faithfulness,
         "low": size.low,
@@ -143,7 +145,8 @@ def _size_cells(size: CircuitSize) -> dict[str, object]:
 
 
 def _curve_table(document: CircuitDocument, view: View) -> Lines:
-    """A row for each size: how many edges, what they keep with its interval, and random ones."""
+    """A row for each size of circuit: how many edges, the share of the effect that they keep with its
+    interval, and the share that as many random edges keep. The chosen size stands out."""
     rows = [
         [
             percent(size.share),
@@ -161,6 +164,7 @@ def _curve_table(document: CircuitDocument, view: View) -> Lines:
         "",
         message("random edges"),
     ]
+    # the row of the chosen size; a size that was asked for may be none of the curve's
     places = [place for place, size in enumerate(document.curve) if size == document.chosen]
     title = message("what the strongest edges keep of the difference, on held-out pairs")
     return table(
@@ -207,7 +211,8 @@ def _node_table(document: CircuitDocument, view: View) -> Lines:
 
 
 def _node_cells(node: CircuitNode) -> list[str]:
-    """The cells of a part's row."""
+    """The cells of a part's row: its name, what it reads most from, what it writes most to, and its
+    strength."""
     return [node.id, node.reads or "", node.writes or "", f"{node.strength:.{DIGITS}f}"]
 
 
@@ -247,17 +252,18 @@ def _head_table(document: CircuitDocument, view: View) -> Lines:
 
 
 def _ranked_heads(document: CircuitDocument) -> list[tuple[CircuitNode, Difference]]:
-    """The heads of the circuit whose effect is known, the largest first."""
+    """The heads of the circuit whose loss was measured, with it, the largest first."""
     heads = [
         (node, node.difference)
         for node in document.nodes
         if node.difference is not UNSET and node.difference.all is not None
     ]
-    return sorted(heads, key=lambda row: -abs(row[1].all or 0.0))
+    return sorted(heads, key=lambda pair: -abs(pair[1].all or 0.0))
 
 
 def _head_cells(node: CircuitNode, change: Difference, view: View) -> list[str]:
-    """The cells of a head's row."""
+    """The cells of a head's row: its name, what is lost without its values (in all, by what it
+    writes, by moving attention), how it acts, and what its attention looks like."""
     numbers = [
         format_signed(value or 0.0, DIGITS) for value in (change.all, change.writes, change.moved)
     ]
@@ -278,7 +284,8 @@ def acts_by(change: Difference) -> Message:
 
 
 def _edge_table(document: CircuitDocument, view: View) -> Lines:
-    """The strongest edges: what m changes by without each, as estimated and by an exact run."""
+    """A row for each of the strongest edges: what the logit difference changes by when it alone is
+    cut, as estimated and by an exact run."""
     cuts = document.cuts.edges
     shown = cuts
     if not view.full:
@@ -320,8 +327,8 @@ def _edge_table(document: CircuitDocument, view: View) -> Lines:
 
 
 def _strongest_position(document: CircuitDocument, edge: EdgeCut, view: View) -> Iterator[str]:
-    """Yield the token at which an edge's score is largest, where scores are computed token by
-    token.
+    """Yield the cell that names the token at which an edge's |score| is largest, such as "#3 animal";
+    nothing without scores by token.
     """
     if document.tokens is UNSET or edge.positions is UNSET:
         return
@@ -331,7 +338,7 @@ def _strongest_position(document: CircuitDocument, edge: EdgeCut, view: View) ->
 
 
 def _caution(document: CircuitDocument) -> Message | None:
-    """The warning that single edges are not stable; None where they are."""
+    """The warning that other pairs of texts would give other edges; None where they would not."""
     if document.stability is None:
         return message("One pair chose these edges: do not quote single ones.")
     if document.stability < STABLE:
@@ -340,9 +347,10 @@ def _caution(document: CircuitDocument) -> Message | None:
 
 
 def _hidden_rows_remark(count: int, view: View) -> Lines:
-    """A remark on how many rows are not shown; no lines where all are."""
-    more = message("{count} more; --full shows all", count=f"{count:,}")
-    return remark(more if count > 0 else "", view)
+    """The remark that `count` rows are not shown; no lines for 0."""
+    if count <= 0:
+        return remark("", view)
+    return remark(message("{count} more; --full shows all", count=f"{count:,}"), view)
 
 
 UNSTEADY = 0.1
@@ -359,8 +367,9 @@ def _weaker_larger_size(document: CircuitDocument) -> CircuitSize | None:
 
 
 def circuit_sentences(document: CircuitDocument, view: View) -> Iterator[str]:
-    """The answer in words: what the circuit keeps on held-out pairs, how its size came about, and how
-    stable it is."""
+    """Yield the answer in words: what the circuit keeps on held-out pairs, how its size was chosen,
+    how stable it is, its strongest head, how well estimates agree with exact cuts, the logit
+    differences that all this explains, and the areas of the curve."""
     chosen = document.chosen
     kept = plural(
         "{edges} of {all} edges ({share}) keep {kept} of the difference between clean and corrupt"
@@ -435,7 +444,7 @@ def circuit_sentences(document: CircuitDocument, view: View) -> Iterator[str]:
 
 
 def _head_sentence(document: CircuitDocument, view: View) -> Iterator[str]:
-    """Yield what the head takes that changes the difference most, and how."""
+    """Yield the sentence on the head whose loss is largest; nothing where none was measured."""
     for node, change in _ranked_heads(document)[:1]:
         yield loss_sentence(node, change, view)
 
@@ -444,7 +453,8 @@ def _head_sentence(document: CircuitDocument, view: View) -> Iterator[str]:
 
 
 def circuit_compare_screen(document: CircuitCompareDocument, view: View) -> Lines:
-    """Both circuits, what they share, and the answer in words."""
+    """The screen of two circuits: what each is, what they share, and the answer in words; in a brief
+    view the answer alone."""
     answer = sentences(circuit_compare_sentences(document, view), view)
     if view.brief:
         return fit_to_view(answer, view)
@@ -454,7 +464,8 @@ def circuit_compare_screen(document: CircuitCompareDocument, view: View) -> Line
 
 
 def circuit_compare_rows(document: CircuitCompareDocument) -> Iterator[Sequence[object]]:
-    """The rows of `--plain`: what both share, and heads of one alone."""
+    """Yield the table for `--plain`: the names of its columns, what both circuits share, how stable
+    each is, and the heads that one alone has."""
     yield ("what", "name", "both", "either", "share")
     for name, overlap in (("edges", document.edges), ("heads", document.heads)):
         yield (name, None, overlap.both, overlap.either, overlap.share)
@@ -468,7 +479,7 @@ def circuit_compare_rows(document: CircuitCompareDocument) -> Iterator[Sequence[
 
 
 def _side_table(document: CircuitCompareDocument, view: View) -> Lines:
-    """A row for each circuit."""
+    """A row for each of the two circuits: its file, model, pairs, seed, edges and stability."""
     rows = [
         [
             label(side.name, ascii=view.ascii),
@@ -494,7 +505,8 @@ def _side_table(document: CircuitCompareDocument, view: View) -> Lines:
 
 
 def _stability_text(side: CircuitSide) -> str:
-    """The overlap of circuits from pairs drawn again; a dash where it is not known."""
+    """How much circuits from pairs drawn again overlap with each other, in percent; a dash where
+    that is not known."""
     if side.stability is None:
         return "-"
     return percent(side.stability)
@@ -523,7 +535,8 @@ def overlap_text(overlap: Overlap) -> str:
 
 
 def _only_lines(document: CircuitCompareDocument, view: View) -> Lines:
-    """The heads that one circuit has alone."""
+    """For each circuit a line with the heads that it has and the other has not, at most `SHOWN`
+    unless the view is full; no line for none."""
     between = say(view, contextual("between", ", "))
     lines = []
     for side, heads in ((document.a, document.only_a), (document.b, document.only_b)):
@@ -551,7 +564,8 @@ larger circuits overlap by more."""
 
 
 def circuit_compare_sentences(document: CircuitCompareDocument, view: View) -> Iterator[str]:
-    """The answer in words: what both share, beside what other pairs and chance would make."""
+    """Yield the answer in words: how much of their edges and heads two circuits share, beside what
+    circuits from other pairs, and edges drawn at random, would share."""
     edges, heads = document.edges.share, document.heads.share
     if edges is None or heads is None:
         yield say(
