@@ -74,14 +74,15 @@ class LinkOptions(Struct, frozen=True):
     @property
     def rival(self) -> str | None:
         """The other key that the link is compared with; None where it is compared with its row's
-        mean."""
+        mean. --versus is that key, unless --writes gives it another meaning: then only --than is."""
         if self.than is not None or self.writes:
             return self.than
         return self.versus
 
     @property
     def target_rival(self) -> str | None:
-        """The token whose logit is taken away from the target's; None for none."""
+        """The token whose logit is subtracted from that of --target: with --writes, the one that
+        --versus names; else None."""
         if self.writes:
             return self.versus
         return None
@@ -170,7 +171,7 @@ def _link_ends(link: LinkOptions) -> tuple[str, str, Split]:
 
 
 def _refuse_two_rivals(link: LinkOptions) -> None:
-    """Raise UsageError where two other keys are named."""
+    """Raise UsageError where --than and --versus both name a key to compare the link with."""
     if link.than is not None and link.versus is not None and not link.writes:
         raise UsageError("--than and --versus name two other tokens", expected="one of them")
 
@@ -182,10 +183,11 @@ def _why_pairs(
     output: OutputOptions,
     link: LinkOptions,
 ) -> None:
-    """Run `attn why --pairs`: what each part adds to a link's score, means over pairs."""
+    """Run `attn why --pairs`: explain a link's score by means over pairs of texts, and write the
+    answer."""
 
     def compute(model: Model, on_progress: Callable[[float], None]) -> WhyDocument:
-        """The `attn.why/1` document."""
+        """The `attn.why/1` document of all pairs."""
         from attncli.features.why.pair_reasons import why_pairs
 
         return why_pairs(

@@ -122,37 +122,39 @@ def why(
             reads.
         by: "part" of the stream; "token" splits heads by the token that they carried, too;
             "frequency" by rotated pairs of entries, "dimension" by entries of q and k.
-        writes: Whether it also tells what the head writes, by the token that it comes from.
-        target: With `writes`, a vocabulary entry or "id:N" whose logit that adds to; None is the
-            model's first choice.
-        versus: With `target`, an entry whose logit is taken away from it.
+        writes: Whether to split what the head writes, too, by the token that it comes from.
+        target: With `writes`, the vocabulary entry, or "id:N", to whose logit the head's output
+            adds; None for the model's first choice.
+        versus: With `target`, an entry whose logit is subtracted from the target's.
         layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
         heads: Which heads of each: 11, [0, 3], "2-5"; or any with their layers, "L5H11" or
             (5, 11), as a `HeadSelection` too; the one with the largest weight is explained.
         unknown: Whether tokens may be ones that the model does not know.
         source_text: The other text; None for captured states.
-        memory: Bytes there may be; with fewer than all parts take, the heads of a layer are one
-            part. None for any.
-        tokens: Those of the text; None to let the model's tokenizer find them.
-        note: Is told what becomes of ambiguous names.
-        on_cost: Is told what the run will take, and of how many tokens, before it starts.
-        progress: Told the share done.
+        memory: Bytes that the work may take; where all parts need more, the heads of a layer are
+            one part. None for no limit.
+        tokens: The tokens of the text; None to let the model's tokenizer find them.
+        note: Called with a sentence on how an ambiguous name was understood.
+        on_cost: Called before the run starts with its estimated cost and the number of tokens.
+        progress: Called with the share of the work that is done, 0 to 1.
 
     Returns:
         What `attn why --json` writes.
 
     Raises:
         UsageError: For `cross` where no other text is read.
-        InputError: The mask hides a key in every chosen head, both keys are the same, or tokens are
-            not there.
-        UnsupportedError: The model's layers cannot be run one by one, or attend by hashes; nothing
-            is rotated and frequencies are asked for.
-        LimitError: It would take more memory.
+        InputError: The mask hides a key in every chosen head, both keys are the same, or a name
+            matches no token.
+        UnsupportedError: The model's layers cannot be run one by one, or attend by hashes; or a
+            split by frequency is asked for where no positions are rotated.
+        LimitError: The work needs more than `memory` even with one part a layer.
 
     Source: Elhage et al., A mathematical framework for transformer circuits, 2021, for scores as
     sums over pairs.
     """
     refuse_foreign(model)
+
+    # the text that is looked at
     if tokens is None:
         tokens = model.encode(text)
     if cross and model.memory is None:
@@ -161,6 +163,8 @@ def why(
     looked_at = tokens
     if cross:
         looked_at = source_tokens(model)
+
+    # the tokens that the names mean
     noted = set[str]()
 
     def note_once(text: str) -> None:
@@ -173,10 +177,12 @@ def why(
     if not cross:
         rest = resting_keys(tokens, model.identity.source)
     queries = _pieces(tokens, query, note_once, unknown=unknown)
-    keys, others = (
-        () if name is None else _pieces(looked_at, name, note_once, unknown=unknown, rest=rest)
-        for name in (key, than)
-    )
+    keys = _pieces(looked_at, key, note_once, unknown=unknown, rest=rest)
+    other_keys: tuple[int, ...] = ()
+    if than is not None:
+        other_keys = _pieces(looked_at, than, note_once, unknown=unknown, rest=rest)
+
+    # the heads among which the link is chosen
     spec = model.spec
     if isinstance(heads, HeadSelection):
         selection = heads
@@ -184,9 +190,13 @@ def why(
         selection = HeadSelection(
             numbers_of(layers, len(spec.blocks)), numbers_of(heads, most_heads(spec))
         )
-    request = WhyRequest(queries, keys, selection, "cross" if cross else "self", others, by)
-    if set(others) & set(keys):
+    kind: Kind = "self"
+    if cross:
+        kind = "cross"
+    request = WhyRequest(queries, keys, selection, kind, other_keys, by)
+    if set(other_keys) & set(keys):
         raise InputError("the key is compared with itself", expected="another key after --versus")
+
     dtype = model.compute_backend(len(tokens)).dtype
     expected = estimate(spec, len(tokens), rows=rows_for(spec, len(tokens)), dtype=dtype)
     on_cost(expected, len(tokens))
@@ -225,9 +235,13 @@ def _explained_link(
     refuse_foreign(model)
     running = choose_backend(model, tokens, [])
     refuse_hashing(model.spec)
+
+    # the link, and how finely memory allows its score to be split
     link, rival = strongest_link(running, request)
     by_layer = needs_layer_parts(running, link, memory, by_token=request.by == "token")
     by_token = request.by == "token" and not by_layer
+
+    # the attributor follows the run to the model's end, for what the head adds to logits
     attributor = None
     if writes and model.spec.head is not None:
         attributor = Attributor(
@@ -241,25 +255,30 @@ def _explained_link(
         follower=attributor,
         progress=progress,
     )
+
     writes_part: Writes | UnsetType = UNSET
     if writes:
-        row = None
+        log_probabilities = None
         if attributor is not None:
-            row = attributor.log_probabilities()
-        entry, versus_entry = (
-            None
-            if name is None
-            else choose_target(
+            log_probabilities = attributor.log_probabilities()
+
+        def entry_of(name: str | None) -> int | None:
+            """The id of the vocabulary entry that the user named; None for None."""
+            if name is None:
+                return None
+            choice = choose_target(
                 model,
                 tokens,
                 name,
                 position=link.query,
                 several=False,
-                row=row,
+                row=log_probabilities,
                 note=note,
-            ).ids[0]
-            for name in (target, versus)
-        )
+            )
+            return choice.ids[0]
+
+        entry = entry_of(target)
+        versus_entry = entry_of(versus)
         refuse_one_token(entry, versus_entry)
         writes_part = head_output_parts(running, whole, attributor, entry, versus_entry)
     return _link_document(
@@ -283,11 +302,15 @@ def _pieces(
     unknown: bool,
     rest: Bools | None = None,
 ) -> tuple[int, ...]:
-    """The token positions that `reference` means; of a word of several tokens, those where no head
-    rests, if there are any. If several are left, a note says that the link with the largest weight
-    among them is explained.
+    """The token positions that `reference` means: one, or of a word of several tokens all, without
+    those on which heads rest, if others remain. For such a word, a note says that the link with the
+    largest weight among them is explained.
 
-    rest: the keys where heads rest; None for the query's side.
+    reference: a word, "#7" or the like, or the positions themselves.
+    note: called with notes for the user.
+    unknown: whether a token that the model does not know is allowed.
+    rest: which keys heads rest on (the first token and special ones, on which they put weight when
+        they look for nothing), booleans [key]; None for none.
     """
     if not isinstance(reference, str):
         return tuple(reference)
@@ -329,13 +352,15 @@ def head_output_parts(
     """What the head writes into the query's residual stream, split by source token, u_j =
     A_ij·v_j·W_O, and what each part adds to a logit.
 
-    attributor: what followed the text to its end, with the head chosen; None for a model without an
-        output head.
+    attributor: has followed the run to the model's last layer, so that it knows what a vector that
+        the head writes adds to a logit; None for a model without an output head.
     target: a vocabulary entry; None for the model's first choice.
-    versus: one whose logit is taken away from the target's.
+    versus: an entry whose logit is subtracted from the target's; None for none.
 
     Source: LOCOS, 2026, for retrieval scored by what is written in place of where it is looked.
     """
+
+    # what the head carries from each key, and what that is in the stream: [key, v_dim], [key, width]
     model = text.model
     backend = text.backend
     link = whole.link
@@ -347,21 +372,26 @@ def head_output_parts(
     attention = dict(attentions(model.spec.blocks[link.layer]))[link.kind]
     matrix = model.store.layer(backend, link.layer)(f"{prefix}.o.weight")
     columns = slice(link.head * attention.v_dim, (link.head + 1) * attention.v_dim)
-    carried = row.weights[:, None] * row.values * (1.0 if row.gate is None else row.gate)
+    carried = row.weights[:, None] * row.values
+    if row.gate is not None:
+        carried = carried * row.gate
     vectors = carried
     if matrix is not None:
         vectors = carried @ np.asarray(backend.numpy(matrix[:, columns]), np.float64).T
     output = vectors.sum(0)
     squared = float(output @ output)
+
+    # what each key's part adds to the logit; a model's file may have no matrix of the output head
     attribution = None
-    pushes = np.zeros(len(row.keys))
+    logit_terms = np.zeros(len(row.keys))
     try:
         if attributor is not None:
             attribution = attributor.attribution(target, versus)
-            pushes = carried @ attribution.by_entry
-    except UnsupportedError:  # a file without the output head's matrix
+            logit_terms = carried @ attribution.by_entry
+    except UnsupportedError:
         if target is not None:
             raise
+
     term = LogitTerm("head", link.layer, link.kind, link.head)
     return Writes(
         norm=float(np.sqrt(squared)),
@@ -374,7 +404,7 @@ def head_output_parts(
                 weight=float(row.weights[place]),
                 norm=float(np.linalg.norm(vectors[place])),
                 share=float(vectors[place] @ output / squared) if squared else 0.0,
-                logit=None if attribution is None else float(pushes[place]),
+                logit=None if attribution is None else float(logit_terms[place]),
             )
             for place, key in enumerate(row.keys.tolist())
             if row.visible[place]
@@ -427,9 +457,13 @@ class _PairWeights:
 
 
 def strongest_link(text: SweepText, request: WhyRequest) -> tuple[Link, int | None]:
-    """The link with the largest weight among the request's heads, queries and keys, and, of its
-    `than`, the key with the largest weight in the same row (None without). Raises InputError where
-    the mask hides all of them.
+    """Choose the link to explain, the one with the largest weight among the request's heads, queries
+    and keys.
+
+    Returns: the link; and of the keys to compare it with, the one with the largest weight in the
+        same row, None where the request has none.
+
+    Raises InputError where no head has such an attention, and where the mask hides all keys.
     """
     model = text.model
     spec = text.model.spec
@@ -440,13 +474,17 @@ def strongest_link(text: SweepText, request: WhyRequest) -> tuple[Link, int | No
             expected=message("heads of the attention that the link is in"),
         )
     if len(chosen) == len(request.queries) == len(request.keys) == 1 and len(request.than) <= 1:
-        # nothing is left to choose by its weight: what the mask hides is told where the row is read
-        link = Link(
-            chosen[0].layer, chosen[0].kind, chosen[0].head, request.queries[0], request.keys[0]
-        )
-        return link, request.than[0] if request.than else None
-    everything = [*request.keys, *request.than]
-    pair_weights = _PairWeights(model, request.queries, everything)
+        # nothing to choose: `contributions` raises the error for a key that the mask hides
+        place = chosen[0]
+        link = Link(place.layer, place.kind, place.head, request.queries[0], request.keys[0])
+        rival = None
+        if request.than:
+            rival = request.than[0]
+        return link, rival
+
+    # a run that records the weights of all candidates
+    all_keys = [*request.keys, *request.than]
+    pair_weights = _PairWeights(model, request.queries, all_keys)
     layers = sorted({place.layer for place in chosen})
     rows = rows_for(spec, text.count)
     for _ in model.trace(
@@ -554,8 +592,8 @@ def why_links(
         text: What runs.
         tokens: Those of the text.
         heads: Which, layer and number.
-        memory: Bytes there may be; None for any.
-        progress: Told the share done.
+        memory: Bytes that the work may take; None for no limit.
+        progress: Called with the share of the work that is done, 0 to 1.
 
     Returns:
         What `attn why --json` writes of each link, head after head; nothing of tokens that look at
@@ -563,11 +601,13 @@ def why_links(
 
     Raises:
         UnsupportedError: The model's layers cannot be run one by one, or attend by hashes.
-        LimitError: It would take more memory.
+        LimitError: The work needs more than `memory`.
     """
     refuse_foreign(model)
     running = choose_backend(model, tokens, [])
     refuse_hashing(model.spec)
+
+    # a run that records each token's strongest link, then an explanation of each
     links = StrongestLinks(running.backend, heads, tokens)
     layers = sorted({layer for layer, _ in heads})
     rows = rows_for(model.spec, len(tokens))
@@ -575,6 +615,7 @@ def why_links(
         running.tokens, layers=layers, keep=("weights",), rows=rows, on_block=links.on_block
     ):
         pass
+
     documents = []
     for number, ((layer, head, query), (_, key)) in enumerate(sorted(links.by_query.items())):
         link = Link(layer, "self", head, query, key)
@@ -592,12 +633,12 @@ def why_links(
 def needs_layer_parts(
     text: SweepText, link: Link, memory: int | None, *, by_token: bool = False
 ) -> bool:
-    """Whether the heads of a layer must be summed to one part for the split to fit in `memory`
-    bytes (None: any amount).
+    """Whether a split of the link's score fits in `memory` bytes only if the heads of each layer are
+    one part. False for a `memory` of None, which is no limit.
 
     by_token: whether heads are to be split by source token.
 
-    Raises LimitError where summing does not help.
+    Raises LimitError where even parts by layer do not fit.
     """
     if memory is None:
         return False
@@ -651,8 +692,10 @@ def _link_document(
     """Build the `attn.why/1` document of a link from its split score, with the scores of the row's
     other keys.
 
+    whole: the split of the score.
     than: the key whose score is subtracted, None for the row's mean.
-    by_layer: whether a part is all heads of a layer.
+    by_layer: whether the heads of a layer are one part.
+    writes_part: what the head writes; UNSET where that was not asked for.
     """
     link = whole.link
     row = whole.row
@@ -660,11 +703,13 @@ def _link_document(
     advantages = row.scaled + row.added
     expected = float(advantages[row.visible] @ row.weights[row.visible])
     parts = _part_rows(running, whole, than, by_token=request.by == "token" and not by_layer)
-    # what heads bring from single tokens has no pairs: there would be millions
+
+    # pairs [query part, key part]; heads split by token have none: there would be millions
     if request.by == "token":
         pairs = np.zeros((0, 0))
     else:
         pairs = whole.pairs(than)
+    # the largest |contributions|, as indices into the flat array
     strongest = np.argsort(-np.abs(pairs), axis=None, kind="stable")[:PAIRS]
     return WhyDocument(
         **header(model, text, tokens, computing=running.backend),
@@ -720,6 +765,8 @@ def _part_rows(
     query_sides = whole.centre(whole.query_sums, than)
     key_sides = whole.centre(whole.key_sums, than)
     without = whole.weights_without()
+
+    # heads are one part a layer when they are split by token: each is replaced by its sources
     by_layer: dict[LinkPart, list[SourcePart]] = {}
     parts_by_head = {}
     if by_token:
@@ -728,6 +775,7 @@ def _part_rows(
         assert head.stream is not None
         layer = LinkPart("heads", replace(head.stream, kind="heads", head=None), head.side)
         by_layer.setdefault(layer, []).extend(sources)
+
     rows: list[WhyPart] = []
     for index, part in enumerate(whole.parts):
         if part in by_layer:
@@ -746,8 +794,9 @@ def part_row(
 ) -> WhyPart:
     """Convert one part of a score to a document row.
 
-    query_side, key_side: what it adds to the advantage on either side.
-    without: the link's weight without it, by "query", "key" and "all_keys".
+    query_side, key_side: what it adds to the advantage on either side; the document leaves out the
+        side that the part does not have.
+    without: the link's weight without it, by "query", "key" and "all_keys"; NaN for unknown.
     """
     stream = part.stream
 
@@ -787,10 +836,9 @@ def _dimension_rows(
     if by not in ("frequency", "dimension"):
         return []
     attention = dict(attentions(text.model.spec.blocks[parts.link.layer]))[parts.link.kind]
+    rope = None
     if isinstance(attention.position, Rope):
         rope = attention.position
-    else:
-        rope = None
     if by == "frequency" and rope is None:
         raise UnsupportedError(
             message("nothing is rotated in this attention: it has no frequencies"),
@@ -801,6 +849,7 @@ def _dimension_rows(
     ]
     if by == "frequency" and rope is not None:
         groups = frequency_groups(rope, attention.head_dim, text.tokens[-1].index + 1)
+    # the terms of the scores by entry, [key, dim]
     products = parts.scale * parts.queries.sum(0) * parts.keys.sum(0, dtype=np.float64)
     rows = []
     for entries, period in groups:
@@ -826,12 +875,19 @@ def frequency_groups(rope: Rope, dim: int, length: int) -> list[tuple[list[int],
     half = rope.dims // 2
     groups: list[tuple[list[int], float | None]] = []
     for pair, turn in enumerate(per_pair.tolist()):
+        # models pair an entry with the one half the vector away, or with its neighbour
         if rope.pairing == "half":
             entries = [pair, pair + half]
         else:
             entries = [2 * pair, 2 * pair + 1]
-        groups.append(
-            ([rope.first + entry for entry in entries], 2 * np.pi / turn if turn else None)
-        )
-    rest = [entry for entry in range(dim) if not rope.first <= entry < rope.first + rope.dims]
-    return [*groups, *([(rest, None)] if rest else [])]
+        period = None
+        if turn:
+            # the pair turns by `turn` radians from one token to the next
+            period = 2 * np.pi / turn
+        groups.append(([rope.first + entry for entry in entries], period))
+    not_rotated = [
+        entry for entry in range(dim) if not rope.first <= entry < rope.first + rope.dims
+    ]
+    if not_rotated:
+        groups.append((not_rotated, None))
+    return groups

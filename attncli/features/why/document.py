@@ -79,7 +79,7 @@ class PairMean(Part, frozen=True, kw_only=True):
     sign_share: Annotated[float, describe("The share of pairs with the sign of the mean.")]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield a (field, fault) unless the interval has two ends, or none."""
+        """Yield (field, message) for an interval of which only one end is given."""
         if (self.low is None) != (self.high is None):
             yield "high", message("an interval with one end")
 
@@ -314,11 +314,10 @@ def source_of(part: WhyPart, document: WhyDocument) -> tuple[TokenRow, str] | No
     if part.source is None or part.source >= len(tokens):
         return None
     token = tokens[part.source]
-    return token, (
-        ""
-        if sum(row.text.strip() == token.text.strip() for row in tokens) == 1
-        else f" #{token.index}"
-    )
+    same_texts = sum(row.text.strip() == token.text.strip() for row in tokens)
+    if same_texts == 1:
+        return token, ""
+    return token, f" #{token.index}"
 
 
 def earlier_heads(document: WhyDocument) -> dict[str, list[tuple[int, int, float]]]:
@@ -326,24 +325,25 @@ def earlier_heads(document: WhyDocument) -> dict[str, list[tuple[int, int, float
     another key's), query and key side together, as (layer, head, number), by "self", "cross" and
     "encoder". Empty where heads are split by token."""
     heads: dict[str, list[tuple[int, int, float]]] = {}
-    for part in document.parts if document.by != "token" else ():
-        if (
-            part.kind == "head"
-            and part.layer is not None
-            and part.head is not None
-            and part.attention is not None
-        ):
-            if is_of_source(part, document):
-                name = "encoder"
-            else:
-                name = part.attention
-            added = (part.query_side or 0.0) + (part.key_side or 0.0)
-            heads.setdefault(name, []).append((part.layer, part.head, added))
+    if document.by == "token":
+        return heads
+    for part in document.parts:
+        if part.kind != "head" or part.layer is None or part.head is None:
+            continue
+        if part.attention is None:
+            continue
+        name: str = part.attention
+        if is_of_source(part, document):
+            name = "encoder"
+        # a part of one side alone adds nothing on the other
+        added = (part.query_side or 0.0) + (part.key_side or 0.0)
+        heads.setdefault(name, []).append((part.layer, part.head, added))
     return heads
 
 
 def _head_label(part: NamedPart) -> str:
-    """The name of a part that is a head, or of one, which has both numbers."""
+    """The name of the head that a part is, or belongs to, such as "L5 H11"; the part must have a
+    layer and a head."""
     assert part.layer is not None
     assert part.head is not None
     return head_label(part.layer, part.head)
@@ -449,5 +449,6 @@ def support(values: Iterable[float]) -> Support:
     total = sum(gains)
     if not gains:
         return Support(0.0, 0.0, 0)
-    half = 1 + sum(reached < HALF * total for reached in accumulate(gains))
+    # one more than the sums of the first, the first two, … that stay below half
+    half = 1 + sum(sum_so_far < HALF * total for sum_so_far in accumulate(gains))
     return Support(total, gains[0] / total, half)

@@ -38,6 +38,7 @@ def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) 
     what they add to the score, with the weight that the link would have without each; and the
     earlier heads by what they add. A score that was taken apart by entries of q and k shows only
     those."""
+    # the title: the link, and how far its score stands above what it is compared with
     link = document.link
     query = placed_token(document.tokens, link.query, END_CELLS, view)
     key = placed_token(document.keys, link.key, END_CELLS, view)
@@ -60,19 +61,17 @@ def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) 
         places["other"] = placed_token(document.keys, document.centred.key, END_CELLS, view)
     subtitle = say(view, template, **places)
     top = draw_title(drawing, link_title(query, key), f"{subtitle}; {text_note(document, view)}")
+
     if not drawing.shows("bars"):
         _draw_earlier_heads(document, drawing, top, view, query=query, key=key)
         return
+
+    # a score by entries of q and k: bars of these
     if document.dimensions:
-        pairs = message("by pairs of entries that are rotated together")
-        entries = message("by entries of q and k")
-        drawing.text(
-            0,
-            top + 9,
-            say(view, pairs if document.by == "frequency" else entries),
-            size=9,
-            bold=True,
-        )
+        caption = message("by entries of q and k")
+        if document.by == "frequency":
+            caption = message("by pairs of entries that are rotated together")
+        drawing.text(0, top + 9, say(view, caption), size=9, bold=True)
         bars = []
         for row in sorted(document.dimensions, key=lambda row: -abs(row.contribution))[:RANKED]:
             if row.period is None:
@@ -89,6 +88,8 @@ def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) 
             )
         draw_bars(drawing, bars, top + 16)
         return
+
+    # else bars of the parts on either side, and the earlier heads
     titles = {
         "query": say(view, "what asks: parts of {query}", query=query),
         "key": say(view, "what answers: parts of {key}", key=key),

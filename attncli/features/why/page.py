@@ -38,19 +38,28 @@ class EarlierHead(NamedTuple):
 
 
 def why_document_heads(document: WhyDocument) -> DocumentHeads:
-    """The head of the link, with its row, and the earlier heads that are parts of it."""
+    """The heads that the page of an explained link shows: the link's own, with its row, and the
+    earlier heads that are parts of its score."""
 
     def facts(layer: int, head: Any) -> HeadFacts:
-        """The row of the link's own head, the link first."""
+        """What the page lists beside a head: for the link's own, the weights of the link's row, the
+        link first and then by size; nothing for earlier heads."""
         del layer
         if not isinstance(head, WhyLink):
             return HeadFacts()
+        # learned keys, which stand after the tokens, are left out
         links = [
             (document.link.query, row.key, row.weight)
             for row in document.row
             if row.key < len(sides.keys)
         ]
-        links.sort(key=lambda row: (row[1] != document.link.key, -row[2]))
+
+        def order(row: tuple[int, int, float]) -> tuple[bool, float]:
+            """The link itself comes first, then the largest weight."""
+            _, key, weight = row
+            return key != document.link.key, -weight
+
+        links.sort(key=order)
         return HeadFacts(links)
 
     if document.source_tokens is UNSET:
@@ -62,12 +71,10 @@ def why_document_heads(document: WhyDocument) -> DocumentHeads:
 
 
 def _earlier_heads(document: WhyDocument) -> list[tuple[int, EarlierHead]]:
-    """The heads (layer, head) before a link's own that are parts of its explanation and attend to
-    the same text.
+    """The heads of earlier layers that are parts of a link's explanation, each with its layer. None
+    for a link to another text: the page shows that text, to which they do not attend.
     """
-    if (
-        document.link.attention == "cross"
-    ):  # the page of a link to another text has that text's words
+    if document.link.attention == "cross":
         return []
     places = {
         (part.layer, part.head)
@@ -138,8 +145,8 @@ def why_entry(document: WhyDocument) -> dict[str, Any]:
 
 
 def _head_sums(document: WhyDocument) -> dict[tuple[int, int], float]:
-    """What each earlier head adds to the score, by (layer, head): through the query and through the
-    key."""
+    """What each earlier head adds to the score, by (layer, head): the sum over query side and key
+    side, and over the tokens that it is split by where it is."""
     sums: dict[tuple[int, int], float] = {}
     for part in document.parts:
         if part.kind != "head" or part.attention != "self":
@@ -163,7 +170,9 @@ def why_size(documents: Sequence[WhyDocument]) -> int:
 
 
 def _part_entry(part: WhyPart, value: float, side: str, document: WhyDocument) -> dict[str, Any]:
-    """A part of the query's or the key's vector, as `side` says, for the page's script.
+    """A part of the query's or the key's vector, as `side` says, for the page's script: its name by
+    language (`n`), what it adds (`v`), the link's weight without it (`w`), and for a head that the
+    page can show its layer and number (`l h`).
 
     value: what it adds to the score.
     """

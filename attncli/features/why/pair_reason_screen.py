@@ -22,28 +22,38 @@ SPREAD_NAMES = tuple(
 
 
 def spread_cells(part: WhyPart) -> list[float | None]:
-    """The cells of `SPREAD_NAMES` of a part."""
+    """The cells of `--plain` on how a part varies over pairs: for the query's side, then the key's,
+    the ends of the interval and the share of pairs of the same sign; None on a side that the part
+    does not have."""
     cells: list[float | None] = []
     for spread in (part.query_spread, part.key_spread):
         if isinstance(spread, PairMean):
-            known = spread
+            cells += [spread.low, spread.high, spread.sign_share]
         else:
-            known = None
-        cells += [None] * 3 if known is None else [known.low, known.high, known.sign_share]
+            cells += [None, None, None]
     return cells
 
 
 def spread_columns(parts: Sequence[WhyPart], side: Literal["query", "key"]) -> list[list[str]]:
-    """Two columns: the intervals of what parts add on one side, and the share of the pairs of the
-    same sign."""
-    spreads = [part.query_spread if side == "query" else part.key_spread for part in parts]
-    known = [spread if isinstance(spread, PairMean) else None for spread in spreads]
-    lows, highs = effect_columns(
-        [None if spread is None else spread.low for spread in known],
-        [None if spread is None else spread.high for spread in known],
-    )
-    shares = ["-" if spread is None else percent(spread.sign_share) for spread in known]
-    return [[*map(range_text, lows, highs)], shares]
+    """Two columns of a table of parts, as texts: the intervals of what each part adds on one side,
+    and the share of the pairs in which that has the same sign; a dash where a part has neither."""
+    lows: list[float | None] = []
+    highs: list[float | None] = []
+    shares: list[str] = []
+    for part in parts:
+        spread = part.key_spread
+        if side == "query":
+            spread = part.query_spread
+        if isinstance(spread, PairMean):
+            lows.append(spread.low)
+            highs.append(spread.high)
+            shares.append(percent(spread.sign_share))
+        else:
+            lows.append(None)
+            highs.append(None)
+            shares.append("-")
+    low_texts, high_texts = effect_columns(lows, highs)
+    return [[*map(range_text, low_texts, high_texts)], shares]
 
 
 def pair_reason_sentences(reasons: PairReasons | UnsetType, view: View) -> Iterator[str]:

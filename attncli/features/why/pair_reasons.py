@@ -53,10 +53,12 @@ Side = Literal["query", "key", "all_keys"]
 
 
 class _PairParts(Struct, frozen=True, eq=False):
-    """The parts of a score in one pair.
+    """The parts of a link's score in the clean text of one pair.
 
-    query_sides, key_sides: what each adds to the advantage, [part].
-    weights: the link's with a part as in the corrupt text, by side, [part].
+    total: the advantage, the score above what the row expects or above another key's.
+    difference: how far the sum of all parts is from the score.
+    query_sides, key_sides: what each part adds to the advantage, [part].
+    weights: the link's weight with each part as in the corrupt text, by side, [part].
     rival: the weight of the other key, None without one.
     """
 
@@ -103,14 +105,14 @@ def why_pairs(
         heads: Which heads of each: 11, [0, 3], "2-5"; or any with their layers, "L5H11" or
             (5, 11), as a `HeadSelection` too; the one whose weight differs most
             between the clean and the corrupt texts is explained.
-        memory: Bytes there may be; with fewer than all parts take, the heads of a layer are one
-            part. None for any.
-        on_cost: Is told what the work will take, and of how many tokens, before it starts.
-        progress: Told the share done.
+        memory: Bytes that the work may take; where all parts need more, the heads of a layer are
+            one part. None for no limit.
+        on_cost: Called before the work starts with its estimated cost and the number of tokens.
+        progress: Called with the share of the work that is done, 0 to 1.
 
     Returns:
-        What `attn why --pairs --json` writes. A weight without a part is that with the part as in
-        the corrupt text, at the same place.
+        What `attn why --pairs --json` writes. In it, the weight "without" a part is the weight with
+        the part as in the corrupt text, at the same place.
 
     Raises:
         InputError: For a file that cannot be read, without a pair that fits the model, and for
@@ -126,11 +128,13 @@ def why_pairs(
         selection = HeadSelection(layers, heads)
     ends = located_ends(fitted, query, key)
     rivals = _other_keys(fitted, than)
+
     longest = max(len(pair.clean) for pair in fitted.pairs)
     chosen = own_places(model, selection)
     runs = runs_of_pair(len(chosen)) * len(fitted.pairs)
     expected = with_runs(pass_cost(model, longest), runs)
     on_cost(replace(expected, branches=len(chosen)), longest)
+
     layer, head = _head_of_largest_change(model, fitted, ends, selection)
     parts = []
     for number, (pair, link, rival) in enumerate(zip(fitted.pairs, ends, rivals, strict=True)):
@@ -141,7 +145,8 @@ def why_pairs(
 
 
 def _other_keys(fitted: FittedPairs, than: str | None) -> list[int | None]:
-    """The place of the other key in each clean text; None for none. Errors name the pair."""
+    """The position of the token `than`, which the link's key is compared with, in each clean text;
+    None for each text without `than`. Errors name the pair."""
     if than is None:
         return [None] * len(fitted.pairs)
     keys: list[int | None] = []
@@ -152,17 +157,22 @@ def _other_keys(fitted: FittedPairs, than: str | None) -> list[int | None]:
 
 
 def runs_of_pair(heads: int) -> float:
-    """The runs that one pair costs: both texts are read part by part, and the clean one's
-    difference is measured; where several heads are asked about, both texts' weights choose one.
+    """About how many runs one pair takes as long as: both texts are read part by part, and the logit
+    difference is measured; of several heads, the weights of both texts first choose one.
+
+    heads: how many there are to choose from.
     """
-    finding = 2 if heads > 1 else 0
-    return finding + 2 * READ_BY_PARTS + 1
+    choosing = 0
+    if heads > 1:
+        choosing = 2
+    return choosing + 2 * READ_BY_PARTS + 1
 
 
 def _head_of_largest_change(
     model: Model, fitted: FittedPairs, ends: Sequence[PairEnds], selection: HeadSelection
 ) -> tuple[int, int]:
-    """The chosen head whose weight on the link differs most between clean and corrupt texts."""
+    """The (layer, head) among those of `selection` whose weight on the link differs most between
+    clean and corrupt texts, summed over pairs."""
     chosen = own_places(model, selection)
     if len(chosen) == 1:
         return chosen[0]
@@ -178,7 +188,12 @@ def _head_of_largest_change(
 def _parts_of_pair(
     model: Model, pair: TokenPair, link: Link, than: int | None, memory: int | None
 ) -> _PairParts:
-    """The parts of a link's score in a clean text, and its weight with each as in the corrupt one."""
+    """Split the link's score in a pair's clean text into parts, and compute its weight with each part
+    as in the corrupt text.
+
+    than: the position of the key that it is compared with; None for its row's mean.
+    memory: as for `why_pairs`.
+    """
     texts = [choose_backend(model, tokens, []) for tokens in (pair.clean, pair.corrupt)]
     by_layer = needs_layer_parts(texts[0], link, memory)
     clean, corrupt = (contributions(text, link, by_layer=by_layer) for text in texts)
@@ -207,6 +222,7 @@ def interchanged_weights(clean: Contributions, corrupt: Contributions) -> dict[S
     Exact, as scores are linear in what parts make in the head's space; every part with the norms
     and rotations of its own run.
     """
+    # how each part's change moves the scores of the row, [part, key]
     key_total = clean.keys.sum(0, dtype=np.float64)
     query_total = clean.queries.sum(0, dtype=np.float64)
     of_query = clean.scale * (clean.queries - corrupt.queries) @ key_total.T
@@ -221,6 +237,7 @@ def interchanged_weights(clean: Contributions, corrupt: Contributions) -> dict[S
     weights = {
         side: clean.row.weights_without(removed)[:, clean.place] for side, removed in changes
     }
+    # what the position adds is a part of the score itself, and has neither a query nor a key
     for index, part in enumerate(clean.parts):
         if part.kind in ("score_bias", "relative"):
             for values in weights.values():
@@ -237,22 +254,23 @@ def _document(
     names: tuple[str | None, str | None, str | None],
     memory: int | None,
 ) -> WhyDocument:
-    """The means over pairs as an `attn.why/1` document.
+    """The means over pairs as an `attn.why/1` document. Its header and link are those of the first
+    pair.
 
+    parts: of each pair.
+    place: the head, (layer, head).
     names: the link's query, its key and the other key as they were given.
     """
-    # header and link are those of the first pair; the numbers are means over all
     first = fitted.pairs[0]
     if any(row.parts != parts[0].parts for row in parts):
         raise InputError("the pairs have other parts", expected="texts of one kind")
     running = choose_backend(model, first.clean, [])
     link = Link(place[0], "self", place[1], ends[0].queries[-1], ends[0].keys[0])
     texts = [(pair.clean, pair.answer, pair.versus) for pair in fitted.pairs]
-    sides = [
-        mean_intervals(np.stack([getattr(row, name) for row in parts]))
-        for name in ("query_sides", "key_sides")
-    ]
-    (weight, corrupt, total) = mean_intervals(
+    # means over pairs with their intervals, of each part and of the whole link
+    query_sides = mean_intervals(np.stack([row.query_sides for row in parts]))
+    key_sides = mean_intervals(np.stack([row.key_sides for row in parts]))
+    weight, corrupt, total = mean_intervals(
         np.array([[row.weight, row.corrupt_weight, row.total] for row in parts])
     )
     start, end, than = names
@@ -276,7 +294,7 @@ def _document(
         row=[],
         by_layer=needs_layer_parts(running, link, memory),
         parts=[
-            _part_over_pairs(part, index, parts, sides[0][index], sides[1][index])
+            _part_over_pairs(part, index, parts, query_sides[index], key_sides[index])
             for index, part in enumerate(parts[0].parts)
         ],
         pairs=[],
@@ -301,17 +319,25 @@ def _part_over_pairs(
     query_side: MeanInterval,
     key_side: MeanInterval,
 ) -> WhyPart:
-    """One part as a document row: means, their intervals, and the weight with it interchanged."""
+    """The document's row of one part: what it adds on either side, as means with intervals, and the
+    mean weight of the link with the part as in the corrupt texts.
+
+    index: of the part.
+    parts: of each pair.
+    """
     sides: tuple[Side, ...] = ("query", "key", "all_keys")
     weights: dict[str, float] = {
         side: float(np.mean([row.weights[side][index] for row in parts])) for side in sides
     }
     row = part_row(part, query_side.mean, key_side.mean, weights)
-    return replace(
-        row,
-        query_spread=None if row.query_side is None else _pair_mean(query_side),
-        key_spread=None if row.key_side is None else _pair_mean(key_side),
-    )
+    # a part of one side alone has no interval on the other
+    query_spread = None
+    if row.query_side is not None:
+        query_spread = _pair_mean(query_side)
+    key_spread = None
+    if row.key_side is not None:
+        key_spread = _pair_mean(key_side)
+    return replace(row, query_spread=query_spread, key_spread=key_spread)
 
 
 def _pair_mean(interval: MeanInterval) -> PairMean:

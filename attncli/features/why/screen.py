@@ -76,7 +76,8 @@ AGAINST = 0.1
 
 
 def why_rows(document: WhyDocument) -> Iterator[Sequence[object]]:
-    """All parts as a table for `--plain`, its first row the names of the columns."""
+    """Yield the table for `--plain`: the names of its columns, then a row for each part of the score;
+    or for each group of vector entries, where it is split by these."""
     if document.by in ("frequency", "dimension"):
         yield ("dimensions", "period", "contribution", "weight_without")
         for row in document.dimensions:
@@ -134,16 +135,18 @@ def _part_text(part: WhyPart, document: WhyDocument, view: View) -> str:
 
 def _end_words(document: WhyDocument, view: View) -> tuple[str, str]:
     """The link's query and key as quoted words, with their positions where they, or the key
-    compared with, are the same word; over pairs, what they are in every pair."""
+    compared with, are the same word. Over pairs of texts, whose words differ, they are named as in
+    the command, or "the last token" and "the answer"."""
     link = document.link
-    if document.over_pairs is not UNSET:
-        query_name = document.over_pairs.query
-        key_name = document.over_pairs.key
-        return (
-            say(view, "the last token") if query_name is None else quote_text(query_name, view),
-            say(view, "the answer") if key_name is None else quote_text(key_name, view),
-        )
-    return quoted_ends(document.tokens, document.keys, link, view)
+    if document.over_pairs is UNSET:
+        return quoted_ends(document.tokens, document.keys, link, view)
+    query = say(view, "the last token")
+    if document.over_pairs.query is not None:
+        query = quote_text(document.over_pairs.query, view)
+    key = say(view, "the answer")
+    if document.over_pairs.key is not None:
+        key = quote_text(document.over_pairs.key, view)
+    return query, key
 
 
 def _heads_grid(document: WhyDocument, view: View) -> Lines:
@@ -172,23 +175,31 @@ def _digits(document: WhyDocument, view: View) -> int:
     """How many decimals contributions have: the view's, at least 2, and up to 3 more where the
     score is little above its row's mean."""
     size = abs(document.total)
-    return max(view.precision, 2) + next(
-        (more for more, least in enumerate(SMALL) if size >= least or size == 0), 3
-    )
+    # none for 0.1 and more, one for 0.01 and more, …
+    more = len(SMALL)
+    for index, least in enumerate(SMALL):
+        if size >= least or size == 0:
+            more = index
+            break
+    return max(view.precision, 2) + more
 
 
 def _format_number(value: float, digits: int) -> str:
-    """Write a contribution with so many digits after the point, in few characters however large it
-    is.
+    """Write a contribution with `digits` digits after the point; one that is very large, or too small
+    to show, in scientific notation.
     """
     return writer([value], digits)(value)
 
 
 def _count_shown(view: View, count: int) -> int:
-    """How many of `count` rows a table shows in this view."""
+    """How many of `count` rows a table shows: all in a full view, else as many as `--top` asks for,
+    or `ROWS` where nobody asked."""
     if view.full:
         return count
-    return min(ROWS if view.few else view.top, count)
+    most = view.top
+    if view.few:
+        most = ROWS
+    return min(most, count)
 
 
 def _query_side(document: WhyDocument, view: View) -> Lines:
@@ -210,9 +221,12 @@ def why_sides(document: WhyDocument, view: View) -> Lines:
 
 
 def _side_table(document: WhyDocument, view: View, side: Literal["query", "key"]) -> Lines:
-    """A table of the parts of one side that add most, and the rest in one line."""
+    """A table of the parts of one side that add most to the link's score, the others in one row, and
+    the total; empty where the score is split by vector entries, not by parts."""
     if document.by in ("frequency", "dimension"):
         return Lines()
+
+    # what is shown: parts with what they add and the link's weight without each
     ranked = ranked_parts(document, side)
     shown = ranked[: _count_shown(view, len(ranked))]
     rest = ranked[len(shown) :]
@@ -221,14 +235,17 @@ def _side_table(document: WhyDocument, view: View, side: Literal["query", "key"]
         title = say(view, "what asks: parts of {query}", query=query)
     else:
         title = say(view, "what answers: parts of {key}", key=key)
-    numbers = [value for _, value in shown] + ([sum(value for _, value in rest)] if rest else [])
     without = [
         part.weight_without.query if side == "query" else part.weight_without.key
         for part, _ in shown
     ]
+    numbers = [value for _, value in shown]
     names = [_part_text(part, document, view) for part, _ in shown]
     if rest:
+        numbers.append(sum(value for _, value in rest))
         names.append(say(view, plural("{count:,} other", "{count:,} others", count=len(rest))))
+
+    # the columns, the last row being the total
     names.append(say(view, contextual("column", "total")))
     write = writer(numbers, _digits(document, view))
     total = sum(value for _, value in ranked)
@@ -258,20 +275,24 @@ def _sum_table(
     *,
     title: str,
 ) -> Lines:
-    """A table whose last row is the sum of those above, in bold: columns of texts, the first of them
-    names, then a bar for each of `values`."""
-    first, *others = zip(titles, columns, strict=True)
-    table_columns = [
-        text_column(*first, align="left"),
-        *(text_column(name, texts) for name, texts in others),
-        bar_column(values, LONGEST),
+    """A table whose last row is the sum of those above, in bold.
+
+    titles, columns: the title of each column and its texts; the first has the names of the rows.
+    values: a bar is drawn behind each of the first rows, one for each value.
+    title: of the table.
+    """
+    table_columns = [text_column(titles[0], columns[0], align="left")]
+    table_columns += [
+        text_column(name, texts) for name, texts in zip(titles[1:], columns[1:], strict=True)
     ]
+    table_columns.append(bar_column(values, LONGEST))
     rows = range(len(columns[0]))
     return column_table(table_columns, rows, view, title=title, strong=rows[-1])
 
 
 def _pairs_table(document: WhyDocument, view: View) -> Lines:
-    """A table of the pairs, a part of the query with a part of the key, that add most."""
+    """A table of the pairs that add most to the score, each a part of the query with a part of the
+    key; empty where the score is split by vector entries."""
     if document.by in ("frequency", "dimension") or not document.pairs:
         return Lines()
     shown = document.pairs[: _count_shown(view, len(document.pairs))]
@@ -299,10 +320,13 @@ def _pairs_table(document: WhyDocument, view: View) -> Lines:
 
 
 def _dimensions_table(document: WhyDocument, view: View) -> Lines:
-    """The entries of queries and keys that add most, with the period of a rotated pair."""
+    """A table of the entries of queries and keys that add most, with the period of each rotated
+    pair, the others in one row, and the total; empty where the score is not split by entries."""
     rows = document.dimensions
     if not rows:
         return Lines()
+
+    # the entries that add most, in their own order; the others as one sum
     order = sorted(range(len(rows)), key=lambda index: -abs(rows[index].contribution))
     if view.full:
         count = len(rows)
@@ -310,14 +334,17 @@ def _dimensions_table(document: WhyDocument, view: View) -> Lines:
         count = min(view.top, len(rows))
     shown = [rows[index] for index in sorted(order[:count])]
     rest = [rows[index].contribution for index in order[count:]]
-    numbers = [row.contribution for row in shown] + ([sum(rest)] if rest else [])
+    numbers = [row.contribution for row in shown]
     names = [_dimension_name(row.dimensions, view) for row in shown]
     if rest:
+        numbers.append(sum(rest))
         names.append(say(view, plural("{count:,} other", "{count:,} others", count=len(rest))))
+    # a bias of the score by distance is no product of entries
     if any(part.kind in ("relative", "score_bias") for part in document.parts):
         numbers.append(document.total - sum(row.contribution for row in rows))
         names.append(say(view, "what the position adds"))
     names.append(say(view, contextual("column", "total")))
+
     write = writer(numbers, _digits(document, view))
     periods = ["-" if row.period is None else format_period(row.period) for row in shown]
     without = [f"{row.weight_without:.{max(view.precision, 2)}f}" for row in shown]
@@ -333,6 +360,7 @@ def _dimensions_table(document: WhyDocument, view: View) -> Lines:
         say(view, contextual("column", "adds")),
         say(view, contextual("column", "weight without")),
     ]
+    # single entries have no period
     if document.by == "dimension":
         del columns[1], titles[1]
     if document.by == "frequency":
@@ -351,33 +379,32 @@ def _dimension_name(entries: Sequence[int], view: View) -> str:
 
 
 def _writes_table(document: WhyDocument, view: View) -> Lines:
-    """What the head writes for the query, by the token whose value it carried."""
+    """A table of what the head writes into the query's vector, a row for each token whose value it
+    carried, those of the largest share first; empty without --writes."""
     if document.writes is UNSET:
         return Lines()
     writes = document.writes
-    shown = sorted(writes.sources, key=lambda row: -abs(row.share))[
-        : _count_shown(view, len(writes.sources))
-    ]
+    ranked = sorted(writes.sources, key=lambda row: -abs(row.share))
+    shown = ranked[: _count_shown(view, len(ranked))]
+
+    # words that stand more than once get their position
     texts = [key.text.strip() for key in document.keys]
     names = []
     for row in shown:
-        if row.source < len(texts):
-            if texts.count(texts[row.source]) == 1:
-                place = ""
-            else:
-                place = f" #{row.source}"
-            names.append(short_token(document.keys[row.source], WORD_CELLS, view) + place)
-        else:
+        if row.source >= len(texts):
             names.append(say(view, "learned key"))
+            continue
+        place = ""
+        if texts.count(texts[row.source]) > 1:
+            place = f" #{row.source}"
+        names.append(short_token(document.keys[row.source], WORD_CELLS, view) + place)
+
+    norms = [row.norm for row in shown]
+    write_norm = writer(norms, _digits(document, view))
     columns = [
         names,
         [f"{row.weight:.{max(view.precision, 2)}f}" for row in shown],
-        list(
-            map(
-                writer([row.norm for row in shown], _digits(document, view)),
-                (row.norm for row in shown),
-            )
-        ),
+        [write_norm(norm) for norm in norms],
         [percent(row.share) for row in shown],
     ]
     titles = [
@@ -408,6 +435,8 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
     the answer in sentences; over pairs the sentences alone, as each has its own text."""
     if document.over_pairs is not UNSET:
         return sentences(why_sentences(document, view), view)
+
+    # how strongly each key is tinted, 0 to 1; learned keys stand after the words
     keys = document.keys
     shares = [0.0] * len(keys)
     for row in document.row:
@@ -418,19 +447,19 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
     else:
         largest = max(shares, default=0.0)
     shares = [share / largest if largest > 0 else 0.0 for share in shares]
+
+    # the text with the query marked; a link to another text shows both
     query = frozenset({document.link.query})
     if document.link.attention == "self":
         blocks = [sentence(words(document.text, document.tokens, shares, query), view)]
     else:
+        source_text = None
         if isinstance(document.source_text, str):
-            text = document.source_text
-        else:
-            text = None
+            source_text = document.source_text
+        no_shares = [None] * len(document.tokens)
         blocks = [
-            sentence(
-                words(document.text, document.tokens, [None] * len(document.tokens), query), view
-            ),
-            sentence(words(text, keys, shares, frozenset()), view),
+            sentence(words(document.text, document.tokens, no_shares, query), view),
+            sentence(words(source_text, keys, shares, frozenset()), view),
         ]
     if any(share >= LEAST for share in shares):
         blocks.append(
@@ -488,8 +517,8 @@ def _versus_note(document: WhyDocument, view: View) -> str:
 
 
 def _resting_sentence(document: WhyDocument, view: View) -> str:
-    """The sentence that heads rest on the key of the link; "" for other keys, and over several
-    pairs.
+    """The sentence that the key of the link is a token on which heads put weight when they look for
+    nothing, such as the first token; "" for other keys, and over several pairs.
     """
     key = document.link.key
     if document.over_pairs is not UNSET or key >= len(document.keys):
@@ -603,8 +632,8 @@ def _look_sentence(document: WhyDocument, view: View) -> str:
 
 
 def _is_saturated(document: WhyDocument) -> bool:
-    """Whether one key has the whole weight: what the row expects is then that key's own score, and
-    no part of it stands out by more than rounding.
+    """Whether the link's key has the whole weight of its row: the row's weighted mean is then that
+    key's own score, so that there is no advantage to split.
     """
     has_all = document.weight > 1 - NONE and abs(document.total) < NONE
     return has_all and document.over_pairs is UNSET and len(document.row) > 1
@@ -612,7 +641,8 @@ def _is_saturated(document: WhyDocument) -> bool:
 
 def _reasons(document: WhyDocument, view: View) -> list[str]:
     """Sentences that name the largest part of each side where it makes half or more of what speaks
-    for the link there; for sides without one, over how many parts the reason is spread."""
+    for the link there; for sides without one, over how many parts the reason is spread. [] where
+    nothing speaks for the link."""
     if len(document.row) == 1 or document.total < NONE:
         return []
     if document.by in ("frequency", "dimension"):
@@ -625,19 +655,18 @@ def _reasons(document: WhyDocument, view: View) -> list[str]:
 def _side_reasons(
     document: WhyDocument, side: Literal["query", "key"], word: str, view: View
 ) -> Iterator[str]:
-    """Sentences on one side of a link: the main reason for it, or that there are many, and what
-    speaks most against it.
+    """Yield sentences on one side of a link: the main reason for it, or that there are many, and
+    what speaks most against it.
 
     word: the link's word on that side, quoted.
     """
-    parts = sorted(
-        ((value, part) for part, value in ranked_parts(document, side)), key=lambda row: -row[0]
-    )
-    backing = support(value for value, _ in parts)
+    # from the part that adds most to the one that takes away most
+    parts = sorted(ranked_parts(document, side), key=lambda ranked: -ranked[1])
+    backing = support(value for _, value in parts)
     if not backing.total:
         yield say(view, NOTHING_SPEAKS[side])
         return
-    value, first = parts[0]
+    first, value = parts[0]
     if side == "query":
         without = first.weight_without.query
     else:
@@ -652,19 +681,20 @@ def _side_reasons(
         "without": "-" if without is None else f"{without:.2f}",
     }
     of_pairs = document.over_pairs is not UNSET
-    if backing.share >= HALF:
-        if of_pairs:
-            templates = PAIR_SIDE_REASONS
-        else:
-            templates = SIDE_REASONS
+    is_main = backing.share >= HALF
+    if is_main and of_pairs:
+        templates = PAIR_SIDE_REASONS
+    elif is_main:
+        templates = SIDE_REASONS
+    elif of_pairs:
+        templates = PAIR_SPREAD_REASONS
     else:
-        if of_pairs:
-            templates = PAIR_SPREAD_REASONS
-        else:
-            templates = SPREAD_REASONS
+        templates = SPREAD_REASONS
     yield say(view, templates[side], **places)
-    lowest, against = parts[-1]
-    if lowest <= -AGAINST * backing.total or -lowest > value:  # else the largest goes unnamed
+
+    # what takes away most is named where it is large, above all if it is the largest part at all
+    against, lowest = parts[-1]
+    if lowest <= -AGAINST * backing.total or -lowest > value:
         yield say(
             view,
             "Most against it speaks {reason}: {value}.",
@@ -776,8 +806,8 @@ def _dimension_reason(document: WhyDocument, view: View) -> str:
 
 
 def reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
-    """A part as a phrase in a sentence, such as "what layer 5 head 11 brought to 'it'", marked
-    where the encoder wrote it.
+    """The phrase by which sentences call a part of a word's vector, such as "what layer 5 head 11
+    brought to 'it'"; a part that the encoder wrote is marked as such.
 
     word: the link's word on that side, quoted.
     """
@@ -804,12 +834,14 @@ PART_REASONS = {
 
 
 def _reason_text(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
-    """A part as a phrase in a sentence, naming the word whose value a head carried.
+    """As `reason`, without the mark of the encoder: a phrase by the kind of the part. Of a head that
+    carried the value of one word, it names that word.
 
     word: the link's word on that side, quoted.
     """
     places = {"layer": part.layer, "head": part.head, "word": word, "part": part_name(part)}
     template = PART_REASONS.get(part.kind, message("what is the same for every word ({part})"))
+    # a piece of a word is not called "the word"
     if part.kind == "token" and _is_piece(word, document, view):
         template = message("{word} itself")
     if part.kind == "head" and (source := source_of(part, document)):
@@ -824,8 +856,10 @@ def _reason_text(part: WhyPart, document: WhyDocument, word: str, view: View) ->
 
 
 def _is_piece(word: str, document: WhyDocument, view: View) -> bool:
-    """Whether an end of the link, quoted, is a piece of a word."""
+    """Whether `word`, the quoted name of one end of the link, names a token that is only a piece of a
+    word."""
     link = document.link
+    # a learned key, which stands after the tokens, gives an empty slice
     ends = [document.tokens[link.query], *document.keys[link.key : link.key + 1]]
     return any(isinstance(end, PieceRow) and quoted_row(end, view) in word for end in ends)
 
@@ -850,7 +884,8 @@ def _exactness_sentence(document: WhyDocument, view: View) -> str:
 
 
 def _has_advantage(document: WhyDocument, view: View) -> bool:
-    """Whether there is an advantage that parts can add to."""
+    """Whether the link's score stands apart from its row's mean, so that there is something for parts
+    to add to."""
     return not _is_saturated(document)
 
 
