@@ -81,8 +81,11 @@ class AcrossHeads:
         self._visible: list[Bools] = []
 
     def add(self, layer: int, heads: Sequence[int], weights: Floats, visible: Bools) -> None:
-        """Add a layer's heads by their weights [head, query, key] and visibility, of the same
-        shape.
+        """Take in the weights of a layer's heads; layers come in order, the first one first.
+
+        heads: the heads' numbers.
+        weights: [head, query, key].
+        visible: which keys each query sees, booleans that broadcast to the weights' shape.
         """
         self._rollout.add(weights, visible)
         if "flow" in self._names:
@@ -100,9 +103,10 @@ class AcrossHeads:
         heads: Selection,
         progress: Callable[[float], None],
     ) -> HeadsDocument:
-        """The document with a part for each analysis of `--across` that `names` holds.
+        """Return the document with a part for each analysis that was asked for, computed from the
+        weights that `add` took in; circuits from the model's matrices of these layers and heads.
 
-        progress: told the share of the flow that is done.
+        progress: called with the share of the flow that is done; all else is quick.
         """
         if "rollout" in self._names:
             rollout = RolloutPart(weights=self._rollout.result, uniform=self._rollout.uniform)
@@ -119,16 +123,14 @@ class AcrossHeads:
             similarity = Similarity(heads=heads_alike, distances=table, order=leaves, tree=merges)
             document = replace(document, similarity=similarity)
         if "circuits" in self._names:
-            circuits = measure_circuits(
-                [head for layer in layers for head in head_matrices(model, layer, heads)]
-            )
-            document = replace(document, circuits=circuits)
+            matrices = [head for layer in layers for head in head_matrices(model, layer, heads)]
+            document = replace(document, circuits=measure_circuits(matrices))
         return document
 
 
 def head_matrices(model: Model, layer: int, heads: Selection) -> list[HeadMatrices]:
-    """W_Q, W_K, W_V and W_O of each chosen head of a layer, as `HeadMatrices`; norms before the
-    attention are not folded in.
+    """W_Q, W_K, W_V and W_O of each chosen head of a layer; norms before the attention are not
+    folded in.
 
     Raises UnsupportedError for a model without output projection, and for latent attention.
     """
@@ -158,6 +160,8 @@ def head_matrices(model: Model, layer: int, heads: Selection) -> list[HeadMatric
     v_dim = attention.v_dim
     matrices = []
     for head in numbers_of(heads, attention.heads):
+        # rows of Q, K and V, and columns of O, belong to heads one after another; a group of heads
+        # may share keys and values
         kv_head = head * attention.kv_heads // attention.heads
         w_q = q[head * dim : (head + 1) * dim].T
         w_k = k[kv_head * dim : (kv_head + 1) * dim].T
@@ -168,8 +172,9 @@ def head_matrices(model: Model, layer: int, heads: Selection) -> list[HeadMatric
 
 
 def measure_circuits(heads: Sequence[HeadMatrices]) -> Circuits:
-    """Copying score and norms of each head, the `PAIRS` strongest compositions of an earlier with a
-    later head, the heads most alike, and what random matrices give."""
+    """Measure what heads do by their weights alone: copying score and norms of each, the `PAIRS`
+    strongest compositions of an earlier with a later head, the heads most alike, and beside both
+    what random matrices give."""
     rows = []
     for head in heads:
         qk, ov = norms(head)
@@ -182,15 +187,20 @@ def measure_circuits(heads: Sequence[HeadMatrices]) -> Circuits:
                 ov_norm=ov,
             )
         )
+
     pairs = compositions(heads)
-    strongest = sorted(
-        (
-            (way, strengths[way], before, after)
-            for before, after, strengths in pairs
-            for way in WAYS
-        ),
-        key=lambda row: (-row[1], row[0], row[2].layer, row[2].head, row[3].layer, row[3].head),
-    )[:PAIRS]
+    by_way = [
+        (way, strengths[way], before, after) for before, after, strengths in pairs for way in WAYS
+    ]
+
+    def order(
+        row: tuple[str, float, HeadMatrices, HeadMatrices],
+    ) -> tuple[float, str, int, int, int, int]:
+        """The strongest first; of equal ones the first by way and heads."""
+        way, strength, before, after = row
+        return -strength, way, before.layer, before.head, after.layer, after.head
+
+    strongest = sorted(by_way, key=order)[:PAIRS]
     composition_rows = [
         Composition(
             way=way,
@@ -201,16 +211,24 @@ def measure_circuits(heads: Sequence[HeadMatrices]) -> Circuits:
         )
         for way, strength, before, after in strongest
     ]
+
+    # what chance gives, for matrices of the shapes of the first pair and of the first head
+    chance = None
+    if pairs:
+        before, after, _ = pairs[0]
+        chance = Chance(**random_composition(before, after))
+    chance_of_kernels = None
     if heads:
+        width = heads[0].w_q.shape[0]
         rank = bases_of(heads[0])["o"].shape[1]
-    else:
-        rank = 0
+        if rank:
+            chance_of_kernels = kernel_chance(width, rank)
     return Circuits(
         heads=rows,
         compositions=composition_rows,
-        chance=Chance(**random_composition(*pairs[0][:2])) if pairs else None,
+        chance=chance,
         likeness=likeness_rows(heads),
-        kernel_chance=kernel_chance(heads[0].w_q.shape[0], rank) if rank else None,
+        kernel_chance=chance_of_kernels,
     )
 
 
@@ -247,8 +265,8 @@ def copying_score(head: HeadMatrices) -> float:
     """Re Σλ / Σ|λ| over the eigenvalues of W_OV: 1 for a head that copies, −1 for one that negates;
     NaN for a zero matrix.
 
-    W_V W_O and W_O W_V have the same eigenvalues but for zeros.
     """
+    # W_O W_V is [v_dim, v_dim], and has the eigenvalues of W_OV = W_V W_O apart from zeros
     values = np.linalg.eigvals(head.w_o @ head.w_v)
     size = np.abs(values).sum()
     if size > 0:
@@ -277,8 +295,8 @@ def composition(before: HeadMatrices, after: HeadMatrices) -> dict[str, float]:
 
 
 def random_composition(before: HeadMatrices, after: HeadMatrices) -> dict[str, float]:
-    """The composition of standard normal matrices of the same shapes, mean of `DRAWS` seeded draws:
-    what chance gives."""
+    """The composition that chance gives, by way ("q", "k", "v"): of standard normal matrices of the
+    shapes of these two heads', a mean over `DRAWS` seeded draws."""
     draws = [
         composition(_random_head(before, draw, "before"), _random_head(after, draw, "after"))
         for draw in range(DRAWS)
@@ -287,9 +305,9 @@ def random_composition(before: HeadMatrices, after: HeadMatrices) -> dict[str, f
 
 
 def _random_head(head: HeadMatrices, seed: int, stream: str) -> HeadMatrices:
-    """Standard normal matrices of the shapes of a head's.
+    """A head whose matrices are standard normal, of the shapes of `head`'s.
 
-    stream: what tells equal seeds apart.
+    stream: names the draw, so that draws of equal seeds differ.
     """
     w_q, w_k, w_v, w_o = (
         normal(seed, f"circuits\0{stream}\0{name}", getattr(head, name).shape).astype(np.float64)
@@ -316,11 +334,14 @@ def _composition_strength(first: tuple[Floats, Floats], second: tuple[Floats, Fl
     """‖A·B‖ / (‖A‖‖B‖) of two matrices, each a product [width, small]·[small, width]; NaN for a
     zero matrix.
     """
-    below = _product_norm(*first) * _product_norm(*second)
-    between = first[1] @ second[0]
-    if below > 0:
-        return _product_norm(first[0] @ between, second[1]) / below
-    return float("nan")
+    denominator = _product_norm(*first) * _product_norm(*second)
+    if not denominator > 0:
+        return float("nan")
+    # A·B = left·(inner)·right, whose inner part is small
+    first_left, first_right = first
+    second_left, second_right = second
+    inner = first_right @ second_left
+    return _product_norm(first_left @ inner, second_right) / denominator
 
 
 # Likeness by weights: how much of the stream two heads read, or write, in common.
@@ -333,11 +354,12 @@ SPACES: tuple[Subspace, ...] = ("q", "k", "v", "o")
 
 
 def basis(matrix: Floats) -> Floats:
-    """An orthonormal basis of the columns of [width, dim], [width, rank]; of a zero matrix none."""
+    """An orthonormal basis, [width, rank], of the space that the columns of a matrix [width, dim]
+    span; no columns for a zero matrix."""
     left, sizes, _ = np.linalg.svd(matrix, full_matrices=False)
-    rank = int(
-        (sizes > sizes.max(initial=0.0) * max(matrix.shape) * np.finfo(np.float64).eps).sum()
-    )
+    # singular values that rounding alone may have made count as 0, as in `np.linalg.matrix_rank`
+    tolerance = sizes.max(initial=0.0) * max(matrix.shape) * np.finfo(np.float64).eps
+    rank = int((sizes > tolerance).sum())
     return np.ascontiguousarray(left[:, :rank])
 
 
@@ -359,16 +381,15 @@ def kernel(first: Floats, second: Floats) -> float | None:
 
 
 def kernel_chance(width: int, rank: int) -> KernelChance:
-    """The kernel of random subspaces of a space of that width: mean and largest of `KERNEL_DRAWS`
-    seeded pairs.
-
-    The mean is that of rank/width, which is exact for infinitely many.
+    """How much random subspaces have in common (`kernel`): the mean and the largest over
+    `KERNEL_DRAWS` seeded pairs of subspaces of this rank in a space of this width. With more draws,
+    the mean tends to rank / width.
     """
 
     def random_basis(seed: int, stream: str) -> Floats:
         """A basis of a random subspace, [width, rank].
 
-        stream: what tells equal seeds apart.
+        stream: names the draw, so that draws of equal seeds differ.
         """
         return basis(normal(seed, f"subspace\0{stream}", (width, rank)).astype(np.float64))
 
@@ -399,12 +420,12 @@ def likeness_rows(heads: Sequence[HeadMatrices]) -> list[Likeness]:
     for space in SPACES:
         pairs = []
         for (a, bases_a), (b, bases_b) in combinations(heads_with_bases, 2):
-            may_share = space in ("k", "v") and a.layer == b.layer
-            share = may_share and np.array_equal(getattr(a, f"w_{space}"), getattr(b, f"w_{space}"))
-            if share:
-                value = None
-            else:
-                value = kernel(bases_a[space], bases_b[space])
+            if space in ("k", "v") and a.layer == b.layer:
+                matrix_a = getattr(a, f"w_{space}")
+                matrix_b = getattr(b, f"w_{space}")
+                if np.array_equal(matrix_a, matrix_b):
+                    continue
+            value = kernel(bases_a[space], bases_b[space])
             if value is not None:
                 pairs.append((value, a, b))
         strongest = sorted(pairs, key=lambda pair: -pair[0])[:LISTED]
@@ -446,7 +467,11 @@ def check_flow_size(count: int, layers: int, queries: int) -> None:
 
 
 def with_flow(expected: CostEstimate, count: int, layers: int) -> CostEstimate:
-    """The cost of a run with what attention flow of all its tokens takes after it."""
+    """The cost of a run and of the attention flow that is computed after it, for all of its tokens.
+
+    count: tokens.
+    """
+    # count² pairs of query and key, each a maximum flow over layers · count² edges
     seconds = count**4 * layers / FLOW_SPEED
     return replace(expected, seconds=expected.seconds + seconds)
 
@@ -457,11 +482,11 @@ def max_flow(
     progress: Callable[[float], None] = ignore,
 ) -> Floats:
     """The maximum flow from each query's position after the last layer to each input token, [query,
-    key].
+    key], rows scaled to sum to 1 for comparison with rollout.
 
-    layers: mean weights of each layer [query, key], first layer first. Rows are scaled to sum to 1
-        for comparison with rollout.
-    progress: told the share of the queries done.
+    layers: mean weights of each layer [query, key], first layer first.
+    queries: the positions to start from.
+    progress: called with the share of the queries that is done.
 
     Raises LimitError (see `check_flow_size`).
     """
@@ -479,16 +504,20 @@ def max_flow(
 
 
 def _maximum_flow(steps: Sequence[Floats], source: int, sink: int) -> float:
-    """The maximum flow from position `source` above the last layer down to `sink` at the input
-    (Dinic, 1970).
+    """The maximum flow from position `source` above the last layer down to `sink` at the input, by
+    Dinic's algorithm (1970): rounds of paths along the levels of a breadth-first search, until the
+    search no longer reaches the sink.
+
+    steps: the capacities from each position to those one layer below, [query, key], last layer
+        first.
     """
     count = len(steps[0])
     depth = len(steps)
-    capacity = np.zeros(
-        (depth + 1, count, count)
-    )  # what is left from [depth, i] down to [depth + 1, j]
+    # capacity[d, i, j]: what can still flow from position i at depth d down to j at depth d + 1
+    capacity = np.zeros((depth + 1, count, count))
     capacity[:depth] = steps
-    back = np.zeros_like(capacity)  # what can be sent back up from [depth + 1, j] to [depth, i]
+    # back[d, i, j]: what has flowed there, and can be sent back up
+    back = np.zeros_like(capacity)
     total = 0.0
     while True:
         levels = _levels(capacity, back, source)
@@ -501,22 +530,21 @@ def _maximum_flow(steps: Sequence[Floats], source: int, sink: int) -> float:
 def _open_edges(
     capacity: Floats, back: Floats, node: tuple[int, int]
 ) -> Iterator[tuple[tuple[int, int], float]]:
-    """The neighbours of a node (depth, position) that more can flow to, a layer down or back up,
-    each with how much.
+    """Yield the neighbours of a node (depth, position) that more can flow to, a layer down or back
+    up, each with how much. `capacity` and `back` are those of `_maximum_flow`.
     """
     depth, position = node
-    ways = [(depth + 1, capacity[depth, position])] + (
-        [(depth - 1, back[depth - 1, :, position])] if depth else []
-    )
+    ways = [(depth + 1, capacity[depth, position])]
+    if depth:
+        ways.append((depth - 1, back[depth - 1, :, position]))
     for next_depth, room in ways:
-        yield from (
-            ((next_depth, end), float(room[end])) for end in np.flatnonzero(room > TINY).tolist()
-        )
+        for end in np.flatnonzero(room > TINY).tolist():
+            yield (next_depth, end), float(room[end])
 
 
 def _levels(capacity: Floats, back: Floats, source: int) -> Ints:
-    """Over how many open edges each node can be reached from the source at the top, [depth,
-    position]; −1 for not.
+    """By breadth-first search, over how many open edges each node can be reached from position
+    `source` at the top, [depth, position]; −1 where it cannot.
     """
     levels = np.full(capacity.shape[:2], -1)
     levels[0, source] = 0
@@ -539,7 +567,8 @@ def _send(
     room: float,
 ) -> float:
     """Push flow along one path from `node` to `goal`, at most `room`, and return the amount, 0.0
-    where no path is open. Changes `capacity` and `back`, and marks dead ends in `levels`.
+    where no path is open. Each edge of the path leads to the next level. Changes `capacity` and
+    `back`, and marks dead ends in `levels`.
     """
     if node == goal:
         return room
@@ -548,13 +577,14 @@ def _send(
         if levels[neighbour] == levels[node] + 1:
             amount = _send(capacity, back, levels, neighbour, goal, min(room, free))
             if amount > TINY:
-                down = neighbour[0] > depth
-                if down:
-                    edge = (depth, position, neighbour[1])
+                next_depth, end = neighbour
+                if next_depth > depth:
+                    capacity[depth, position, end] -= amount
+                    back[depth, position, end] += amount
                 else:
-                    edge = (depth - 1, neighbour[1], position)
-                capacity[edge] += -amount if down else amount
-                back[edge] += amount if down else -amount
+                    # back up: less flows down the edge that ends here
+                    capacity[next_depth, end, position] += amount
+                    back[next_depth, end, position] -= amount
                 return amount
     levels[node] = -1
     return 0.0
@@ -576,8 +606,8 @@ class AttentionRollout:
         """Multiply in one more layer by its weights [head, query, key]: their mean over heads, half
         of it replaced by the residual, rows scaled to sum to 1.
 
-        visible: booleans that broadcast to them, for the uniform baseline; None where nothing is
-        hidden. A row that sees nothing passes itself on.
+        visible: which keys each query sees, for the uniform baseline, booleans that broadcast to the
+            weights' shape; None where nothing is hidden. A row that sees nothing passes itself on.
         """
         mean = np.asarray(weights, np.float64).mean(0)
         self.result = residual(mean) @ self.result
@@ -591,8 +621,8 @@ class AttentionRollout:
 
 
 def residual(mean: Floats) -> Floats:
-    """½A + ½I with rows scaled to sum to 1, [query, key]; A is `mean`, a layer's weights averaged
-    over its heads.
+    """A layer's step of the rollout, ½A + ½I with rows scaled to sum to 1, [query, key]: half
+    attention, half residual connection. A is `mean`, the layer's weights averaged over heads.
     """
     half = mean / 2 + np.eye(len(mean)) / 2
     scaled: Floats = half / half.sum(-1, keepdims=True)
@@ -610,7 +640,8 @@ WHOLE = 2**24
 
 
 def parse_directions(text: str) -> tuple[tuple[int, int], ...]:
-    """The heads that `--directions` names, such as "L5H11,L3H1". Raises UsageError."""
+    """Parse the value of `--directions`, such as "L5H11,L3H1", to (layer, head), each head once.
+    Raises UsageError."""
     pairs = []
     for part in text.split(","):
         pair = parse_head(part.strip())
@@ -625,17 +656,21 @@ def head_directions(model: Model, places: Sequence[tuple[int, int]]) -> list[Hea
     """The singular directions of chosen heads: which directions of the stream W_OV reads and
     writes, and which of a query's and a key's vector W_QK matches.
 
+    Norms before the attention and rotations by position are left out.
+
     Args:
         model: With weights of its own, an output projection and a vocabulary.
-        places: Which heads, layer and number.
+        places: Which heads, each (layer, head).
 
-    Returns: For each head its strongest directions with the share of the squared norm that each
-    has, and of both ends the tokens that lie nearest either way: a direction has no sign. What is
-    read is told by embeddings, what is written by the output head where there is one, else by
-    embeddings. Norms before the attention and rotations by position are left out.
+    Returns:
+        For each head its strongest directions, with the share of the squared norm that each has.
+        Either end of a direction is described by the tokens whose vectors lie nearest to it, and
+        nearest to its opposite, as a direction has no sign: what is read by the tokens' embeddings,
+        what is written by their rows of the output head, or embeddings where there is none.
 
     Raises:
-        UnsupportedError: No vocabulary, no output projection, or layers that are not our own.
+        UnsupportedError: No vocabulary, no output projection, or a model that runs through
+            transformers.
         InputError: There is no such head.
 
     Source: Millidge and Black, The singular value decompositions of transformer weight matrices are
@@ -683,34 +718,41 @@ def head_directions(model: Model, places: Sequence[tuple[int, int]]) -> list[Hea
 def _directions(
     model: Model, head: HeadMatrices, table: Floats, unembedding: Floats
 ) -> HeadDirections:
-    """One head's strongest singular directions, each end told by its nearest tokens.
+    """One head's strongest singular directions, of W_OV and then of W_QK, each end described by its
+    nearest tokens.
 
-    table, unembedding: the tokens' vectors to compare with, where something is read and where it is
-        written, [token, width].
+    table: the tokens' embeddings, to which what is read is compared, [token, width].
+    unembedding: their rows of the output head, to which what is written is compared.
     """
     rows = []
-    for circuit, (into, out_of), tables in (
-        ("ov", (head.w_v, head.w_o), (table, unembedding)),
-        ("qk", (head.w_q, head.w_k.T), (table, table)),
-    ):
+    circuits: tuple[tuple[Literal["ov", "qk"], Floats, Floats, Floats], ...] = (
+        ("ov", head.w_v, head.w_o, unembedding),
+        ("qk", head.w_q, head.w_k.T, table),
+    )
+    for circuit, into, out_of, end_table in circuits:
         left, sizes, right = product_svd(into, out_of)
         total = float(np.square(sizes).sum())
         for number in range(min(DIRECTIONS, len(sizes))):
             rows.append(
                 Direction(
-                    circuit="ov" if circuit == "ov" else "qk",
+                    circuit=circuit,
                     size=float(sizes[number]),
                     share=float(sizes[number] ** 2 / total) if total else 0.0,
-                    reads=_nearest_tokens(model, left[:, number], tables[0]),
-                    writes=_nearest_tokens(model, right[number], tables[1]),
+                    reads=_nearest_tokens(model, left[:, number], table),
+                    writes=_nearest_tokens(model, right[number], end_table),
                 )
             )
     return HeadDirections(layer=head.layer, head=head.head, directions=rows)
 
 
 def product_svd(first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
-    """The singular value decomposition of first · second, [width, small] times [small, width], made
-    of small ones: [width, small], [small] and [small, width]."""
+    """The singular value decomposition of the product first · second, [width, small] times [small,
+    width], without computing the wide product.
+
+    Returns: the left vectors [width, small], the singular values [small], largest first, and the
+        right vectors [small, width].
+    """
+    # first = Q₁R₁ and second = (Q₂R₂)ᵀ: the values are those of the small R₁R₂ᵀ
     left, upper = np.linalg.qr(first)
     right, lower = np.linalg.qr(second.T)
     u, sizes, v = np.linalg.svd(upper @ lower.T)
@@ -718,11 +760,12 @@ def product_svd(first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _nearest_tokens(model: Model, direction: Floats, table: Floats) -> DirectionEnd:
-    """The tokens whose vectors lie nearest to a direction [width], and nearest to its opposite, by
-    the cosine.
+    """The `TOKENS` tokens whose vectors lie nearest to a direction [width], and those nearest to its
+    opposite, by the cosine.
 
     table: the tokens' vectors, [token, width].
     """
+    # in blocks, as a float64 copy of a whole vocabulary may be large
     parts = []
     step = max(WHOLE // table.shape[1], 1)
     for start in range(0, len(table), step):
@@ -736,4 +779,5 @@ def _nearest_tokens(model: Model, direction: Floats, table: Floats) -> Direction
         DirectionToken(id=number, text=token.text, cosine=float(cosines[number]))
         for number, token in zip(ids, model.tokenizer.ids_to_tokens(ids), strict=True)
     ]
-    return DirectionEnd(toward=nearest[: len(ids) // 2], opposite=nearest[len(ids) // 2 :])
+    half = len(ids) // 2
+    return DirectionEnd(toward=nearest[:half], opposite=nearest[half:])

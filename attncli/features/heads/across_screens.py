@@ -27,7 +27,8 @@ from attncli.mechanism.spec import head_label
 
 
 def rollout_part(document: HeadsDocument, view: View) -> Lines:
-    """The rollout, and that of uniform attention; nothing where the document is without it."""
+    """Two matrices: the attention rollout, and the rollout of uniform attention; empty without
+    --across rollout."""
     if not document.rollout:
         return Lines()
     texts = [token.text for token in document.tokens]
@@ -49,7 +50,7 @@ def rollout_part(document: HeadsDocument, view: View) -> Lines:
 
 
 def flow_part(document: HeadsDocument, view: View) -> Lines:
-    """The maximum flow; nothing where the document is without it."""
+    """The matrix of the maximum flow from input tokens to positions; empty without --across flow."""
     if not document.flow:
         return Lines()
     texts = [token.text for token in document.tokens]
@@ -61,8 +62,9 @@ def flow_part(document: HeadsDocument, view: View) -> Lines:
 
 
 def similarity_part(document: HeadsDocument, view: View) -> Lines:
-    """The tree of heads, drawn from left to right: bars join at the distance of what they join.
-    Nothing where the document is without it."""
+    """The tree of heads by similarity, a line for each head in the tree's order: its bar ends at the
+    distance at which it joins a neighbour, and the number behind it is the distance to the head
+    below. Empty without --across similarity."""
     part = document.similarity
     if not part:
         return Lines()
@@ -100,9 +102,10 @@ def similarity_part(document: HeadsDocument, view: View) -> Lines:
 
 
 def _join_heights(part: Similarity) -> dict[tuple[int, int], float]:
-    """By two rows that are neighbours in the tree's order, the distance at which the tree joins
-    them.
+    """The distance at which the tree joins two heads that are neighbours in its order, by the two
+    heads' indices.
     """
+    # the heads of each cluster in order: single heads first, then each merge adds a cluster
     members = [[row] for row in range(len(part.heads))]
     heights: dict[tuple[int, int], float] = {}
     for merge in part.tree:
@@ -114,8 +117,8 @@ def _join_heights(part: Similarity) -> dict[tuple[int, int], float]:
 
 
 def circuits_part(document: HeadsDocument, view: View) -> Lines:
-    """What the weights of the heads do by themselves, and how heads compose; nothing where the
-    document is without it."""
+    """Tables of what the weights of heads do by themselves: copying and norms of each, the strongest
+    compositions of two heads, and the heads most alike; empty without --across circuits."""
     part = document.circuits
     if not part:
         return Lines()
@@ -146,20 +149,20 @@ def circuits_part(document: HeadsDocument, view: View) -> Lines:
         blocks.append(
             remark(message("{rows_shown} of {rows} heads shown; --full shows all", **counts), view)
         )
+
     if part.compositions:
-        arrow_text = arrow(view)
-        pairs = [
-            [
-                arrow_text.join(
-                    head_label(head.layer, head.head) for head in (pair.before, pair.after)
-                ),
-                pair.way.upper(),
-                number(pair.strength),
-                number(getattr(part.chance, pair.way)) if part.chance else "",
-                "" if pair.kernel is UNSET else number(pair.kernel),
-            ]
-            for pair in part.compositions[: view.top]
-        ]
+        pairs = []
+        for pair in part.compositions[: view.top]:
+            before = head_label(pair.before.layer, pair.before.head)
+            after = head_label(pair.after.layer, pair.after.head)
+            chance = ""
+            if part.chance:
+                chance = number(getattr(part.chance, pair.way))
+            kernel = ""
+            if pair.kernel is not UNSET:
+                kernel = number(pair.kernel)
+            name = f"{before}{arrow(view)}{after}"
+            pairs.append([name, pair.way.upper(), number(pair.strength), chance, kernel])
         columns = ["heads", "through", "strength", "chance", "kernel"]
         align = ["left", "left", *["right"] * 3]
         note = message("how much a later head's Q, K or V reads of what an earlier one writes")
@@ -181,7 +184,8 @@ SPACE_NAMES = {
 
 
 def _likeness(part: Circuits, view: View) -> Lines:
-    """The heads that are most alike by their weights, beside random subspaces."""
+    """A table of the pairs of heads that read or write most alike by their weights, with what random
+    subspaces would have in common in the note."""
     rows = []
     for row in part.likeness or ():
         dot = spell(" · ", ascii=view.ascii)
@@ -227,7 +231,8 @@ class _Sources(NamedTuple):
 
 
 def _sources(document: HeadsDocument, weights: Numbers, view: View) -> _Sources:
-    """The keys with the largest mean weight over queries, of weights [query, key]."""
+    """The key with the largest weight, as a mean over queries, and the one among the keys where heads
+    do not rest; `weights` is [query, key], such as a rollout."""
     means = as_matrix(weights).mean(axis=0)
     rest = resting_keys(document.tokens, document.model.source)[: means.size]
     key = int(means.argmax())
@@ -268,7 +273,8 @@ def _rollout_sentence(document: HeadsDocument, rollout: Rollout, view: View) -> 
 
 
 def _flow_sentence(document: HeadsDocument, flow: Flow, view: View) -> str:
-    """From which token most can flow to the positions."""
+    """The sentence on the token from which most can flow to the positions; where heads rest on it,
+    also on the first of the other tokens."""
     sources = _sources(document, flow.weights, view)
     template = message(
         "By maximum flow, positions take the largest share from {token}: {share} on average."
@@ -314,17 +320,19 @@ def across_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
             head_b=b.head,
             distance=f"{first.height:.2f}",
         )
-    for pair in document.circuits.compositions[:1] if document.circuits else ():
-        if pair.strength is None:
-            return
-        yield say(
-            view,
-            "Of all pairs layer {layer} head {head} reads layer {layer_before} head {head_before}"
-            " most, through its {way}: {strength}.",
-            layer=pair.after.layer,
-            head=pair.after.head,
-            layer_before=pair.before.layer,
-            head_before=pair.before.head,
-            way=pair.way.upper(),
-            strength=f"{pair.strength:.2f}",
-        )
+    if not document.circuits or not document.circuits.compositions:
+        return
+    strongest = document.circuits.compositions[0]
+    if strongest.strength is None:
+        return
+    yield say(
+        view,
+        "Of all pairs layer {layer} head {head} reads layer {layer_before} head {head_before}"
+        " most, through its {way}: {strength}.",
+        layer=strongest.after.layer,
+        head=strongest.after.head,
+        layer_before=strongest.before.layer,
+        head_before=strongest.before.head,
+        way=strongest.way.upper(),
+        strength=f"{strongest.strength:.2f}",
+    )

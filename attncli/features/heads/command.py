@@ -372,7 +372,11 @@ RETRIEVAL_SUBJECTS = (
 
 
 def _refuse_why(environment: Environment, option: str) -> None:
-    """Raise UsageError where a page is to explain heads whose document has no links."""
+    """Raise UsageError where `--why`, which explains links on the page, stands beside an option whose
+    document has no links.
+
+    option: that option, such as "--rules".
+    """
     if "why" in environment.explicit_options:
         raise UsageError(
             "--why does not go with {option}", expected="one or the other", option=option
@@ -397,7 +401,8 @@ def _fetching_heads(
     from attncli.models.estimate import duration_words
 
     def on_cost(expected: CostEstimate, count: int) -> None:
-        """Refuse work of too much memory, and announce a long one. Raises LimitError."""
+        """Called before the work with its estimated cost and the tokens of the longest text: refuse
+        what needs too much memory (LimitError), and announce what takes long."""
         hint = message("fewer texts: --sample {count}", count=FEW_TEXTS)
         if count > SHORT_TEXT:
             hint = message(
@@ -470,6 +475,7 @@ def _heads_as_rules(
     from attncli.features.rules.compute import built_in_texts
     from attncli.features.rules.compute import rules as compute_rules
 
+    # the texts: those of the user, or where none are given those of the package
     tokens: list[list[Token]] | None = None
     origin = ""
     sources = (text.text, text.file, text.ids)
@@ -479,12 +485,15 @@ def _heads_as_rules(
     else:
         tokens = []
         for source in request.texts(environment, text):
-            origin = origin or source.origin.rpartition(":")[0] or source.origin
+            if not origin:
+                # "texts.txt:3" for a line of a file, which is named without the line
+                origin = source.origin.rpartition(":")[0] or source.origin
             with request.errors_located_in(source):
                 tokens.append(request.tokens_of(loaded_model, source))
 
     def on_cost(expected: CostEstimate, count: int) -> None:
-        """Refuse work of too much memory, and announce a long one. Raises LimitError."""
+        """Called before the work with its estimated cost and the tokens of the longest text: refuse
+        what needs too much memory (LimitError), and announce what takes long."""
         fewer = message("fewer or shorter texts")
         request.refuse_memory(expected.peak, setup.compute, fewer, resident=expected.resident)
         foretell_work(environment, count, expected.seconds, fewer)
@@ -508,13 +517,14 @@ def _heads_as_rules(
 
 
 def _seed_of_drawn_heads(environment: Environment, setup: RunSetup) -> tuple[int, RunSetup]:
-    """The seed of the heads that are drawn, and the options without it where a checkpoint brings
-    weights of its own. Raises UsageError for what is no whole number."""
+    """The seed of the random draw of heads (0 without --seed), and the options to load the model
+    with: without the seed where --model names a checkpoint, whose weights are not drawn. Raises
+    UsageError for a seed that is no whole number."""
     if setup.model.seed is None:
         return 0, setup
     from attncli.cli.model_option import seed_of
 
-    seed = seed_of(setup.model, environment)[0]
+    seed, _ = seed_of(setup.model, environment)
     weights_seed: str | None = str(seed)
     if setup.model.model is not None:
         weights_seed = None
@@ -528,8 +538,14 @@ def _comparison(
     heads_options: HeadsOptions,
     parts: frozenset[str] | None,
 ) -> HeadsRequest:
-    """The `HeadsRequest` that the options make. which: the layers and heads. parts: those of the
-    screen that are named, None for the usual ones."""
+    """Read the options of `attn heads` into a request of what to measure.
+
+    which: the options of layers and heads.
+    parts: the parts of the screen that --show names; None without it. Where none of them, and no
+        figure, draws matrices, the document need not hold any.
+
+    Raises UsageError for a metric or an order that there is none of.
+    """
     from attncli.features.heads.across_heads import parse_across, parse_directions
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.screen import MATRICES
@@ -538,6 +554,7 @@ def _comparison(
     from attncli.measure.metric_file import load_metrics
     from attncli.measure.row_facts import parse_exclusion as parse_exclude
 
+    # metrics, and the order, such as "entropy:asc"
     names = [name for name in request.comma_parts(heads_options.metric) if name]
     own = [metric.name for path in heads_options.metric_file or () for metric in load_metrics(path)]
     sort, _, way = (heads_options.sort or "").partition(":")

@@ -123,11 +123,14 @@ class HeadsRequest(Struct, frozen=True):
 
     @property
     def metrics_needed(self) -> list[Metric]:
-        """The metrics asked for, and the one that heads are sorted by. Raises UsageError for an
-        unknown name.
+        """The metrics asked for and the one that heads are sorted by, each once. Raises UsageError
+        for an unknown name.
         """
-        names = (*self.metrics, *((self.sort,) if self.sort else ()))
-        return list({metric.name: metric for metric in map(column_metric, names)}.values())
+        names = list(self.metrics)
+        if self.sort:
+            names.append(self.sort)
+        by_name = {metric.name: metric for metric in map(column_metric, names)}
+        return list(by_name.values())
 
     @property
     def needs_whole_weights(self) -> bool:
@@ -138,7 +141,8 @@ class HeadsRequest(Struct, frozen=True):
 
 
 class _LayerTally:
-    """The metrics, links, maps and shares of regions of one layer's heads, fed row by row.
+    """The metrics, links, maps and shares of regions of one layer's heads. Its `feeder` is fed the
+    weights, whole or by blocks of rows; `parts` then gives the results.
 
     heads: their numbers.
     side: cells of the side of a pooled map; None for no pooled maps.
@@ -157,18 +161,24 @@ class _LayerTally:
     ) -> None:
         self.layer = layer
         self.heads = heads
+
+        # metrics that are computed from rows of weights, and those that others are made from
         names = [metric.name for metric in request.metrics_needed]
-        needed = (*(NEEDED if request.labels else ()), *(("sink",) if SINK_RATE in names else ()))
-        of_weights = [
+        of_weights: list[str | Metric] = [
             metric
             for metric in request.metrics_needed
             if metric.name not in CORPUS_METRICS and metric.name not in ROLE_METRICS
         ]
-        self.tally = Tally(len(heads), (*of_weights, *needed), facts)
+        if request.labels:
+            of_weights += NEEDED
+        if SINK_RATE in names:
+            of_weights.append("sink")
+        self.tally = Tally(len(heads), of_weights, facts)
+
+        # all that is fed each row, the tally first
         self.links = LinkCollector(tokens, top=1, leave_out=_leave_out(model, tokens, request))
-        if side is None:
-            self.maps = None
-        else:
+        self.maps: PooledMaps | None = None
+        if side is not None:
             self.maps = PooledMaps(len(heads), len(tokens), len(tokens), side=side)
         self.regions: RegionSums | None = None
         consumers: list[Consumer] = [self.tally, self.links.consumer(layer, heads)]
@@ -185,6 +195,7 @@ class _LayerTally:
             consumers.append(self.regions)
         self.left_out: Exclusion | None = None
         if request.exclude:
+            # keys that are left out of everything, or of which rows are scaled to sum to 1 again
             self.left_out = exclusion(request.exclude, tokens, renormalise=request.renormalise)
         self.feeder = RowFeeder(
             model.backend, consumers, facts, len(tokens), heads=heads, exclusion=self.left_out
@@ -198,10 +209,13 @@ class _LayerTally:
         repeats: RepeatScores | None,
         scores: RoleScores | None = None,
     ) -> list[HeadMetrics]:
-        """One part of the document for each head.
+        """Return one part of the document for each head, once all rows of the layer were fed.
 
-        scores: of roles, where they are asked for.
+        trace: of the layer, for metrics that are computed from more than its weights.
+        repeats: scores of random repeats for the labels; None where no labels are asked for.
+        scores: scores by role, which belong to the model; None where none are asked for.
         """
+        # the results of all metrics by name
         results: dict[str, Measured] = self.tally.result()
         if scores is not None:
             results |= {
@@ -212,22 +226,26 @@ class _LayerTally:
         results |= measure_layer(
             model, trace, self.heads, [metric.name for metric in request.metrics_needed], results
         )
+
+        # those that the document shows; massive activations are a layer's, not a head's
         names = dict.fromkeys(column_metric(metric).name for metric in request.metrics)
         metric_results = {name: results[name] for name in names if name != MASSIVE}
-        if request.sort is None:
-            by = None
-        else:
-            by = column_metric(request.sort).name
+        sort_name = None
+        if request.sort is not None:
+            sort_name = column_metric(request.sort).name
+
         head_parts = []
         for place, (head, top) in enumerate(zip(self.heads, self.links.overview(), strict=True)):
-            if repeats is None:
-                repeat_score = None
-            else:
-                repeat_score = repeats[self.layer, head]
+            sort_value: float | UnsetType | None = UNSET
+            if sort_name is not None:
+                sort_results = metric_values({sort_name: results[sort_name]}, place, "value")
+                sort_value = sort_results[sort_name].value
+            earned = None
             if request.labels:
+                repeat_score = None
+                if repeats is not None:
+                    repeat_score = repeats[self.layer, head]
                 earned = labels_of(results, head=place, repeats=repeat_score)
-            else:
-                earned = None
             head_parts.append(
                 HeadMetrics(
                     layer=self.layer,
@@ -235,11 +253,7 @@ class _LayerTally:
                     metrics=metric_values(metric_results, place, "value"),
                     baseline=metric_values(metric_results, place, "baseline"),
                     top_link=top.link,
-                    sorted_by=(
-                        UNSET
-                        if by is None
-                        else metric_values({by: results[by]}, place, "value")[by].value
-                    ),
+                    sorted_by=sort_value,
                     labels=UNSET if earned is None else list(map(label_text, earned)),
                     label_scores=UNSET if earned is None else earned,
                     pool=UNSET if self.maps is None else self.maps.pool,
@@ -297,37 +311,39 @@ def heads(
         renormalise: Whether what is left of a row is scaled to sum to 1.
         words: Whether pieces are merged to words first.
         moved: Whether also to measure weight × size of the transformed value.
-        labels: Whether to name what heads do, which runs random repeats.
-        across: What to tell over heads and layers: "rollout", "flow", "similarity", "circuits".
-        directions: Heads whose strongest directions are told by tokens, with their layers: "L5H11"
-            or (5, 11), several as "L5H11,L3H1" or in a list.
+        labels: Whether to name what heads do, which runs texts of repeated random tokens, too.
+        across: Analyses over heads and layers: "rollout", "flow", "similarity", "circuits".
+        directions: Heads whose strongest singular directions are described by tokens, with their
+            layers: "L5H11" or (5, 11), several as "L5H11,L3H1" or in a list.
         sort: A metric to sort heads by, the largest first; None keeps layers and heads in order.
         rising: Whether the smallest comes first.
         top: How many of the sorted heads to keep, without an order those of the strongest links;
             None for all.
         roles: Whether to score heads by role, and to rank them by each.
         regions: Named sets of tokens, as `attncli.inputs.regions.find_regions` returns them: the
-            document then tells what the last token of each head gives them, and which give what to
-            which.
-        tokens: Those of the text; None to let the model's tokenizer find them.
+            document then has the attention of each head from the last token to each region, and
+            between regions.
+        tokens: The tokens of the text; None to let the model's tokenizer find them.
         repeats: The scores of random repeats for the labels, which belong to the model; None runs
             them.
         scores: The scores of roles, which belong to the model; None measures those asked for.
-        rules: What `attncli.rules` returned of the model, to be told beside each head; None for
-            no rules.
+        rules: What `attncli.rules` returned for the model, so that the document has the rules of
+            each head; None for no rules.
         whole: Whether every row is computed at once, also of a long text.
         request: What is measured, in place of the keywords up to `rising` and of `regions`.
-        on_cost: Is told what the run will take, and of how many tokens, before it starts.
-        progress: Is told the share done, 0 to 1.
-        recording: Takes the heads of the run, for a page.
+        on_cost: Called before the run starts with its estimated cost and the number of tokens.
+        progress: Called with the share of the run that is done, 0 to 1.
+        recording: Runs the text in place of the model, and keeps its heads for a page; None to run
+            it without a page.
 
     Returns:
         What `attn heads --json` writes. A head whose rows are all masked has metrics that are null.
 
     Raises:
-        UsageError: For a metric that there is none of.
+        UsageError: For a metric of an unknown name.
         InputError: For layers or heads that are not there, and for rules of another model.
     """
+    # what is measured
     mixtures = _mixtures(rules, model)
     if request is None:
         request = HeadsRequest(
@@ -352,6 +368,8 @@ def heads(
         request = replace(request, metrics=with_roles_too)
     if tokens is None:
         tokens = model.encode(text)
+
+    # what it costs; a long text runs by blocks of rows, unless whole weights are needed
     rows = None
     if len(tokens) > LONG and not (whole or request.needs_whole_weights):
         rows = rows_for(model.spec, len(tokens))
@@ -363,6 +381,8 @@ def heads(
     if "flow" in request.across:
         expected = with_flow(expected, len(tokens), len(model.spec.attending(request.layers)))
     on_cost(expected, len(tokens))
+
+    # scores of the model, then the run of the text
     before = model.store.bytes_read()
     _check_repeats(repeats, model, request)
     if request.labels and repeats is None:
@@ -382,6 +402,8 @@ def heads(
         progress=progress,
         recording=recording,
     )
+
+    # what is added to the document or left out of it
     document = replace(document, resources=resources(model, before, expected.peak))
     if roles:
         document = replace(document, roles=rank_roles(document.heads))
@@ -394,8 +416,8 @@ def heads(
 
 
 def _mixtures(rules: RulesDocument | None, model: Model) -> Mapping[tuple[int, int], HeadMixture]:
-    """The rules of each head, by layer and head; none where none are asked for. Raises InputError
-    for rules of another model.
+    """The rules that describe each head, by (layer, head); {} for None. Raises InputError for rules
+    of another model.
     """
     if rules is None:
         return {}
@@ -405,7 +427,7 @@ def _mixtures(rules: RulesDocument | None, model: Model) -> Mapping[tuple[int, i
 def _with_rules(
     document: HeadsDocument, mixtures: Mapping[tuple[int, int], HeadMixture]
 ) -> HeadsDocument:
-    """The document with the rules of each head beside it."""
+    """The document with its rules in each head's part; unchanged without any rules."""
     if not mixtures:
         return document
     ruled = [
@@ -415,13 +437,18 @@ def _with_rules(
 
 
 def _first_heads(document: HeadsDocument, count: int) -> list[HeadMetrics]:
-    """The first heads by the document's order; without one those of the strongest links."""
+    """The first `count` heads in the order that the document is sorted by; in one that is not
+    sorted, those with the strongest links."""
     if document.sort:
         return document.heads[:count]
-    ranked = sorted(
-        document.heads, key=lambda head: -(head.top_link.weight if head.top_link else 0.0)
-    )
-    return ranked[:count]
+    return sorted(document.heads, key=_link_order)[:count]
+
+
+def _link_order(head: HeadMetrics) -> float:
+    """The key that sorts heads by the weight of their strongest link, the largest first."""
+    if not head.top_link:
+        return 0.0
+    return -head.top_link.weight
 
 
 def _check_repeats(repeats: RepeatScores | None, model: Model, request: HeadsRequest) -> None:
@@ -455,15 +482,15 @@ def _measured_heads(
     """Run a text and return its `attn.heads/1` document: metrics with rows used and uniform
     baseline, per head.
 
-    `average` is the mean of the chosen heads' weights of the last layer that ran, with what it
-    hides of them.
+    `average` in it is the mean of the chosen heads' weights in the last layer that ran.
 
     repeats: scores of random repeats for the labels.
-    scores: of roles.
-    rows: None for whole weights; else query rows at a time: nothing is n × n then, and maps are
-        pooled.
-    progress: told the share done, where rows are given, and of attention flow.
-    recording: takes its heads.
+    scores: scores by role.
+    rows: None for whole weights; else how many query rows to compute at a time: nothing is n × n
+        then, and maps are pooled.
+    progress: called with the share of the run that is done, where `rows` is given, and then with
+        that of attention flow.
+    recording: runs the text in place of the model, and keeps its heads for a page.
 
     Raises UsageError for an order by `massive`, which is a layer's.
     """
@@ -550,7 +577,9 @@ class _HeadCollector:
         self.average: AverageHead | None = None
 
     def _token_facts(self) -> TokenFacts:
-        """What metrics have to know of the tokens, or of the words that they are merged to."""
+        """What metrics have to know of the tokens, or of the words that they are merged to: which
+        are the same, special, punctuation or separators, and where words begin."""
+        # only some metrics need to know which tokens are pieces of one word
         pieces: WordPieces | None = None
         if any(metric.needs == "words" for metric in self.request.metrics_needed):
             if self.words is None:
@@ -567,13 +596,12 @@ class _HeadCollector:
         )
 
     def tally_of(self, layer: int) -> _LayerTally:
-        """The tally of a layer, begun where it is met first."""
+        """The tally of a layer's heads, made when it is first asked for."""
         if layer not in self.tallies:
             heads = _select_heads(self.model, self.request, layer)
+            side = None
             if self.is_blockwise and self.request.maps:
                 side = CELLS
-            else:
-                side = None
             self.tallies[layer] = _LayerTally(
                 self.model, self.row_tokens, self.facts, self.request, layer, heads, side=side
             )
@@ -582,7 +610,8 @@ class _HeadCollector:
     def add_layer(
         self, trace: LayerTrace, repeats: RepeatScores | None, scores: RoleScores | None
     ) -> None:
-        """Take what a layer says of its heads.
+        """Collect the results of a layer that has run: its heads' parts of the document, warnings,
+        massive activations, shares of regions, and rows that see nothing.
 
         repeats, scores: as for `_measured_heads`.
         """
@@ -615,8 +644,8 @@ class _HeadCollector:
         ]
 
     def _take_weights(self, trace: LayerTrace, heads: Sequence[int], tally: _LayerTally) -> Floats:
-        """Feed a layer's whole weights to its metrics; returns those of the chosen heads, [head,
-        query, key], without what is left out.
+        """Feed a layer's whole weights to its metrics, and keep their average over heads. Returns the
+        weights of the chosen heads, [head, query, key], without the keys that the user left out.
         """
         weights, visible = _weights_and_visibility(
             self.model, trace, heads, self.words, len(self.tokens)
@@ -640,7 +669,7 @@ class _HeadCollector:
         return weights
 
     def document(self) -> HeadsDocument:
-        """The document of all layers that were taken."""
+        """The document of all layers that were added, its heads sorted where that was asked for."""
         request = self.request
         excluded: Excluded | UnsetType = UNSET
         if request.exclude:
@@ -673,7 +702,8 @@ class _HeadCollector:
         )
 
     def _mixing_warnings(self) -> list[str]:
-        """A warning where what follows heads does not follow layers that mix by other means."""
+        """The warning that rollout and flow leave out layers that mix tokens by other means than
+        attention; [] where there are none, or neither was asked for."""
         blocks = enumerate(self.model.spec.blocks)
         mixing = [layer for layer, block in blocks if block.mixer is not None]
         if not mixing or not self.request.across & {"rollout", "flow"}:
@@ -689,14 +719,14 @@ class _HeadCollector:
 
 
 def _place_of(part: HeadMetrics, *, rising: bool) -> tuple[bool, float]:
-    """The key by which a head is sorted; heads without a value come last."""
-    if part.sorted_by is UNSET:
-        value = None
-    else:
-        value = part.sorted_by
-    if value is None:
+    """The key that sorts heads by their metric, the largest value first, or the smallest if
+    `rising`; heads without a value come last."""
+    value = part.sorted_by
+    if value is UNSET or value is None:
         return True, 0.0
-    return False, value if rising else -value
+    if not rising:
+        value = -value
+    return False, value
 
 
 def _leave_out(
@@ -724,7 +754,10 @@ def _select_heads(model: Model, request: HeadsRequest, layer: int) -> list[int]:
 
 
 def _matrices_of(heads: Sequence[int], every: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The matrices of the chosen heads, [head, query, key]; no copy where these are all."""
+    """The matrices of the chosen heads, [head, query, key]; no copy where all are chosen.
+
+    every: the matrices of all heads.
+    """
     if len(heads) == len(every):
         return every
     return every[list(heads)]
@@ -733,8 +766,11 @@ def _matrices_of(heads: Sequence[int], every: np.ndarray[Any, Any]) -> np.ndarra
 def _weights_and_visibility(
     model: Model, trace: LayerTrace, heads: Sequence[int], words: Words | None, count: int
 ) -> tuple[Floats, Bools]:
-    """A layer's weights and visibility [head, query, key]: only tokens as keys, pieces merged to
-    words if asked.
+    """The chosen heads' weights and, as booleans, which keys each query sees, both [head, query,
+    key]. Learned keys behind the tokens are left out.
+
+    words: merges pieces to words; None keeps tokens.
+    count: tokens.
     """
     weights, scores = (
         _matrices_of(heads, model.backend.numpy(trace.stages[name]))[..., :count]
@@ -755,8 +791,11 @@ def _moved_metrics(
     heads: Sequence[int],
     words: Words | None,
 ) -> list[MovedMetrics]:
-    """The metrics and strongest link of each head with weight × size of the transformed value, rows
-    scaled to sum to 1, in place of the weights."""
+    """Measure each head's metrics and strongest link once more on what it moves: weight × size of
+    the transformed value, rows scaled to sum to 1, in place of the weights.
+
+    tokens, facts: of the rows, which are words if `words` merges tokens to them.
+    """
     count = trace.stages["weights"].shape[-2]
     weights, visible = _weights_and_visibility(model, trace, heads, None, count)
     moved_weights = shares(
@@ -765,6 +804,8 @@ def _moved_metrics(
     if words is not None:
         moved_weights = words.merge(moved_weights)
         visible = words.merge_visible(visible)
+
+    # metrics of the rows alone, with the same keys left out
     measured_request = HeadsRequest(
         metrics=[
             metric
@@ -797,14 +838,15 @@ def sizes_by_query(model: Model, trace: LayerTrace) -> Floats:
     sizes = value_sizes(model, trace)[:, None, :]
     if "global_v" not in trace.stages:
         return sizes
-    tokens = [
+    # global tokens, as in Longformer, attend to values from a projection of their own
+    global_tokens = [
         token
         for token in model.spec.blocks[trace.layer].attention.own_global or ()
         if token < sizes.shape[-1]
     ]
-    every = np.repeat(sizes, trace.stages["q"].shape[-2], 1)
-    every[:, tokens] = value_sizes(model, trace, "global_v")[:, None, :]
-    return every
+    sizes_of_queries = np.repeat(sizes, trace.stages["q"].shape[-2], 1)
+    sizes_of_queries[:, global_tokens] = value_sizes(model, trace, "global_v")[:, None, :]
+    return sizes_of_queries
 
 
 def _gated_sizes(model: Model, trace: LayerTrace) -> Floats:
@@ -816,28 +858,32 @@ def _gated_sizes(model: Model, trace: LayerTrace) -> Floats:
     matrix = model.store.layer(backend, trace.layer)("attn.o.weight")
     assert matrix is not None, "a gate stands before an output projection"
     w_o = backend.numpy(matrix).astype(np.float64).reshape((-1, attention.heads, attention.v_dim))
-    heads = []
+    sizes = []
     for head in range(attention.heads):
+        # ‖x·W_O‖² = x·(W_OᵀW_O)·xᵀ, whose inner matrix is small; heads of a group share values
         gram = w_o[:, head].T @ w_o[:, head]
-        own = v[head * len(v) // attention.heads]
-        passed = [own * row for row in gate[head]]
-        heads.append(
-            np.stack([np.sqrt(np.maximum(((rows @ gram) * rows).sum(-1), 0.0)) for rows in passed])
-        )
-    return np.stack(heads)
+        values = v[head * len(v) // attention.heads]
+        sizes_of_queries = []
+        for query_gate in gate[head]:
+            gated = values * query_gate
+            squares = ((gated @ gram) * gated).sum(-1)
+            sizes_of_queries.append(np.sqrt(np.maximum(squares, 0.0)))
+        sizes.append(np.stack(sizes_of_queries))
+    return np.stack(sizes)
 
 
 def value_sizes(model: Model, trace: LayerTrace, stage: str = "v") -> Floats:
     """‖v_j · W_O‖ of each head and key, [head, key], float64; ‖v_j‖ where the model has no output
-    projection.
+    projection. Biases of the projections are part of v; the bias of W_O is not counted.
 
-    trace: with the stage v of all heads of its layer, or another that holds values. Biases of the
-    projections are part of v, that of W_O is not.
+    trace: of a layer, with the stage named below for all heads.
+    stage: which one holds the values, "v" or "global_v".
     """
     backend = model.backend
     attention = model.spec.blocks[trace.layer].attention
     v = backend.numpy(trace.stages[stage]).astype(np.float64)  # [kv, key, v_dim]
     output_weight = model.store.layer(backend, trace.layer)("attn.o.weight")
+    # heads of a group share keys and values: head h reads those of h · kv / heads
     if output_weight is None:
         sizes = np.linalg.norm(v, axis=-1)
         return sizes[np.arange(attention.heads) * len(v) // attention.heads]

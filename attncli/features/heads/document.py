@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import ceil
 from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType, field
@@ -161,21 +162,21 @@ class Similarity(Part, frozen=True, kw_only=True):
     tree: Annotated[list[Merge], describe("Average linkage: rows, then earlier merges, join.")]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults as (field, message), unless the merges are a tree of all rows, and the order is
-        that of its leaves.
+        """Yield (field, message) for each fault: the merges must be a tree of all heads, and the
+        order that of its leaves.
         """
-        places = [[row] for row in range(len(self.heads))]
+        # the heads of each cluster: single ones first, then those of each merge; [] once joined
+        clusters = [[row] for row in range(len(self.heads))]
         for number, merge in enumerate(self.tree):
-            if (
-                max(merge.a, merge.b) >= len(places)
-                or merge.a == merge.b
-                or not (places[merge.a] and places[merge.b])
-            ):
+            is_missing = max(merge.a, merge.b) >= len(clusters) or merge.a == merge.b
+            if is_missing or not clusters[merge.a] or not clusters[merge.b]:
                 yield f"tree[{number}]", message("it joins what is not there, or is joined already")
                 return
-            places.append([*places[merge.a], *places[merge.b]])
-            places[merge.a] = places[merge.b] = []
-        if [row for leaves in places for row in leaves] != self.order or sum(map(bool, places)) > 1:
+            clusters.append([*clusters[merge.a], *clusters[merge.b]])
+            clusters[merge.a] = clusters[merge.b] = []
+        leaves = [row for cluster in clusters for row in cluster]
+        left = sum(1 for cluster in clusters if cluster)
+        if leaves != self.order or left > 1:
             yield "order", message("these are not the leaves of the tree in their order")
 
 
@@ -359,22 +360,26 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
     ] = UNSET
 
     def lengths(self) -> Mapping[str, int | range]:
-        """How long axes are: whole weights have a row per token, pooled ones a row per `pool` of
-        them.
+        """How many entries the axes have that the fields of this document name: "query" and "key"
+        one for each token, or in pooled maps one for each `pool` tokens; "region"; and those of
+        every document.
         """
         count = len(self.tokens)
+        # all heads have the same pool
         pool = next((head.pool for head in self.heads if head.pool is not UNSET), 1)
-        cells = -(-count // pool)
-        if self.regions is UNSET:
-            regions = 0
-        else:
+        cells = ceil(count / pool)
+        keys: int | range = cells
+        if pool == 1:
+            # whole weights may have learned keys behind the tokens
+            keys = keys_of(cells)
+        regions = 0
+        if self.regions is not UNSET:
             regions = len(self.regions)
-        keys = keys_of(cells) if pool == 1 else cells
         return {**super().lengths(), "query": cells, "key": keys, "region": regions}
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults as (field, message), unless weights are held of every head in one size, or of
-        none.
+        """Yield (field, message) for each fault: the document must hold the weights of all heads, in
+        one size, or of none.
         """
         yield from super().validation_errors()
         if len({(head.weights is UNSET, head.pool) for head in self.heads}) > 1:

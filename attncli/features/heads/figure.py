@@ -29,10 +29,10 @@ from attncli.mechanism.spec import spoken_head
 
 
 def _figure_head(head: HeadMetrics, view: View) -> FigureHead:
-    """A head's metrics and those of uniform weights, as figures draw them."""
+    """A head's name, metrics and the metrics of uniform weights, in the form that figures draw."""
 
     def values(metrics: Metrics | UnsetType) -> dict[str, float | None]:
-        """The number of each metric."""
+        """The number of each metric by its name; {} where a document has none."""
         return {name: metric.value for name, metric in (metrics or {}).items()}
 
     name = say(view, spoken_head(head.layer, head.head))
@@ -40,13 +40,14 @@ def _figure_head(head: HeadMetrics, view: View) -> FigureHead:
 
 
 def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: str) -> None:
-    """Draw a map of the weights of every head that the document holds, with one head of a short
-    text its links; then the metrics of every head.
+    """Draw a map of the weights of every head that the document holds (where it is a single head of
+    a short text, its links, too); then the metrics of every head.
 
     Raises:
         InputError: The document was shortened, and holds neither weights nor metrics.
         LimitError: It holds more heads than anybody waits for.
     """
+    # the weights that the document holds, and the title
     weights = [
         HeadWeights(
             say(view, spoken_head(row.layer, row.head)),
@@ -65,6 +66,8 @@ def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: s
     else:
         note = say(view, "metrics")
     top = draw_title(drawing, document.text, note)
+
+    # attention on regions of the text, where it was measured
     regions: list[tuple[str, list[int]]] = []
     if document.region_shares is not UNSET:
         rows = document.regions or ()
@@ -72,6 +75,8 @@ def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: s
         end = draw_regions(drawing, rows, document.tokens, document.region_shares, top, view)
         if end > top:
             top = end + 20
+
+    # the maps
     if weights:
         keys = names_of(document.tokens)
         if document.average:
@@ -91,6 +96,8 @@ def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: s
         )
         if end > top:
             top = end + 20
+
+    # the metrics, of all heads or of those that the user chose
     if not document.heads:
         return
     titles = {

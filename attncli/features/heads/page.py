@@ -9,10 +9,11 @@ from attncli.measure.head_record import METRICS
 
 
 def heads_document_heads(document: HeadsDocument) -> DocumentHeads:
-    """Every head, with its metrics, labels and strongest link."""
+    """The heads that the page of this document shows: all of it, each with its metrics, labels and
+    strongest link beside it."""
 
     def facts(layer: int, head: HeadMetrics) -> HeadFacts:
-        """What the document says of a head."""
+        """What the page writes beside a head: its strongest link, metrics and labels."""
         del layer
         link = head.top_link
         links = []
@@ -28,6 +29,6 @@ def heads_document_heads(document: HeadsDocument) -> DocumentHeads:
 
 
 def heads_page_focus(document: HeadsDocument) -> PageFocus:
-    """The page begins as every page of heads does."""
+    """Where the page begins when it is opened: at no head or link in particular."""
     del document
     return PageFocus()

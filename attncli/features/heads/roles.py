@@ -78,7 +78,11 @@ class RoleScores(Struct, frozen=True):
     tested: dict[str, int]
 
     def measure(self, name: str, layer: int, heads: Sequence[int]) -> Measured:
-        """A metric of a layer's heads, NaN where it is not known."""
+        """The scores of a layer's heads in the form in which metrics of a text come; NaN for a head
+        without one.
+
+        name: of the metric, out of `ROLE_METRICS`.
+        """
         scores = self.values.get(name, {})
         value = np.array([scores.get((layer, head), np.nan) for head in heads])
         rows = np.full(len(heads), self.tested.get(name, 0))
@@ -94,11 +98,13 @@ def role_scores(
     repeats: RepeatScores | None = None,
     progress: Callable[[float], None] = ignore,
 ) -> RoleScores:
-    """The scores of these names, out of `ROLE_METRICS`, of every head of these layers.
+    """Score every head of these layers for what it does in the model, whatever the text. A score
+    that a model cannot have (no output head, no single matrices, a task that it does not do) is
+    left out.
 
-    repeats: scores of random repeats, where they are known.
-    progress: told the share done, 0 to 1. What a model cannot be asked (no output head, no single
-        matrices, a task that it does not do) has no scores.
+    names: of the scores, out of `ROLE_METRICS`.
+    repeats: scores of random repeats; None runs them where they are needed.
+    progress: called with the share of the needles that is done, 0 to 1.
     """
     scores = RoleScores({}, {}, {})
     if {"induction", "duplicate"} & set(names):
@@ -111,9 +117,9 @@ def role_scores(
 
 
 def role_passes(model: Model, names: Sequence[str]) -> list[PassCount]:
-    """The forward passes on generated texts that these scores take: random repeats, and haystacks
-    at their longest. None for a model that is only run as a whole, and few for scores computed from
-    its matrices."""
+    """The forward passes on generated texts that these scores take: of random repeats, and of
+    haystacks, counted at their longest. [] for a model that is only run as a whole; scores computed
+    from its matrices are not counted here."""
     if not model.own_layers:
         return []
     passes = []
@@ -125,7 +131,7 @@ def role_passes(model: Model, names: Sequence[str]) -> list[PassCount]:
 
 
 def _haystacks() -> int:
-    """The number of texts with a needle."""
+    """How many texts are run for the score "retrieval": each needle at each depth of a haystack."""
     from attncli.features.retrieval.compute import NEEDLES, read_needles
 
     return len(FETCH_DEPTHS) * len(read_needles(NEEDLES))
@@ -135,26 +141,28 @@ def role_cost(model: Model, names: Sequence[str]) -> tuple[int, float]:
     """How many haystacks the scores of these names take, and about how many seconds all of them do:
     the runs of made texts, and what each head's values write of single tokens, in float64."""
     passes = role_passes(model, names)
+    texts = 0
     if "retrieval" in names and passes:
         texts = _haystacks()
-    else:
-        texts = 0
     seconds = seconds_of_passes(model, passes)
     if {"copying", "successor"} & set(names) and model.spec.head is not None:
-        products = sum(
-            attention.heads
-            * DRAWN
-            * model.spec.d_model
-            * (attention.head_dim + attention.v_dim + DRAWN)
-            for layer in model.spec.attending()
-            for attention in (model.spec.blocks[layer].attention,)
-        )
+        # multiplications: values, output projection and logits of `DRAWN` tokens for each head
+        products = 0
+        for layer in model.spec.attending():
+            attention = model.spec.blocks[layer].attention
+            dims = attention.head_dim + attention.v_dim + DRAWN
+            products += attention.heads * DRAWN * model.spec.d_model * dims
         seconds += seconds_of(ComputeWork(0, products, 0), "float64")
     return texts, seconds
 
 
 def with_roles(expected: CostEstimate, model: Model, names: Sequence[str]) -> CostEstimate:
-    """The cost of a run with what scoring these roles takes before it."""
+    """The cost of a run together with the scores by role that are measured before it: the times are
+    added; of memory, the larger of the two counts.
+
+    expected: the cost of the run alone.
+    names: of the scores.
+    """
     _, seconds = role_cost(model, names)
     largest = expected
     haystack = estimate(model.spec, FETCH_LENGTH, dtype=model.backend.dtype)
@@ -167,8 +175,10 @@ def with_roles(expected: CostEstimate, model: Model, names: Sequence[str]) -> Co
 
 
 def _add_repeats(model: Model, scores: RoleScores, repeats: RepeatScores) -> None:
-    """Add what heads do on random repeats; even attention has 1 over the keys that a query sees."""
-    mask = model.spec.blocks[next(iter(model.spec.attending()), 0)].attention.mask
+    """Add the scores "induction" and "duplicate" to `scores`: what heads do on repeated random
+    tokens. Chance is even attention: 1 over the keys that a query of the second half sees."""
+    first_attending = next(iter(model.spec.attending()), 0)
+    mask = model.spec.blocks[first_attending].attention.mask
     places = range(LENGTH, 2 * LENGTH)
     even = float(np.mean([1.0 / _key_count(mask, place, 2 * LENGTH) for place in places]))
     for name in ("induction", "duplicate"):
@@ -178,13 +188,17 @@ def _add_repeats(model: Model, scores: RoleScores, repeats: RepeatScores) -> Non
 
 
 def _key_count(mask: Mask, place: int, keys: int) -> int:
-    """How many keys a query sees, at least 1."""
+    """How many of `keys` keys the query at `place` sees by this mask, at least 1."""
     low, high = span(mask, place, place, keys)
     return max(high - low, 1)
 
 
 def _add_retrieval(model: Model, scores: RoleScores, progress: Callable[[float], None]) -> None:
-    """Add the literal score of needles in haystacks, where the model does the task."""
+    """Add the score "retrieval" to `scores`: how heads copy needles out of haystacks word by word.
+    Nothing is added where the model does not do the task.
+
+    progress: called with the share of the texts that is done.
+    """
     from attncli.features.retrieval.compute import retrieval  # it runs many texts
 
     try:
@@ -208,31 +222,35 @@ def _add_retrieval(model: Model, scores: RoleScores, progress: Callable[[float],
 
 
 def _add_output_of(model: Model, scores: RoleScores, layers: Selection) -> None:
-    """Add the scores of copying and of successors, where values and output head have one matrix
-    each."""
+    """Add the scores "copying" and "successor" to `scores`: how often what a head writes for a token
+    speaks most for the token itself, or for the one that follows it in a sequence such as the days.
+    Nothing is added for models whose values or output head have no single matrix."""
     has_head = predicts_next(model)
     is_narrow = model.spec.head is not None and model.spec.head.projection
     if not has_head or is_narrow or not model.own_layers or not model.spec.vocabulary:
         return
     ordinary = ordinary_tokens(model, 0)[:DRAWN]
-    followed = list(_followed_tokens(model))
     if not ordinary or any(token.id is None for token in ordinary):
         return
-    tests = {
+
+    # each test shows tokens, and has the place of the right answer among them
+    followed = list(_followed_tokens(model))
+    sequence_tokens = [token for token, _ in followed]
+    successors = [after for _, after in followed]
+    possible_tests = {
         "copying": _WrittenTest.of(model, ordinary, list(range(len(ordinary)))),
-        "successor": _WrittenTest.of(
-            model, [token for token, _ in followed], [after for _, after in followed]
-        ),
+        "successor": _WrittenTest.of(model, sequence_tokens, successors),
     }
-    known = {name: test for name, test in tests.items() if test is not None}
-    for name, test in known.items():
+    tests = {name: test for name, test in possible_tests.items() if test is not None}
+    for name, test in tests.items():
         scores.values[name] = {}
         scores.chance[name] = 1.0 / len(test.rows)
         scores.tested[name] = len(test.places)
+
     for layer in model.spec.attending(layers):
         weights = cache_weights(model.store.layer(model.backend, layer))
         matrices = _matrices_of(model, layer)
-        for name, test in known.items():
+        for name, test in tests.items():
             entering = _attention_input(model, layer, weights, test.vectors)
             for head in matrices:
                 output = _output_of(model, head, weights, entering) @ test.rows.T
@@ -258,7 +276,10 @@ class _WrittenTest(Struct, frozen=True, eq=False):
     def of(
         cls, model: Model, tokens: Sequence[Token], targets: Sequence[int | None]
     ) -> _WrittenTest | None:
-        """The test of these tokens and the places of their answers; None for fewer than two."""
+        """Make a test of these tokens; None where fewer than two have an answer.
+
+        targets: the index of each token's answer among `tokens`, None for a token without one.
+        """
         places = [place for place, target in enumerate(targets) if target is not None]
         answers = np.array([target for target in targets if target is not None], np.int64)
         if len(places) < 2:
@@ -269,19 +290,24 @@ class _WrittenTest(Struct, frozen=True, eq=False):
 def _followed_tokens(model: Model) -> Iterator[tuple[Token, int | None]]:
     """Yield the tokens of `SEQUENCES` that are a single vocabulary entry, each with the index of
     its successor among those yielded; None for the last of a sequence."""
-    place = 0
+    # how many were yielded, and so the index of the next one
+    count = 0
     lines = read_regular(SEQUENCES, what=message("a text file"), limit=TEXT_LIMIT)
     for line in lines.decode("utf-8").splitlines():
         tokens = [_single_token(model, word) for word in line.split()]
         for token, after in zip(tokens, [*tokens[1:], None], strict=True):
             if token is None:
                 continue
-            place += 1
-            yield token, None if after is None else place
+            count += 1
+            if after is None:
+                yield token, None
+            else:
+                yield token, count
 
 
 def _single_token(model: Model, word: str) -> Token | None:
-    """The token of a word inside of a text; None where it is several, or unknown."""
+    """The token that a word has within a text, after a blank; None where it has several, or where
+    the vocabulary does not know it."""
     before = [token for token in model.tokenizer.encode("a") if not token.special]
     both = [token for token in model.tokenizer.encode(f"a {word}") if not token.special]
     if len(both) != len(before) + 1 or both[-1].unknown or both[-1].id is None:
@@ -290,11 +316,12 @@ def _single_token(model: Model, word: str) -> Token | None:
 
 
 def _token_vectors(model: Model, tokens: Sequence[Token]) -> tuple[Array, Floats]:
-    """What leaves layer 0 of each token alone, [token, width], and its row of the output head,
-    [token, width], as the final norm scales it.
+    """What leaves layer 0 for each token alone in a text, [token, width], and the token's row of the
+    output head, [token, width], with the scale of the final norm multiplied in.
 
-    Layer 0 is part of a token's embedding here, as it is in the sources.
+    Layer 0 counts as part of a token's embedding, as in the sources of this file.
     """
+    # a text of each token, behind the special token with which the model's texts begin, if any
     backend = model.backend
     first = model.tokenizer.encode("a")[:1]
     before = [token for token in first if token.special]
@@ -306,6 +333,8 @@ def _token_vectors(model: Model, tokens: Sequence[Token]) -> tuple[Array, Floats
         for token in tokens
     ]
     (trace,) = model.trace_batch(texts, layers=[0], keep=())
+
+    # rows of the output head, scaled and centred as the final norm does with the vectors
     outer = model.store.outer(backend)
     assert model.spec.head is not None
     entries = [token.id for token in tokens if token.id is not None]
@@ -317,14 +346,17 @@ def _token_vectors(model: Model, tokens: Sequence[Token]) -> tuple[Array, Floats
         weight = outer("final.weight")
     if norm is not None and weight is not None:
         scale = np.asarray(backend.numpy(weight), np.float64)
-        rows = rows * (scale + 1.0 if norm.unit_offset else scale)
+        if norm.unit_offset:
+            scale = scale + 1.0
+        rows = rows * scale
     if norm is not None and norm.kind == "layer":
         rows = rows - rows.mean(-1, keepdims=True)
     return trace.after[:, len(before)], rows
 
 
 def _matrices_of(model: Model, layer: int) -> list[HeadMatrices]:
-    """The matrices of a layer's heads; none where a head has no single ones."""
+    """The matrices of a layer's heads; [] where heads have no single matrix for keys or values, or
+    no output projection."""
     try:
         return head_matrices(model, layer, EVERY)
     except UnsupportedError:
@@ -332,7 +364,8 @@ def _matrices_of(model: Model, layer: int) -> list[HeadMatrices]:
 
 
 def _attention_input(model: Model, layer: int, weights: Weights, vectors: Array) -> Floats:
-    """What enters a layer's attention where its input is `vectors`, [token, width]."""
+    """The vectors that queries, keys and values are computed from when `vectors`, [token, width],
+    enter the layer: after the norm before the attention, where there is one."""
     norm = model.spec.blocks[layer].norms.get("attn.in")
     entering = vectors
     if norm is not None:
@@ -353,6 +386,7 @@ def _output_of(model: Model, head: HeadMatrices, weights: Weights, entering: Flo
     values = entering @ head.w_v
     bias = weights("attn.v.bias")
     if bias is not None:
+        # the part of the bias of the key-value head that this head shares with its group
         width = head.w_v.shape[1]
         group = block.attention.heads // block.attention.kv_heads
         first = head.head // group * width
@@ -363,8 +397,10 @@ def _output_of(model: Model, head: HeadMatrices, weights: Weights, entering: Flo
     if after is not None and after.affine:
         scale = weights("attn.out.weight")
     if after is not None and scale is not None:
-        numbers = np.asarray(backend.numpy(scale), np.float64)
-        output = output * (numbers + 1.0 if after.unit_offset else numbers)
+        factors = np.asarray(backend.numpy(scale), np.float64)
+        if after.unit_offset:
+            factors = factors + 1.0
+        output = output * factors
     return output
 
 
@@ -372,33 +408,25 @@ def _output_of(model: Model, head: HeadMatrices, weights: Weights, entering: Flo
 
 
 def rank_roles(heads: Sequence[HeadMetrics]) -> list[RoleRank]:
-    """The heads with the highest score of each role, with what chance gives; a role that no head
-    has a score of is left out."""
+    """The `RANKED` heads with the highest score for each role, with the mean score that chance
+    gives; a role for which no head has a score is left out."""
     ranks = []
     for role, metric in ROLES.items():
-        known = [
-            (value.value, head)
-            for head in heads
-            if (value := head.metrics.get(metric)) is not None and value.value is not None
-        ]
-        if not known:
+        scored: list[RankedHead] = []
+        chances: list[float] = []
+        for head in heads:
+            score = head.metrics.get(metric)
+            if score is not None and score.value is not None:
+                scored.append(RankedHead(layer=head.layer, head=head.head, score=score.value))
+            if head.baseline:
+                baseline = head.baseline.get(metric)
+                if baseline is not None and baseline.value is not None:
+                    chances.append(baseline.value)
+        if not scored:
             continue
-        known.sort(key=lambda item: (-item[0], item[1].layer, item[1].head))
-        baselines = [
-            baseline.value
-            for head in heads
-            if head.baseline and (baseline := head.baseline.get(metric)) is not None
-            if baseline.value is not None
-        ]
-        ranks.append(
-            RoleRank(
-                role=role,
-                metric=metric,
-                chance=float(np.mean(baselines)) if baselines else None,
-                heads=[
-                    RankedHead(layer=head.layer, head=head.head, score=value)
-                    for value, head in known[:RANKED]
-                ],
-            )
-        )
+        scored.sort(key=lambda row: (-row.score, row.layer, row.head))
+        chance = None
+        if chances:
+            chance = float(np.mean(chances))
+        ranks.append(RoleRank(role=role, metric=metric, chance=chance, heads=scored[:RANKED]))
     return ranks

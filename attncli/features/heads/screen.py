@@ -90,33 +90,32 @@ WORDS_OF_AN_END, WORD_CELLS = 3, 14
 
 
 def directions_part(document: HeadsDocument, view: View) -> Lines:
-    """The strongest directions of the heads that were asked for, by the tokens nearest to their
-    ends.
+    """For each head of --directions two tables of its strongest singular directions, of W_OV and of
+    W_QK: what each reads and writes, described by the tokens nearest to its ends.
     """
     blocks = []
     for head in document.directions or ():
         for circuit in ("ov", "qk"):
+            # two rows for each direction, which has no sign: towards its ends and away from them
             rows = []
-            for direction in (row for row in head.directions if row.circuit == circuit):
-                for way, sign in (("toward", "+"), ("opposite", spell("−", ascii=view.ascii))):
-                    # each side with its sign: on a narrow screen the second one goes on below
-                    ends = (getattr(end, way) for end in (direction.reads, direction.writes))
-                    if way == "toward":
-                        numbers = [f"{direction.size:.2f}", percent(direction.share)]
-                    else:
-                        numbers = ["", ""]
-                    rows.append(
-                        [*numbers, *(f"{sign} {_tokens_of_end(tokens, view)}" for tokens in ends)]
-                    )
+            for direction in head.directions:
+                if direction.circuit != circuit:
+                    continue
+                reads = f"+ {_tokens_of_end(direction.reads.toward, view)}"
+                writes = f"+ {_tokens_of_end(direction.writes.toward, view)}"
+                rows.append([f"{direction.size:.2f}", percent(direction.share), reads, writes])
+                minus = spell("−", ascii=view.ascii)
+                reads = f"{minus} {_tokens_of_end(direction.reads.opposite, view)}"
+                writes = f"{minus} {_tokens_of_end(direction.writes.opposite, view)}"
+                rows.append(["", "", reads, writes])
             if circuit == "ov":
                 sides = (message("reads"), message("writes"))
-            else:
-                sides = (message("asks"), message("answers"))
-            template = message("layer {layer} head {head}: which queries meet which keys")
-            if circuit == "ov":
                 template = message(
                     "layer {layer} head {head}: what is read becomes what is written"
                 )
+            else:
+                sides = (message("asks"), message("answers"))
+                template = message("layer {layer} head {head}: which queries meet which keys")
             title = say(view, template, layer=head.layer, head=head.head)
             titles = say_each(
                 view, contextual("column", "size"), contextual("column", "share"), *sides
@@ -160,15 +159,17 @@ SHORT = {"confidence": "conf", "distance": "dist", "previous": "prev"}
 
 
 def heads_screen(document: HeadsDocument, view: View) -> Lines:
-    """The whole screen for an `attn.heads/1` document. `average` is the table of the averaged
-    heads, `weights` the table of each head, `links` each head's strongest link with a bar."""
+    """The whole screen for an `attn.heads/1` document: the parts that --show names, or those shown
+    by default."""
     parts = parts_shown(HEADS_PARTS, document, view)
     blocks = [part.draw(document, view) for part in parts]
+    # a part that was asked for by name and has nothing to show says how to get it
     if view.show is not None and len(view.show) < len(HEADS_PARTS) and not view.brief:
         blocks = [
             block if block.rows else _absent_part(part.name, view)
             for block, part in zip(blocks, parts, strict=True)
         ]
+    # before the last block, the answer in words
     if not _has_few_heads(document, view) and view.show is None and not view.brief:
         note = message(
             "maps of {heads} heads are left out; --layer L chooses, --show maps shows them",
@@ -179,21 +180,25 @@ def heads_screen(document: HeadsDocument, view: View) -> Lines:
 
 
 def _has_few_heads(document: HeadsDocument, view: View) -> bool:
-    """Whether maps are shown unasked: of so few heads that they do not push the numbers off the
-    screen.
+    """Whether maps are shown without --show: of at most `MANY` heads, as more would push the numbers
+    off the screen.
     """
     return len(document.heads) <= MANY
 
 
 def _shows_tokens(document: HeadsDocument, view: View) -> bool:
-    """Whether the tokens are shown where `--show` does not ask for them: not above the grid of
-    several layers, which they would push off the screen.
+    """Whether the tokens are shown without --show: in a full view, and with a single layer; above the
+    grid of several layers they would push it off the screen.
     """
     return view.full or len({head.layer for head in document.heads}) < 2
 
 
 def _absent_part(part: str, view: View) -> Lines:
-    """What to say of a part that was asked for by name and that the document does not have."""
+    """What the screen says in place of a part that --show names and the document does not have: which
+    option adds it.
+
+    part: its name.
+    """
     ways = {
         "grid": message("more than one layer has a grid"),
         "layers": message("attn heads {option} adds it", option="--metric massive"),
@@ -216,7 +221,7 @@ def _absent_part(part: str, view: View) -> Lines:
 def _weight_table(
     document: HeadsDocument, weights: Numbers, view: View, *, title: str, note: str
 ) -> Lines:
-    """Weights [query, key] in numbers, under the names of the tokens."""
+    """A matrix of weights [query, key] in numbers, its rows and columns named by the tokens."""
     texts = [token.text for token in document.tokens]
     return matrix(
         weights, texts, key_names(texts, weights), view, limits=(0.0, 1.0), title=title, note=note
@@ -224,7 +229,8 @@ def _weight_table(
 
 
 def average_table(document: HeadsDocument, view: View) -> Lines:
-    """The weights of the averaged heads in numbers."""
+    """The weights averaged over heads, as a matrix in numbers; empty where the document is without
+    them."""
     if not document.average:
         return Lines()
     note = message("mean over heads; it hides what single heads do")
@@ -248,19 +254,24 @@ def weight_tables(document: HeadsDocument, view: View) -> Lines:
 
 
 def links_part(document: HeadsDocument, view: View) -> Lines:
-    """The strongest link of each head, with a bar."""
-    heads = ((head, head.top_link) for head in document.heads)
-    link_rows = [
-        LinkRow(
-            layer=head.layer, head=head.head, query=link.query, key=link.key, weight=link.weight
-        )
-        for head, link in heads
-        if link
-    ]
+    """A list of each head's strongest link, with its weight as a bar."""
+    link_rows = []
+    for head in document.heads:
+        link = head.top_link
+        if link:
+            link_rows.append(
+                LinkRow(
+                    layer=head.layer,
+                    head=head.head,
+                    query=link.query,
+                    key=link.key,
+                    weight=link.weight,
+                )
+            )
+    # the column that names the head; not needed for a single one
+    place = None
     if len(document.heads) != 1:
         place = layer_and_head
-    else:
-        place = None
     return links(
         link_rows,
         [with_word(token, view) for token in document.tokens],
@@ -280,32 +291,32 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
     ]
     if not head_weights:
         return Lines()
-    several = len({head.layer for head, _ in head_weights}) > 1
-    if view.full:
-        heads_shown = head_weights
-    else:
+
+    # the maps, the average last
+    several_layers = len({head.layer for head, _ in head_weights}) > 1
+    heads_shown = head_weights
+    if not view.full:
         heads_shown = head_weights[:MAPS]
     maps = [
-        head_map(head.layer, head.head, weights, several=several) for head, weights in heads_shown
+        head_map(head.layer, head.head, weights, several=several_layers)
+        for head, weights in heads_shown
     ]
-    if document.average:
-        average = document.average.weights
-    else:
-        average = None
-    if average is not None and len(maps) > 1:
-        maps.append(Map("average", average))
-    title = heading("maps of the weights", "rows: queries, columns: keys", view)
-    names = [token.text for token in document.tokens]
-    if several:
+    if document.average and len(maps) > 1:
+        maps.append(Map("average", document.average.weights))
+
+    # with several layers, a row of maps holds one layer
+    most = None
+    if several_layers:
         most = max(Counter(head.layer for head, _ in heads_shown).values())
-    else:
-        most = None
+    names = [token.text for token in document.tokens]
     picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
-    notes = (
-        more_maps(len(heads_shown), len(head_weights)),
-        _average_note(document) if len(maps) > 1 else "",
-    )
-    return stack(title, picture, *(remark(note, view) for note in notes))
+
+    title = heading("maps of the weights", "rows: queries, columns: keys", view)
+    left_out_note = more_maps(len(heads_shown), len(head_weights))
+    average_note: Message | str = ""
+    if len(maps) > 1:
+        average_note = _average_note(document)
+    return stack(title, picture, remark(left_out_note, view), remark(average_note, view))
 
 
 def _average_note(document: HeadsDocument) -> str:
@@ -326,16 +337,19 @@ def _average_note(document: HeadsDocument) -> str:
 
 
 def _width_beside(*, has_labels: bool) -> int:
-    """How wide the screen must be for the columns of words to stand beside those of numbers."""
+    """How many cells wide the screen must be for strongest links, and labels if there are any, to
+    stand beside the numbers of heads."""
     if has_labels:
         return NARROW + LABELS
     return NARROW
 
 
 def metrics_part(document: HeadsDocument, view: View) -> Lines:
-    """One row of metrics per head, then one for uniform attention (one for each layer that differs
-    in it).
+    """A table with a row of metrics for each head, then one for uniform attention (one for each
+    group of layers where it differs), with the strongest link and labels of each head. Columns that
+    do not fit the screen are put in further tables below.
     """
+    # all rows and columns
     heads, choice_note = _heads_to_list(document, view)
     names = _names_of_metrics(document.heads)
     rows = _head_rows(document, heads, names, view)
@@ -346,7 +360,9 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
     if view.width < ROOMY:
         column_names = [SHORT.get(name, name) for name in names]
     columns = ["layer", "head", *column_names, message("top link"), "labels"]
-    first_word = len(names) + 2  # the columns before it hold numbers
+
+    # which columns stand in which table; those before `first_word` hold numbers
+    first_word = len(names) + 2
     name_columns = [1]
     if len({head.layer for head in heads}) > 1:
         name_columns = [0, 1]
@@ -358,8 +374,11 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         groups = [[*groups[0], *words]]
     elif words:
         groups = [*groups, [*name_columns, *words]]
+
     bodies = []
-    for number, group in enumerate(groups):
+    title = "metrics"
+    for group in groups:
+        # uniform attention has no links and labels: a table of these alone leaves out its rows
         group_rows = rows
         if group[-1] in words and not beside:
             group_rows = rows[: len(heads)]
@@ -368,10 +387,12 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
             [[row[index] for index in group] for row in group_rows],
             view,
             align=["right" for index in group if index < first_word],
-            title="" if number else "metrics",
+            title=title,
             note=choice_note,
         )
         bodies.append(body)
+        # only the first table has a title
+        title = ""
     return stack(
         bodies[0],
         *(remark(note, view) for note in _notes_on_metrics(names, has_uniform=bool(uniform))),
@@ -383,7 +404,11 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
 
 
 def _notes_on_metrics(names: Sequence[str], *, has_uniform: bool) -> Iterator[str]:
-    """What the row of uniform attention holds, and which of these metrics are of the model."""
+    """Yield notes below the table of metrics: what the row of uniform attention means, and which
+    metrics belong to the model whatever the text.
+
+    names: the metrics of the table.
+    """
     of_model = [name for name in names if name in ROLE_METRICS]
     if has_uniform and len(of_model) < len(names):
         yield message(
@@ -400,8 +425,11 @@ def _notes_on_metrics(names: Sequence[str], *, has_uniform: bool) -> Iterator[st
 
 
 def _note_on_sentences(document: HeadsDocument, names: Sequence[str]) -> str:
-    """That sentences about these metrics' heads leave out rows and keys that the table counts;
-    nothing where their numbers are the same."""
+    """The note that sentences of the answer have other numbers for these metrics than the table,
+    as they leave out rows and keys; "" where the numbers are the same.
+
+    names: the metrics of the table.
+    """
     differing = [name for name in _metrics_beside_sentences(document) if name in names]
     if not differing:
         return ""
@@ -413,9 +441,10 @@ def _note_on_sentences(document: HeadsDocument, names: Sequence[str]) -> str:
 
 
 def _word_columns(heads: Sequence[HeadMetrics], first: int) -> list[int]:
-    """The columns of words that some head has: its strongest link and its labels.
+    """The numbers of the columns of words that are not empty: that of strongest links, and behind it
+    that of labels.
 
-    first: the number of the links' column, before that of the labels.
+    first: the number of the links' column.
     """
     columns = []
     if any(head.top_link for head in heads):
@@ -426,18 +455,22 @@ def _word_columns(heads: Sequence[HeadMetrics], first: int) -> list[int]:
 
 
 def _names_of_metrics(heads: Sequence[HeadMetrics]) -> list[str]:
-    """The metrics that some head has a value of: one that none has, such as the next token's of a
-    causal model, is no column.
+    """The names of the metrics that at least one head has a value of, in the document's order.
+    Others, such as "next" in a causal model, get no column.
     """
-    metrics = [item for head in heads for item in head.metrics.items()]
-    known = {name for name, value in metrics if metric_value(value) is not None}
-    return [name for name in dict.fromkeys(name for name, _ in metrics) if name in known]
+    names = dict.fromkeys(name for head in heads for name in head.metrics)
+    return [
+        name
+        for name in names
+        if any(metric_value(head.metrics.get(name)) is not None for head in heads)
+    ]
 
 
 def _head_rows(
     document: HeadsDocument, heads: Sequence[HeadMetrics], names: Sequence[str], view: View
 ) -> list[list[str]]:
-    """The cells of each head: its place, these metrics, its strongest link and its labels."""
+    """The cells of each head's row: layer, number, the metrics of these names, its strongest link
+    and its labels."""
     between = say(view, contextual("between", ", "))
     rows = []
     for head in heads:
@@ -449,7 +482,7 @@ def _head_rows(
 
 
 def _labels_note(heads: Sequence[HeadMetrics]) -> Message | str:
-    """The note on the numbers beside labels; "" where there are none."""
+    """The note that explains the percentages behind labels; "" where no label has one."""
     scores = [score for head in heads if head.label_scores for score in head.label_scores]
     if not any(score.share is not None for score in scores):
         return ""
@@ -475,14 +508,17 @@ def _heads_to_list(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMe
     """The heads to list, and a note on how they were chosen: of many, those with the strongest
     links, unless all or an order are asked for."""
     heads = document.heads
+    # metrics of the text are means over rows; scores by role are not
     of_rows = any(name not in ROLE_METRICS for name in _names_of_metrics(heads))
-    if (
-        len(heads) <= MANY
-        or view.full
-        or document.sort
-        or (document.heads_in_all or 0) > len(heads)
-    ):
-        return heads, message("means over the rows") if of_rows else ""
+
+    # all heads, unless they are many and the user said nothing of which to list
+    is_short = len(heads) <= MANY or view.full
+    is_chosen = bool(document.sort) or (document.heads_in_all or 0) > len(heads)
+    if is_short or is_chosen:
+        if of_rows:
+            return heads, message("means over the rows")
+        return heads, ""
+
     count = min(view.top, len(heads))
     if not any(head.top_link for head in heads):
         return heads[:count], message(
@@ -490,17 +526,26 @@ def _heads_to_list(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMe
             count=count,
             heads=len(heads),
         )
-    heads_by_link = sorted(
-        heads, key=lambda head: -(head.top_link.weight if head.top_link else 0.0)
-    )
-    chosen_note = message(
-        "means over the rows · {count} of {heads} heads, by their strongest link; --full shows all"
-        if of_rows
-        else "{count} of {heads} heads, by their strongest link; --full shows all",
+
+    def order(head: HeadMetrics) -> float:
+        """The heads of the strongest links come first."""
+        if not head.top_link:
+            return 0.0
+        return -head.top_link.weight
+
+    note = message(
+        "{count} of {heads} heads, by their strongest link; --full shows all",
         count=count,
         heads=len(heads),
     )
-    return heads_by_link[:count], chosen_note
+    if of_rows:
+        note = message(
+            "means over the rows · {count} of {heads} heads, by their strongest link; --full shows"
+            " all",
+            count=count,
+            heads=len(heads),
+        )
+    return sorted(heads, key=order)[:count], note
 
 
 def _column_groups(
@@ -510,13 +555,18 @@ def _column_groups(
     rows: Sequence[Sequence[str]],
     view: View,
 ) -> list[list[int]]:
-    """Columns of numbers in groups that fit the view, each after the columns that name the head.
+    """Divide the columns of a wide table into groups that each fit the screen; each group begins
+    with the columns that name the head.
 
-    columns: their titles.
-    rows: their cells.
+    name_columns, number_columns: the columns' numbers.
+    columns: the titles of all columns.
+    rows: the cells of all columns.
     """
-    every = (*name_columns, *number_columns)
-    widths = {column: 2 + max(cells(row[column]) for row in (columns, *rows)) for column in every}
+    # of each column the widest cell, with the two blanks between columns
+    all_columns = (*name_columns, *number_columns)
+    widths = {
+        column: 2 + max(cells(row[column]) for row in (columns, *rows)) for column in all_columns
+    }
     groups = [name_columns]
     for column in number_columns:
         is_full = sum(widths[member] for member in (*groups[-1], column)) - 2 > view.width
@@ -527,8 +577,10 @@ def _column_groups(
 
 
 def rules_part(document: HeadsDocument, view: View) -> Lines:
-    """The rules of the heads that are listed, as they were fitted on other texts."""
-    heads = [head for head in _heads_to_list(document, view)[0] if head.rules]
+    """A table of the rules that describe each listed head, with how much of its weights they explain
+    on texts they were not fitted to; empty without --rules."""
+    listed, _ = _heads_to_list(document, view)
+    heads = [head for head in listed if head.rules]
     if not heads:
         return Lines()
     rows = [
@@ -553,7 +605,9 @@ def rules_part(document: HeadsDocument, view: View) -> Lines:
 
 
 def moved_part(document: HeadsDocument, view: View) -> Lines:
-    """The table of metrics with weight × size of the transformed value in place of weights."""
+    """The table of metrics with weight × size of the transformed value in place of weights; empty
+    without --moved."""
+    # each head with these metrics in place of its own, and without what belongs to its weights
     moved_heads = [
         replace(
             head,
@@ -576,7 +630,7 @@ def moved_part(document: HeadsDocument, view: View) -> Lines:
 
 
 def massive_part(document: HeadsDocument, view: View) -> Lines:
-    """Draw how many massive activations leave each layer."""
+    """A table of how many massive activations leave each layer; empty where they were not counted."""
     if not document.layers:
         return Lines()
     return table(
@@ -592,8 +646,11 @@ def massive_part(document: HeadsDocument, view: View) -> Lines:
 def _uniform_rows(
     heads: Sequence[HeadMetrics], names: Sequence[str], view: View
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """The metrics of uniform attention as texts, each distinct row after the layers that have it
-    ("all" for a single row)."""
+    """The rows of uniform attention: the layers for which a row holds, such as "0,2", or "all" where
+    there is one row; and its metrics as texts. Layers differ where their masks do.
+
+    names: of the metrics.
+    """
     layers_by_numbers: dict[tuple[str, ...], list[int]] = {}
     for head in heads:
         if head.baseline:
@@ -629,26 +686,36 @@ def _link_text(link: TopLink | None, tokens: Sequence[TokenRow], view: View) -> 
 
 
 def heads_rows(document: HeadsDocument) -> Iterator[Sequence[object]]:
-    """One row per head as a table for `--plain`, its first row the names of the columns. Labels
-    and rules have columns where they were asked for."""
+    """Yield the table for `--plain`: the names of its columns, then a row for each head. Labels and
+    rules have columns where they were asked for."""
     names = list(dict.fromkeys(name for head in document.heads for name in head.metrics))
-    has_rules = any(head.rules for head in document.heads)
-    rule_names = ("rule_overlap", "rules", "rule_weights") if has_rules else ()
     has_labels = any(head.labels is not UNSET for head in document.heads)
-    label_names = ("labels",) if has_labels else ()
-    links = ("top_query", "top_key", "top_weight")
-    yield ("layer", "head", *names, *links, *label_names, *rule_names)
+    has_rules = any(head.rules for head in document.heads)
+    columns = ["layer", "head", *names, "top_query", "top_key", "top_weight"]
+    if has_labels:
+        columns.append("labels")
+    if has_rules:
+        columns += ["rule_overlap", "rules", "rule_weights"]
+    yield columns
+
     for head in document.heads:
+        row: list[object] = [head.layer, head.head]
+        row += [metric_value(head.metrics.get(name)) for name in names]
         link = head.top_link
-        metrics = (metric_value(head.metrics.get(name)) for name in names)
-        link_cells = (None, None, None) if link is None else (link.query, link.key, link.weight)
-        labels = (",".join(head.labels or ()),) if has_labels else ()
-        rule_cells = _rule_cells(head) if has_rules else ()
-        yield (head.layer, head.head, *metrics, *link_cells, *labels, *rule_cells)
+        if link is None:
+            row += [None, None, None]
+        else:
+            row += [link.query, link.key, link.weight]
+        if has_labels:
+            row.append(",".join(head.labels or ()))
+        if has_rules:
+            row += _rule_cells(head)
+        yield row
 
 
 def _rule_cells(head: HeadMetrics) -> tuple[float | None, str, str]:
-    """The rules of a head in a row: how much they say of it, their names and their weights."""
+    """The cells of `--plain` on a head's rules: the share of its weights that they explain, their
+    names, and their weights in the mixture."""
     if not head.rules:
         return None, "", ""
     parts = head.rules.parts
@@ -681,6 +748,8 @@ def grid_part(document: HeadsDocument, view: View) -> Lines:
     heads = document.heads
     if len({head.layer for head in heads}) < 2 or (document.heads_in_all or 0) > len(heads):
         return Lines()
+
+    # strongest links, unless heads are sorted by a metric or have no links
     sort = document.sort
     if not sort and any(head.top_link for head in heads):
         grid = head_grid(
@@ -691,13 +760,13 @@ def grid_part(document: HeadsDocument, view: View) -> Lines:
         return draw_grid(
             grid, view, limits=(0.0, 1.0), title="strongest link of each head", note=note
         )
+
+    # else the metric that heads are sorted by, or the first one
     if sort:
         name = sort.metric
-    else:
-        name = next(iter(heads[0].metrics))
-    if sort:
         values = [None if head.sorted_by is UNSET else head.sorted_by for head in heads]
     else:
+        name, *_ = heads[0].metrics
         values = [metric_value(head.metrics.get(name)) for head in heads]
     grid = head_grid(
         (head.layer, head.head, value) for head, value in zip(heads, values, strict=True)
@@ -711,29 +780,23 @@ def grid_part(document: HeadsDocument, view: View) -> Lines:
 
 
 def _notes_on_numbers(document: HeadsDocument) -> Iterator[str]:
-    """What these numbers leave out, and in which order the heads come."""
+    """Yield notes below the table of metrics: which keys its numbers leave out, in which order heads
+    come, and which links do not count as strongest."""
     excluded = document.excluded
     sort = document.sort
     if excluded:
-        scaling_note = message(
-            "rows scaled to sum to 1 again"
-            if excluded.renormalised
-            else "weights as they were, rows sum to less"
-        )
+        scaling_note = message("weights as they were, rows sum to less")
+        if excluded.renormalised:
+            scaling_note = message("rows scaled to sum to 1 again")
         yield message(
             "excluded from every number: {names}; {scaling_note}",
             names=listing(KINDS[name] for name in excluded.names),
             scaling_note=scaling_note,
         )
-    if sort:
-        yield message(
-            (
-                "sorted by {metric}, smallest first"
-                if sort.rising
-                else "sorted by {metric}, largest first"
-            ),
-            metric=term(sort.metric),
-        )
+    if sort and sort.rising:
+        yield message("sorted by {metric}, smallest first", metric=term(sort.metric))
+    elif sort:
+        yield message("sorted by {metric}, largest first", metric=term(sort.metric))
     if document.links_leave_out and any(head.top_link for head in document.heads):
         yield message(
             "top links leave out {links_leave_out} (--all-links counts all)",
@@ -766,20 +829,20 @@ BEYOND_CHANCE = 2.0
 
 
 def roles_part(document: HeadsDocument, view: View) -> Lines:
-    """A row for each role: the heads with the highest score, and what chance gives."""
+    """A table with a row for each role, such as "induction": what chance gives, and the heads with
+    the highest scores; empty without --roles."""
     if document.roles is UNSET:
         return Lines()
-    rows = [
-        [
-            say(view, ROLE_NAMES[rank.role]),
-            "-" if rank.chance is None else f"{rank.chance:.2f}",
-            "  ".join(
-                f"{head_label(head.layer, head.head)} {head.score:.2f}"
-                for head in rank.heads[: None if view.full else FIRST_HEADS]
-            ),
-        ]
-        for rank in document.roles
-    ]
+    rows = []
+    for rank in document.roles:
+        chance = "-"
+        if rank.chance is not None:
+            chance = f"{rank.chance:.2f}"
+        shown = rank.heads
+        if not view.full:
+            shown = rank.heads[:FIRST_HEADS]
+        scores = [f"{head_label(head.layer, head.head)} {head.score:.2f}" for head in shown]
+        rows.append([say(view, ROLE_NAMES[rank.role]), chance, "  ".join(scores)])
     names = [
         say(view, contextual("column", "role")),
         say(view, "chance"),
@@ -800,7 +863,8 @@ def roles_part(document: HeadsDocument, view: View) -> Lines:
 
 
 def _role_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
-    """Yield the first head of each role that stands out from chance, and the roles that none has."""
+    """Yield the head with the highest score of each role where that is well above chance; the roles
+    where none is; and the roles without scores, as the model or the text has none."""
     if document.roles is UNSET:
         return
     firsts: list[str] = []
@@ -811,13 +875,16 @@ def _role_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
         if first.score <= BEYOND_CHANCE * (rank.chance or 0.0):
             nobody.append(name)
             continue
+
+        # several heads may have the same highest score
         equal = sum(row.score == first.score for row in rank.heads)
         if equal == 1:
             template = message("{role}: layer {layer} head {head} ({score})")
         else:
             template = message("{role}: layer {layer} head {head} and {others} more ({score} each)")
         others = f"{equal - 1}"
-        if equal == len(rank.heads) < len(document.heads):  # no more are told of
+        if equal == len(rank.heads) < len(document.heads):
+            # the document ranks only some heads: those behind may have it, too
             others += "+"
         places = {"layer": first.layer, "head": first.head, "others": others}
         firsts.append(say(view, template, role=name, score=f"{first.score:.2f}", **places))
@@ -835,28 +902,27 @@ def _role_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
 
 
 def _has_role(document: HeadsDocument, role: str) -> bool:
-    """Whether the heads are ranked by a role."""
+    """Whether the document ranks heads for this role: at least one has a score."""
     return any(rank.role == role for rank in document.roles or ())
 
 
 def heads_answer(document: HeadsDocument, view: View) -> Lines:
-    """The answer of an `attn.heads/1` document: the sentence, tinted by what all heads look at, and
-    the answer in words."""
+    """The text with each word tinted by how much weight it gets on average over heads, a note on
+    what the tint means, and the answer in words."""
     shares = _attention_shares(document)
+    tinted_sentence = Lines()
     if shares:
         tinted_sentence = sentence(words(document.text, document.tokens, shares, frozenset()), view)
-    else:
-        tinted_sentence = Lines()
-    tint = message("tint: words that get more than an even share of all weights")
-    if _tokens_at_rest(document).any():
-        tint = message(
-            "tint: words that get more weight than the average word; where heads rest is left out"
-        )
-    return stack(
-        tinted_sentence,
-        remark(tint if any(shares) else "", view),
-        sentences(heads_sentences(document, view), view),
-    )
+    tint: Message | str = ""
+    if any(shares):
+        tint = message("tint: words that get more than an even share of all weights")
+        if _tokens_at_rest(document).any():
+            tint = message(
+                "tint: words that get more weight than the average word; where heads rest is left"
+                " out"
+            )
+    answer_lines = sentences(heads_sentences(document, view), view)
+    return stack(tinted_sentence, remark(tint, view), answer_lines)
 
 
 def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
@@ -870,6 +936,8 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
         *_resting_sentences(document, view),
         *_positional_sentences(document, view),
     ]
+
+    # the strongest link of all heads
     rest = _tokens_at_rest(document)
     by_choice = (_link_by_choice(head, rest) for head in document.heads)
     links = [link for link in by_choice if link is not None]
@@ -893,50 +961,56 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
 
 def _kept_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """The sentence that only the heads kept by --top are counted, where it keeps fewer than all."""
-    every = document.heads_in_all or 0
-    if every > len(document.heads):
+    all_heads = document.heads_in_all or 0
+    if all_heads > len(document.heads):
         yield say(
             view,
             plural(
                 "Only {count} of {heads} heads is kept (--top); what follows is of that.",
                 "Only {count} of {heads} heads are kept (--top); what follows is of these.",
                 count=len(document.heads),
-                heads=every,
+                heads=all_heads,
             ),
         )
 
 
 def _link_by_choice(head: HeadMetrics, rest: Bools) -> LayerHeadLink | None:
-    """The head's strongest link; where its query has weight on one key alone, the strongest link of
-    queries with several, if there are any. None for a head without a link.
+    """The strongest link of a head that says where the head looks: its query has weight on several
+    keys, and its key is none on which heads rest. Where the document holds no weights, or no query
+    has a choice, the head's strongest link as it is. None for a head without such a link.
+
+    rest: which tokens heads rest on (the first token and special ones), booleans [key].
     """
     link = head.top_link
     if not link:
         return None
-    # a row of pooled weights is no query's
-    whole = head.weights is not UNSET and (head.pool or 1) == 1
-    if whole:
+
+    # the weights [query, key], empty where the document has none; a row of a pooled map is no query
+    is_whole = head.weights is not UNSET and (head.pool or 1) == 1
+    rows = np.zeros((0, 0))
+    if is_whole:
         rows = np.nan_to_num(as_matrix(head.weights))
-    else:
-        rows = np.zeros((0, 0))
-    free = (rows > 0).sum(axis=1) > 1
+    has_choice = (rows > 0).sum(axis=1) > 1
+
+    # with --all-links the strongest link may go to where heads rest: then another one is looked for
     if rest.any() and link.key < rest.size and rest[link.key]:
-        # every link counts: one to where heads rest is still none that a word looks at
-        if whole:
+        if is_whole:
             rows = np.where(rest, 0.0, rows[:, : rest.size])
         if not rows.any():
             return None
-        free &= rows.any(axis=1)
-        free[link.query] = False
-    if not free.any() or free[link.query]:
+        has_choice &= rows.any(axis=1)
+        has_choice[link.query] = False
+
+    if not has_choice.any() or has_choice[link.query]:
         return LayerHeadLink(link.query, link.key, link.weight, head.layer, head.head)
-    weights = np.where(free[:, None], rows, 0.0)
+    weights = np.where(has_choice[:, None], rows, 0.0)
     query, key = np.unravel_index(int(weights.argmax()), weights.shape)
     return LayerHeadLink(int(query), int(key), float(weights.max()), head.layer, head.head)
 
 
 def _tokens_at_rest(document: HeadsDocument) -> Bools:
-    """Which tokens heads rest on, booleans [key]."""
+    """Which tokens are resting keys (the first and special ones, on which heads put weight when they
+    look for nothing), booleans [key]; none for weights that nobody trained."""
     return resting_keys(document.tokens, document.model.source)
 
 
@@ -945,17 +1019,19 @@ def _attention_shares(document: HeadsDocument) -> list[float | None]:
     largest being 1; 0 for special tokens and where heads rest. Empty if unknown. Rows that see a
     single key do not count."""
     tokens = document.tokens
-    plain = np.array([not token.special for token in tokens]) & ~_tokens_at_rest(document)
-    if not document.average or not plain.any():
+    is_ordinary = np.array([not token.special for token in tokens]) & ~_tokens_at_rest(document)
+    if not document.average or not is_ordinary.any():
         return []
     weights = np.nan_to_num(as_matrix(document.average.weights))[:, : len(tokens)]
     choosing = choosing_queries(weights)
     if not choosing.any():
         return []
     mean_weights = weights[choosing].mean(axis=0)
-    above = np.where(plain, mean_weights - mean_weights[plain].mean(), 0.0)
+    above = np.where(is_ordinary, mean_weights - mean_weights[is_ordinary].mean(), 0.0)
     greatest = float(above.max())
-    return [float(value) / greatest if greatest > 0 else 0.0 for value in above]
+    if greatest <= 0:
+        return [0.0] * len(tokens)
+    return [float(value) / greatest for value in above]
 
 
 def _whole_weights(document: HeadsDocument) -> Floats:
@@ -973,8 +1049,10 @@ def _whole_weights(document: HeadsDocument) -> Floats:
 
 
 def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
-    """How many heads keep more than half of their weight on one and the same key, over the rows
-    that have a choice."""
+    """Yield how many heads keep more than half of their weight on one and the same key, counted over
+    the queries that see several keys; nothing where no head does, for fewer than two heads, and
+    where the document holds no weights."""
+    # the mean weight on each key, [head, key], and how many heads have most of it on which key
     means = mean_received(_whole_weights(document))
     if len(means) < 2 or not means.size:
         return
@@ -984,6 +1062,8 @@ def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     key = max(tops, key=lambda position: (tops[position], -position))
     if document.tokens[key].unknown:
         return
+
+    # heads are said to rest on the key only if it is one on which they do
     count = tops[key]
     name = quoted_token(document.tokens, key, view)
     rest = _tokens_at_rest(document)
@@ -1026,7 +1106,8 @@ def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
 
 
 def _short_text_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
-    """The sentence that a text is too short to say what heads do, where it is."""
+    """Yield the sentence that the text is too short to say what heads do, where fewer than
+    `LEAST_ROWS` queries see several keys."""
     weights = _whole_weights(document)
     if not weights.size:
         return
@@ -1067,8 +1148,8 @@ MOST_OTHERS = 3
 
 
 def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
-    """The heads that give more than half of their weight to the previous word, the next, the word
-    itself, over the rows that have a choice and without keys where heads rest.
+    """Yield for the previous word, the next and the word itself which heads give it more than half
+    of their weight, over the rows that have a choice and without keys where heads rest.
     """
     of_words, of_tokens = POSITIONAL_SENTENCES
     templates = of_words
@@ -1095,24 +1176,23 @@ def _positional_heads(document: HeadsDocument) -> dict[str, list[tuple[float, in
         if len(weights) == len(document.heads):
             values = np.nan_to_num(mean_at_offset(weights, offset, rest)).tolist()
         else:
-            metrics = (head.metrics.get(name) for head in document.heads)
-            values = [
-                metric.value
-                if metric is not None and metric.value and metric.rows >= LEAST_ROWS
-                else 0.0
-                for metric in metrics
-            ]
+            # a metric over too few rows says nothing
+            values = []
+            for head in document.heads:
+                metric = head.metrics.get(name)
+                if metric is not None and metric.value and metric.rows >= LEAST_ROWS:
+                    values.append(metric.value)
+                else:
+                    values.append(0.0)
         pairs = zip(values, document.heads, strict=True)
-        positional_heads[name] = sorted(
-            ((value, head.layer, head.head) for value, head in pairs if value > HALF),
-            key=lambda entry: -entry[0],
-        )
+        entries = [(value, head.layer, head.head) for value, head in pairs if value > HALF]
+        positional_heads[name] = sorted(entries, key=lambda entry: -entry[0])
     return positional_heads
 
 
 def _metrics_beside_sentences(document: HeadsDocument) -> list[str]:
-    """The metrics of which a sentence names a head with another number than the table has for it,
-    as it leaves out rows and keys."""
+    """The names of the metrics ("previous", "next", "self") for which a sentence of the answer has
+    another number for a head than the table of metrics, since it leaves out rows and keys."""
     metrics_of = {(head.layer, head.head): head.metrics for head in document.heads}
     differing = []
     for name, entries in _positional_heads(document).items():
