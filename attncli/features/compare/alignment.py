@@ -46,6 +46,7 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
         everything = tuple(range(len(a)))
         return Alignment(everything, everything, (), ())
     if Counter(a) == Counter(b):
+        # of each text its positions in B, the last first, so that `pop` gives the first one left
         places: defaultdict[str, list[int]] = defaultdict(list)
         for index in range(len(b) - 1, -1, -1):
             places[b[index]].append(index)
@@ -63,34 +64,49 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
 
 
 def with_substitutions(pairs: Alignment, sides: Sequence[TextTokens]) -> Alignment:
-    """The alignment with each replaced word paired with its replacement, token by token; only where
-    both have as many tokens and stand between the same neighbours.
+    """Add to an alignment of equal tokens each word that is replaced by another: "cat" and "dog"
+    between the same neighbours become partners, token by token, where both have as many tokens.
 
-    sides: A and B.
+    sides: the tokens and the text of A and of B.
     """
     order = list(zip(pairs.a, pairs.b, strict=True))
     if any(right <= left for (_, left), (_, right) in pairwise(order)):
         return pairs  # the same tokens in another order: nothing is replaced
-    starts = [set(word_starts(*side)) for side in sides]
-    ends = [(-1, -1), *order, (len(sides[0][0]), len(sides[1][0]))]
+    (tokens_a, text_a), (tokens_b, text_b) = sides
+    starts_a = set(word_starts(tokens_a, text_a))
+    starts_b = set(word_starts(tokens_b, text_b))
+
+    # the gaps between neighbouring pairs of equal tokens, and before the first and after the last
+    ends = [(-1, -1), *order, (len(tokens_a), len(tokens_b))]
     new: list[tuple[int, int]] = []
     for (before_a, before_b), (after_a, after_b) in pairwise(ends):
-        gaps = (range(before_a + 1, after_a), range(before_b + 1, after_b))
-        is_word = all(
-            gap
-            and gap.start in inside
-            and (not inside.intersection(gap[1:]) or _is_written_as_one(tokens, gap, text))
-            for gap, inside, (tokens, text) in zip(gaps, starts, sides, strict=True)
-        )
-        if is_word and len(gaps[0]) == len(gaps[1]):
-            new += zip(*gaps, strict=True)
-    every = sorted([*order, *new])
+        gap_a = range(before_a + 1, after_a)
+        gap_b = range(before_b + 1, after_b)
+        if len(gap_a) != len(gap_b):
+            continue
+        if _is_word(gap_a, starts_a, tokens_a, text_a) and _is_word(
+            gap_b, starts_b, tokens_b, text_b
+        ):
+            new += zip(gap_a, gap_b, strict=True)
+
+    partners = sorted([*order, *new])
     return Alignment(
-        tuple(first for first, _ in every),
-        tuple(second for _, second in every),
+        tuple(first for first, _ in partners),
+        tuple(second for _, second in partners),
         tuple(sorted(set(pairs.only_a) - {first for first, _ in new})),
         tuple(sorted(set(pairs.only_b) - {second for _, second in new})),
     )
+
+
+def _is_word(places: range, starts: set[int], tokens: Sequence[Token], text: str) -> bool:
+    """Whether these tokens are one word: they begin one, and no other begins among them, or they are
+    written without a blank between, as words of Chinese are. False for no tokens.
+
+    starts: the tokens with which words begin.
+    """
+    if not places or places.start not in starts:
+        return False
+    return not starts.intersection(places[1:]) or _is_written_as_one(tokens, places, text)
 
 
 def _is_written_as_one(tokens: Sequence[Token], places: range, text: str) -> bool:
@@ -112,6 +128,7 @@ def replaced_words(sides: Sequence[TextTokens], query: str | None = None) -> lis
         For A and B as many runs, in the order of the text; the k-th of A stands where that of B
         does.
     """
+    # the words of either side, each as a run of tokens, and which of them are equal
     units = [_words(*side) for side in sides]
     if query is not None:
         units = _with_query(units, sides, query)
@@ -121,11 +138,16 @@ def replaced_words(sides: Sequence[TextTokens], query: str | None = None) -> lis
     ]
     pairs = align(*names)
     order = list(zip(pairs.a, pairs.b, strict=True))
+    # no word in common, or the same words in another order: nothing stands in another's place
     if not order or any(right <= left for (_, left), (_, right) in pairwise(order)):
         return [[], []]
+
+    # which tokens would be compared if none were joined
     by_token = align(*([token.text for token in tokens] for tokens, _ in sides))
     partners = with_substitutions(by_token, sides)
     partner_of = dict(zip(partners.a, partners.b, strict=True))
+
+    # words in each other's place that cannot be compared token by token are joined on both sides
     joined: list[list[range]] = [[], []]
     for runs in _corresponding_words(units, order):
         places = [range(run[0].start, run[-1].stop) for run in runs]
@@ -142,10 +164,11 @@ def replaced_words(sides: Sequence[TextTokens], query: str | None = None) -> lis
 def _is_token_by_token(
     places: Sequence[range], partner_of: Mapping[int, int], sides: Sequence[TextTokens]
 ) -> bool:
-    """Whether two words can be compared token by token: single tokens, equal tokens, or as many as
-    are partners of each other.
+    """Whether a word of A and one of B can be compared token by token: both are single tokens, their
+    tokens are equal, or each token of one is aligned with that of the other.
 
-    partner_of: the token of B to a token of A.
+    places: the tokens of the word of A, and of that of B.
+    partner_of: for tokens of A, the token of B that each is aligned with.
     """
     if max(map(len, places)) == 1:
         return True
@@ -163,10 +186,11 @@ def _is_token_by_token(
 def _corresponding_words(
     units: Sequence[Sequence[range]], order: Sequence[tuple[int, int]]
 ) -> Iterator[list[Sequence[range]]]:
-    """Yield the words of A and of B that stand in each other's place: equal ones, then those
-    between two equal ones.
+    """Yield the words of A and of B that stand in each other's place: equal words one by one, and
+    between two of these all words of either side, where both have some.
 
-    order: the numbers of equal words, rising.
+    units: the words of A and of B, each as its run of tokens.
+    order: the numbers of equal words in A and B, rising.
     """
     ends = [(-1, -1), *order, (len(units[0]), len(units[1]))]
     for before, after in pairwise(ends):
@@ -180,16 +204,20 @@ def _corresponding_words(
 
 
 def _words(tokens: Sequence[Token], text: str) -> list[range]:
-    """The tokens of each word of a text."""
-    return [range(*ends) for ends in pairwise([*word_starts(tokens, text), len(tokens)])]
+    """The runs of tokens that make up each word of a text, in order."""
+    starts = [*word_starts(tokens, text), len(tokens)]
+    return [range(start, stop) for start, stop in pairwise(starts)]
 
 
 def _with_query(
     units: Sequence[list[range]], sides: Sequence[TextTokens], query: str
 ) -> list[list[range]]:
-    """The words of both sides; where only one side has the query as a word, its tokens are joined
-    on that side too.
+    """The words of both sides; where only one side has the query, its tokens there become one word,
+    if they are short enough for one, so that the query can be compared as a whole.
+
+    units: the words of A and of B, each as its run of tokens.
     """
+    # the query's tokens on either side; none on a side without it
     places: list[range] = []
     for tokens, _ in sides:
         try:
@@ -211,7 +239,8 @@ def _with_query(
 
 
 def _is_short_word(tokens: Sequence[Token], places: range, text: str) -> bool:
-    """Whether these tokens cover letters alone without a blank between, few enough for a word."""
+    """Whether these tokens cover letters alone without a blank between, at most `LONGEST_WORD`: of a
+    script without spaces, longer runs are no single word."""
     if not _is_written_as_one(tokens, places, text):
         return False
     return len(_covered_text(tokens, places, text)) <= LONGEST_WORD

@@ -120,11 +120,11 @@ WEIGHT_FILES = (".safetensors", ".npz", ".pt", ".pth")
 def split_texts_and_files(
     arguments: Sequence[str], model: Repeated[ModelOptions]
 ) -> tuple[list[str], Repeated[ModelOptions]]:
-    """The texts among the arguments, and the options with those that are weight files, GGUF files or
-    checkpoint folders.
+    """Divide the arguments into texts and files: the texts are returned, and weight files, GGUF files
+    and checkpoint folders are added to the options that --weights and --model make.
 
-    Raises InputError for what is written like a file but cannot be one side: it is no text that
-    anyone means.
+    Raises InputError for a name that ends as a file's does but cannot be a side: nobody means it as
+    a text.
     """
     files = [text for text in arguments if text.lower().endswith(WEIGHT_FILES) and is_there(text)]
     folders = [text for text in arguments if is_model_file(text)]
@@ -132,24 +132,21 @@ def split_texts_and_files(
     for text in texts:
         is_named_so = text.lower().endswith((*WEIGHT_FILES, ".gguf", ".json"))
         if is_named_so and not any(map(str.isspace, text)):
-            reason = message(
-                "a saved run is compared with saved runs only"
-                if is_there(text)
-                else "there is no such file"
-            )
+            reason = message("there is no such file")
+            if is_there(text):
+                reason = message("a saved run is compared with saved runs only")
             raise InputError(
                 reason,
                 where=text,
                 expected="texts, weight files, models, or only saved runs (.json)",
             )
-    return texts, model.with_values("weights", [Path(file) for file in files]).with_values(
-        "model", folders
-    )
+    model = model.with_values("weights", [Path(file) for file in files])
+    return texts, model.with_values("model", folders)
 
 
 def is_there(name: str) -> bool:
-    """Whether this is a file; a text may be no possible name at all."""
-    return os.path.isfile(name)  # noqa: PTH113 - which never fails
+    """Whether there is a file of this name; False, too, for a text that can be no name of a file."""
+    return os.path.isfile(name)  # noqa: PTH113 - Path.is_file may raise for a text
 
 
 SETTINGS = {
@@ -168,18 +165,22 @@ def sides(
     compute: Repeated[ComputeOptions],
     with_adapter: str | None = None,
 ) -> list[Side]:
-    """The sides that texts and repeated options make: at least two, the first to be compared with
-    each other one.
+    """Make the sides of a comparison: as many as there are texts, or values of the options that are
+    given several times; an option given once holds for all sides. The first side is later compared
+    with each of the others.
 
-    with_adapter: what the second side has merged into it besides; then it and the first are alike
-        otherwise.
+    with_adapter: an adapter's folder; then there are two sides, one model as it is and with this
+        adapter merged into it.
 
-    Raises UsageError where there is only one, or where options are repeated unequally often.
+    Raises UsageError where there is only one side, or where options are repeated unequally often.
     """
+    # what is given several times, and how often
     values_by_option = {**attention.values, **model.values, **compute.values}
     repeats = {name: values for name, values in values_by_option.items() if len(values) > 1}
     counts = {f"--{name}": len(values) for name, values in repeats.items()}
-    counts |= {"texts": len(texts)} if len(texts) > 1 else {}
+    if len(texts) > 1:
+        counts["texts"] = len(texts)
+
     if with_adapter is not None:
         if counts:
             raise UsageError(
@@ -202,6 +203,7 @@ def sides(
         what = message("there is nothing to compare with")
         expected = message("a second text, or an option given twice")
         raise UsageError(what, expected=expected, hint='attn compare "…" --mask none --mask causal')
+
     if len(set(counts.values())) > 1:
         unequal = listing(f"{name} {count}" for name, count in counts.items())
         raise UsageError(
@@ -209,9 +211,12 @@ def sides(
             expected="every option once, or as often as the others",
             unequal=unequal,
         )
+
+    # each side by its number; it is called by its values of the repeated options
+    (side_count,) = set(counts.values())
     compared_sides = []
-    for side_index in range(next(iter(counts.values()))):
-        words = [
+    for side_index in range(side_count):
+        settings = [
             (
                 Message(SETTINGS[name].template, {"value": values[side_index]})
                 if name in SETTINGS
@@ -219,18 +224,17 @@ def sides(
             )
             for name, values in repeats.items()
         ]
-        if words:
-            label = listing(words, " · ")
+        if settings:
+            label = listing(settings, " · ")
         else:
             label = message("text {number}", number=side_index + 1)
+        text = texts[0]
         if len(texts) > 1:
             text = texts[side_index]
-        else:
-            text = texts[0]
-        masked = attention.side(side_index)
-        compared_sides.append(
-            Side(text, label, RunSetup(model.side(side_index), masked, compute.side(side_index)))
+        setup = RunSetup(
+            model.side(side_index), attention.side(side_index), compute.side(side_index)
         )
+        compared_sides.append(Side(text, label, setup))
     return compared_sides
 
 
@@ -337,7 +341,8 @@ def compare(
         return request.regions_of(environment, regions, text, tokens_of(document.tokens))
 
     def documents() -> Iterator[CompareDocument]:
-        """The first run's document compared with each of the others."""
+        """Yield the comparison of the first run with each of the others, and write the page of it
+        where one is asked for."""
         from attncli.features.compare.compute import compare as compute_compare
 
         name, first, text = next(runs)
@@ -396,7 +401,8 @@ class Bound(Struct, frozen=True):
         return self.most
 
     def largest_of(self, document: CompareDocument | CompareModelsDocument) -> float:
-        """The largest difference of a document in this measure."""
+        """The largest difference in a document, of a weight or of a head's rows in nats, as the bound
+        says."""
         from attncli.features.compare.document import CompareDocument
 
         if isinstance(document, CompareDocument):
@@ -409,8 +415,11 @@ class Bound(Struct, frozen=True):
         return heads[0].js.mean
 
     def refuse(self, largest: float, reason: Message | None = None) -> None:
-        """Raise VerdictError where a difference is larger than it may be. reason: what differs, for
-        what is no weight."""
+        """Raise VerdictError where a difference is larger than the bound; nothing without a bound.
+
+        largest: the difference.
+        reason: the sentence that says what differs; None where that is a weight.
+        """
         if self.most is None or largest <= self.most:
             return
         if self.measure == "js":
@@ -452,7 +461,8 @@ MOST_JS = math.log(2)
 
 
 def _may_join(query: str | None, chats: ChatOptions, regions: RegionOptions) -> bool:
-    """Whether tokens may be joined to words: not where positions of tokens are named."""
+    """Whether tokens may be joined to words before the sides run: not where options name tokens by
+    position or region, whose positions would change."""
     by_place = query is not None and query.startswith("#")
     return not (by_place or chats.chat or regions.region or regions.regions)
 
@@ -464,13 +474,14 @@ def _write_compared_page(
     from attncli.draw.page import page_bytes
     from attncli.features.compare.page import compared_page
 
-    left_tokens, right = ([pair[side] for pair in document.aligned] for side in (0, 1))
-    content = compared_page(document, records, (left_tokens, right), lang, page.budget, PAGE_BUDGET)
+    places_a = [place for place, _ in document.aligned]
+    places_b = [place for _, place in document.aligned]
+    content = compared_page(document, records, (places_a, places_b), lang, page.budget, PAGE_BUDGET)
     write_page(page, page_bytes(content))
 
 
 def _saved_record(name: str, document: RunDocument) -> RunRecord:
-    """A saved run, called by the name of its file."""
+    """What a page shows of a saved run, which is called by the name of its file."""
     from attncli.measure.document_heads import document_record
 
     record = document_record(document)
@@ -479,14 +490,12 @@ def _saved_record(name: str, document: RunDocument) -> RunRecord:
 
 
 def _saved_runs(texts: list[str] | None) -> Iterator[tuple[str, RunDocument, Text]] | None:
-    """The saved runs that the texts name, each with its name and its text, if all texts name .json
-    files; None otherwise."""
-    if (
-        not texts
-        or len(texts) < 2
-        or not all(text.endswith(".json") for text in texts)
-        or not any(map(is_there, texts))
-    ):
+    """The saved runs that the arguments name, each as (name, run, text), read when it is its turn.
+    None unless there are at least two arguments that all end in .json, and one of them is a file: a
+    missing one among them is an error, not a text."""
+    if not texts or len(texts) < 2 or not all(text.endswith(".json") for text in texts):
+        return None
+    if not any(map(is_there, texts)):
         return None
     from attncli.inputs.token import Text
 
@@ -495,13 +504,11 @@ def _saved_runs(texts: list[str] | None) -> Iterator[tuple[str, RunDocument, Tex
 
 
 def _saved_effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]] | None:
-    """The `attn.effects` documents with their file names, if there are two texts and both name such
-    files; None otherwise."""
-    if (
-        not texts
-        or len(texts) != 2
-        or not all(text.endswith(".json") and is_there(text) for text in texts)
-    ):
+    """The saved `attn.effects` documents that the arguments name, each with its file's name; None
+    unless there are two arguments and both are such files."""
+    if not texts or len(texts) != 2:
+        return None
+    if not all(text.endswith(".json") and is_there(text) for text in texts):
         return None
     from attncli.features.effects.document import EffectsDocument
     from attncli.features.view.command import open_document
@@ -519,8 +526,8 @@ def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
     """Raise UsageError for options about weights and texts when saved documents are compared, which
     say themselves what ran.
 
-    page: the file of the page, refused too, for documents that no page shows; None where it is
-        allowed.
+    page: the options of the page, of which --html is refused, too, for documents that no page shows;
+        None where it is allowed.
     """
     groups = (ModelOptions, AttentionOptions, ComputeOptions, ChatOptions)
     about = {name for group in groups for name in option_defaults(group)}
@@ -576,9 +583,13 @@ def _read_run(path: Path) -> RunDocument:
 
 
 class Plan(Struct, frozen=True, eq=False):
-    """What is compared. sides: each with its text. pair: both models, where they are two forms of
-    one and all of their heads are compared; None otherwise. texts: those of `--lines`.
-    is_one_model: whether two models are named, by one name."""
+    """What is compared.
+
+    sides: each with its text.
+    pair: both models, loaded, where one text runs in two models with all of their heads; else None.
+    texts: the texts of `--lines`; [] without it.
+    is_one_model: whether two models are named and both are the same.
+    """
 
     sides: list[Side]
     tokenizer: str | None
@@ -605,6 +616,7 @@ def _plan(
 ) -> Plan:
     """Decide which two sides the arguments and options compare. Raises UsageError where they name
     no two sides, and InputError for two models whose heads do not correspond."""
+    # the models among the arguments
     models, others = named_models(
         arguments or (),
         has_text=sources.lines or sources.file is not None,
@@ -628,6 +640,8 @@ def _plan(
                 )
             )
     model = model.with_values("model", [named_model.base for named_model in models])
+
+    # the texts, and the sides that they and the options make
     text_arguments, model = split_texts_and_files(others, model)
     if (
         with_adapter is not None
@@ -644,6 +658,8 @@ def _plan(
         chosen = [
             _named_side(side, named_model) for side, named_model in zip(chosen, models, strict=True)
         ]
+
+    # two models are loaded at once, for what is compared beyond single links
     pair = None
     if _are_two_models(chosen):
         pair = _load_pair(environment, chosen, tokenizer)
@@ -655,8 +671,15 @@ def _plan(
 def _side_texts(
     environment: Environment, arguments: list[str], chats: ChatOptions, sources: TextOptions
 ) -> tuple[list[Text | Chat], list[Text]]:
-    """The one or two texts that sides have, and the texts of `--lines`, of which the first stands
-    for all; none without it. Raises UsageError for more than two."""
+    """Read the texts of the sides.
+
+    arguments: the arguments that are texts.
+
+    Returns: one text for both sides, or two; and the texts of `--lines`, of which the first then
+        stands for the sides' text, or [] without it.
+
+    Raises UsageError for more than two texts, and for texts beside a file of them.
+    """
     count = len(arguments) + len(chats.chat or ())
     if count and sources.file is not None:
         raise UsageError(
@@ -676,13 +699,17 @@ def _side_texts(
             "--lines is about the lines of one text, and two are given",
             expected="--file FILE, or one text",
         )
-    text = replace(sources, text=next(iter(arguments), None))
-    lines = list(request.texts(environment, text))
+    line_text = None
+    if arguments:
+        line_text = arguments[0]
+    line_sources = replace(sources, text=line_text)
+    lines = list(request.texts(environment, line_sources))
     return [lines[0]], lines
 
 
 def _named_side(side: Side, model: NamedModel) -> Side:
-    """A side whose model an argument names, with the adapters that the argument holds."""
+    """The side with the name and the adapters of the argument that names its model, such as
+    "smollm2+my-adapter", added."""
     adapters = [*(side.setup.model.adapter or []), *model.adapters]
     options = replace(side.setup.model, adapter=adapters or None)
     return Side(side.text, model.name, replace(side.setup, model=options))
@@ -701,8 +728,8 @@ def _are_two_models(chosen: Sequence[Side]) -> bool:
 def _load_pair(
     environment: Environment, chosen: Sequence[Side], tokenizer: str | None
 ) -> tuple[Model, Model] | None:
-    """Both models, which keep their weights where memory allows; None where one runs through
-    transformers. Raises InputError for models with other heads."""
+    """Load both models, which keep their weights in memory where it allows that; None where one runs
+    through transformers. Raises InputError for models with different layers or heads."""
     from attncli.features.compare_models.compute import refuse_other_heads
 
     first, second = (
@@ -716,14 +743,15 @@ def _load_pair(
 
 
 def _with_other_weights(document: CompareDocument, plan: Plan, number: int) -> CompareDocument:
-    """The document, which lists weights among what differs where the weights of the first side's
-    model and those of side `number` differ.
+    """Add "weights" to what the document says differs, where the files of the first side's model and
+    of the model of side `number` hold other weights under the same settings.
     """
     first, second = (plan.sides[side].setup.model.model for side in (0, number))
     if "weights" in document.differs or first is None or second is None or first == second:
         return document
     if not have_other_weights(first, second):
         return document
+    # the order of `differs`: the text, its tokens, the weights, then settings
     place = len({"text", "tokens"}.intersection(document.differs))
     differs = [*document.differs[:place], "weights", *document.differs[place:]]
     return replace(document, differs=differs)
@@ -732,8 +760,9 @@ def _with_other_weights(document: CompareDocument, plan: Plan, number: int) -> C
 def _with_model_change(
     environment: Environment, document: CompareDocument, plan: Plan, text: Text, bound: Bound
 ) -> CompareDocument:
-    """The document with what the other form of the model changes; as it is where the sides are not
-    two models, and, with a note, where they split the text differently."""
+    """Add to the document what the second of two models changes as a whole: in how many heads, and
+    in the next token. Unchanged where the sides are not two models, and, with a note to the user,
+    where their tokenizers split the text differently."""
     if plan.pair is None:
         return document
     from attncli.features.compare_models.compute import model_change, refuse_other_tokens
@@ -816,8 +845,11 @@ PATIENCE = 10.0
 
 
 def _foretell_comparison(environment: Environment, plan: Plan, counts: Sequence[int]) -> None:
-    """Note what running texts in both models takes, where that is more than `PATIENCE`. Raises
-    LimitError for what memory does not hold. counts: the tokens of each text."""
+    """Announce what running texts in both models takes, where that is more than `PATIENCE` seconds.
+    Raises LimitError where it does not fit in memory.
+
+    counts: the tokens of each text.
+    """
     from attncli.draw.numbers import size_words
     from attncli.features.compare_models.compute import compare_cost
     from attncli.models.estimate import duration_words
@@ -856,9 +888,13 @@ def _run_sides(
     *,
     joins: bool,
 ) -> Iterator[tuple[str, RunDocument, Text]]:
-    """Run each side as it is reached, and yield its name, run and text. records: gets what a page
-    shows of each; None for no page. query: as asked for. joins: whether words in each other's place
-    may be joined of their tokens."""
+    """Run the sides one after another, each when it is its turn, and yield (name, run, text).
+
+    records: what a page shows of each side is added to it; None for no page.
+    query: the value of --query.
+    joins: whether tokens may be joined to words, so that words in each other's place that have
+        different numbers of tokens can be compared.
+    """
     chosen = plan.sides
     joined: list[list[range]] | None = None
     for number, side in enumerate(chosen):
@@ -867,11 +903,14 @@ def _run_sides(
         else:
             loaded_model = plan.pair[number]
         text = request.text_of(environment, chats, side.text, loaded_model)
+
+        # before the first of two texts runs: which words are joined in both
         if number == 0 and len(chosen) == 2 and chosen[1].text is not side.text and joins:
             is_alike = side.setup.model == chosen[1].setup.model
             second = request.text_of(environment, chats, chosen[1].text, loaded_model)
             if is_alike:
                 joined = _joined_words(environment, loaded_model, (text, second), query)
+
         words = None
         if joined is not None:
             words = _words_of(loaded_model, text, joined[number])
@@ -883,8 +922,8 @@ def _run_sides(
 def _joined_words(
     environment: Environment, loaded_model: Model, texts: Sequence[Text], query: str | None
 ) -> list[list[range]] | None:
-    """The tokens to join in either text, so that words in each other's place can be compared, and a
-    note of them; None where none are."""
+    """The runs of tokens to join to words in either text, so that words in each other's place can be
+    compared; None where nothing is to join. A note tells the user of the first of them."""
     from attncli.features.compare.alignment import replaced_words
     from attncli.inputs.token import covered_text
 
@@ -894,6 +933,7 @@ def _joined_words(
     )
     if not joined[0]:
         return None
+    # the first joined word of either text
     first = [
         covered_text(row[runs[0].start : runs[0].stop])
         for row, runs in zip(tokens, joined, strict=True)
@@ -909,7 +949,8 @@ def _joined_words(
 
 
 def _words_of(loaded_model: Model, text: Text, joined: Sequence[range]) -> Words:
-    """The tokens of a text with these runs of them joined."""
+    """The tokens of a text as words: each of these runs of tokens is one word, and every other token
+    a word by itself."""
     from attncli.inputs.word_groups import join_words
 
     spans = [(run.start, run.stop) for run in joined]
@@ -925,8 +966,11 @@ def _run_side(
     *,
     words: Words | None,
 ) -> RunDocument:
-    """The run of one side; where a page is written, its record is added to `records`. words: what
-    tokens are joined to; None where all stay apart."""
+    """Run the text of one side.
+
+    records: what a page shows of the run is added to it; None for no page.
+    words: the words that tokens are joined to; None where none are joined.
+    """
     from attncli.features.run.compute import run as compute_run
 
     tokens = request.tokens_of(loaded_model, text)
@@ -966,8 +1010,11 @@ def _run_side(
         return document
     from attncli.measure.run_record import recorded_run, run_record
 
-    records.append(
-        run_record(
+    if recording is not None:
+        record = recorded_run(loaded_model, text.text, recording, name=side.name)
+    else:
+        # what could not be recorded on the way runs once more
+        record = run_record(
             loaded_model,
             text.text,
             tokens,
@@ -976,9 +1023,7 @@ def _run_side(
             heads=heads,
             words=words or False,
         )
-        if recording is None
-        else recorded_run(loaded_model, text.text, recording, name=side.name)
-    )
+    records.append(record)
     return document
 
 

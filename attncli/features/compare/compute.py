@@ -80,21 +80,25 @@ class MeasuredRows(Struct, frozen=True, eq=False):
     counts: Bools
 
     def signed_difference(self, difference: Floats, place: tuple[Any, ...]) -> SignedDifference:
-        """The difference at `place`, (row, aligned key), with query and key as positions in A.
+        """The difference at `place` of the measured part of a matrix, with its query and key as
+        positions in A.
 
-        difference: [aligned query, aligned key].
+        difference: the whole matrix, [aligned query, aligned key].
+        place: (index into `rows`, aligned key).
         """
-        row = int(self.rows[place[0]])
-        key = int(place[1])
+        row_index, key_index = place
+        row = int(self.rows[row_index])
+        key = int(key_index)
         return SignedDifference(
             value=float(difference[row, key]), query=self.pairs.a[row], key=self.pairs.a[key]
         )
 
     def largest_counted(self, difference: Floats) -> SignedDifference | None:
-        """The largest difference of links that count; None where none does.
+        """The difference of largest size among the links that count; None where none does.
 
         difference: [aligned query, aligned key].
         """
+        # links that do not count get a size that no other has
         sizes = np.where(self.counts, np.nan_to_num(np.abs(difference[self.rows])), -1.0)
         place = np.unravel_index(int(sizes.argmax()), sizes.shape)
         if sizes[place] >= 0:
@@ -127,7 +131,7 @@ def compare(
         all_links: Whether they may be those that say little: of special tokens, to oneself.
         regions: Of either side, as `attncli.inputs.regions.find_regions` returns them; those of one
             name are compared.
-        note: Is told what becomes of ambiguous names.
+        note: Called with a sentence on how an ambiguous name was understood.
 
     Returns:
         What `attn compare --json` writes. Heads are paired in the order in which the documents hold
@@ -161,12 +165,14 @@ def compared_regions(
     the largest difference first.
 
     The tokens that look are those of the document's `queries` and their partners, else the last of
-    either side.
+    either side. Where some tokens are ones on which heads rest, each region also has its share of
+    the remaining weight, without these.
     """
     queries = _looking_tokens(a, b, document)
     members = [{region.name: list(region.tokens) for region in side} for side in regions]
     rows = _rows_compared(a, b, queries)
     resting = _tokens_at_rest(a, b)
+    # of either side, the share of weight that does not rest
     left = [1 - _mean(share) for share in _shares(rows, resting)]
     compared = []
     for name in members[0].keys() & members[1].keys():
@@ -200,7 +206,8 @@ def compared_regions(
 def compared_rest(
     a: RunDocument, b: RunDocument, document: CompareDocument
 ) -> ComparedShare | UnsetType:
-    """The share of weight that goes to the tokens where heads rest; UNSET without any."""
+    """The share of weight that goes to resting tokens (the first and special ones, on which heads put
+    weight when they look for nothing), on either side; UNSET where neither text has any."""
     resting = _tokens_at_rest(a, b)
     if not any(resting):
         return UNSET
@@ -211,7 +218,8 @@ def compared_rest(
 def _looking_tokens(
     a: RunDocument, b: RunDocument, document: CompareDocument
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """The queries whose regions are compared, of either side."""
+    """The positions of the queries whose attention to regions is compared, in A and in B: those that
+    the document names and their partners, else the last token of either text."""
     if document.queries is UNSET:
         return [len(a.tokens) - 1], [len(b.tokens) - 1]
     pairs = [pair for pair in document.aligned if pair[0] in document.queries]
@@ -221,7 +229,8 @@ def _looking_tokens(
 def _rows_compared(
     a: RunDocument, b: RunDocument, queries: tuple[Sequence[int], Sequence[int]]
 ) -> list[list[Floats]]:
-    """The weights [row, key] of these queries in each head, for either side."""
+    """The weights [row, key] of these queries in each head, for A and for B: queries that see no key
+    have no row."""
     return [
         [_rows_that_see(head, places) for _, head in _layer_heads(side)]
         for side, places in zip((a, b), queries, strict=True)
@@ -229,14 +238,19 @@ def _rows_compared(
 
 
 def _tokens_at_rest(a: RunDocument, b: RunDocument) -> list[list[int]]:
-    """The positions of the tokens where heads rest, of either side."""
+    """The positions of the tokens on which heads rest, in A and in B."""
     return [
         np.flatnonzero(resting_keys(side.tokens, side.model.source)).tolist() for side in (a, b)
     ]
 
 
 def _shares(rows: Sequence[Sequence[Floats]], tokens: Sequence[Sequence[int]]) -> list[Floats]:
-    """The share of each head's weight that goes to these tokens, for either side."""
+    """The share of each head's weight that goes to some tokens, a mean over rows, [head], for A and
+    for B.
+
+    rows: for either side, the weights of each head, [row, key].
+    tokens: for either side, the positions of the tokens.
+    """
     return [
         np.array([_mean(weights[:, list(places)].sum(-1)) for weights in heads])
         for heads, places in zip(rows, tokens, strict=True)
@@ -246,11 +260,12 @@ def _shares(rows: Sequence[Sequence[Floats]], tokens: Sequence[Sequence[int]]) -
 def _compared_share(
     shares: Sequence[Floats], document: CompareDocument, left: Sequence[float] = (1.0, 1.0)
 ) -> ComparedShare:
-    """The shares of either side compared.
+    """The document's part on two shares: their means over heads, the difference, and the head in
+    which it is largest.
 
-    shares: of each head.
-    left: of either side, the part of the weight of which the means are told; of single heads it is
-        all their weight.
+    shares: of A and of B, [head].
+    left: for A and B, the part of all weight of which the means are given as a share, such as what
+        does not rest; the head's difference stays a share of all its weight.
     """
     changes = shares[1] - shares[0]
     most = None
@@ -276,7 +291,7 @@ def _mean(values: Floats) -> float:
 
 
 def _finite(value: float) -> float | None:
-    """A number; None for one that is not finite."""
+    """The number as documents hold it: None for one that is not finite."""
     if np.isfinite(value):
         return value
     return None
@@ -285,10 +300,12 @@ def _finite(value: float) -> float | None:
 def _query_positions(
     a: RunDocument, b: RunDocument, query: str, note: Callable[[str], None]
 ) -> list[int]:
-    """The positions in A of the tokens that `query` names; tells `note` where a word is several
-    tokens.
+    """The positions in A of the tokens that `query` names; of a word that only B has, the positions
+    of its tokens' partners in A.
 
-    Raises InputError for a token that A lacks.
+    note: called with a sentence where a word is several tokens, or stands more than once.
+
+    Raises InputError for a name that neither text has, and for a word of B without partners in A.
     """
     tokens = tokens_of(a.tokens)
     others = tokens_of(b.tokens)
@@ -296,19 +313,21 @@ def _query_positions(
         span = find_span(tokens, query)
     except InputError:
         try:
-            span = find_span(others, query)
+            span_in_b = find_span(others, query)
         except InputError:
             pass
         else:
             pairs = _pairs(a, b)
             partners = dict(zip(pairs.b, pairs.a, strict=True))
-            if all(place in partners for place in range(span.first, span.stop)):
-                return [partners[place] for place in range(span.first, span.stop)]
+            places = range(span_in_b.first, span_in_b.stop)
+            if all(place in partners for place in places):
+                return [partners[place] for place in places]
             what = message(
                 "{query} is only in B, so there is nothing to compare its row with",
                 query=repr(query),
             )
             raise InputError(what, expected="a token that both texts have") from None
+        # in neither text: the error is that of A
         raise
     if span.stop - span.first > 1:
         count = span.stop - span.first
@@ -318,12 +337,14 @@ def _query_positions(
             )
         )
     else:
+        # for its note, where the word stands more than once
         choose_token(tokens, query, note)
     return list(range(span.first, span.stop))
 
 
 def _pairs(a: RunDocument, b: RunDocument) -> Alignment:
-    """The alignment of the two sides' tokens; replaced words are paired by their places."""
+    """Which tokens of the two sides correspond: equal ones, and words that stand in each other's
+    place. Empty where no token is equal."""
     sides = [(tokens_of(side.tokens), side.text) for side in (a, b)]
     pairs = align(*([token.text for token in tokens] for tokens, _ in sides))
     if not pairs.a:
@@ -340,12 +361,14 @@ def _compared_runs(
     query: Sequence[int] | None = None,
     all_links: bool = False,
 ) -> CompareDocument:
-    """`attn.compare/1` for two `attn.run/1` documents; arguments and result as of `compare`.
+    """As `compare`, without regions, and with the query given by positions.
 
-    query: positions in A whose rows alone are measured; None for all that both texts have. Raises
-    InputError where the texts have no token in common, a document holds no weights, the numbers of
-    heads differ, or B lacks a query.
+    query: positions in A of the queries whose rows are compared; None for all that both texts have.
+
+    Raises InputError where the texts have no token in common, a document holds no weights, the
+    numbers of heads differ, or B lacks a query.
     """
+    # the heads and the tokens that are compared
     heads_a = _layer_heads(a)
     heads_b = _layer_heads(b)
     if len(heads_a) != len(heads_b):
@@ -363,6 +386,8 @@ def _compared_runs(
             expected="texts that share words",
         )
     rows = _aligned_rows(a, pairs, query)
+
+    # which links do not count as the one that changed most; fewer are left out until one counts
     learned = "checkpoint" in (a.model.source, b.model.source)
     leave_out: tuple[LeftOutKind, ...] = ()
     if not all_links:
@@ -381,7 +406,11 @@ def _compared_runs(
         if moved:
             leave_out = kinds
             break
+
     divergences = [head.js for head in heads if head.js is not None]
+    mean_divergence = None
+    if divergences:
+        mean_divergence = float(np.mean(divergences))
     return CompareDocument(
         version=__version__,
         a=_compare_side(a, names[0]),
@@ -394,7 +423,7 @@ def _compared_runs(
         summary=CompareSummary(
             max_difference=max((head.max_difference.value for head in heads), key=abs),
             mean_difference=float(np.mean([head.mean_difference for head in heads])),
-            js=float(np.mean(divergences)) if divergences else None,
+            js=mean_divergence,
         ),
         common_beginning=common_beginning(a, b, [*heads_a, *heads_b]) or UNSET,
         links_leave_out=list(leave_out) or UNSET,
@@ -406,8 +435,9 @@ def _compared_runs(
 def _narrower_exclusions(
     leave_out: tuple[LeftOutKind, ...], query: Sequence[int] | None
 ) -> list[tuple[LeftOutKind, ...]]:
-    """What is left out of the links that may have changed most: neighbours count where no other
-    link of a query differs, and if that is not enough, all links but those of unknown words.
+    """The kinds of links that do not count as the one that changed most, in the order to try them: as
+    asked for; then, for a comparison of single queries, with neighbours counted, and at last with all
+    but unknown words counted. The first with a link that changed is used.
     """
     if query is None or not leave_out:
         return [leave_out]
@@ -417,8 +447,11 @@ def _narrower_exclusions(
 
 
 def _aligned_rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None) -> Ints:
-    """The aligned queries to measure, as indexes, [row]. Raises InputError for a query that B
-    lacks."""
+    """The queries to measure, as indices into the alignment, [row]: all for None. Raises InputError
+    for a query that B lacks.
+
+    query: positions in A.
+    """
     if query is None:
         return np.arange(len(pairs.a))
     for token in query:
@@ -433,7 +466,8 @@ def _aligned_rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None)
 
 
 def _layer_heads(document: RunDocument) -> list[LayerHead]:
-    """The heads of a run, each with whole weights."""
+    """The heads of a run, each with its layer. Raises InputError for a run that was saved without the
+    weights of all queries."""
     if document.queries is not UNSET:
         raise InputError("this run holds only some queries", expected="a run without --query")
     heads = [(layer.layer, head) for layer in document.layers for head in layer.heads]
@@ -458,15 +492,16 @@ def _compare_side(document: RunDocument, name: str) -> CompareSide:
 def _differs(
     a: RunDocument, b: RunDocument, heads_a: Sequence[LayerHead], heads_b: Sequence[LayerHead]
 ) -> list[str]:
-    """In what the sides differ, by name: text, tokens, weights, layer, head, and members of
-    `attention`.
+    """In what the sides differ, by name: "text", or of one text "tokens"; "weights", "layer", "head";
+    and members of the documents' `attention`, such as "mask".
     """
+    names = []
     if a.text != b.text:
-        names = ["text"]
-    else:
-        names = []
-    if [t.text for t in a.tokens] != [t.text for t in b.tokens] and not names:
+        names.append("text")
+    elif [token.text for token in a.tokens] != [token.text for token in b.tokens]:
         names.append("tokens")
+
+    # weights: by what the documents tell of the models, and the digest of the files where both do
     identity = (
         "source",
         "seed",
@@ -486,16 +521,18 @@ def _differs(
         getattr(a.model, name) != getattr(b.model, name) for name in identity
     ):
         names.append("weights")
-    if any(x[0] != y[0] for x, y in zip(heads_a, heads_b, strict=True)):
+
+    pairs = list(zip(heads_a, heads_b, strict=True))
+    if any(layer_a != layer_b for (layer_a, _), (layer_b, _) in pairs):
         names.append("layer")
-    if any(x[1].head != y[1].head for x, y in zip(heads_a, heads_b, strict=True)):
+    if any(head_a.head != head_b.head for (_, head_a), (_, head_b) in pairs):
         names.append("head")
-    sides = [dict(members(side.attention)) for side in (a, b)]
-    return names + [
-        name
-        for name in dict.fromkeys((*sides[0], *sides[1]))
-        if sides[0].get(name) != sides[1].get(name)
-    ]
+
+    attention_a = dict(members(a.attention))
+    attention_b = dict(members(b.attention))
+    all_members = dict.fromkeys((*attention_a, *attention_b))
+    names += [name for name in all_members if attention_a.get(name) != attention_b.get(name)]
+    return names
 
 
 def _matrix(values: Any) -> Floats:
@@ -511,21 +548,23 @@ def _rows_that_see(head: RunHead, queries: Sequence[int]) -> Floats:
 
 
 def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> ComparedHead:
-    """The differences between two heads, B minus A: of weights on aligned queries and keys, and of
-    outputs.
+    """Measure the differences between two heads, B minus A: of weights on aligned queries and keys,
+    and of outputs.
 
-    max_difference: the difference of largest magnitude, signed, with query and key as positions in
-        A.
-    mean_difference: mean of |B − A|. js: mean Jensen–Shannon divergence of the rows in nats, 0 to
-    ln 2, over `js_rows` rows that see something on both sides; null without any. outside: mean
-    weight on keys without a partner. kept: mean share of A's weight on keys that B sees too; null
-    without scores.
-    output_error: |O_B − O_A| / |O_A| over the aligned queries (Frobenius); null for different
-    widths. Raises InputError for weights that are no numbers.
+    The members of the result: max_difference, the difference of largest magnitude, signed, with
+    query and key as positions in A; mean_difference, the mean of |B − A|; js, the mean
+    Jensen–Shannon divergence of rows in nats, 0 to ln 2, over the `js_rows` rows that see something
+    on both sides, None without any; outside, the mean weight on keys without a partner; kept, the
+    share of A's weight on keys that B sees too, None without scores; output_error, |O_B − O_A| /
+    |O_A| over the measured queries (Frobenius), None for different widths.
+
+    Raises InputError for weights that are no numbers.
     """
     pairs = measured.pairs
     row_indices = measured.rows
     (layer_a, part_a), (layer_b, part_b) = a, b
+
+    # of either side: its aligned tokens, the weights between them, and the rest of each row
     weights = [_matrix(part.weights) for part in (part_a, part_b)]
     places = (pairs.a, pairs.b)
     common = [matrix[np.ix_(place, place)] for matrix, place in zip(weights, places, strict=True)]
@@ -533,6 +572,7 @@ def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> Compare
         np.clip(matrix[list(place)].sum(axis=1) - part.sum(axis=1), 0.0, None)
         for matrix, part, place in zip(weights, common, places, strict=True)
     ]
+
     difference = common[1] - common[0]
     if np.isnan(difference).all():
         raise InputError(
@@ -546,6 +586,8 @@ def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> Compare
         )
     sizes = np.abs(difference[row_indices])
     place = np.unravel_index(int(np.nanargmax(sizes)), sizes.shape)
+
+    # divergences of rows that see something on both sides; what lies outside counts as one key
     has_weight = [
         matrix[list(rows)].sum(axis=1) > 0 for matrix, rows in zip(weights, places, strict=True)
     ]
@@ -553,21 +595,27 @@ def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> Compare
     js = row_divergences(
         *(np.column_stack([part, rest])[rows] for part, rest in zip(common, outside, strict=True))
     )
-    queries = [[places[place] for place in row_indices] for places in (pairs.a, pairs.b)]
+    mean_js = None
+    if rows.size:
+        mean_js = float(js.mean())
+
+    # the measured queries as positions in A and in B; None where all aligned ones are measured
+    queries = [[side[row] for row in row_indices] for side in places]
+    some_queries = None
+    if len(row_indices) < len(difference):
+        some_queries = queries
     return ComparedHead(
         a=HeadPlace(layer=layer_a, head=part_a.head),
         b=HeadPlace(layer=layer_b, head=part_b.head),
         max_difference=measured.signed_difference(difference, place),
         link=measured.largest_counted(difference),
         mean_difference=float(np.nanmean(sizes)),
-        js=float(js.mean()) if rows.size else None,
+        js=mean_js,
         js_rows=rows.size,
         outside=BothNumbers(
             a=float(outside[0][row_indices].mean()), b=float(outside[1][row_indices].mean())
         ),
-        pairs=_visible_pairs(
-            part_a, part_b, queries if len(row_indices) < len(difference) else None
-        ),
+        pairs=_visible_pairs(part_a, part_b, some_queries),
         kept=_visible_share(common[0][row_indices], part_b, queries[1], pairs),
         output_error=_output_error(part_a, part_b, queries),
         weights_a=_visible_weights(common[0], part_a, pairs.a),
@@ -586,7 +634,11 @@ def _visibility(part: RunHead) -> np.ndarray[Any, Any] | None:
 
 
 def _visible_weights(weights: Floats, part: RunHead, tokens: Sequence[int]) -> Floats:
-    """The weights with NaN where they are hidden, which is not the same as 0."""
+    """Weights [aligned query, aligned key] with NaN in place of the 0 where the mask hides the key;
+    unchanged for a head without scores, whose mask is not known.
+
+    tokens: the positions of the aligned tokens on this side.
+    """
     visibility = _visibility(part)
     if visibility is None:
         return weights
@@ -596,8 +648,11 @@ def _visible_weights(weights: Floats, part: RunHead, tokens: Sequence[int]) -> F
 def _visible_pairs(
     a: RunHead, b: RunHead, queries: Sequence[Sequence[int]] | None
 ) -> BothCounts | None:
-    """How many pairs of query and key each side computes, of all queries or of these (of A, of B)
-    alone; None without scores."""
+    """How many pairs of query and key each side computes, as the mask shows both; None for heads
+    without scores, whose masks are not known.
+
+    queries: the positions of those that count, in A and in B; None for all.
+    """
     first = _visibility(a)
     second = _visibility(b)
     if first is None or second is None:
@@ -611,8 +666,12 @@ def _visible_pairs(
 def _visible_share(
     weights: Floats, b: RunHead, queries: Sequence[int], pairs: Alignment
 ) -> float | None:
-    """The share of A's weights [query, aligned key] that is on keys that B's queries see; None
-    without scores of B or weights."""
+    """The share of A's weight that is on keys that B's queries see, too. None where B has no scores,
+    so that its mask is not known, and where A has no weight.
+
+    weights: of A, [measured query, aligned key].
+    queries: the positions of the measured queries in B.
+    """
     visibility = _visibility(b)
     if visibility is None:
         return None
@@ -642,12 +701,13 @@ def _output_error(a: RunHead, b: RunHead, queries: Sequence[Sequence[int]]) -> f
 def largest_moves(
     heads: Sequence[ComparedHead], measured: MeasuredRows, top: int
 ) -> list[MovedWeight]:
-    """The `top` weights that differ most of those counted, largest first; layer and head are A's,
-    query and key positions in A. Equal weights are left out."""
+    """The `top` weights that differ most among the links that count, largest first; layer and head
+    are A's, query and key positions in A. Equal weights are left out."""
     positions = measured.pairs.a
     rows = measured.rows
     moves = []
     for head in heads:
+        # the largest of each head first; links that do not count have size 0
         sizes = np.where(
             measured.counts, np.nan_to_num(np.abs(np.asarray(head.difference)[rows])), 0.0
         )

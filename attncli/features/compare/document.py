@@ -149,7 +149,8 @@ class ComparedRegion(Part, frozen=True, kw_only=True):
 
     @property
     def change(self) -> ComparedRegion | ComparedShare:
-        """The shares to show: without the keys where heads rest, or of all keys where none rests."""
+        """The shares to show for this region: of the weight that does not go to tokens on which heads
+        rest, where the document has that; else of all weight."""
         if self.beyond_rest is UNSET:
             return self
         return self.beyond_rest
@@ -229,7 +230,8 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
-        """How long axes are: the tokens of either side, and those that both have."""
+        """How many entries the axes have that the fields of this document name: the tokens of A, the
+        tokens of B, and "aligned", those that both have."""
         return {
             message("token of A"): len(self.a.tokens),
             message("token of B"): len(self.b.tokens),
@@ -237,19 +239,15 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
         }
 
     def measured_rows(self) -> list[int]:
-        """The aligned queries that are measured: which entries of `aligned`."""
+        """The indices into `aligned` of the queries whose rows are compared: all, or those that
+        --query names."""
         if self.queries is UNSET:
-            queries = None
-        else:
-            queries = set(self.queries)
-        return [
-            row
-            for row, (token_a, _) in enumerate(self.aligned)
-            if queries is None or token_a in queries
-        ]
+            return list(range(len(self.aligned)))
+        return [row for row, (token_a, _) in enumerate(self.aligned) if token_a in self.queries]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults as (field, message), unless something is compared."""
+        """Yield (field, message) for each fault: heads and aligned tokens are needed, and each of the
+        latter must stand in its text."""
         if not self.heads or not self.aligned:
             yield "heads", message("no pair of heads, or no token that both texts have")
         for number, pair in enumerate(self.aligned):

@@ -29,11 +29,12 @@ def compare_figure(document: CompareDocument, drawing: Drawing, view: View, scal
     − A, then the change of each region, then the largest change of a weight in each head."""
 
     def size(head: ComparedHead) -> float:
-        """The size of a head's largest change of a weight."""
+        """The size of a head's largest change of a weight; 0 where no link counts."""
         if head.change:
             return abs(head.change.value)
         return 0.0
 
+    # the title: both sides, and which head differs most
     most_changed = max(document.heads, key=size)
     names = names_of(document.a.tokens)
     words = [names[pair[0]] for pair in document.aligned]
@@ -49,14 +50,16 @@ def compare_figure(document: CompareDocument, drawing: Drawing, view: View, scal
     top = draw_title(
         drawing, f"  {ARROW}  ".join(titles), f"{subtitle}; {model_note(document.a, view)}"
     )
+
+    # the maps of that head
     maps = [
-        FigureMap(name, as_matrix(weights), words, words)
-        for name, weights in zip(
-            "AB", (most_changed.weights_a, most_changed.weights_b), strict=True
-        )
+        FigureMap("A", as_matrix(most_changed.weights_a), words, words),
+        FigureMap("B", as_matrix(most_changed.weights_b), words, words),
+        FigureMap("B − A", as_matrix(most_changed.difference), words, words, signed=True),
     ]
-    maps.append(FigureMap("B − A", as_matrix(most_changed.difference), words, words, signed=True))
     top = draw_maps(drawing, maps, top, view, scale=scale)
+
+    # a bar for each region, and one for the tokens where heads rest
     if document.region_changes is not UNSET and drawing.shows("bars"):
         changes = [
             (region_name(region.name, view), region.change.difference)
@@ -73,6 +76,8 @@ def compare_figure(document: CompareDocument, drawing: Drawing, view: View, scal
             0, top + 20, say(view, "what goes to each region: B − A"), size=8.5, quiet=True
         )
         top = draw_bars(drawing, bars, top + 30)
+
+    # a bar for each head
     if len(document.heads) > 1:
         heads = sorted(document.heads, key=size, reverse=True)[:RANKED]
         changes_of = [

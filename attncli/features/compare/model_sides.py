@@ -56,16 +56,19 @@ def named_models(
 
     Raises:
         UsageError: For a third model.
-        InputError: For an argument beside a model that is a misspelt one, and for a first or second
-            of three that names no model beside one that does, unless that is on disk: then the
-            others are two texts.
+        InputError: For an argument beside a model that seems to be a misspelt model. Of three
+            arguments also for one of the first two that names no model where the other does, unless
+            the other is on disk: then both others are texts.
     """
+    # what each argument could name, and which of them are files or folders
     by_argument = [_named_model(argument) for argument in arguments]
     on_disk = [
         place
         for place, model in enumerate(by_argument)
         if model is not None and is_model_file(model.base)
     ]
+
+    # which two are the models; with the text from elsewhere, two arguments can be nothing else
     is_whole = has_text and len(arguments) == 2
     places = _places_of_two(by_argument, on_disk, has_text=has_text or has_chat, is_whole=is_whole)
     if not places and len(on_disk) == 1:
@@ -84,8 +87,9 @@ def named_models(
 
 
 def hub_names_read_as_texts(arguments: Sequence[str]) -> list[str]:
-    """Those of the first two of three arguments that could also be models on the hub, beside a
-    model on disk; `named_models` takes them for texts.
+    """The arguments that `named_models` takes for texts although they could be names of models on the
+    hub, such as "owner/name": of three arguments the first two, where one of the three is a model
+    on disk. [] otherwise.
     """
     if len(arguments) != 3 or not any(map(is_model_file, arguments)):
         return []
@@ -98,22 +102,28 @@ def have_other_weights(first: str, second: str) -> bool:
     from attncli.models.aliases import local_folder
     from attncli.models.load import open_checkpoint
 
-    places = [
-        Path(name) if is_model_file(name) or _is_there(name) else local_folder(name)
-        for name in (first, second)
-    ]
-    if None in places:
+    def local_path(name: str) -> Path | None:
+        """The file or folder of a model; None for a name whose files are not on this machine."""
+        if is_model_file(name) or _is_there(name):
+            return Path(name)
+        return local_folder(name)
+
+    first_path = local_path(first)
+    second_path = local_path(second)
+    if first_path is None or second_path is None:
         return False
-    a, b = (open_checkpoint(place) for place in places if place is not None)
-    tensors = [checkpoint.names() for checkpoint in (a, b)]
-    if a.folder.samefile(b.folder) or tensors[0].keys() != tensors[1].keys():
+    a = open_checkpoint(first_path)
+    b = open_checkpoint(second_path)
+    tensors_a = a.names()
+    tensors_b = b.names()
+    if a.folder.samefile(b.folder) or tensors_a.keys() != tensors_b.keys():
         return False
-    return any(_have_other_bytes(info, tensors[1][name]) for name, info in tensors[0].items())
+    return any(_have_other_bytes(info, tensors_b[name]) for name, info in tensors_a.items())
 
 
 def _is_there(name: str) -> bool:
-    """Whether this is a file or folder, perhaps of a model that is named by its folder alone."""
-    return os.path.exists(name)  # noqa: PTH110 - which never fails
+    """Whether there is a file or folder of this name; False, too, for a text that can be no name."""
+    return os.path.exists(name)  # noqa: PTH110 - Path.exists may raise for a text
 
 
 AT_ONCE = 2**20
@@ -141,9 +151,10 @@ def _have_other_bytes(first: TensorInfo, second: TensorInfo) -> bool:
 
 
 def is_model_file(name: str) -> bool:
-    """Whether this is a GGUF file or the folder of a checkpoint; a text may be no possible name."""
+    """Whether this is a GGUF file or the folder of a checkpoint; False, too, for a text that can be
+    no name of a file."""
     if name.lower().endswith(".gguf"):
-        return os.path.isfile(name)  # noqa: PTH113 - which never fails
+        return os.path.isfile(name)  # noqa: PTH113 - Path.is_file may raise for a text
     return os.path.isfile(f"{name}/config.json")  # noqa: PTH113
 
 
@@ -151,6 +162,7 @@ def _named_model(argument: str) -> NamedModel | None:
     """The model that an argument may name; None for what can only be a text."""
     if _is_model(argument):
         return NamedModel(argument, argument, ())
+    # such as smollm2+my-adapter, or several adapters behind each other
     base, *adapters = argument.split("+")
     if adapters and _is_model(base) and all(map(_is_adapter, adapters)):
         return NamedModel(argument, base, tuple(adapters))
@@ -158,7 +170,8 @@ def _named_model(argument: str) -> NamedModel | None:
 
 
 def _is_model(name: str) -> bool:
-    """Whether a name is that of a file, a folder, an alias, or could be one of the hub."""
+    """Whether a name may be a model's: of a GGUF file or a checkpoint's folder on disk, an alias, or
+    a name with an owner, which may be on the hub."""
     return is_model_file(name) or _is_alias(name) or HUB_NAME.fullmatch(name) is not None
 
 
@@ -170,11 +183,15 @@ def _is_alias(name: str) -> bool:
 
 
 def _is_adapter(name: str) -> bool:
-    """Whether a name is that of the folder of an adapter, perhaps with a weight behind a colon."""
+    """Whether a name is that of an adapter's folder, perhaps with a weight behind a colon, such as
+    "my-adapter:0.5"."""
+    folders = [name]
     folder, colon, _ = name.rpartition(":")
+    if colon:
+        folders.append(folder)
     return any(
-        os.path.isfile(f"{place}/adapter_config.json")  # noqa: PTH113
-        for place in (name, folder if colon else name)
+        os.path.isfile(f"{folder}/adapter_config.json")  # noqa: PTH113 - of a text
+        for folder in folders
     )
 
 
@@ -185,23 +202,26 @@ def _places_of_two(
     has_text: bool,
     is_whole: bool,
 ) -> list[int]:
-    """Which two arguments are the models; none where they do not name two.
+    """The indices of the two arguments that are models; [] where they do not name two.
 
-    by_argument: what each could name.
-    on_disk: which are there.
+    by_argument: the model that each could name.
+    on_disk: the indices of those that are files or folders.
     has_text: whether a text comes from elsewhere.
     is_whole: whether no argument can be a text.
     """
     if len(on_disk) == 2:
         return list(on_disk)
+
+    # else the first two, if both could be models and the rest of the command speaks for it
     front = [model for model in by_argument[:2] if model is not None]
     if len(front) < 2:
         return []
     if on_disk:
-        # a hub name may be a text of the model on disk, and is not asked for
+        # beside a model on disk, a name of the hub may as well be a text to run in it
         is_named = is_whole or all(map(_is_certain, front))
     else:
-        is_named = len(by_argument) == 3 or has_text or all(_is_alias(m.base) for m in front)
+        is_named = len(by_argument) == 3 or has_text
+        is_named = is_named or all(_is_alias(model.base) for model in front)
     if is_named:
         return [0, 1]
     return []
@@ -213,10 +233,10 @@ def _is_certain(model: NamedModel) -> bool:
 
 
 def _refuse_misspelt(arguments: Sequence[str], *, must_be_model: bool) -> None:
-    """Raise InputError for an argument beside a model on disk that is a misspelt model: it has a
-    plus sign behind a model, stands in a folder that is there, or is nearly an alias.
+    """Raise InputError for an argument that seems to be a misspelt model beside one on disk: a model,
+    "+" and an adapter that is not there, a missing file in an existing folder, or nearly an alias.
 
-    must_be_model: whether it can be no text.
+    must_be_model: whether the arguments can be no texts, so that any other word is refused, too.
     """
     for place, argument in enumerate(arguments):
         if is_model_file(argument) or any(map(str.isspace, argument)):
@@ -242,7 +262,8 @@ ALIKE = 0.8
 
 
 def _close_aliases(word: str, alike: float = 0.6) -> list[str]:
-    """The alias that a word is close to; nothing where none is."""
+    """A list of the one alias that a word is closest to, or [] where none is as close as `alike`, the
+    ratio of difflib from 0 to 1."""
     from difflib import get_close_matches
 
     from attncli.models.aliases import ALIASES
@@ -251,14 +272,18 @@ def _close_aliases(word: str, alike: float = 0.6) -> list[str]:
 
 
 def _did_you_mean(close: Sequence[str]) -> str:
-    """A hint of what a misspelt name was to be."""
+    """The hint of an error for a misspelt name: the first of the names that are close to it, or for
+    none the command that lists all."""
     if close:
         return message("did you mean {close}?", close=close[0])
     return "attn models list"
 
 
 def _refuse_adapter(argument: str, base: str, adapter: str) -> None:
-    """Raise InputError for a model with an adapter that is not there."""
+    """Raise InputError for a model with an adapter that is not there.
+
+    base, adapter: the parts of the argument before and behind the plus sign.
+    """
     raise InputError(
         "there is no adapter in {folder}",
         expected="a folder with adapter_config.json",
@@ -269,7 +294,8 @@ def _refuse_adapter(argument: str, base: str, adapter: str) -> None:
 
 
 def _refuse_place(argument: str, folder: str) -> None:
-    """Raise InputError for a name in a folder that is there, with what it holds of a like name."""
+    """Raise InputError for a model that is not in its folder, which exists; the hint is a model in it
+    of a similar name."""
     from difflib import get_close_matches
 
     from attncli.inputs.files import folder_entries
@@ -289,8 +315,10 @@ def _refuse_place(argument: str, folder: str) -> None:
 
 
 def _refuse_unknown(arguments: Sequence[str], models: Sequence[NamedModel | None]) -> None:
-    """Raise InputError for an argument beside a model that names no model. Of three arguments one
-    is the text; where none is a model, all may be texts.
+    """Raise InputError where, of the first two of three arguments, one may be a model and the other
+    cannot: two of three must be models. Where neither is, nothing is raised: all may be texts.
+
+    models: what each of the first two could name.
     """
     if not any(models) or None not in models:
         return

@@ -11,6 +11,7 @@ from attncli.documents.header import tokens_of
 from attncli.draw.page import Page, answer_of
 from attncli.draw.sentence import left_out_names
 from attncli.features.compare.document import CompareDocument
+from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.measure.document_heads import as_float32, weights_record
 from attncli.measure.head_record import HeadRecord, Sides
@@ -19,7 +20,11 @@ from attncli.measure.run_record import RunRecord, check_heads
 
 
 def compare_page_of(document: CompareDocument, lang: str, budget: int, option: str) -> Page:
-    """The page of what a document of a comparison holds: the words that both texts have."""
+    """The page of a saved comparison. It shows only the tokens that both texts have, as the document
+    holds no weights of others.
+
+    budget: bytes that the page may take, where `option` is the name of the option that sets them.
+    """
     same = range(len(document.aligned))
     return compared_page(
         document, compared_records(document), (same, same), lang, budget, option, partial=True
@@ -27,17 +32,25 @@ def compare_page_of(document: CompareDocument, lang: str, budget: int, option: s
 
 
 def compared_records(document: CompareDocument) -> list[RunRecord]:
-    """The records of the two sides of a comparison, cut to the tokens that both have; paired heads
-    stand at the same place in both."""
+    """What a page shows of the two sides of a comparison, made from the weights in the document: only
+    of the tokens that both have. Paired heads stand at the same place in both."""
 
     def head_records(first: bool, sides: Sides) -> Iterator[HeadRecord]:
-        """Records of one side's heads, in the order of the pairs.
+        """Yield the records of one side's heads, in the order of the pairs.
 
-        first: whether the side is a.
+        first: whether the side is A.
+        sides: the tokens of its rows and columns.
         """
-        is_learned = (document.a if first else document.b).model.source == "checkpoint"
+        side = document.b
+        if first:
+            side = document.a
+        is_learned = side.model.source == "checkpoint"
         for pair in document.heads:
-            place, values = (pair.a, pair.weights_a) if first else (pair.b, pair.weights_b)
+            place = pair.b
+            values = pair.weights_b
+            if first:
+                place = pair.a
+                values = pair.weights_a
             weights = as_float32(values)
             visibility = np.isfinite(weights)
             yield weights_record(
@@ -68,13 +81,14 @@ def compared_page(
     *,
     partial: bool = False,
 ) -> Page:
-    """The page of a comparison.
+    """The page of a comparison. It begins with the difference of the head whose weight changed most.
 
     records: its two sides.
-    pairs: the places of the words that both have, in either.
-
-    partial: whether the records lack the other words.
+    pairs: the positions of the words that both have, in the records of A and of B.
+    budget: bytes that the page may take, where `option` is the name of the option that sets them.
+    partial: whether the records lack the words that only one text has.
     """
+    # where the page begins: at the link that changed most
     start = {"view": "difference"}
     places = [pair[0] for pair in document.aligned]
     strongest = next(
@@ -85,6 +99,8 @@ def compared_page(
             str(pairs[0][places.index(index)]) for index in (strongest.query, strongest.key)
         )
         start |= {"head": f"{strongest.layer}.{strongest.head}", "query": query, "key": key}
+
+    # the answer in words, and which links it leaves out
     texts = [tokens_of(side.tokens) for side in (document.a, document.b)]
     left_out = aligned_exclusion(document.links_leave_out or (), texts, document.aligned)
     answer = answer_of(document)
@@ -94,15 +110,18 @@ def compared_page(
             names=names,
         )
         answer = {
-            spoken: [*texts, [sentence.translation(spoken)]] for spoken, texts in answer.items()
+            spoken: [*claims, [sentence.translation(spoken)]] for spoken, claims in answer.items()
         }
-    if partial:  # claims name words of the whole text
+
+    # a partial page also has the whole texts, and its claims lead to words by other positions
+    whole_texts: Sequence[tuple[Sequence[Token], list[int]]] = ()
+    if partial:
         answer = {
-            spoken: [_moved_claims(pieces, places) for pieces in texts]
-            for spoken, texts in answer.items()
+            spoken: [_moved_claims(pieces, places) for pieces in claims]
+            for spoken, claims in answer.items()
         }
-    places_of = [list(side) for side in zip(*document.aligned, strict=True)]
-    whole = list(zip(texts, places_of, strict=True)) if partial else ()
+        places_b = [place for _, place in document.aligned]
+        whole_texts = list(zip(texts, (places, places_b), strict=True))
     return Page(
         records[0].text,
         records,
@@ -115,7 +134,7 @@ def compared_page(
         option,
         left_out,
         answer=answer,
-        texts=whole,
+        texts=whole_texts,
     )
 
 
@@ -135,7 +154,11 @@ def _moved_claims(
             return f"&{match[1]}={places.index(place)}"
         return ""
 
-    return [
-        piece if isinstance(piece, str) else (piece[0], re.sub(r"&([qk])=(\d+)", move, piece[1]))
-        for piece in pieces
-    ]
+    moved: list[str | tuple[str, str]] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            moved.append(piece)
+        else:
+            text, target = piece
+            moved.append((text, re.sub(r"&([qk])=(\d+)", move, target)))
+    return moved

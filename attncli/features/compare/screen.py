@@ -54,13 +54,13 @@ from attncli.features.compare.document import (
     SignedDifference,
 )
 from attncli.features.compare_models.screen import change_sentences, layer_table, next_table
-from attncli.language import listing, message, plural, say, term
+from attncli.language import Message, listing, message, plural, say, term
 from attncli.measure.rest import resting_keys
 from attncli.mechanism.spec import head_label, head_name
 
 
 def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
-    """One line per pair of heads, for `--plain`."""
+    """Yield the table for `--plain`: the names of its columns, then a row for each pair of heads."""
     yield [
         "layer_a",
         "head_a",
@@ -91,8 +91,9 @@ def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
 
 
 def _heads_table(document: CompareDocument, view: View) -> Lines:
-    """One line per pair of heads: largest and mean difference, divergence, weight kept, output
-    error, pairs; nothing where texts alone differ, and no row sees by what, or nothing differs.
+    """A table with a row for each pair of heads, those of the largest change first: the change and
+    its link, the mean difference, the divergence, and further columns where they say something.
+    Empty where nothing differs, or nothing before the first different token can.
     """
     if _is_before_difference(document) or (_is_equal(document) and view.show is None):
         return Lines()
@@ -134,7 +135,8 @@ def _heads_table(document: CompareDocument, view: View) -> Lines:
 def _head_columns(
     document: CompareDocument, heads: Sequence[ComparedHead], view: View
 ) -> tuple[dict[str, list[str]], list[str]]:
-    """The columns of the table of heads by name, and what those that need it mean."""
+    """The columns of the table of heads, the texts of each by its title, and sentences that explain
+    some of them. Columns that would say the same of all heads are left out."""
     more_digits = view.precision + 1
     changes = [_change_text(head, view) for head in heads]
     ends = [_change_place(head, document.a.tokens, view) for head in heads]
@@ -169,25 +171,32 @@ def _head_columns(
 
 
 def _cost_remark(heads: Sequence[ComparedHead], view: View) -> Lines:
-    """How many pairs of query and key A and B compute; nothing where as many, or where that is not
-    known.
+    """The remark on how many pairs of query and key A and B compute, over all heads; empty where both
+    compute as many, or where that is not known.
     """
     pair_counts = [head.pairs for head in heads if head.pairs is not None]
     a = sum(pairs.a for pairs in pair_counts)
     b = sum(pairs.b for pairs in pair_counts)
     if not pair_counts or a == b or a == 0:
         return Lines()
-    text = message(
-        (
-            "pairs: A {a:,}, B {b:,}: B computes {share} of A's, {change} saved"
-            if b < a
-            else "pairs: A {a:,}, B {b:,}: B computes {share} of A's, {change} more"
-        ),
-        a=a,
-        b=b,
-        share=percent(b / a, 1),
-        change=percent(abs(1 - b / a), 1),
-    )
+    share = percent(b / a, 1)
+    change = percent(abs(1 - b / a), 1)
+    if b < a:
+        text = message(
+            "pairs: A {a:,}, B {b:,}: B computes {share} of A's, {change} saved",
+            a=a,
+            b=b,
+            share=share,
+            change=change,
+        )
+    else:
+        text = message(
+            "pairs: A {a:,}, B {b:,}: B computes {share} of A's, {change} more",
+            a=a,
+            b=b,
+            share=share,
+            change=change,
+        )
     return remark(text, view)
 
 
@@ -228,8 +237,8 @@ def _change_text(head: ComparedHead, view: View) -> str:
 
 
 def _change_place(head: ComparedHead, tokens: Sequence[TokenRow], view: View) -> str:
-    """The ends of the link that changed most; "-" where none that counts did: the largest of many
-    zeros may be one that a mask hides."""
+    """The ends of a head's link that changed most, such as `it → animal`; "-" where no link that
+    counts changed, as the first of many zeros means nothing."""
     if head.change and head.change.value:
         return _end_names(head.change, tokens, view)
     return "-"
@@ -252,14 +261,16 @@ def _heads_to_draw(document: CompareDocument, view: View) -> list[ComparedHead]:
 
 
 def _maps(document: CompareDocument, view: View) -> Lines:
-    """A, B and the signed difference side by side; one scale for all weights, one for all
-    differences. Nothing where nothing differs.
+    """Maps of weights [query, key] for the heads that are drawn: A, B and the signed difference side
+    by side, with one scale for all weights and one for all differences. Empty where nothing differs.
     """
     if _is_before_difference(document) or (_is_equal(document) and view.show is None):
         return Lines()
     heads = _heads_to_draw(document, view)
     # differences that print as 0.00 are not drawn as if they were large
     far = max(max(abs(head.max_difference.value) for head in heads), 10.0**-view.precision)
+
+    # the names of the rows, and the room for each map
     rows = document.measured_rows()
     names = row_names([document.a.tokens[document.aligned[index][0]].text for index in rows], view)
     # columns of the terminal for each of the three maps, which stand 3 apart and 1 from the names
@@ -268,13 +279,13 @@ def _maps(document: CompareDocument, view: View) -> Lines:
     if 2 * len(document.aligned) > slot:
         names = Lines()
         slot = max((view.width - 6) // 3, 8)
+
     blocks = []
     for head in heads:
         size = len(head.weights_a)
+        side_title = "A"
         if len(document.heads) > 1:
             side_title = f"A {_head_names(head, view)}"
-        else:
-            side_title = "A"
         pictures = [
             stack(
                 line((cut(name, slot, ascii=view.ascii), "bold")),
@@ -294,13 +305,16 @@ def _maps(document: CompareDocument, view: View) -> Lines:
             )
         ]
         blocks.append(beside(pictures, width=view.width, side=names))
+
+    rest = Lines()
     rest_count = len(document.heads) - len(heads)
-    rest_note = plural(
-        "{count} other pair not drawn; --full draws all",
-        "{count} other pairs not drawn; --full draws all",
-        count=rest_count,
-    )
-    rest = remark(rest_note if rest_count else "", view)
+    if rest_count:
+        rest_note = plural(
+            "{count} other pair not drawn; --full draws all",
+            "{count} other pairs not drawn; --full draws all",
+            count=rest_count,
+        )
+        rest = remark(rest_note, view)
     scales = stack(legend(view, 0.0, 1.0), legend(view, -far, far, scale="signed"), rest)
     return stack(
         heading("maps", "rows: queries, columns: keys; difference B − A", view),
@@ -335,12 +349,12 @@ def _difference_tables(document: CompareDocument, view: View) -> Lines:
 
 def _moved_weights(document: CompareDocument, view: View) -> Lines:
     """A table of the links whose weight differs most between the two runs, with the weight in A, in
-    B, and B − A.
+    B, and B − A; or the remark that none differs. Empty where none can.
     """
     if _is_before_difference(document):
         return Lines()
-    texts = [_shown_text(document, index, view) for index in range(len(document.a.tokens))]
-    arrow_text = arrow(view)
+
+    # nothing to list
     moved = [weight for weight in document.moved if abs(weight.difference) > SAME]
     if document.moved and not moved:
         no_change = message("nothing by more than 1e-06, which is rounding")
@@ -351,7 +365,9 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
         else:
             text = message("nothing: the weights are equal")
         return stack(heading("what moved most", "", view), remark(text, view))
-    first = 0 if len(document.heads) > 1 else 1  # of one head nobody has to say which
+
+    texts = [_shown_text(document, index, view) for index in range(len(document.a.tokens))]
+    arrow_text = arrow(view)
     room = max((view.width - BESIDE_ENDS) // 2, LEAST_END)
     rows = [
         [
@@ -362,12 +378,17 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
             f"{weight.a:.{view.precision}f}",
             f"{weight.b:.{view.precision}f}",
             _signed_number(weight.difference, view),
-        ][first:]
+        ]
         for weight in moved
     ]
     columns = ["head", f"query{arrow_text}key", "A", "B", "B − A"]
     align = ["left", "left", "right", "right", "right"]
-    return table(columns[first:], rows, view, align=align[first:], title="what moved most")
+    if len(document.heads) == 1:
+        # the column that names the head says nothing
+        columns = columns[1:]
+        rows = [row[1:] for row in rows]
+        align = align[1:]
+    return table(columns, rows, view, align=align, title="what moved most")
 
 
 END = 14
@@ -387,26 +408,27 @@ MOST_NAMES = 8
 
 
 def compared_sides(document: CompareDocument, view: View) -> Lines:
-    """Draw what is compared: both texts, with their different words tinted; what ran them, written
-    once where it is the same; and in what the sides differ."""
+    """The lines that say what is compared: both texts, with their different words tinted; what ran
+    them, written once where it is the same; and in what the sides differ."""
     blocks = []
-    same = _run_facts(document.a, view) == _run_facts(document.b, view)
-    texts = "text" in document.differs
-    for letter in "ab":
-        side = getattr(document, letter)
+    same_run = _run_facts(document.a, view) == _run_facts(document.b, view)
+    two_texts = "text" in document.differs
+    sides = (("a", document.a, document.only.a), ("b", document.b, document.only.b))
+    for letter, side, only_here in sides:
         blocks.append(line((letter.upper(), "bold"), "  ", (localize(side.name, view), "bold")))
-        if texts:
-            only_here = {*getattr(document.only, letter), *_substituted_tokens(document, letter)}
-            shares = [DIFFERS if index in only_here else 0.0 for index in range(len(side.tokens))]
+        if two_texts:
+            different = {*only_here, *_substituted_tokens(document, letter)}
+            shares = [DIFFERS if index in different else 0.0 for index in range(len(side.tokens))]
             blocks.append(sentence(words(side.text, side.tokens, shares, frozenset()), view))
-        blocks += [] if same else [fact("ran", _run_facts(side, view), view)]
-    if not texts:
+        if not same_run:
+            blocks.append(fact("ran", _run_facts(side, view), view))
+    if not two_texts:
         text = cut(
             safe(document.a.text, ascii=view.ascii), max(view.width - SIDE, 10), ascii=view.ascii
         )
         blocks.append(fact("text", [text], view, is_ours=False))
     blocks += _alignment_notes(document, view)
-    if same:
+    if same_run:
         blocks.append(fact("ran", _run_facts(document.a, view), view))
     blocks.append(fact("differs in", difference_names(document.differs), view))
     blocks += [warning(warning_text, view) for warning_text in document.warnings]
@@ -434,7 +456,8 @@ def _run_facts(side: CompareSide, view: View) -> list[str]:
 
 
 def _alignment_notes(document: CompareDocument, view: View) -> Iterator[Lines]:
-    """Which tokens are compared, where not all are."""
+    """Yield remarks on which tokens are compared with which, where they are not simply equal: words
+    in each other's place, another order, and tokens that only one text has."""
     only = document.only
     pairs = [
         (
@@ -444,7 +467,8 @@ def _alignment_notes(document: CompareDocument, view: View) -> Iterator[Lines]:
         for index, partner in document.aligned
         if document.a.tokens[index].text != document.b.tokens[partner].text
     ]
-    for word, partner_word in dict.fromkeys(pairs):  # pieces of one word may read alike
+    # each pair once: pieces of one word may read alike
+    for word, partner_word in dict.fromkeys(pairs):
         yield remark(
             message(
                 "{word} in A is compared with {other} in B, which stands in its place",
@@ -453,27 +477,33 @@ def _alignment_notes(document: CompareDocument, view: View) -> Iterator[Lines]:
             ),
             view,
         )
+
+    # all tokens have a partner
     if not only.a and not only.b:
-        if [right for _, right in document.aligned] != sorted(
-            right for _, right in document.aligned
-        ):
+        places_in_b = [place for _, place in document.aligned]
+        if places_in_b != sorted(places_in_b):
             yield remark(
                 "the same tokens in another order: each is compared with itself, in the order of A",
                 view,
             )
         return
-    for letter, title in (("a", message("only in A")), ("b", message("only in B"))):
-        if places := getattr(only, letter):
-            tokens = getattr(document, letter).tokens
-            if view.full:
-                most = len(places)
-            else:
-                most = MOST_NAMES
-            token_names = [quoted_token(tokens, index, view) for index in places[:most]]
-            more = len(places) - len(token_names)
-            if more:
-                token_names.append(f"… (+{more})")
-            yield fact(title, [" ".join(token_names)], view, is_ours=False)
+
+    # tokens without a partner
+    sides = (
+        (message("only in A"), document.a.tokens, only.a),
+        (message("only in B"), document.b.tokens, only.b),
+    )
+    for title, tokens, places in sides:
+        if not places:
+            continue
+        most = MOST_NAMES
+        if view.full:
+            most = len(places)
+        token_names = [quoted_token(tokens, index, view) for index in places[:most]]
+        more = len(places) - len(token_names)
+        if more:
+            token_names.append(f"… (+{more})")
+        yield fact(title, [" ".join(token_names)], view, is_ours=False)
     shared = plural(
         "compared: {count} token that both texts have",
         "compared: {count} tokens that both texts have",
@@ -531,7 +561,10 @@ def ranked_by_change(document: CompareDocument) -> list[ComparedHead]:
     def size(head: ComparedHead) -> tuple[float, float]:
         """How much a pair of heads changed: (the change of its link, the mean change of all its
         weights)."""
-        return (abs(head.change.value) if head.change else 0.0), head.mean_difference
+        link_change = 0.0
+        if head.change:
+            link_change = abs(head.change.value)
+        return link_change, head.mean_difference
 
     return sorted(document.heads, key=size, reverse=True)
 
@@ -543,8 +576,8 @@ def _is_equal(document: CompareDocument) -> bool:
 
 
 def compare_answer(document: CompareDocument, view: View) -> Lines:
-    """The answer of an `attn.compare/1` document: the sentence, tinted by how the link that changed
-    most differs, and the answer in words."""
+    """The text of A with its words tinted by how much the weight on each differs, in the row of the
+    link that changed most, and the answer in words; the latter alone where nothing changed."""
     answer_lines = sentences(
         [*_side_names(document, view), *compare_sentences(document, view)], view
     )
@@ -567,8 +600,8 @@ def _side_names(document: CompareDocument, view: View) -> Iterator[str]:
 
 
 def _is_before_difference(document: CompareDocument) -> bool:
-    """Whether texts alone differ and every row compared stands before the difference, in a model
-    that reads from left to right: then no weight can differ."""
+    """Whether no weight can differ: only the texts do, the model reads from left to right, and every
+    row compared stands before the first different token."""
     beginning = document.common_beginning
     if beginning is UNSET or not {"text", "tokens"}.issuperset(document.differs):
         return False
@@ -578,16 +611,19 @@ def _is_before_difference(document: CompareDocument) -> bool:
 
 
 def _substituted_tokens(document: CompareDocument, letter: str) -> list[int]:
-    """The tokens of a side that are compared with another word in their place."""
-    return [
-        pair["ab".index(letter)]
-        for pair in document.aligned
-        if document.a.tokens[pair[0]].text != document.b.tokens[pair[1]].text
-    ]
+    """The positions of the tokens on one side that are compared with a different one.
+
+    letter: "a" or "b", the side.
+    """
+    places = []
+    for place_a, place_b in document.aligned:
+        if document.a.tokens[place_a].text != document.b.tokens[place_b].text:
+            places.append({"a": place_a, "b": place_b}[letter])
+    return places
 
 
 def _shown_text(document: CompareDocument, index: int, view: View) -> str:
-    """A token of A by its text, and by that of B where another word stands in its place."""
+    """The name of a token of A, by its index; "cat/dog" where B has another token in its place."""
     token = document.a.tokens[index]
     partner = token
     place = dict(document.aligned).get(index)
@@ -599,7 +635,7 @@ def _shown_text(document: CompareDocument, index: int, view: View) -> str:
 
 
 def _before_difference_sentences(document: CompareDocument, view: View) -> Iterator[str]:
-    """Sentences on why no compared row differs, and on a word whose row does differ."""
+    """Yield why no compared row differs, and the option to compare a row that does."""
     beginning = document.common_beginning or 0
     yield say(
         view,
@@ -618,63 +654,69 @@ def _before_difference_sentences(document: CompareDocument, view: View) -> Itera
 
 
 def _changed_most(document: CompareDocument) -> MovedWeight | None:
-    """The link that changed most; None where none differs."""
-    if document.moved:
-        link = document.moved[0]
-    else:
-        link = None
+    """The link that counts and changed most; None where none changed by more than rounding."""
     if not document.heads or abs(document.summary.max_difference) <= SAME:
         return None
-    if link is None or abs(link.difference) <= SAME:
+    if not document.moved or abs(document.moved[0].difference) <= SAME:
         return None
-    return link
+    return document.moved[0]
 
 
 def _compared_head(document: CompareDocument, link: MovedWeight) -> ComparedHead:
-    """The head of the comparison that a changed weight is in."""
+    """The pair of heads that a changed weight belongs to."""
     return next(
         head for head in document.heads if (head.a.layer, head.a.head) == (link.layer, link.head)
     )
 
 
 def _regions_table(document: CompareDocument, view: View) -> Lines:
-    """What goes to each region on either side, and the heads that change it most."""
+    """A table with a row for each region, and one for the tokens where heads rest: the share of
+    attention that goes there in A and in B, and the head in which it changes most. Empty without
+    regions."""
     if document.region_changes is UNSET:
         return Lines()
     rows = [
         [region_name(region.name, view), *_region_cells(region.change, view)]
         for region in document.region_changes
     ]
-    if document.region_rest is UNSET:
-        note = message(
-            "of what the rows compared look at, means over heads; most in: the heads that change it"
-            " most"
-            if document.queries
-            else (
-                "of what the last token looks at, means over heads; most in: the heads that change"
-                " it most"
-            )
-        )
-    else:
+    if document.region_rest is not UNSET:
         rows.append([say(view, "rest"), *_region_cells(document.region_rest, view)])
-        note = message(
-            "of what the rows compared look at, means over heads; of regions the part of what does"
-            " not rest; rest: of all, on {rest}; most in: the heads that change it most, of all"
-            " their weight"
-            if document.queries
-            else (
-                "of what the last token looks at, means over heads; of regions the part of what"
-                " does not rest; rest: of all, on {rest}; most in: the heads that change it most,"
-                " of all their weight"
-            ),
-            rest=rest_names([*document.a.tokens, *document.b.tokens]),
-        )
+    note = _regions_note(document)
     columns = [message("region"), "A", "B", "B − A", message("most in")]
     return table(columns, rows, view, align=["left", *["right"] * 4], title="regions", note=note)
 
 
+def _regions_note(document: CompareDocument) -> Message:
+    """The note of the table of regions: whose attention its shares are of, and what "rest" is."""
+    if document.region_rest is UNSET and document.queries:
+        return message(
+            "of what the rows compared look at, means over heads; most in: the heads that change it"
+            " most"
+        )
+    if document.region_rest is UNSET:
+        return message(
+            "of what the last token looks at, means over heads; most in: the heads that change"
+            " it most"
+        )
+    rest = rest_names([*document.a.tokens, *document.b.tokens])
+    if document.queries:
+        return message(
+            "of what the rows compared look at, means over heads; of regions the part of what does"
+            " not rest; rest: of all, on {rest}; most in: the heads that change it most, of all"
+            " their weight",
+            rest=rest,
+        )
+    return message(
+        "of what the last token looks at, means over heads; of regions the part of what"
+        " does not rest; rest: of all, on {rest}; most in: the heads that change it most,"
+        " of all their weight",
+        rest=rest,
+    )
+
+
 def _region_cells(change: ComparedRegion | ComparedShare, view: View) -> list[str]:
-    """The share of a region on either side, the difference and the heads that change it most."""
+    """The cells of a region's row behind its name: its share in A and in B, the difference, and the
+    heads that change it most with their difference."""
     most = "-"
     if change.most is not None and change.most.difference:
         heads = _short_head_names(change.most.a, change.most.b, view)
@@ -690,10 +732,13 @@ def _share(value: float | None) -> str:
 
 
 def _share_difference(value: float | None) -> str:
-    """A difference of shares, with its sign."""
+    """A difference of shares in percent, with its sign; "-" for None."""
     if value is None:
         return "-"
-    return f"{'−' if value < 0 else '+'}{percent(abs(value), 1)}"
+    sign = "+"
+    if value < 0:
+        sign = "−"
+    return sign + percent(abs(value), 1)
 
 
 def _short_head_names(a: HeadPlace, b: HeadPlace, view: View) -> str:
@@ -751,6 +796,8 @@ def _link_sentences(document: CompareDocument, view: View) -> list[str]:
         return []
     if _is_before_difference(document):
         return [*_before_difference_sentences(document, view)]
+
+    # nothing changed, or nothing that counts
     link = _changed_most(document)
     if abs(document.summary.max_difference) <= SAME:
         has_unshared_tokens = len(document.aligned) < max(
@@ -773,6 +820,8 @@ def _link_sentences(document: CompareDocument, view: View) -> list[str]:
         none = say(view, "No link that counts differs.")
         left_out = not_counted(kinds, document.a.tokens, view)
         return [none, left_out, *_output_and_cost(document, view)]
+
+    # the ends of the link, and its weight in A and in B
     head = _compared_head(document, link)
     query_name, key_name = quoted_ends(document.a.tokens, document.a.tokens, link, view)
     partners = dict(document.aligned)
@@ -785,6 +834,7 @@ def _link_sentences(document: CompareDocument, view: View) -> list[str]:
         if a != b:
             break
         a, b = (f"{value:.{digits}g}" for value in (link.a, link.b))
+
     ends = {"link": link_label(query, key, view), "a": a, "b": b}
     places = {
         "layer": head.a.layer,
@@ -831,8 +881,9 @@ WAYS = frozenset({"mask", "hashing", "scale", "softcap", "position"})
 
 
 def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
-    """What another way to attend does: weight kept, error of the output, pairs computed. Nothing
-    for two texts.
+    """Yield what another way to attend (a mask, scale, position or the like) does to one text: how
+    much weight it keeps, by how much the output differs, how many pairs it computes. Nothing for two
+    texts, and where the way is the same.
     """
     if "text" in document.differs or not WAYS.intersection(document.differs):
         return
@@ -867,7 +918,8 @@ def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
 
 
 def _models_part(document: CompareDocument, view: View) -> Lines:
-    """Draw how two models differ; nothing where the sides are not two models."""
+    """Tables of how two models differ by layer, and in the next token; empty where the sides are not
+    two models."""
     if document.models is UNSET:
         return Lines()
     return stack_spaced(layer_table(document.models, view), next_table(document.models, view))
@@ -886,8 +938,11 @@ COMPARE_PARTS: Parts[CompareDocument] = (
 
 
 def _shaded_text(document: CompareDocument, head: ComparedHead, query: int, view: View) -> Lines:
-    """The text of A: the query of the weight that moved most in brackets, each word tinted by how
-    far its own moved, without those where heads rest."""
+    """The text of A with the query in brackets, and each word tinted by how much the weight on it
+    differs in the query's row of this head. Words on which heads rest are not tinted.
+
+    query: the position in A of the link that changed most.
+    """
     # rows and columns of differences are those tokens of A that have a partner in B
     places = [index_a for index_a, _ in document.aligned]
     row = as_matrix(head.difference)[places.index(query)]
