@@ -105,6 +105,7 @@ def chosen_layer(model: Model, options: ModelOptions) -> int:
 def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int | None]:
     """The layer and the head that `--layer` and `--head` name; None for one that is not given.
     Raises as `chosen_layer`."""
+    # heads with their layers, such as L5H11
     pairs = request.named_heads(model.spec, options)
     if pairs:
         if len(pairs) > 1:
@@ -117,6 +118,7 @@ def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int |
         layer = chosen_layer(model, options)
     if options.head is None:
         return layer, None
+    # a head's number alone: of a checkpoint, the layer is searched later, so any may have it
     searched = layer is None and model.identity.source == "checkpoint"
     if searched:
         layers = model.spec.attending()
@@ -129,20 +131,22 @@ def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int |
 def refuse_search(
     model: Model, compute: ComputeOptions, expected: CostEstimate, count: int
 ) -> None:
-    """Raise LimitError if finding the head with the query's strongest link takes more memory than
-    allowed. model: for what takes less. count: tokens of the text, not used."""
+    """Called before the search for the head with the query's strongest link, with its cost and the
+    number of tokens: raise LimitError if it takes more memory than allowed."""
     del count
     hint = request.smaller_run(model.spec)
     request.refuse_memory(expected.peak, compute, hint, resident=expected.resident)
 
 
 def single_number(selection: Selection, what: str) -> int:
-    """The one layer or head of a selection; 0 where it is not restricted. what: "layer" or "head",
-    for the message. Raises UsageError for several."""
+    """The one layer or head that a selection names; 0 for `EVERY`, which names none. Raises
+    UsageError for several.
+
+    what: "layer" or "head", for the message.
+    """
     if selection is EVERY:
-        numbers = [0]
-    else:
-        numbers = numbers_of(selection, 1)
+        return 0
+    numbers = numbers_of(selection, 1)
     if len(numbers) > 1:
         expected = message("one: this is about one {noun}", noun=term(what))
         raise UsageError(
@@ -476,24 +480,24 @@ def topic_place(
     """Resolve the options to model, text, layer, head and query; where a checkpoint's layer or head
     is not named, it is that of the query's strongest link.
 
-    query: the last word where it is None, or, if in_middle, the token in the middle. heads: how
-    many seeded weights have unless `--num-heads` says. whole_layer: whether the topic is about all
-    heads of the layer.
+    query: the word to explain; None for the last one, or if in_middle, for the token in the middle.
+    heads: how many heads seeded weights have without `--num-heads`.
+    whole_layer: whether the topic is about all heads of the layer.
     """
     from attncli.features.explain.compute import default_query, strongest_head
     from attncli.features.run.compute import RunRequest
 
-    validate_options(output, environment)  # no note is made of what --quiet silences
+    # options first: a wrong one must be refused before a model is loaded, or a note written
+    validate_options(output, environment)
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=heads)
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(loaded_model, source_text)
     if query is not None:
         index = request.query_index(environment, tokens, query)
+    elif in_middle:
+        index = len(tokens) // 2
     else:
-        if in_middle:
-            index = len(tokens) // 2
-        else:
-            index = default_query(tokens)
+        index = default_query(tokens)
     open_layer, open_head = chosen_place(loaded_model, setup.model)
     layer, head = strongest_head(
         loaded_model,
@@ -515,13 +519,14 @@ def topic_place(
 def with_positions(
     names: Iterable[str], attention: AttentionOptions, first: Model
 ) -> list[AttentionOptions]:
-    """The attention options once for each of these position encodings; RoPE is left out where heads
-    have an odd width.
-    first: a model from which the width is read."""
-    even = first.spec.blocks[0].attention.head_dim % 2 == 0
-    return [
-        replace(attention, position=name) for name in names if even or not name.startswith("rope")
-    ]
+    """The attention options once for each of these position encodings, without RoPE where heads have
+    an odd width, whose entries it cannot pair.
+
+    first: a model of that width.
+    """
+    if first.spec.blocks[0].attention.head_dim % 2:
+        names = [name for name in names if not name.startswith("rope")]
+    return [replace(attention, position=name) for name in names]
 
 
 def models_under(
@@ -535,6 +540,7 @@ def models_under(
     by one; the first model itself where there are none."""
     if not variants:
         yield first
+    # a random seed was drawn for the first model: the others take the same
     if setup.model.seed == "random":
         setup = replace(setup, model=replace(setup.model, seed=str(first.identity.seed)))
     for attention in variants:
@@ -571,14 +577,13 @@ def softmax(
     from attncli.cli.border import no_option
     from attncli.features.explain.softmax_topics import parse_scores, softmax_document
 
-    unknown_option = next((text for text in numbers or [] if text.startswith("--")), None)
-    if (
-        unknown_option is not None
-    ):  # what looks like an option comes as a number, so that -1 can be one
-        raise no_option(ctx, unknown_option.partition("=")[0])
-    give_topic(
-        ctx, softmax_document(parse_scores(numbers or ["2.0", "1.0", "0.1"]), temperature), output
-    )
+    # the command takes unknown options as numbers, so that -1 can be one
+    for number in numbers or ():
+        if number.startswith("--"):
+            name, _, _ = number.partition("=")
+            raise no_option(ctx, name)
+    scores = parse_scores(numbers or ["2.0", "1.0", "0.1"])
+    give_topic(ctx, softmax_document(scores, temperature), output)
 
 
 def scaling(
@@ -677,15 +682,17 @@ def order(
         new_order = reversed_order(tokens)
     else:
         new_order = order_of(tokens, first.encode(other_text))
+
+    # with every position encoding and a causal mask, unless the user or a checkpoint says which
     attention = setup.attention
-    is_fixed = (
-        attention.position is not None or attention.mask or first.identity.source == "checkpoint"
-    )
-    variants = [*with_positions(POSITIONS, attention, first), replace(attention, mask=["causal"])]
-    models = models_under([] if is_fixed else variants, environment, first, setup, text.tokenizer)
-    give_topic(
-        ctx, order_document(models, source_text.text, tokens, new_order, layer=layer), output
-    )
+    has_own_position = attention.position is not None or first.identity.source == "checkpoint"
+    variants: list[AttentionOptions] = []
+    if not has_own_position and not attention.mask:
+        variants = with_positions(POSITIONS, attention, first)
+        variants.append(replace(attention, mask=["causal"]))
+    models = models_under(variants, environment, first, setup, text.tokenizer)
+    document = order_document(models, source_text.text, tokens, new_order, layer=layer)
+    give_topic(ctx, document, output)
 
 
 def metric(
@@ -762,11 +769,12 @@ def _write_list(
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
-    in_rows = output.plain or output.csv is not None
-    others = [output.svg, output.page]
+
+    # forms of the answer that a list does not have; one without rows is a screen alone
+    refused = [output.json, output.ndjson, output.svg, output.page]
     if not rows:
-        others += [output.file, output.csv]
-    if output.json or output.ndjson or (in_rows and not rows) or any(others):
+        refused += [output.plain, output.file is not None, output.csv is not None]
+    if any(refused):
         raise UsageError(what, expected=command)
     from attncli.draw.encoding import comma_separated, plain
     from attncli.draw.lines import as_text
@@ -777,6 +785,7 @@ def _write_list(
         text = comma_separated(rows)
     else:
         text = as_text(screen(view), view)
+
     pieces = [(output.table, comma_separated(rows)), (output.file, text)]
     for path, piece in pieces:
         if path is not None:
@@ -855,7 +864,8 @@ def text(
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
 
     def document_of(source_text: Text) -> AttentionTopic:
-        """The derivation document of one text's query."""
+        """Explain one text's query; a note tells the user where the text may be meant as a topic, or
+        as a word of the glossary."""
         from attncli.features.explain.compute import derivation_shapes
         from attncli.features.explain.compute import explain as compute_explain
 
@@ -930,7 +940,10 @@ def text(
 
 def _topic_like(word: str) -> str | None:
     """The topic whose spelling is closest to a mistyped word; None where none is close."""
-    return next(iter(get_close_matches(word, TOPICS, 1, ALIKE)), None)
+    close = get_close_matches(word, TOPICS, 1, ALIKE)
+    if not close:
+        return None
+    return close[0]
 
 
 def _is_glossary_word(text: str) -> bool:
@@ -978,11 +991,13 @@ class TextOrTopic(PlainParameters, TyperGroup):
         topic.
         """
         if ctx.resilient_parsing and not args:
-            return super().parse_args(ctx, args)  # a shell asks for the topics
+            # a shell that completes the first word asks for the topics
+            return super().parse_args(ctx, args)
         is_topic = bool(args) and args[0] in TOPICS
-        if is_topic or len(args) < 2 or args[1].startswith("--"):
-            topic = None
-        else:
+
+        # one word, or one before options, is a text; before another word it may be a mistyped topic
+        topic = None
+        if not is_topic and len(args) >= 2 and not args[1].startswith("--"):
             topic = _topic_like(args[0])
         if topic is not None:
             what = message("attn explain has no topic {arg}", arg=repr(args[0]))
@@ -992,12 +1007,18 @@ class TextOrTopic(PlainParameters, TyperGroup):
                 expected=expected,
                 hint=message("did you mean attn explain {meant}?", meant=topic),
             )
-        return super().parse_args(ctx, args if is_topic else ["text", *args])
+
+        if not is_topic:
+            args = ["text", *args]
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command of a topic; that of a text gets an empty name."""
+        """Find the command of a topic or of a text, as (name, command, other arguments). The name of
+        the latter is left empty, so that usage lines and errors say `attn explain` alone."""
         name, command, rest = super().resolve_command(ctx, args)
-        return ("" if name == "text" else name), command, rest
+        if name == "text":
+            name = ""
+        return name, command, rest
 
 
 def _topic_app(name: str) -> Any:
@@ -1009,10 +1030,11 @@ def _topic_app(name: str) -> Any:
     settings: dict[str, Any] = {"help_option_names": ["-h", "--help"], "allow_extra_args": True}
     if command is softmax:  # a negative score is a number, not an option
         settings["ignore_unknown_options"] = True
+    command_class: type[GroupedCommand] = GroupedCommand
+    if command is text:
+        command_class = TextCommand
     alone = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
-    alone.command(
-        cls=TextCommand if command is text else GroupedCommand, context_settings=settings
-    )(flat(command))
+    alone.command(cls=command_class, context_settings=settings)(flat(command))
     return typer.main.get_command(alone)
 
 

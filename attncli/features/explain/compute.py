@@ -99,11 +99,10 @@ class HeadShares(Struct, frozen=True):
 
 
 def head_shares(model: Model, layer: int, outputs: Floats) -> HeadShares | None:
-    """What each head adds to one query's row of concat·W_O.
+    """What each head adds to one query's row of the attention output, concat·W_O; None where the
+    model has no W_O, or its weights cannot be read one by one.
 
     outputs: that query's A·V of every head, [head, v_dim].
-
-    None where there is no W_O, or where a model's weights are not to be had by role.
     """
     if not model.own_layers:
         return None
@@ -116,8 +115,11 @@ def head_shares(model: Model, layer: int, outputs: Floats) -> HeadShares | None:
     heads, dim = outputs.shape
     if projection.shape[1] != heads * dim:
         return None
+    # the columns of W_O belong to the heads one after another
     shares = np.einsum("hd,whd->hw", outputs, projection.reshape(len(projection), heads, dim))
-    return HeadShares(shares, UNSET if bias is None else float64_of(model, bias))
+    if bias is None:
+        return HeadShares(shares, UNSET)
+    return HeadShares(shares, float64_of(model, bias))
 
 
 @checked
@@ -142,11 +144,12 @@ def explain(
             last word that the model knows.
         layer: Which layer; None, of a checkpoint, for that of the query's strongest link, else for
             the first.
-        head: Which head of it, or a head with its layer: "L5H11", (5, 11); None likewise.
+        head: Which head of it, or a head with its layer: "L5H11", (5, 11); None as for the layer.
         projections: Whether the document holds W_Q, W_K, W_V and W_O.
-        tokens: Those of the text; None to let the model's tokenizer find them.
-        note: Is told which head is explained, and what becomes of ambiguous names.
-        on_cost: Is told what each run will take, and of how many tokens, before it starts.
+        tokens: The tokens of the text; None to let the model's tokenizer find them.
+        note: Called with sentences on which head is explained, and on how an ambiguous name was
+            understood.
+        on_cost: Called before each run with its estimated cost and the number of tokens.
 
     Returns:
         What `attn explain --json` writes, in float64.
@@ -156,22 +159,20 @@ def explain(
             vectors.
         InputError: For tokens, layers or heads that are not there.
     """
-    number = cast("int | None", head)  # a head's name was read where the function was called
+    number = cast("int | None", head)  # `checked` has parsed a head's name to layer and number
     if tokens is None:
         tokens = model.encode(text)
     if query is None:
         index = default_query(tokens)
     else:
         index = choose_last_token(tokens, query, note)
-    place = strongest_head(
+    layer, number = strongest_head(
         model, text, tokens, index, layer=layer, head=number, note=note, on_cost=on_cost
     )
-    on_cost(
-        cost(model, len(tokens), RunRequest([place[0]], [place[1]], stages=True), is_saved=False),
-        len(tokens),
-    )
+    request = RunRequest([layer], [number], stages=True)
+    on_cost(cost(model, len(tokens), request, is_saved=False), len(tokens))
     return derivation_document(
-        model, text, tokens, layer=place[0], head=place[1], query=index, projections=projections
+        model, text, tokens, layer=layer, head=number, query=index, projections=projections
     )
 
 
@@ -179,17 +180,22 @@ def default_query(tokens: Sequence[Token]) -> int:
     """The position of the query where none is named: the last word that the model knows, else the
     last word, else the last token."""
     words = [index for index, token in enumerate(tokens) if not token.special]
-    known = [index for index in words if not tokens[index].unknown]
-    return (known or words or [len(tokens) - 1])[-1]
+    in_vocabulary = [index for index in words if not tokens[index].unknown]
+    if in_vocabulary:
+        return in_vocabulary[-1]
+    if words:
+        return words[-1]
+    return len(tokens) - 1
 
 
 def _strongest_sentence(
     values: Mapping[str, object], *, whole_layer: bool, every_link: bool
 ) -> str:
-    """The note on which layer, or head, is explained.
+    """The note that tells which layer, or which head, is explained, and by which link it was found.
 
-    values: what its sentence names.
-    every_link: whether links that are seldom informative count, too.
+    values: what stands in the places of the sentence.
+    whole_layer: whether a whole layer is explained, not a head.
+    every_link: whether links to the query itself, its neighbours and resting keys were counted, too.
     """
     if whole_layer and every_link:
         return message(
@@ -232,33 +238,33 @@ def strongest_head(
     model is a checkpoint; otherwise those given, with the first attending layer and head 0 for
     None.
 
-    whole_layer: whether all heads of the layer are explained.
-    note: is told which.
-    on_cost: is told what the search takes.
+    whole_layer: whether all heads of the layer are explained, so that none is searched.
+    note: called with a sentence on which head was found.
+    on_cost: called before the search with its estimated cost and the number of tokens.
     """
-    if layer is None:
-        first_layer = model.spec.attending()[0]
-    else:
-        first_layer = layer
-    if (
-        model.identity.source != "checkpoint"
-        or None not in (layer, head)
-        or (whole_layer and layer is not None)
-    ):
-        return first_layer, head or 0
+    attending = list(model.spec.attending())
+    is_learned_model = model.identity.source == "checkpoint"
+    is_chosen = layer is not None and (whole_layer or head is not None)
+    if is_chosen or not is_learned_model:
+        if layer is None:
+            layer = attending[0]
+        return layer, head or 0
+
+    # among which heads to search; layers may have different numbers of heads
     blocks = model.spec.blocks
-    if layer is None:
-        layers = list(model.spec.attending())
-    else:
+    layers = attending
+    if layer is not None:
         layers = [layer]
     heads: Selection = EVERY
-    if head is not None:  # layers may have more heads or fewer
+    if head is not None:
         layers = [index for index in layers if blocks[index].attention.heads > head]
         heads = [head]
     request = RunRequest(layers, heads, query=query, matrices=False, top=1)
     on_cost(cost(model, len(tokens), request, is_saved=False), len(tokens))
+
+    # the strongest link that says something; if there is none, the strongest of all
     most = len(tokens) * sum(blocks[index].attention.heads for index in layers)
-    for every in (False, True):  # a link that says little, where there is no other
+    for every in (False, True):
         document = run(
             model,
             text,
@@ -290,21 +296,20 @@ def strongest_head(
 
 
 def _first_telling(links: Sequence[LinkRow], rest: Bools) -> LinkRow:
-    """The strongest of some links that goes to another word and to no key where heads rest; the
-    first link where there is none. links: the strongest first.
+    """The first of these links, the strongest first, that goes to another word, and not to a key on
+    which heads rest; the first of all where there is none.
+
+    rest: which keys heads rest on, booleans [key].
     """
-    return next(
-        (
-            link
-            for link in links
-            if link.key != link.query and link.key < rest.size and not rest[link.key]
-        ),
-        links[0],
-    )
+    for link in links:
+        if link.key != link.query and link.key < rest.size and not rest[link.key]:
+            return link
+    return links[0]
 
 
 def _word_of(tokens: Sequence[Token], place: int, text: str) -> str:
-    """What `_name_of` says, with the position of a token whose text stands at several places."""
+    """The name of the token at `place`, as of `_name_of`, followed by its position where the same
+    text stands at several places."""
     name = _name_of(tokens, place, text)
     is_repeated = sum(token.text.strip() == tokens[place].text.strip() for token in tokens) > 1
     if is_repeated:
@@ -318,6 +323,7 @@ def _name_of(tokens: Sequence[Token], place: int, text: str) -> str:
     token = tokens[place]
     if token.unknown:
         return repr(f"{token.text.strip() or token.text}?")
+    # the tokens of the word that the token is part of
     starts = [*word_starts(tokens, text), len(tokens)]
     after = next(number for number, start in enumerate(starts) if start > place)
     pieces = tokens[starts[after - 1] : starts[after]]
@@ -325,6 +331,7 @@ def _name_of(tokens: Sequence[Token], place: int, text: str) -> str:
     if len(pieces) == 1 or token.special or start is None or end is None:
         return repr(token.text)
     word = repr(text[start:end].strip())
+    # a byte of a letter, such as <0xE4>, is no text
     if token.text.startswith("<0x"):
         return message("a piece of {word}", word=word)
     return message("{name} (a piece of {word})", name=repr(token.text), word=word)
@@ -343,12 +350,15 @@ def derivation_document(
     """Build the `attn.explain/1` document, topic "attention": one query's attention in one head,
     step by step in float64 from that head's q, k and v.
 
-    `agreement` is the largest difference between the steps and the same numbers of the run's
-    own matrices. A query that sees nothing has weights 0 and output 0. projections: whether W_Q,
-    W_K, W_V and W_O are to be in it. Raises UnsupportedError for hash attention and for attention
-    that reads more than its layer's vectors, InputError for numbers that left the range of their
-    type.
+    `agreement` in it is the largest difference between the steps and the same numbers of the run's
+    own matrices. A query that sees nothing has weights 0 and output 0.
+
+    projections: whether W_Q, W_K, W_V and W_O are to be in it.
+
+    Raises UnsupportedError for hash attention and for attention that reads more than its layer's
+    vectors, InputError for numbers that left the range of their type.
     """
+    # the run of this layer, with all of its stages
     spec = model.spec.blocks[layer].attention
     if spec.hashing is not None:
         raise UnsupportedError(
@@ -369,22 +379,22 @@ def derivation_document(
         raise InputError(
             overflow(model.backend, trace)[0], expected="numbers that can be written out"
         )
+
+    # the steps, from this head's q, k and v
+    sink = None
     if spec.sinks:
         sinks = model.store.layer(model.backend, layer)("attn.sinks")
-    else:
-        sinks = None
-    if sinks is None:
-        sink = None
-    else:
-        sink = float(model.backend.numpy(sinks)[head])
+        if sinks is not None:
+            sink = float(model.backend.numpy(sinks)[head])
     steps = steps_of(
         _with_global_projections(stages, spec, query), spec.scale, spec.softcap, sink, query
     )
     projected = projection_formulas(model, layer)
     first = _with_formula(steps[0], projected, is_global=query in (spec.own_global or ()))
     steps[0] = _with_query_column(model, first, layer, head)
+
+    # the head of the document; layers may differ from layer 0, and the derivation is of this one
     heading = header(model, text, tokens)
-    # layers may differ from layer 0, and the derivation speaks of this one
     heading["model"] = replace(
         heading["model"],
         heads=spec.heads,
@@ -393,6 +403,12 @@ def derivation_document(
         d_v=spec.v_dim,
     )
     heading["attention"] = replace(heading["attention"], scale=spec.scale, softcap=spec.softcap)
+    matrices_of_weights: dict[str, Floats] | UnsetType = UNSET
+    if projections:
+        matrices_of_weights = {
+            **head_projections(model, layer, head),
+            **layer_projections(model, layer),
+        }
     return AttentionTopic(
         **heading,
         topic="attention",
@@ -411,11 +427,7 @@ def derivation_document(
             weights=stages["weights"][0],
             output=stages["mixed"][0],
         ),
-        projections=(
-            {**head_projections(model, layer, head), **layer_projections(model, layer)}
-            if projections
-            else UNSET
-        ),
+        projections=matrices_of_weights,
         after=_after_heads(model, layer, trace.before, stages, query),
         agreement=agreement(steps, stages, query),
         empty_rows=empty_rows(model.backend, trace, [head]),
@@ -427,18 +439,20 @@ def _with_global_projections(
     stages: dict[str, Floats], spec: Attention, query: int
 ) -> dict[str, Floats]:
     """The stages with q, k and v replaced by those of the global projections where the query is a
-    global token; else the stages unchanged."""
-    if query not in (spec.own_global or ()):
+    global token, which Longformer projects by matrices of their own; else the stages unchanged."""
+    global_tokens = spec.own_global or ()
+    if query not in global_tokens:
         return stages
     q = np.array(stages["q"])
-    q[:, query] = stages["global_q"][:, (spec.own_global or ()).index(query)]
+    # [head, global token, dim]
+    q[:, query] = stages["global_q"][:, global_tokens.index(query)]
     return {**stages, "q": q, "k": stages["global_k"], "v": stages["global_v"]}
 
 
 def _with_formula(step: Step, projected: Mapping[str, str], *, is_global: bool) -> Step:
-    """The projections step with the formulas of this layer.
+    """The projections step with the formulas of this layer, such as "q = x·W_Q + b_Q, …".
 
-    projected: those that differ from the plain ones, as `projection_formulas` gives them.
+    projected: by "q", "k" or "v", formulas that differ from the plain ones.
     is_global: whether the query is a global token, which has projections of its own.
     """
     assert isinstance(step, Projections)
@@ -459,26 +473,27 @@ def _with_query_column(model: Model, step: Step, layer: int, head: int) -> Step:
     times it is not that entry (after rotation, with x normed first) or the weights cannot be
     read."""
     assert isinstance(step, Projections)
-    if not model.own_layers:  # the weights are not to be had by role
+    if not model.own_layers:
+        # a model that runs through transformers: its weights cannot be read one by one
         return step
     weights = model.store.layer(model.backend, layer)
     matrix = weights("attn.q.weight")
     bias_vector = weights("attn.q.bias")
+    # stored matrices are [out, in]: a column of W_Q is a row of them
     row = head * len(np.asarray(step.q))
     if matrix is None:
         return step
     column = float64_of(model, matrix)[row]
-    if bias_vector is None:
-        bias = None
-    else:
+    if column.shape != np.shape(step.x):
+        return step
+    first_entry = float(np.asarray(step.x) @ column)
+    bias: float | UnsetType = UNSET
+    if bias_vector is not None:
         bias = float(float64_of(model, bias_vector)[row])
-    if column.shape == np.shape(step.x):
-        first_entry = float(np.asarray(step.x) @ column) + (bias or 0.0)
-    else:
-        first_entry = np.nan
+        first_entry += bias
     if not np.isclose(first_entry, np.asarray(step.q)[0], rtol=1e-4, atol=1e-5):
         return step
-    return replace(step, column=column, bias=UNSET if bias is None else bias)
+    return replace(step, column=column, bias=bias)
 
 
 def _after_heads(
@@ -488,6 +503,7 @@ def _after_heads(
     there are several, the residual sum and the norm.
 
     before: what entered the layer, before any norm, [token, width].
+    stages: of the layer, by name.
     """
     rows = {name: stages[name][query] for name in ("sum", "norm") if name in stages}
     heads: Floats | UnsetType = UNSET
@@ -498,6 +514,9 @@ def _after_heads(
         if split is not None:
             heads = split.shares
             bias = split.bias
+
+    # the vector that the residual connection adds to, and what is added where that is not `out`
+    # alone: a norm or a factor may follow the heads, or another part run beside them
     if model.spec.blocks[layer].normed:
         x = stages["hidden"][query]
     else:
@@ -517,11 +536,13 @@ def steps_of(
     sink: float | None,
     query: int,
 ) -> list[Step]:
-    """The steps of one query's attention, computed from one head's stages by name (hidden, q, k, v,
-    capped, biased, masked).
+    """Work out the steps of one query's attention, from projections to the weighted sum.
 
+    stages: of one head, by name: "hidden" [token, width]; "q", "k" and "v" [1, token, dim];
+        "capped", "biased" and "masked" [1, query, key].
     sink: the logit of a learned sink, None without one.
     """
+    # products and scores, [key]
     x = stages["hidden"][query]
     q = stages["q"][0, query]
     k = stages["k"][0]
@@ -529,15 +550,15 @@ def steps_of(
     products = q * k
     raw = products.sum(axis=1)
     scaled = raw * scale
-    if softcap is None:
-        capped = scaled
-    else:
+    capped = scaled
+    if softcap is not None:
         capped = np.tanh(scaled / softcap) * softcap
+    scores = capped
     bias = _position_bias(stages, query)
-    if bias is None:
-        scores = capped
-    else:
+    if bias is not None:
         scores = capped + bias
+
+    # weights; a key is hidden if the mask, and not what comes before it, makes its score −∞
     visible = ~(np.isneginf(stages["masked"][0, query]) & ~np.isneginf(stages["biased"][0, query]))
     softmax = softmax_steps(
         [
@@ -547,10 +568,10 @@ def steps_of(
         sink=sink,
     )
     weights = np.asarray(softmax.weights)
-    # a hidden value may be anything, even NaN: it has no part in the sum
-    terms = np.where(
-        weights[:, None] > 0, weights[:, None] * np.where(weights[:, None] > 0, v, 0.0), 0.0
-    )
+
+    # the weighted sum; a hidden value may be anything, even NaN, and has no part in it
+    has_weight = weights[:, None] > 0
+    terms = np.where(has_weight, weights[:, None] * np.where(has_weight, v, 0.0), 0.0)
     return [
         Projections(formula="q = x·W_Q, k = x·W_K, v = x·W_V", x=x, q=q, k=k, v=v),
         Products(formula="q·k_j = Σ_i q_i·k_ji", products=products, raw=raw),
@@ -583,6 +604,7 @@ def _position_bias(stages: Mapping[str, Floats], query: int) -> Floats | None:
     after = stages["biased"][0, query]
     if np.array_equal(before, after, equal_nan=True):
         return None
+    # −∞ less −∞, of keys that are hidden before the mask, gives NaN
     with np.errstate(invalid="ignore"):
         return after - before
 
@@ -606,10 +628,11 @@ def agreement(steps: list[Step], stages: Mapping[str, Floats], query: int) -> fl
 
 
 def derivation_shapes(model: Model, tokens: int, layer: int) -> list[tuple[int, ...]]:
-    """Shapes of the arrays that the document would hold, to estimate its size before it is built."""
+    """Shapes of the arrays that a derivation of this layer would hold, to estimate its size before
+    it is built: four n × n matrices, five of a vector per token, and the input."""
     spec = model.spec.blocks[layer].attention
-    wide = max(spec.head_dim, spec.v_dim)
-    return [(4 * tokens, tokens), (5 * tokens, wide), (tokens, model.spec.d_model)]
+    width = max(spec.head_dim, spec.v_dim)
+    return [(4 * tokens, tokens), (5 * tokens, width), (tokens, model.spec.d_model)]
 
 
 # Topics of `attn explain` about a whole layer: masks, several heads, positions, residual and norm.
@@ -649,7 +672,9 @@ def mask_topic_document(
     scores, masked, after = (float64_of(model, trace.stages[name])[0] for name in names)
     before = row_softmax(scores)
     masked_keys = np.isneginf(masked[query]) & ~np.isneginf(scores[query])
-    batch = _padded_texts(model, [(text, tokens), *others], layer, head) if others else UNSET
+    batch: list[PaddedText] | UnsetType = UNSET
+    if others:
+        batch = _padded_texts(model, [(text, tokens), *others], layer, head)
     return MaskTopic(
         **header(model, text, tokens),
         topic="mask",
@@ -669,8 +694,8 @@ def mask_topic_document(
 def _padded_texts(
     model: Model, texts: Sequence[tuple[str, Sequence[Token]]], layer: int, head: int
 ) -> list[PaddedText]:
-    """Run the texts in one padded batch, and return for each its last token's weights there and how
-    far they are from those without the batch."""
+    """Run texts of different length in one padded batch. Returns for each the weights of its last
+    token there, and how far they are from those of the text run alone."""
     tokens = [text_tokens for _, text_tokens in texts]
     longest = max(map(len, tokens))
     trace = next(iter(model.trace_batch(tokens, layers=[layer], heads=[head], keep=("weights",))))
@@ -711,7 +736,7 @@ def multihead_document(
 
     Returns:
         What `attn explain multihead --json` writes, with the average of the rows. The shares are
-        absent where there is no W_O, or where its weights are not to be had.
+        absent where there is no W_O, or its weights cannot be read.
 
     Raises:
         InputError: For a layer that is not there.
@@ -722,14 +747,21 @@ def multihead_document(
         for array in (trace.stages["weights"], head_outputs(trace.stages))
     )
     out = float64_of(model, trace.stages["out"])[query]
+
+    # the output as the sum of the heads' shares; without W_O the heads side by side
     split = head_shares(model, layer, mixed)
-    if split is None:
-        if "concat" not in trace.stages:
-            total = mixed.reshape(-1)
-        else:
-            total = out
+    if split is not None:
+        total = split.shares.sum(axis=0)
+        if split.bias is not UNSET:
+            total = total + split.bias
+    elif "concat" not in trace.stages:
+        total = mixed.reshape(-1)
     else:
-        total = split.shares.sum(axis=0) + (0.0 if split.bias is UNSET else split.bias)
+        total = out
+
+    single: SingleHead | UnsetType = UNSET
+    if len(weights) == 1:
+        single = _without_heads(model, trace, query, weights[0], mixed[0])
     average = weights.mean(axis=0)
     return MultiheadTopic(
         **header(model, text, tokens),
@@ -749,9 +781,7 @@ def multihead_document(
         entropies=(row_entropy(weights) + 0.0).tolist(),
         average_entropy=float(row_entropy(average)) + 0.0,
         roles=_roles_of_heads(model, text, tokens, float64_of(model, trace.stages["weights"])),
-        single=(
-            UNSET if len(weights) > 1 else _without_heads(model, trace, query, weights[0], mixed[0])
-        ),
+        single=single,
         concat=mixed.reshape(-1),
         bias=UNSET if split is None else split.bias,
         out=out,
@@ -772,6 +802,8 @@ def _roles_of_heads(
     """
     if not is_learned(model.identity.source) or len(weights) < 2:
         return UNSET
+
+    # the number of the word that each token is part of; links between neighbours do not count
     count = len(tokens)
     word_numbers = np.zeros(count, int)
     word_numbers[word_starts(tokens, text)[1:]] = 1
@@ -782,6 +814,8 @@ def _roles_of_heads(
     candidates = is_word[:, None] & is_word & is_apart
     if not candidates.any():
         return UNSET
+
+    # the strongest link; then its head and its two words are left out, and the next is taken
     squares = np.where(candidates, weights[:, :, :count], 0.0)
     links: list[HeadLink] = []
     for _ in range(MOST_ROLES):
@@ -798,10 +832,11 @@ def _roles_of_heads(
 def _without_heads(
     model: Model, trace: LayerTrace, query: int, weights: Floats, mixed: Floats
 ) -> SingleHead | UnsetType:
-    """One query's attention computed from q, k and v without splitting into heads, in float64, to
-    compare with a model of one head; UNSET where the trace lacks what it takes.
+    """Compute one query's attention from q, k and v without splitting into heads, in float64, to
+    show that a model of one head gives the same; UNSET where the trace lacks a stage that this
+    needs, and for attention with sinks or global tokens.
 
-    weights, mixed: the run's own, [key] and [v_dim].
+    weights, mixed: of the run, [key] and [v_dim].
     """
     spec = model.spec.blocks[trace.layer].attention
     names = ("hidden", "q", "k", "v", "capped", "biased", "masked")
@@ -811,11 +846,11 @@ def _without_heads(
     steps = steps_of(stages, spec.scale, spec.softcap, None, query)
     row = next(np.asarray(step.weights) for step in steps if isinstance(step, SoftmaxRow))
     output = next(np.asarray(step.output) for step in steps if isinstance(step, OutputSum))
-    apart = max(
+    largest_difference = max(
         float(np.abs(row - weights).max(initial=0.0)),
         float(np.abs(output - mixed).max(initial=0.0)),
     )
-    return SingleHead(weights=row, output=output, agreement=apart)
+    return SingleHead(weights=row, output=output, agreement=largest_difference)
 
 
 # Ways of telling attention where tokens stand, and what each makes of one query.
@@ -842,7 +877,6 @@ def position_document(
 
     Args:
         models: The models; the first is what the others are measured against.
-
         text: The text.
         tokens: Its tokens.
         layer: The layer's number.
@@ -861,9 +895,10 @@ def position_document(
     for model in models:
         heading = heading or header(model, text, tokens)
         warnings += [warning for warning in model.warnings if warning not in warnings]
-        ways.append(
-            _position_way(model, tokens, layer, head, query, ways[0].weights if ways else None)
-        )
+        first_weights = None
+        if ways:
+            first_weights = ways[0].weights
+        ways.append(_position_way(model, tokens, layer, head, query, first_weights))
     assert heading is not None, "there is at least one model"
     warnings += token_notes(text, tokens)
     return PositionTopic(
@@ -890,9 +925,8 @@ def _position_way(
     within = np.isfinite(capped)
     bias = np.subtract(biased, capped, out=np.zeros(within.shape), where=within)
     name, enters, formula, table = _position_facts(model, tokens, layer, bias)
-    if first is None:
-        moved = 0.0
-    else:
+    moved = 0.0
+    if first is not None:
         moved = float(np.abs(row - first).max(initial=0.0))
     return PositionWay(
         position=name, enters=enters, formula=formula, table=table, weights=row, moved=moved
@@ -902,21 +936,20 @@ def _position_way(
 def _position_facts(
     model: Model, tokens: Sequence[Token], layer: int, bias: Floats
 ) -> tuple[str, Literal["nowhere", "input", "queries and keys", "scores"], str, Floats | UnsetType]:
-    """A layer's position encoding: name, where it enters, formula, and its table of numbers (UNSET
-    without one).
+    """A layer's position encoding: its name, where it enters the computation, its formula, and the
+    numbers that it adds or the angles that it rotates by (UNSET without any).
 
     bias: what it adds to the scores, [query, key].
     """
     input_positions = model.spec.embedding.positions
     score_position = model.spec.blocks[layer].attention.position
     if input_positions is not None:
+        vectors: Floats | UnsetType = UNSET
         both = split_embedding(model, tokens)
-        return (
-            input_positions,
-            "input",
-            listing(("X = E + P", ADDED.get(input_positions, message("P[i]: a vector"))), "; "),
-            UNSET if both is None else both[1],
-        )
+        if both is not None:
+            _, vectors = both
+        added = ADDED.get(input_positions, message("P[i]: a vector"))
+        return input_positions, "input", listing(("X = E + P", added), "; "), vectors
     name = position_name(score_position)
     match score_position:
         case None:
@@ -964,15 +997,14 @@ def residual_document(
         norms first, that of x.
 
     Raises:
-        UnsupportedError: For a layer without a residual of its own, or whose weights are not to be
-            had.
+        UnsupportedError: For a layer without a residual connection around its attention alone.
     """
     block = model.spec.blocks[layer]
     trace = layer_trace(model, tokens, layer, ("weights",))
     if "sum" not in trace.stages:
-        reason = message(
-            "adds attention and feed-forward at once" if block.parallel else "has no residual"
-        )
+        reason = message("has no residual")
+        if block.parallel:
+            reason = message("adds attention and feed-forward at once")
         raise UnsupportedError(
             "layer {layer} {reason}",
             expected="x + attention on its own",
@@ -980,20 +1012,31 @@ def residual_document(
             layer=layer,
             reason=reason,
         )
+
+    # x, and x plus what the attention adds
     if block.normed:
         entering = trace.stages["hidden"]
     else:
         entering = trace.before
     x, after = (float64_of(model, array)[query] for array in (entering, trace.stages["sum"]))
+
+    # the norm worked out, and how far it is from the run's
     norm = _norm_step(model, layer, block.norms, x, after)
-    apart = 0.0
+    norm_difference = 0.0
     if norm is not None:
-        run_norm = float64_of(
-            model, trace.stages["norm" if norm.place == "attn.sum" else "hidden"]
-        )[query]
-        apart = float(np.abs(norm.normed - run_norm).max(initial=0.0))
-    weights = trace.stages.get("weights")
+        stage = "hidden"
+        if norm.place == "attn.sum":
+            stage = "norm"
+        run_norm = float64_of(model, trace.stages[stage])[query]
+        norm_difference = float(np.abs(norm.normed - run_norm).max(initial=0.0))
+
+    largest_weights: Floats | UnsetType = UNSET
+    if "weights" in trace.stages:
+        largest_weights = float64_of(model, trace.stages["weights"])[:, query].max(axis=0)
+    cosine = 0.0
     lengths = float(np.linalg.norm(x) * np.linalg.norm(after))
+    if lengths > 0:
+        cosine = float(x @ after) / lengths
     return ResidualTopic(
         **header(model, text, tokens),
         topic="residual",
@@ -1003,10 +1046,10 @@ def residual_document(
         x=x,
         out=after - x,
         sum=after,
-        weights=UNSET if weights is None else float64_of(model, weights)[:, query].max(axis=0),
-        cosine=float(x @ after) / lengths if lengths > 0 else 0.0,
+        weights=largest_weights,
+        cosine=cosine,
         norm=norm,
-        agreement=apart,
+        agreement=norm_difference,
         warnings=[*model.warnings, *token_notes(text, tokens)],
     )
 
@@ -1014,31 +1057,36 @@ def residual_document(
 def _norm_step(
     model: Model, layer: int, norms: Mapping[Place, Norm], x: Floats, after: Floats
 ) -> NormStep | None:
-    """The norm of the query's vector, step by step: of the sum `after` the attention, or of x
-    before it; None where the layer has neither, or its weights cannot be read.
+    """Work out the norm of the query's vector: of the sum behind the attention where the layer norms
+    there, or of x before the attention; None where it does neither, or its weights cannot be read.
 
-    x, after: [width].
+    x: what enters the attention's branch, [width].
+    after: x plus what the attention adds, [width].
     """
     place: Place = "attn.sum" if "attn.sum" in norms else "attn.in"
     if place not in norms or not model.own_layers:
         return None
     norm = norms[place]
+    vector = x
     if place == "attn.sum":
         vector = after
-    else:
-        vector = x
     weights = model.store.layer(model.backend, layer)
-    weight, bias = (weights(f"{place}.{name}") for name in ("weight", "bias"))
+    weight = weights(f"{place}.weight")
+    bias = weights(f"{place}.bias")
+
+    # a layer norm takes the mean away, an RMS norm does not
     mean = float(vector.mean())
+    centred = vector
     if norm.kind == "layer":
         centred = vector - mean
-    else:
-        centred = vector
     variance = float((centred**2).mean())
-    normed = scaled = centred / np.sqrt(variance + norm.eps)
+    scaled = centred / np.sqrt(variance + norm.eps)
+    normed = scaled
     if weight is not None and norm.affine:
-        factor = float64_of(model, weight)
-        normed = normed * (factor + 1.0 if norm.unit_offset else factor)
+        factors = float64_of(model, weight)
+        if norm.unit_offset:
+            factors = factors + 1.0
+        normed = normed * factors
     if bias is not None and norm.affine:
         normed = normed + float64_of(model, bias)
     return NormStep(

@@ -86,7 +86,7 @@ ROTATED = message("Shown after rotation by position (rope), as they enter the do
 
 
 def projection_formulas(document: AttentionTopic) -> str:
-    """How queries, keys and values come about in the layer, biases included."""
+    """The formulas of q, k and v in this layer, biases included, in one line."""
     formulas = {row.step: row.formula for row in document.shapes}
     return "   ".join(formulas[name] for name in ("q", "k", "v"))
 
@@ -157,10 +157,12 @@ class Derivation(Struct, frozen=True, dict=True):
         """The keys with a line of their own, by position."""
         if self.view.full or len(self.names) <= self.all_keys:
             return list(range(len(self.names)))
-        most = (
-            SHORT - 1 if self.compact and self.view.few else self.view.top
-        )  # the others take a line, too
-        return sorted(int(index) for index in np.argsort(-self.weights, kind="stable")[:most])
+        most = self.view.top
+        if self.compact and self.view.few:
+            # the line that sums up the others counts, too
+            most = SHORT - 1
+        largest = np.argsort(-self.weights, kind="stable")[:most]
+        return sorted(int(index) for index in largest)
 
     @cached_property
     def other_keys(self) -> list[int]:
@@ -178,24 +180,24 @@ class Derivation(Struct, frozen=True, dict=True):
         part: the step's name in `STEP_TITLES`.
         """
         view = self.view
-        name = say(view, STEP_TITLES[part], query=self.query)
+        title = say(view, STEP_TITLES[part], query=self.query)
         if number:
-            title = f"{number} {name}"
-        else:
-            title = name
+            title = f"{number} {title}"
         top = heading(title, note, view)
+
+        # the lines of code, behind the title where they fit, else below it
         lines = [spell(text, ascii=view.ascii) for text in self.code.get(part, ())]
-        if (
-            lines
-            and len(top.rows) == 1
-            and line_width(top.rows[0]) + 3 + cells("; ".join(lines)) <= view.width
-        ):
-            top = line(*top.rows[0], ("   ", ""), ("; ".join(lines), CODE))
+        code = "; ".join(lines)
+        fits = len(top.rows) == 1 and line_width(top.rows[0]) + 3 + cells(code) <= view.width
+        if lines and fits:
+            top = line(*top.rows[0], ("   ", ""), (code, CODE))
         elif lines:
             top = stack(top, *(line((f"  {text}", CODE)) for text in lines))
+
         # the mask says itself what it hides, and a narrow screen has room for the formulas alone
-        leads = self.leads and part != "masked" and not (self.compact and view.width < ROOMY)
-        return stack(top, remark(self.lead(part), view, style="") if leads else Lines())
+        if not self.leads or part == "masked" or (self.compact and view.width < ROOMY):
+            return top
+        return stack(top, remark(self.lead(part), view, style=""))
 
     def lead(self, part: str) -> str:
         """What a step does, in a sentence or two that are true of this model.
@@ -220,7 +222,8 @@ class Derivation(Struct, frozen=True, dict=True):
         return heading(place_text, "", self.view)
 
     def projections(self) -> Lines:
-        """The query's q, and every key's k and v."""
+        """The step of the projections: the query's q, and every key's k and v; on a short screen one
+        entry of q worked out."""
         step = self.document.step(Projections)
         view = self.view
         rows = self.keys_shown
@@ -256,13 +259,16 @@ class Derivation(Struct, frozen=True, dict=True):
         view = self.view
         products = np.asarray(step.products, np.float64)
         raw = np.asarray(step.raw, np.float64)
-        room = view.width - max(cells(self.key(index)) for index in self.keys_shown) - 2
+
+        # how many entries have a column, and with how many digits; either depends on the other, so
+        # both are found in two rounds. Columns for q·k and for the sum of other entries are kept free
+        room = view.width - max(cells(self.key(index)) for index in self.keys_shown) - INDENT
         digits = view.precision
         dims = 1
         width = products.shape[1]
         terms = products
-        for _ in range(2):  # more digits take room: settle on both
-            slot = digits + 5
+        for _ in range(2):
+            slot = digits + BESIDE_DIGITS
             if view.full or width <= room // slot - 1:
                 dims = width
             else:
@@ -273,6 +279,7 @@ class Derivation(Struct, frozen=True, dict=True):
                 )
             sums = zip(terms[self.keys_shown].tolist(), raw[self.keys_shown].tolist(), strict=True)
             digits = adding_digits(sums, view.precision)
+
         columns = [say(view, "key"), *map(str, range(dims))]
         if dims < width:
             columns.append(say(view, "{count} more", count=width - dims))
@@ -293,6 +300,8 @@ class Derivation(Struct, frozen=True, dict=True):
         """
         step = self.document.step(Scores)
         view = self.view
+
+        # the title names the scale as a root where it is one, such as / √64
         model = self.document.model
         root = root_of(step.scale, model.d_k or 0, model.d_model or 0).removeprefix("1/√")
         if step.scale == 1:
@@ -303,20 +312,25 @@ class Derivation(Struct, frozen=True, dict=True):
             name = message("s = q·k × {scale}")
         title = self._title(2, "scaled", say(view, name, scale=brief(step.scale), root=root))
         raw = self.document.step(Products).raw
-        plain = step.capped is None and step.bias is None
+
+        # on a short screen, the key with the largest weight stands for all
         if self.compact:
             index = int(np.argmax(self.weights))
             return stack(
                 title, line_of_score(step, index, self.key(index), float(raw[index]), root, view)
             )
-        columns = [("q·k", raw), *([] if plain else [(say(view, "× scale"), step.scaled)])]
+
+        # a column for each thing that is done to q·k, the last one being the score
+        columns = [("q·k", raw)]
+        sums = np.asarray(step.scaled) + 0.0
+        if step.capped is not None or step.bias is not None:
+            columns.append((say(view, "× scale"), step.scaled))
         if step.capped is not None:
             columns.append((say(view, "soft-capped"), step.capped))
+            sums = np.asarray(step.capped) + 0.0
         if step.bias is not None:
             columns.append((say(view, "+ bias"), step.bias))
-        sums = (step.capped if step.capped is not None else step.scaled) + (
-            0.0 if step.bias is None else step.bias
-        )
+            sums = sums + step.bias
         columns.append((say(view, "score s"), sums))
         rows = [
             [self.key(key), *(self._number_text(numbers[key]) for _, numbers in columns)]
@@ -327,7 +341,8 @@ class Derivation(Struct, frozen=True, dict=True):
         )
 
     def masked(self) -> Lines:
-        """Which keys the mask hides from the query, by name."""
+        """The step of the mask, as a sentence: which keys it hides from the query, by name, or that
+        it hides none."""
         view = self.view
         visible = self.document.step(Scores).visible
         hidden = [index for index, is_visible in enumerate(visible) if not is_visible]
@@ -338,10 +353,9 @@ class Derivation(Struct, frozen=True, dict=True):
             whole = message("Nothing is hidden: {query} may look at the only key.")
         sentence = say(view, whole, query=query_text, **counts)
         if hidden:
+            most = MENTIONED
             if view.full:
                 most = len(hidden)
-            else:
-                most = MENTIONED
             names = say(view, contextual("between", ", ")).join(map(self.key, hidden[:most]))
             if len(hidden) > most:
                 names += say(view, " and {count} more", count=len(hidden) - most)
@@ -366,6 +380,8 @@ class Derivation(Struct, frozen=True, dict=True):
                     "This query sees no key: its weights and its output are 0 by definition.", view
                 ),
             )
+
+        # the rows: keys, the sum of other keys, a learned sink
         row_names = self._key_names()
         exponentials = self._with_others(np.asarray(step.exponentials, np.float64))
         notes = []
@@ -384,28 +400,31 @@ class Derivation(Struct, frozen=True, dict=True):
             )
             notes.append(say(view, template))
         shares = [exponential / step.sum for exponential in exponentials]
-        scores = self.document.step(Scores).scores
-        hidden = spell("−∞", ascii=view.ascii)
-        blanks = [""] * (len(row_names) - len(self.keys_shown))
 
         def of_keys(numbers: Sequence[float | None]) -> list[str]:
-            """A column of one number per key, as text; −∞ for a hidden one."""
-            keys = self.keys_shown
-            return [
-                hidden if step.shifted[key] is None else self._number_text(numbers[key])
-                for key in keys
-            ] + blanks
+            """A column of one number per key, as text; −∞ for a hidden key, blank for the rows that
+            are no single key."""
+            texts = []
+            for key in self.keys_shown:
+                if step.shifted[key] is None:
+                    texts.append(spell("−∞", ascii=view.ascii))
+                else:
+                    texts.append(self._number_text(numbers[key]))
+            return texts + [""] * (len(row_names) - len(self.keys_shown))
 
-        room = max(min(view.width - 62, 24), 0)
+        # the columns, each with its title, its texts and its total
         columns = [
-            (say(view, "score s"), of_keys(scores), ""),
             ("s − max", of_keys(step.shifted), ""),
             (say(view, "exp"), *adding_column(exponentials, step.sum, view.precision)),
             (say(view, "weight w"), *adding_column(shares, 1.0, view.precision)),
-            ("", [bar(share, room, ascii=view.ascii) for share in shares], ""),
         ]
-        # beside other panes there is no room for the scores, which an earlier step has
-        columns = columns[1 if view.width < BESIDE else 0 : 5 if room else 4]
+        if view.width >= BESIDE:
+            # beside other panes there is no room for the scores, which an earlier step has
+            scores = self.document.step(Scores).scores
+            columns.insert(0, (say(view, "score s"), of_keys(scores), ""))
+        room = max(min(view.width - 62, 24), 0)
+        if room:
+            columns.append(("", [bar(share, room, ascii=view.ascii) for share in shares], ""))
         names, texts, totals = zip(
             (say(view, "key"), row_names, say(view, "sum")), *columns, strict=True
         )
@@ -420,16 +439,19 @@ class Derivation(Struct, frozen=True, dict=True):
         view = self.view
         terms = np.asarray(step.terms, np.float64)
         output = np.asarray(step.output, np.float64)
+        # a column for each entry of the output, as many as fit
         columns = [self._with_others(term) for term in terms.T]
         dims, digits = self._fit_output(columns, output.tolist())
         names = [say(view, "key"), "w", *map(str, range(dims))]
         weights = map(self._number_text, self._with_others(self.weights))
         texts = ([f"{value:.{digits}f}" for value in column] for column in columns[:dims])
         rows = list(zip(self._key_names(), weights, *texts, strict=True))
+        # the total has fewer digits: blanks keep its points below the others
         more_digits = " " * (digits - view.precision)
         sums = [self._number_text(value) + more_digits for value in output[:dims]]
         total = ["o", "", *sums]
         title = self._title(5, "output", say(view, "O = A·V, o = Σ w_j·v_j"))
+        more = ""
         if dims < len(output) and not self.compact:
             more = say(
                 view,
@@ -437,15 +459,17 @@ class Derivation(Struct, frozen=True, dict=True):
                 last=dims - 1,
                 total=len(output),
             )
-        else:
-            more = ""
         return stack(title, ledger(names, rows, total, view), remark(more, view))
 
     def _fit_output(
         self, columns: Sequence[Sequence[float]], output: Sequence[float]
     ) -> tuple[int, int]:
         """How many entries of the output fit on the screen, and with how many digits each of their
-        columns adds up."""
+        columns adds up.
+
+        columns: of each entry the terms of its sum, one a row.
+        output: the sums.
+        """
         view = self.view
         longest_key = max(cells(self.key(index)) for index in self.keys_shown)
         weight_width = view.precision + BESIDE_DIGITS
@@ -468,16 +492,17 @@ class Derivation(Struct, frozen=True, dict=True):
         query, key = (
             token_reference(tokens, index, view) for index in (document.query, self._looked_at())
         )
+        unknown = []
         if tokens[document.query].unknown:
             unknown = ["--unknown"]
-        else:
-            unknown = []
         head = ["--head", head_name(document.layer, document.head)]
         titles = {
             name: f"{TOUR.index(STEP[name])} {say(view, STEP[name].title)}"
             for name in ("heads", "effect")
         }
         ends = ["--from", query, "--to", key, *unknown]
+
+        # the same link in other heads, and the run without this one
         find = command_about(document, "find", ends, view)
         other_heads = command_lines(find, view, before=titles["heads"], style="bold")
         if model.attending == model.heads == 1:
@@ -489,9 +514,10 @@ class Derivation(Struct, frozen=True, dict=True):
         return stack(other_heads, effect, options_note(view))
 
     def matrices(self) -> Lines:
-        """The matrices of all queries, with the worked query's row marked, and how far its row is
-        from the run's.
+        """The matrices of all queries, with the worked query's row marked, and by how much the worked
+        numbers differ from the run's.
         """
+        # the names of rows and columns
         document = self.document
         view = self.view
         names = self.names
@@ -502,10 +528,9 @@ class Derivation(Struct, frozen=True, dict=True):
         rows = [f"{mark}{text}" if index == query else text for index, text in enumerate(texts)]
         # as many digits as let every key have its column, so that the worked row can be found again
         slot = (view.width - NAME - 4) // max(len(names), 1)
-        if view.full:
-            digits = view.precision
-        else:
-            digits = max(min(view.precision, slot - 5), min(view.precision, 2))
+        digits = view.precision
+        if not view.full:
+            digits = max(min(view.precision, slot - BESIDE_DIGITS), min(view.precision, 2))
         close = structs.replace(view, precision=digits)
         blocks = [
             heading(
@@ -517,17 +542,22 @@ class Derivation(Struct, frozen=True, dict=True):
 
         def vectors_of(name: str, values: Numbers) -> Lines:
             """One of the matrices as a vector per token, under its title."""
-            return vectors(values, rows, close, title=MATRICES[name][0], note=MATRICES[name][1])
+            title, note = MATRICES[name]
+            return vectors(values, rows, close, title=title, note=note)
 
+        # X, the square matrices [query, key], and O
         if matrices.x is not UNSET:
             blocks.append(vectors_of("x", matrices.x))
         for name, values in _square_matrices(document):
-            shown = visible(values, matrices.scores if name in ("scores", "weights") else UNSET)
-            is_signed, (matrix_title, note) = name != "weights", MATRICES[name]
-            if is_signed:
-                limits = None
-            else:
+            shown = visible(values, UNSET)
+            if name in ("scores", "weights"):
+                # behind the mask, what it hides is blank
+                shown = visible(values, matrices.scores)
+            is_signed = name != "weights"
+            limits = None
+            if not is_signed:
                 limits = (0.0, 1.0)
+            matrix_title, note = MATRICES[name]
             blocks.append(
                 matrix(
                     shown,
@@ -550,6 +580,8 @@ class Derivation(Struct, frozen=True, dict=True):
         after = self.document.after
         if after is UNSET:
             return Lines()
+
+        # the sum over heads
         mixed = Lines()
         if after.heads is not UNSET:
             terms = [
@@ -563,9 +595,10 @@ class Derivation(Struct, frozen=True, dict=True):
             if after.bias is not UNSET:
                 title += " + b_O"
             mixed = vector_sum(terms, ("O", after.out), view, title=title, note=note)
-        if after.branch is UNSET:
-            added = "O"
-        else:
+
+        # x, what is added to it, their sum and its norm, as far as the layer has them
+        added = "O"
+        if after.branch is not UNSET:
             added = "b"
         rows = [("x", after.x), ("O", after.out), ("b", after.branch)]
         rows += [(f"x + {added}", after.sum), (f"norm(x + {added})", after.norm)]
@@ -574,14 +607,9 @@ class Derivation(Struct, frozen=True, dict=True):
             return mixed
         query = label(self.names[self.document.query], ascii=view.ascii)
         title = say(view, "{query} after the heads", query=query)
-        note = say(
-            view,
-            (
-                "the residual x + O, and its layer norm"
-                if after.norm is not UNSET
-                else "the residual x + O"
-            ),
-        )
+        note = say(view, "the residual x + O")
+        if after.norm is not UNSET:
+            note = say(view, "the residual x + O, and its layer norm")
         if after.branch is not UNSET:
             note = say(
                 view,
@@ -606,8 +634,8 @@ class Derivation(Struct, frozen=True, dict=True):
         return stack(tinted_sentence, sentences(said, view))
 
     def _looks_sentences(self, weights: Sequence[float]) -> Iterator[str]:
-        """Sentences on what the query looks at most; with trained weights, also where heads rest,
-        and what the query looks at besides.
+        """Yield sentences on what the query looks at most; where that is a key on which heads rest,
+        also what it looks at besides.
 
         weights: of the query, [key].
         """
@@ -657,9 +685,8 @@ class Derivation(Struct, frozen=True, dict=True):
     def _number_text(self, value: float | None) -> str:
         """A number with the view's digits, never -0; "" for None."""
         if value is None:
-            text = ""
-        else:
-            text = f"{value:.{self.view.precision}f}"
+            return ""
+        text = f"{value:.{self.view.precision}f}"
         if text.startswith("-") and not text.strip("-0."):
             return text[1:]
         return text
@@ -667,21 +694,21 @@ class Derivation(Struct, frozen=True, dict=True):
     def _key_names(self) -> list[str]:
         """The labels of the lines of a table: the keys with a line of their own, then "N others"
         where there are any."""
-        return [
-            *map(self.key, self.keys_shown),
-            *([others_text(len(self.other_keys), self.view)] if self.other_keys else []),
-        ]
+        names = [self.key(index) for index in self.keys_shown]
+        if self.other_keys:
+            names.append(others_text(len(self.other_keys), self.view))
+        return names
 
     def _with_others(self, values: np.ndarray[Any, Any]) -> list[float]:
         """Values, [key], for the lines of a table: those of the keys with a line of their own, then
         the sum over the others."""
-        return [
-            *values[self.keys_shown].tolist(),
-            *([float(values[self.other_keys].sum())] if self.other_keys else []),
-        ]
+        rows: list[float] = values[self.keys_shown].tolist()
+        if self.other_keys:
+            rows.append(float(values[self.other_keys].sum()))
+        return rows
 
     def _keys_shown_note(self) -> Lines:
-        """How many keys have a line of their own, where not all have."""
+        """The remark on how many keys have a line of their own; empty where all have."""
         if not self.other_keys:
             return Lines()
         counts = {"count": len(self.keys_shown), "total": len(self.names)}
@@ -714,13 +741,13 @@ def lead_remark(part: str, query: str, view: View) -> Lines:
 def weights_as_tints(
     document: Header, weights: Sequence[float] | Numbers, *, several: bool = False
 ) -> tuple[list[float], Message]:
-    """Weights of a query as the shares that tint its text, 0 where heads rest, and what the tint
-    shows.
+    """Turn a query's weights into shares that tint the words of its text, with the note that says
+    what the tint shows. Words on which heads rest get 0.
 
     Args:
-        document: For the tokens, and whether its weights are learned.
-        weights: By key; keys past the tokens are left out.
-        several: Whether each is the largest of several heads.
+        document: Has the tokens, and says whether its weights are learned.
+        weights: By key; keys behind the tokens are left out.
+        several: Whether each weight is the largest of several heads, not of one.
     """
     rest = resting_keys(document.tokens, document.model.source)
     shares = np.nan_to_num(np.asarray(weights, np.float64))[: rest.size]
@@ -793,7 +820,7 @@ PRODUCTS = 1
 
 
 def _decimals(value: float, digits: int) -> str:
-    """A number with this many digits after the point."""
+    """Write a number with so many digits after the point."""
     return f"{value:.{digits}f}"
 
 
@@ -806,6 +833,8 @@ def table_of_first_entry(step: Projections, query: str, view: View) -> Lines:
     column = step.column
     if column is UNSET:
         return Lines()
+
+    # which products have a line
     x = np.asarray(step.x, np.float64)
     weights = np.asarray(column, np.float64)
     products = x * weights
@@ -815,6 +844,7 @@ def table_of_first_entry(step: Projections, query: str, view: View) -> Lines:
         shown_indices = sorted(by_size[:TERMS].tolist())
     hidden_count = len(x) - len(shown_indices)
 
+    # the lines of the sum: index and factors, and beside them the term
     labels = [
         [str(index), _decimals(x[index], view.precision), _decimals(weights[index], view.precision)]
         for index in shown_indices
@@ -857,9 +887,8 @@ def line_of_first_entry(step: Projections, query: str, view: View) -> Lines:
         return vectors([step.q], [query], view, title="q")
     x = np.asarray(step.x, np.float64)
     weights = np.asarray(column, np.float64)
-    if step.bias is UNSET:
-        bias = 0.0
-    else:
+    bias = 0.0
+    if step.bias is not UNSET:
         bias = step.bias
     write = f"{{:.{view.precision}f}}".format
 
@@ -884,20 +913,20 @@ def line_of_first_entry(step: Projections, query: str, view: View) -> Lines:
 
 def line_of_score(step: Scores, key: int, name: str, raw: float, root: str, view: View) -> Lines:
     """The score of one key worked out in a line: q·k scaled, capped, and with what its position
-    adds.
+    adds, such as "for 2 sat: q·k = 1.20, 1.20 / √64 = 0.15; every other key likewise".
 
     name: the key's.
     raw: q·k.
-    root: the number by whose square root it is divided; "" for none.
+    root: the number by whose square root it is divided; "" where it is multiplied instead.
     """
     write = f"{{:.{view.precision}f}}".format
     value = raw
     parts = [write(value)]
     if step.scale != 1:
-        parts.append(
-            f"{write(value)} {f'/ √{root}' if root else f'× {brief(step.scale)}'} ="
-            f" {write(step.scaled[key])}"
-        )
+        factor = f"× {brief(step.scale)}"
+        if root:
+            factor = f"/ √{root}"
+        parts.append(f"{write(value)} {factor} = {write(step.scaled[key])}")
         value = float(step.scaled[key])
     if step.capped is not None:
         cap = brief(step.softcap or 0.0)

@@ -125,7 +125,7 @@ class After(Part, frozen=True, kw_only=True):
     norm: Annotated[Numbers | UnsetType, axes("width", meaning="the norm of the sum.")] = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield a (field, fault) where vectors that are added differ in width."""
+        """Yield (field, message) where vectors that are added differ in width."""
         if self.sum is not UNSET and len(self.out) != len(self.x):
             yield (
                 "sum",
@@ -178,7 +178,7 @@ class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
         return next(step for step in self.steps if isinstance(step, kind))
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield a (field, fault) unless the five steps are there in order, each once."""
+        """Yield (field, message) for each fault: the five steps must be there in order, each once."""
         yield from super().validation_errors()
         order = [type(step) for step in self.steps]
         if order != [Projections, Products, Scores, SoftmaxRow, OutputSum]:
@@ -324,8 +324,8 @@ class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield (field, fault) pairs unless there are heads, each with its entropy, and either all
-        or none with its share of the output."""
+        """Yield (field, message) for each fault: there must be heads, each with its entropy, and
+        either all or none with its share of the output."""
         yield from super().validation_errors()
         if not self.heads or len(self.entropies) != len(self.heads):
             yield "entropies", f"{len(self.entropies)} of {len(self.heads)} heads"
@@ -502,8 +502,8 @@ class Seq2seqTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
-        """Lengths of the axes of the arrays: the queries, and the keys with learned keys after
-        them.
+        """How many entries the axes have that the fields of this document name: the tokens of either
+        text, "query", and "key", which may have learned keys after the tokens.
         """
         return {
             "query": len(self.queries),
@@ -513,7 +513,7 @@ class Seq2seqTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
         }
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield (field, fault) pairs for tokens that do not lie in their texts."""
+        """Yield (field, message) for each token that does not lie in its text."""
         yield from position_errors(self.queries, self.query_text, "queries")
         yield from position_errors(self.keys, self.key_text, "keys")
 
@@ -588,8 +588,11 @@ class ScalingTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield (field, fault) pairs unless variances and softmaxes are of the same scales."""
-        scales = [*SCALES[: 2 if self.d_model is None else 3]]
+        """Yield (field, message) for each fault: variances and softmaxes must be of the same scales."""
+        # the third scale is 1/√d_model
+        scales = list(SCALES)
+        if self.d_model is None:
+            scales = scales[:2]
         if [row.scale for row in self.variance] != scales:
             yield "variance", message("the scales are not {scales}", scales=listing(scales))
         if [row.scale for row in self.softmax] != [*scales, "uniform"]:

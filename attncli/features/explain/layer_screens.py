@@ -81,6 +81,8 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
     """The screen of topic "mask" as blocks: what a mask is for, the matrices before and after it,
     the query's row worked out, the padded batch if there is one."""
     texts = [token.text for token in document.tokens]
+
+    # what the topic is about
     what = lead(
         "what a mask does",
         "A mask says which keys a query may see. A hidden score becomes −∞ before the "
@@ -88,19 +90,23 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
         view,
         note=mask_name(safe(document.attention.mask, ascii=view.ascii)),
     )
-    masked = as_matrix(document.masked)
-    # name, values, and whether their colours tell below 0 from above
-    pairs = [
-        ("scores", document.scores, True),
-        ("masked", document.masked, True),
-        ("before", document.before, False),
-        ("after", np.where(np.isfinite(masked), document.after, np.nan), False),
-    ]
-    hides = not np.isfinite(masked).all()
-    if not np.isfinite(masked).any(axis=-1).all():
-        _, values_after, _ = pairs[-1]
-        pairs[-1] = ("emptied", values_after, False)
-    if not hides:  # what is before the mask is what is after it: once is enough
+
+    # the matrices: name, values, and whether their colours tell below 0 from above
+    visible = np.isfinite(as_matrix(document.masked))
+    hides = not visible.all()
+    has_empty_rows = not visible.any(axis=-1).all()
+    if hides:
+        name_of_last = "after"
+        if has_empty_rows:
+            name_of_last = "emptied"
+        pairs = [
+            ("scores", document.scores, True),
+            ("masked", document.masked, True),
+            ("before", document.before, False),
+            (name_of_last, np.where(visible, document.after, np.nan), False),
+        ]
+    else:
+        # what is before the mask is what is after it: once is enough
         pairs = [("scores", document.scores, True), ("open", document.after, False)]
     matrices = [
         matrix(
@@ -115,31 +121,31 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
         )
         for name, values, signed in pairs
     ]
-    if document.batch is UNSET:
-        batch = []
-    else:
-        batch = [_batch_tables(document, document.batch, view)]
-    if np.isfinite(masked[document.query]).all():
-        row_block = []
-    else:
+
+    # the query's row worked out, and the padded batch
+    row_block = []
+    if not visible[document.query].all():
         row_block = [_query_row_table(document, texts, view)]
-    row = as_matrix(document.after)[document.query]
-    # of several texts the padding is what is asked about
+    batch = []
+    if document.batch is not UNSET:
+        batch = [_batch_tables(document, document.batch, view)]
+
+    # the answer; of several texts the padding is what is asked about
+    mask_sentence = ""
     if hides or document.batch is UNSET:
         mask_sentence = _redistribution_sentence(document, view)
-    else:
-        mask_sentence = ""
     answers = (
         _padding_sentence(document, view),
         mask_sentence,
         not_learned_note(document.model, view),
     )
+    row = as_matrix(document.after)[document.query]
     shares, tint = weights_as_tints(document, row)
     answer_lines = tinted_answer(document, shares, answers, view, query=document.query, tint=tint)
-    if not hides:
-        parts = (*batch, *matrices)
-    else:
+    if hides:
         parts = (*matrices, *row_block, *batch)
+    else:
+        parts = (*batch, *matrices)
     return (header(document, view), what, *parts, answer_lines)
 
 
@@ -163,44 +169,50 @@ MASK_MATRICES = {
 def _query_row_table(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
     """The query's row as a table: score and weight of each key without the mask, then with it.
 
-    texts: the tokens'.
+    texts: of the tokens.
     """
+    # of each stage the row, [key]
     query = document.query
     scores, masked, before, after = (
         np.asarray(getattr(document, part), np.float64)[query]
         for part in ("scores", "masked", "before", "after")
     )
+
+    # the keys with a line of their own, those of the largest weights, and one line for the others
     keys_shown = list(range(len(scores)))
     if len(keys_shown) > KEYS and not view.full:
         keys_shown = sorted(np.argsort(-before, kind="stable")[:KEYS].tolist())
-    rest = sorted(set(range(len(scores))) - set(keys_shown))
-    names = [
-        position_and_text(key, texts[key] if key < len(texts) else "bias_k", 14, view)
-        for key in keys_shown
-    ]
-    if rest:
-        names.append(others_text(len(rest), view))
-    if rest:
-        blank = [""]
-    else:
-        blank = []
+    other_keys = sorted(set(range(len(scores))) - set(keys_shown))
+    names = []
+    for key in keys_shown:
+        # a learned key stands behind the tokens
+        key_text = "bias_k"
+        if key < len(texts):
+            key_text = texts[key]
+        names.append(position_and_text(key, key_text, 14, view))
+    if other_keys:
+        names.append(others_text(len(other_keys), view))
 
     def score_column(values: NDArray, *, hides: bool) -> tuple[list[str], str]:
         """The texts of a column of scores, and "" as its sum, which is not shown.
 
         hides: whether scores that are not finite are shown as hidden.
         """
-        none = spell("−∞", ascii=view.ascii)
-        shown = values[keys_shown]
-        cells = [
-            none if hides and not np.isfinite(value) else f"{value:.{view.precision}f}"
-            for value in shown
-        ]
-        return [*cells, *blank], ""
+        column = []
+        for value in values[keys_shown]:
+            if hides and not np.isfinite(value):
+                column.append(spell("−∞", ascii=view.ascii))
+            else:
+                column.append(f"{value:.{view.precision}f}")
+        if other_keys:
+            column.append("")
+        return column, ""
 
     def weight_column(values: NDArray) -> tuple[list[str], str]:
         """The texts of a column of weights, and that of their sum."""
-        terms = [*values[keys_shown].tolist(), *([float(values[rest].sum())] if rest else [])]
+        terms = values[keys_shown].tolist()
+        if other_keys:
+            terms.append(float(values[other_keys].sum()))
         return adding_column(terms, float(values.sum()), view.precision)
 
     columns = [score_column(scores, hides=False), weight_column(before)]
@@ -233,6 +245,7 @@ def _redistribution_sentence(document: MaskTopic, view: View) -> str:
         return say(view, "{query} sees every key: the mask changes nothing in its row.", query=name)
     if not visible.any():
         return say(view, "This query sees no key: its weights and its output are 0 by definition.")
+    # not so where numbers left their range, or a learned sink takes a part
     if visible_share <= 0 or np.abs(before[visible] / visible_share - after[visible]).max() > CLOSE:
         return ""
     return say(
@@ -251,6 +264,7 @@ def _padding_sentence(document: MaskTopic, view: View) -> str:
     if document.batch is UNSET:
         return ""
     lengths = [len(padded_text.tokens) for padded_text in document.batch]
+    # the weight on padding, the keys behind each text's tokens
     padding_weight = max(
         float(np.nan_to_num(list(padded_text.weights)[len(padded_text.tokens) :]).sum())
         for padded_text in document.batch
@@ -281,28 +295,31 @@ def _batch_tables(document: MaskTopic, batch: Sequence[PaddedText], view: View) 
     last token.
     """
     lengths = {len(padded_text.tokens) for padded_text in batch}
-    even = len(lengths) == 1
+    same_length = len(lengths) == 1
     longest = max(lengths)
+
+    # the tokens and the padding behind them, as many columns as fit
     pad = spell("·", ascii=view.ascii)
     room = max((view.width - 4) // (CELL + 2), 1)
-    if view.full:
-        token_count = longest
-    else:
+    token_count = longest
+    if not view.full:
         token_count = min(longest, room)
     rows = []
     for index, padded_text in enumerate(batch):
         names = [short(token.text, CELL, view) for token in padded_text.tokens[:token_count]]
         rows.append([str(index), *names, *[pad] * (token_count - len(names))])
     title = message("padding mask of a batch: {texts} texts, padded to {longest} tokens")
-    if even:
+    if same_length:
         title = message("{texts} texts of one length: nothing is padded")
     token_table = table(
         ["", *map(str, range(token_count))],
         rows,
         view,
         title=say(view, title, texts=len(batch), longest=longest),
-        note="" if even else "· is padding: hidden as a key, in every row",
+        note="" if same_length else "· is padding: hidden as a key, in every row",
     )
+
+    # the weights of each text's last token, blank behind its own tokens
     weights = [
         [
             float(weight) if place < len(padded_text.tokens) else None
@@ -317,8 +334,9 @@ def _batch_tables(document: MaskTopic, batch: Sequence[PaddedText], view: View) 
         view=view,
         limits=(0.0, 1.0),
         title="weights of each text's last token",
-        note="" if even else "nothing rests on padding",
+        note="" if same_length else "nothing rests on padding",
     )
+
     difference = difference_text(max(padded_text.agreement for padded_text in batch))
     alike = say(
         view,
@@ -345,20 +363,18 @@ def difference_text(difference: float) -> str:
 
 
 def mask_topic_rows(document: MaskTopic) -> Iterable[list[object]]:
-    """The rows of `--plain`: every query and key with score and weight before and after the mask."""
+    """Yield the table for `--plain`: the names of its columns, then a row for every query and key
+    with score and weight before and after the mask."""
     yield ["query", "key", "score", "masked", "weight_before", "weight"]
     masked = as_matrix(document.masked)
     for query, row in enumerate(document.scores):
         for key, score in enumerate(row):
-            score_masked = masked[query, key]
-            pair = [float(document.before[query][key]), float(document.after[query][key])]
-            yield [
-                query,
-                key,
-                float(score),
-                float(score_masked) if np.isfinite(score_masked) else None,
-                *pair,
-            ]
+            masked_score: float | None = float(masked[query, key])
+            if not np.isfinite(masked[query, key]):
+                masked_score = None
+            before = float(document.before[query][key])
+            after = float(document.after[query][key])
+            yield [query, key, float(score), masked_score, before, after]
 
 
 # The screen of the topic "multihead": each head's look, their outputs side by side, and what W_O
@@ -378,6 +394,8 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
     heads = document.heads
     texts = [token.text for token in document.tokens]
     query = label(texts[document.query], ascii=view.ascii)
+
+    # what heads are for, and how wide they are here
     is_split = model.d_model is not None and len(heads) * model.d_v == model.d_model
     widths = {"count": len(heads), "d_k": model.d_k, "d_v": model.d_v}
     sizes = plural(
@@ -400,10 +418,14 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
         "are set side by side, and W_O mixes them into one vector.",
         view,
     )
+
+    # the weights of each head and their average, which for one head is that head
     names = [say(view, "head {head}", head=head.head) for head in heads]
-    several = len(heads) > 1  # of one head the average is that head
-    rows = [*(head.weights for head in heads), *([document.average] if several else [])]
-    row_names = [*names, *([say(view, "average")] if several else [])]
+    rows = [head.weights for head in heads]
+    row_names = list(names)
+    if len(heads) > 1:
+        rows.append(document.average)
+        row_names.append(say(view, "average"))
     weights = matrix(
         rows,
         row_names,
@@ -426,14 +448,15 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
             total=len(document.concat),
         ),
     )
+
+    # one head is set beside attention without heads instead
+    blocks = [weights, outputs]
+    if document.single is not UNSET:
+        blocks = [_single_head(document, document.single, texts, view)]
     return (
         header(document, view),
         stack(what, remark(say(view, sizes), view)),
-        *(
-            (weights, outputs)
-            if document.single is UNSET
-            else (_single_head(document, document.single, texts, view),)
-        ),
+        *blocks,
         _projected_sum(document, names, view),
         _multihead_answer(document, view),
     )
@@ -442,9 +465,10 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
 def _single_head(
     document: MultiheadTopic, single: SingleHead, texts: Sequence[str], view: View
 ) -> Lines:
-    """For a model of one head: its weights and output beside those of attention without heads.
+    """For a model of one head: its weights and output beside those of attention without heads, and
+    by how much they differ.
 
-    texts: the tokens'.
+    texts: of the tokens.
     """
     names = [say(view, "single-head"), say(view, "h = 1")]
     head = document.heads[0]
@@ -462,9 +486,10 @@ def _single_head(
 
 
 def _keys_of_rest(document: MultiheadTopic, average: NDArray) -> Bools:
-    """Which keys heads rest on, booleans [key]; none where all of the query's weight rests there.
+    """Which keys heads rest on (the first token and special ones, on which heads put weight when they
+    look for nothing), booleans [key]; none where the query has no weight on others.
 
-    average: the heads' mean weights.
+    average: the mean of the heads' weights, [key].
     """
     rest = np.zeros(average.size, bool)
     of_tokens = resting_keys(document.tokens, document.model.source)[: average.size]
@@ -490,6 +515,7 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         )
         return
 
+    # the key that the average looks at most, and the one that each head looks at most
     rest = _keys_of_rest(document, average)
     best = int(np.argmax(np.where(rest, 0.0, average)))
     keys = [int(np.argmax(np.where(rest, 0.0, row))) for row in rows]
@@ -512,7 +538,9 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         weight=format_fixed(float(average[best]), 2),
         rest=rest_names(document.tokens),
     )
-    # a weight that is printed as 0.00 is no look, and one below the average is not lost in it
+
+    # heads that look elsewhere: a weight that is printed as 0.00 is no look, and one below the
+    # average is not lost in it
     looking = [index for index, key in enumerate(keys) if rows[index][key] >= 0.005]
     heads_elsewhere = [
         index
@@ -520,22 +548,22 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         if keys[index] != best and rows[index][keys[index]] > average[keys[index]]
     ]
     if heads_elsewhere:
+        # those that lose most first
         heads_elsewhere.sort(
             key=lambda index: float(average[keys[index]] - rows[index][keys[index]])
         )
         parts = []
         for index in heads_elsewhere[:MOST_HEADS]:
             key = keys[index]
-            weight, mean = (
-                format_fixed(float(values[key]), 2) for values in (rows[index], average)
+            part = say(
+                view,
+                "head {head} at {key} ({weight}, averaged {average})",
+                head=heads[index].head,
+                key=name(key),
+                weight=format_fixed(float(rows[index][key]), 2),
+                average=format_fixed(float(average[key]), 2),
             )
-            values = {
-                "head": heads[index].head,
-                "key": name(key),
-                "weight": weight,
-                "average": mean,
-            }
-            parts.append(say(view, "head {head} at {key} ({weight}, averaged {average})", **values))
+            parts.append(part)
         more = len(heads_elsewhere) - MOST_HEADS
         head_list = say(view, contextual("clauses", ", ")).join(parts)
         if more > 0:
@@ -552,6 +580,7 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
     else:
         count = sum(keys[index] == best for index in looking)
         yield _shared_look(heads, rows[:, best], count, view)
+
     head_entropy = float(np.mean(document.entropies))
     if document.average_entropy - head_entropy >= LESS:
         yield say(
@@ -564,12 +593,14 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
 
 
 def _shared_look(heads: Sequence[HeadPart], weights: NDArray, count: int, view: View) -> str:
-    """The sentence that heads look at one key, and how much each does.
+    """The sentence on how many heads look most at the key that the average looks at, and in which
+    head its weight is smallest and largest.
 
-    weights: the key's, by head.
+    weights: of that key in each head, [head].
     count: of the heads that look at it most.
     """
-    low, high = int(np.argmin(weights)), int(np.argmax(weights))
+    low = int(np.argmin(weights))
+    high = int(np.argmax(weights))
     template = message(
         "All {heads} heads look there; averaging loses how much each does: from {least} "
         "(head {least_head}) to {most} (head {most_head})."
@@ -597,8 +628,8 @@ def _shared_look(heads: Sequence[HeadPart], weights: NDArray, count: int, view: 
 
 
 def _role_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
-    """Yield a sentence on two heads that link two different pairs of words on this text, or on what
-    keeps them from being two; nothing where the document does not tell."""
+    """Yield a sentence on two heads that each link another pair of words on this text; or that there
+    is one such head, or none. Nothing where the document has no such links."""
     if document.roles is UNSET:
         return
     if not document.roles:
@@ -636,7 +667,7 @@ def _role_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
 
 
 def _share_above_half(weight: float) -> str:
-    """A share of more than half in percents, with as many digits as tell it from a half."""
+    """Write a share above one half in percent, with as many digits as keep it from reading 50%."""
     for digits in range(4):
         text = percent(weight, digits)
         if text != percent(0.5, digits):
@@ -645,9 +676,10 @@ def _share_above_half(weight: float) -> str:
 
 
 def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -> Lines:
-    """Σ O_h·W_O^h, term by term; where there is no W_O, why there is nothing to add.
+    """The output of the layer as the sum Σ O_h·W_O^h, a row for each head; where there is no W_O, a
+    remark that nothing is added.
 
-    names: the heads'.
+    names: of the heads.
     """
     title = message("concat(O₁ … O_h)·W_O")
     note = message("= Σ O_h·W_O^h: each head's output times its own rows of W_O")
@@ -686,7 +718,7 @@ def _multihead_answer(document: MultiheadTopic, view: View) -> Lines:
 
 
 def multihead_rows(document: MultiheadTopic) -> Iterable[list[object]]:
-    """Each head's weights, key by key, for `--plain`."""
+    """Yield the table for `--plain`: the names of its columns, then a row for each head and key."""
     yield ["head", "key", "weight", "average"]
     for head in document.heads:
         for key, weight in enumerate(head.weights):
@@ -741,40 +773,40 @@ def _norm_part(document: ResidualTopic, view: View) -> Lines:
     if norm is None:
         return remark("There is no norm here; --layer-norm adds one.", view)
     write = f"{{:.{view.precision}f}}".format
-    first = norm.place == "attn.in"
-    input_name = "x" if first else "x + O"
+
+    # where the norm stands
+    input_name = "x + O"
+    note = message("of the sum, after the residual")
+    if norm.place == "attn.in":
+        input_name = "x"
+        note = message("of x, before the attention: this model norms first")
+
+    # its steps, a row each; a layer norm takes the mean away, an RMS norm does not
     rows = [(input_name, norm.vector)]
     if norm.kind == "layer":
+        title = message("layer norm")
+        template = message("mean μ = {mean}, variance σ² = {variance}, ε = {eps}")
         rows.append((f"{input_name} − μ", np.asarray(norm.vector, np.float64) - norm.mean))
-    if norm.kind == "layer":
-        scaled = say(view, "/ √(σ² + ε)")
+        rows.append((say(view, "/ √(σ² + ε)"), norm.scaled))
     else:
-        scaled = say(view, "/ √(mean x² + ε)")
-    is_plain = np.array_equal(norm.scaled, norm.normed)
-    rows += [(scaled, norm.scaled), *([] if is_plain else [("· γ + β", norm.normed)])]
-    names, values = zip(*rows, strict=True)
-    title = message("layer norm" if norm.kind == "layer" else "RMS norm")
-    note = message(
-        "of x, before the attention: this model norms first"
-        if first
-        else "of the sum, after the residual"
-    )
+        title = message("RMS norm")
+        template = message("mean square = {variance}, ε = {eps}; the mean, {mean}, is left in")
+        rows.append((say(view, "/ √(mean x² + ε)"), norm.scaled))
+    plain = ""
+    if np.array_equal(norm.scaled, norm.normed):
+        plain = say(view, "The learned weights γ are 1 and the biases β 0 here.")
+    else:
+        rows.append(("· γ + β", norm.normed))
+    names = [name for name, _ in rows]
+    values = [numbers for _, numbers in rows]
     body = vectors(values, names, view, title=title, note=note)
     norm_sentence = say(
         view,
-        (
-            "mean μ = {mean}, variance σ² = {variance}, ε = {eps}"
-            if norm.kind == "layer"
-            else "mean square = {variance}, ε = {eps}; the mean, {mean}, is left in"
-        ),
+        template,
         mean=write(norm.mean),
         variance=write(norm.variance),
         eps=brief(norm.eps),
     )
-    if is_plain:
-        plain = say(view, "The learned weights γ are 1 and the biases β 0 here.")
-    else:
-        plain = ""
     return stack(
         body,
         remark(norm_sentence, view),
@@ -804,14 +836,17 @@ def _residual_answer(document: ResidualTopic, view: View) -> Lines:
 
 
 def residual_rows(document: ResidualTopic) -> Iterable[list[object]]:
-    """The entries of x, of the attention's output and of their sum, for `--plain`."""
+    """Yield the table for `--plain`: the names of its columns, then a row for each entry of x, of the
+    attention's output, of their sum and of its norm (None where the sum is not normed)."""
     yield ["dim", "x", "out", "sum", "normed"]
-    if document.norm is None or document.norm.place != "attn.sum":
-        normed = None
-    else:
-        normed = document.norm.normed
+    norm_of_sum = None
+    if document.norm is not None and document.norm.place == "attn.sum":
+        norm_of_sum = document.norm.normed
     for dim, values in enumerate(zip(document.x, document.out, document.sum, strict=True)):
-        yield [dim, *map(float, values), None if normed is None else float(normed[dim])]
+        normed = None
+        if norm_of_sum is not None:
+            normed = float(norm_of_sum[dim])
+        yield [dim, *map(float, values), normed]
 
 
 # The screen of the topic "position": where positions enter, their numbers, and what they make of
@@ -840,20 +875,23 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
     texts = [token.text for token in document.tokens]
     query = label(texts[document.query], ascii=view.ascii)
     ways = document.ways
+
+    # each encoding, and how far it moves weights from those of the first
+    way_rows = []
+    for index, way in enumerate(ways):
+        moved = ""
+        if index:
+            moved = f"{way.moved:.{view.precision}f}"
+        way_rows.append([way.position, say(view, ENTRIES[way.enters]), moved])
     way_table = table(
         say_each(view, "position", "enters", "moves a weight by"),
-        [
-            [
-                way.position,
-                say(view, ENTRIES[way.enters]),
-                "" if index == 0 else f"{way.moved:.{view.precision}f}",
-            ]
-            for index, way in enumerate(ways)
-        ],
+        way_rows,
         view,
         align=["left", "left", "right"],
         title="ways of telling positions",
     )
+
+    # the query's weights under each
     weights = [way.weights for way in ways]
     title = message("weights of {query} under each")
     note = message("the same seeded vectors, only the positions differ")
@@ -887,9 +925,10 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
 
 
 def _encoding_table(way: PositionWay, texts: Sequence[str], view: View) -> Lines:
-    """What a position encoding brings in: vectors, angles, or what is added to the scores.
+    """The numbers that a position encoding brings in: vectors or angles, a row for each token, or a
+    matrix [query, key] of what is added to the scores.
 
-    texts: the tokens'.
+    texts: of the tokens.
     """
     title = say(view, TABLES[way.enters], position=way.position)
     note = way.formula
@@ -908,8 +947,9 @@ def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
     query: the query's text.
     """
     query_text = say(view, '"{text}"', text=query)
-    other_ways = document.ways[1:]
     note = not_learned_note(document.model, view)
+    # the first way is what the others are compared with
+    other_ways = document.ways[1:]
     most_moving = max(other_ways, key=lambda way: way.moved, default=None)
     if most_moving is None:
         return sentences([note], view)
@@ -936,7 +976,8 @@ def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
 
 
 def position_rows(document: PositionTopic) -> Iterable[list[object]]:
-    """Each way's weights, key by key, for `--plain`."""
+    """Yield the table for `--plain`: the names of its columns, then a row for each position encoding
+    and key."""
     yield ["position", "enters", "key", "weight", "moved"]
     for way in document.ways:
         for key, weight in enumerate(way.weights):

@@ -141,10 +141,10 @@ AS_IT_IS = RunOptions()
 
 
 def page_words(title: Mapping[str, Message], *, computes: bool) -> dict[str, Message]:
-    """The words of the page by the names that its script has for them; numbers and texts in braces
-    are its script's places.
+    """The sentences of the page by the names that its script uses; the script fills in what stands
+    in braces.
 
-    title: of each step.
+    title: the title of each step, by the step's name.
     computes: whether the page runs the model, and so shows every head.
     """
     steps = {step.name: step for step in TOUR}
@@ -247,18 +247,19 @@ def derivation_page(
     options: RunOptions = AS_IT_IS,
     precision: int = DIGITS,
 ) -> bytes:
-    """The page as bytes. Every text is made safe, and only ever text.
+    """The HTML page of a derivation, in UTF-8. Texts of the user stand in it escaped, never as HTML.
 
     Args:
         document: The derivation.
         lang: The language that the page begins in; it holds all.
-        model: What it was computed with; the page runs it where it can, and shows the document's
-            numbers otherwise.
-        options: How the run was asked for.
+        model: What computed the derivation; the page runs it where its script can, and shows the
+            document's numbers otherwise.
+        options: The options of the run, for the commands that the page shows.
         precision: Digits after the point.
     """
     from attncli.version import __version__
 
+    # whether the page runs the model, and its words
     carried: PageModel | Message | None = None
     if model is not None:
         carried = _model_of_page(model, document)
@@ -272,6 +273,8 @@ def derivation_page(
         ),
         **beside_table,
     }
+
+    # what the script reads; the model, or the numbers that it would compute
     meta = {
         "lang": lang,
         "words": words_by_language(words),
@@ -308,6 +311,7 @@ def derivation_page(
             lang, precision, lambda view: f'<div class="answer">{answer_part(document, view)}</div>'
         )
         fields = ""
+
     line = safe(document.text)
     title = " · ".join(part for part in ("attn explain", line) if part)
     code = page_script(*SCRIPTS)
@@ -327,7 +331,10 @@ def derivation_page(
 
 
 def _in_languages(lang: str, precision: int, content: Callable[[View], str]) -> str:
-    """The page's content drawn in every language; `lang` is the one shown first."""
+    """Draw a part of the page in every language, joined; all but `lang` are hidden at first.
+
+    content: draws the part for a view, whose language it takes.
+    """
     return "\n".join(
         language_section(spoken, lang, content(View(lang=spoken, width=WIDTH, precision=precision)))
         for spoken in languages()
@@ -350,7 +357,8 @@ def _model_of_page(model: Model, document: AttentionTopic) -> PageModel | Messag
 
 
 def _start(document: AttentionTopic) -> dict[str, Any]:
-    """What is chosen first."""
+    """What the page's fields show at first: the text, layer, head and query of the derivation, and
+    the model's own mask and scale."""
     return {
         "text": document.text,
         "layer": document.layer,
@@ -373,10 +381,12 @@ def _round_numbers(numbers: Any) -> Any:
 
 
 def _stored_numbers(document: AttentionTopic) -> dict[str, Any]:
-    """The numbers that a page shows which does not compute."""
+    """The numbers of a derivation for a page that does not run the model, by the names of its
+    script."""
     projected = document.step(Projections)
     scores = document.step(Scores)
     softmax = document.step(SoftmaxRow)
+    # where the token before each ends: one that begins there is joined to it without a blank
     ends = [None, *(token.end for token in document.tokens)]
     return {
         "tokens": [
@@ -413,7 +423,12 @@ def _stored_numbers(document: AttentionTopic) -> dict[str, Any]:
 
 
 def _commands(document: AttentionTopic, run_options: GivenOptions | None) -> dict[str, str]:
-    """The commands of the last two steps, as the screen has them; a path is its last part."""
+    """The commands that the last two steps of the page show, by the step's name: the run without
+    this head, and the same link in other heads, where there are any. Of paths only the last part is
+    shown.
+
+    run_options: those of the run; None where they are not known.
+    """
     if run_options is not None:
         run_options = tuple(
             (name, words if name in TEXTS else tuple(map(last_part, words)))
@@ -425,20 +440,23 @@ def _commands(document: AttentionTopic, run_options: GivenOptions | None) -> dic
         token_reference(document.tokens, index, view)
         for index in (document.query, int(np.argmax(weights)))
     )
-    head = ["--head", head_name(document.layer, document.head)]
-    several = not document.model.attending == document.model.heads == 1
-    commands = {"effect": ["ablate", "--query", query, *(head if several else [])]}
-    if several:
-        commands["heads"] = ["find", "--from", query, "--to", key]
-    return {
-        name: safe(" ".join(command_about(document, verb, options, view)))
-        for name, (verb, *options) in commands.items()
-    }
+    # the only head of a model needs no name, and has no others beside it
+    has_other_heads = not document.model.attending == document.model.heads == 1
+    effect = ["--query", query]
+    if has_other_heads:
+        effect += ["--head", head_name(document.layer, document.head)]
+    commands = {"effect": command_about(document, "ablate", effect, view)}
+    if has_other_heads:
+        commands["heads"] = command_about(document, "find", ["--from", query, "--to", key], view)
+    return {name: safe(" ".join(words)) for name, words in commands.items()}
 
 
 def option_words(options: Struct, *, without: Sequence[str] = ()) -> list[str]:
-    """The words of the options that were given, of a group of them: each option and its value; a
-    path is its last part, as no page says where files lie."""
+    """The command-line words of a group of options, such as ["--num-heads", "8"]: those that differ
+    from their defaults. Of paths only the last part is kept, as no page says where files lie.
+
+    without: names of options to leave out.
+    """
     words: list[str] = []
     defaults = dict(zip(options.__struct_fields__, options.__struct_defaults__, strict=True))
     for field, default in defaults.items():
@@ -451,6 +469,10 @@ def option_words(options: Struct, *, without: Sequence[str] = ()) -> list[str]:
         elif value is False:
             words.append(f"--no-{name}")
         else:
-            for part in value if isinstance(value, list) else [value]:
+            values = [value]
+            if isinstance(value, list):
+                # an option that was given several times
+                values = value
+            for part in values:
                 words += [f"--{name}", last_part(str(part))]
     return words

@@ -44,7 +44,7 @@ ROLES = (
 class PageModel(Struct, frozen=True, eq=False):
     """A model that a page can run.
 
-    facts: what the script is told of it, plain data for JSON.
+    facts: its sizes, layers and tokenizer, as plain data for the JSON that the script reads.
     numbers: the weights that it carries, float32 in the order of `facts["arrays"]`; empty for
         seeded weights, which the script draws itself.
     """
@@ -54,7 +54,7 @@ class PageModel(Struct, frozen=True, eq=False):
 
 
 class _TooMuchError(Exception):
-    """What the page's script does not do, as a sentence for the reader."""
+    """Raised for a model that the page's script cannot run; `reason` is a sentence for the reader."""
 
     def __init__(self, reason: Message) -> None:
         super().__init__(str(reason))
@@ -62,8 +62,8 @@ class _TooMuchError(Exception):
 
 
 def page_model(model: Model) -> PageModel | Message:
-    """The model as a page carries it; where its script cannot run the model, a sentence that says
-    why.
+    """Pack a model so that a page can run it in its script; where the script cannot, return a
+    sentence that says why.
 
     Args:
         model: Of any kind.
@@ -78,10 +78,12 @@ def page_model(model: Model) -> PageModel | Message:
 
 
 def _page_model(model: Model) -> PageModel:
-    """The model as a page carries it. Raises _TooMuchError where the script cannot run it."""
+    """As `page_model`, but raises _TooMuchError where the script cannot run the model."""
     spec = model.spec
     if not model.own_layers or spec.decoder is not None or model.memory is not None:
         raise _TooMuchError(message("its layers are not computed here alone"))
+
+    # what embeds a text: a table, or vectors that the script draws by a seed
     store = model.store
     tables: dict[str, Array | None] = {}
     drawn = False
@@ -107,6 +109,7 @@ def _page_model(model: Model) -> PageModel:
             positions = "table"
         norm = _norm_facts(spec.embedding.norm)
         seed = 0
+
     arrays, numbers = _arrays(model, tables, drawn=drawn)
     facts = {
         "source": model.identity.source,
@@ -127,18 +130,24 @@ def _page_model(model: Model) -> PageModel:
 
 def _count_numbers(spec: Spec) -> int:
     """About how many numbers the weights of a checkpoint hold, from its sizes alone."""
+    # the table of tokens, projections of queries, keys, values and outputs, and feed-forward parts
     count = spec.vocabulary * spec.d_model
     for block in spec.blocks:
         attention = block.attention
         heads = attention.heads + attention.kv_heads
         count += spec.d_model * heads * (attention.head_dim + attention.v_dim)
         if isinstance(block.mlp, Mlp):
-            count += (2 + block.mlp.gated) * spec.d_model * block.mlp.width
+            # up and down, and a third matrix for a gate
+            matrices = 2
+            if block.mlp.gated:
+                matrices = 3
+            count += matrices * spec.d_model * block.mlp.width
     return count
 
 
 def _refuse_size(count: int, most: int) -> None:
-    """Raise _TooMuchError for more numbers than a page takes."""
+    """Raise _TooMuchError where `count` numbers are more than the `most` that a page may carry or
+    draw."""
     if count > most:
         raise _TooMuchError(
             message("it has {count:,} weights, and a page takes {most:,}", count=count, most=most)
@@ -146,8 +155,9 @@ def _refuse_size(count: int, most: int) -> None:
 
 
 def _tables(model: Model) -> tuple[dict[str, Array | None], int]:
-    """The tables of tokens and positions that a checkpoint's text is embedded with, and the row of
-    position 0. Raises _TooMuchError where other things enter."""
+    """The tables by which a checkpoint embeds a text, by role (token vectors, position vectors or
+    None, the norm of their sum), and which row of the table of positions is that of position 0.
+    Raises _TooMuchError where anything else enters the embedding."""
     embedding = model.spec.embedding
     if (
         embedding.projection is not None
@@ -162,6 +172,7 @@ def _tables(model: Model) -> tuple[dict[str, Array | None], int]:
     assert tokens is not None, "a checkpoint has vectors of its tokens"
     tokens = np.asarray(tokens, np.float64) * embedding.scale
     if embedding.types:
+        # all tokens of a single text have type 0
         types = outer("types.weight")
         assert types is not None, "a checkpoint with token types has their vectors"
         tokens = tokens + np.asarray(types, np.float64)[0]
@@ -176,15 +187,20 @@ def _tables(model: Model) -> tuple[dict[str, Array | None], int]:
 def _arrays(
     model: Model, tables: dict[str, Array | None], *, drawn: bool
 ) -> tuple[list[dict[str, Any]], np.ndarray[Any, Any]]:
-    """How the script gets each array, in order; and the numbers of those that the page carries.
+    """List the arrays that the page's script needs, and collect the numbers of those that the page
+    carries.
 
-    drawn: whether the page draws the layer's weights by their seed.
+    tables: of the embedding, which are always carried.
+    drawn: whether the script draws the weights of layers itself, by their seed.
+
+    Returns: an entry for each array in order, with its name, size and number of rows, and for drawn
+        ones how to draw it; and the carried numbers, one array after another, float32.
     """
     arrays: list[dict[str, Any]] = []
     carried: list[np.ndarray[Any, Any]] = []
 
     def carry(name: str, array: Array | None) -> None:
-        """Note an array that the page carries, unless there is none."""
+        """Add an array to those that the page carries; nothing for None."""
         if array is None:
             return
         numbers = np.asarray(array, np.float64).astype(np.float32).reshape(-1)
@@ -208,12 +224,13 @@ def _arrays(
 
 
 def _layer_arrays(block: Block, weights: Weights) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """The matrices and vectors of a layer by role, without those of a feed-forward part that adds
-    nothing."""
+    """Yield the matrices and vectors of a layer with their roles, such as "attn.q.weight"; without
+    those of a feed-forward part that adds nothing, and of norms that the layer does not have."""
     norms: dict[str, Norm] = dict(block.norms.items())
     for role in ROLES:
-        feeds = role.startswith("mlp.") and role != "mlp.sum"
-        if feeds and (block.mlp is None or _adds_nothing(block, weights)):
+        # the norm "mlp.sum" is applied to the stream, whatever the feed-forward part adds
+        is_of_mlp = role.startswith("mlp.") and role != "mlp.sum"
+        if is_of_mlp and (block.mlp is None or _adds_nothing(block, weights)):
             continue
         norm = norms.get(role)
         if role in PLACES and (norm is None or not norm.affine):
@@ -223,27 +240,37 @@ def _layer_arrays(block: Block, weights: Weights) -> Iterator[tuple[str, np.ndar
             if array is None:
                 continue
             numbers = np.asarray(array, np.float64)
+            # such a norm multiplies by 1 + weight; the script multiplies by what it is given
             if norm is not None and norm.unit_offset and suffix == "weight":
                 numbers = numbers + 1.0
             yield f"{role}.{suffix}", numbers
 
 
 def _adds_nothing(block: Block, weights: Weights) -> bool:
-    """Whether the feed-forward part of a layer ends in zeros, as that of a model does that was
-    trained without one."""
+    """Whether the last matrix and bias of a layer's feed-forward part are all zeros, so that it adds
+    nothing: so attn stores models that were trained without one."""
     if "mlp.out" in block.norms:
         return False
-    ends = [weights(f"mlp.down.{suffix}") for suffix in ("weight", "bias")]
-    return not any(np.any(np.asarray(end)) for end in ends if end is not None)
+    for suffix in ("weight", "bias"):
+        array = weights(f"mlp.down.{suffix}")
+        if array is not None and np.any(np.asarray(array)):
+            return False
+    return True
 
 
 def _drawing_rule(name: str, array: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """How the script draws an array of seeded weights: the name of the stream and the standard
-    deviation, or the number that fills it.
+    """How the script makes an array of seeded weights: the name of its random stream and the standard
+    deviation, or for norms the number that fills it.
+
+    name: such as "attn.q.weight".
     """
     role, _, suffix = name.rpartition(".")
     if role in PLACES:
-        return {"fill": 1.0 if suffix == "weight" else 0.0}
+        # a norm begins with weights 1 and biases 0
+        fill = 0.0
+        if suffix == "weight":
+            fill = 1.0
+        return {"fill": fill}
     stream = name.removeprefix("attn.")
     if suffix == "bias":
         return {"stream": stream, "scale": BIAS_DEVIATION}
@@ -251,8 +278,11 @@ def _drawing_rule(name: str, array: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 
 def _block_facts(block: Block, arrays: list[dict[str, Any]], layer: int) -> dict[str, Any]:
-    """What the page's script needs to know to recompute a layer. Raises _TooMuchError for a layer
-    that the script cannot compute."""
+    """What the page's script needs to know to recompute a layer, beside its arrays. Raises
+    _TooMuchError for a layer that the script cannot compute.
+
+    arrays: the entries of all arrays that the script has, of all layers.
+    """
     attention = block.attention
     mlp = block.mlp
     others = (block.cross, block.convolution, block.mixer)
@@ -260,6 +290,7 @@ def _block_facts(block: Block, arrays: list[dict[str, Any]], layer: int) -> dict
         raise _TooMuchError(message("a layer of it does more than attend and feed forward"))
     if not block.norms.keys() <= PLACES:
         raise _TooMuchError(message("a layer of it does more than attend and feed forward"))
+    # a feed-forward part that adds nothing has no arrays, and is left out
     if not any(entry["name"].startswith(f"{layer}.mlp.down") for entry in arrays):
         mlp = None
     elif not isinstance(mlp, Mlp) or mlp.bounded is not None or mlp.activation not in ACTIVATIONS:
@@ -280,6 +311,7 @@ def _block_facts(block: Block, arrays: list[dict[str, Any]], layer: int) -> dict
 def _attention_facts(attention: Attention) -> dict[str, Any]:
     """What the page's script needs to know to recompute a layer's attention. Raises _TooMuchError
     for a layer that the script cannot compute."""
+    # what the script does not compute
     unknown = (
         attention.qk_norm,
         attention.hashing,
@@ -293,6 +325,8 @@ def _attention_facts(attention: Attention) -> dict[str, Any]:
     position = attention.position
     if any(part is not None for part in unknown) or attention.sinks or attention.gated:
         raise _TooMuchError(message("its attention is of a kind that the page does not know"))
+
+    # how positions enter: rotations, or slopes of a bias
     rope = slopes = None
     match position:
         case None:
@@ -320,8 +354,9 @@ def _attention_facts(attention: Attention) -> dict[str, Any]:
 
 
 def _windows(mask: Mask) -> Iterator[tuple[int | None, int | None]]:
-    """How far to the left and to the right a query sees, of each part of a mask; None for all.
-    Raises _TooMuchError for a mask of another kind."""
+    """Yield for each part of a mask how many tokens to the left and to the right a query sees, None
+    for all; nothing for a mask that hides nothing. Raises _TooMuchError for a mask of another kind.
+    """
     match mask:
         case Everywhere():
             return
@@ -337,20 +372,22 @@ def _windows(mask: Mask) -> Iterator[tuple[int | None, int | None]]:
 
 
 def _norm_facts(norm: Norm | None) -> dict[str, Any] | None:
-    """What the script has to know about a norm; None for none."""
+    """What the page's script needs to know about a norm; None for no norm."""
     if norm is None:
         return None
     return {"kind": norm.kind, "eps": norm.eps}
 
 
 def _tokenizer_facts(model: Model, places: Any) -> dict[str, Any]:
-    """What the script has to know about a tokenizer. Raises _TooMuchError for one whose rules it
-    does not have.
+    """What the page's script needs to know to cut a text into tokens. Raises _TooMuchError for a
+    tokenizer whose rules the script does not have.
 
-    places: the row of each token text, of a weight file with embeddings by text.
+    places: by a token's text its row in the table of tokens, for a weight file with such a table;
+        None for others.
     """
     tokenizer = model.tokenizer
     name = getattr(tokenizer, "name", "")
+    # ranges of letters of scripts without spaces, as a class of a JavaScript regular expression
     unspaced = "".join(f"\\u{{{ord(first):x}}}-\\u{{{ord(last):x}}}" for first, last in UNSPACED)
     facts = {
         "kind": name,
@@ -360,16 +397,22 @@ def _tokenizer_facts(model: Model, places: Any) -> dict[str, Any]:
     }
     if any(isinstance(tokenizer, kind) for kind in BUILTIN.values()):
         return facts
+
+    # of tokenizers from a file: a list of whole words, cut at blanks or into letters
     hf = getattr(tokenizer, "hf", None)
     if hf is None:
         raise _TooMuchError(message("its tokenizer has rules that the page does not know"))
     file = json.loads(hf.to_str())
-    cut = file.get("pre_tokenizer") or {}
-    kind = {"WhitespaceSplit": "whitespace", "Split": "letter"}.get(cut.get("type", ""))
-    every = cut.get("pattern", {}).get("Regex") == r"[\s\S]" or kind == "whitespace"
-    plain = not any(file.get(part) for part in ("normalizer", "post_processor", "added_tokens"))
+    splitter = file.get("pre_tokenizer") or {}
+    kind = {"WhitespaceSplit": "whitespace", "Split": "letter"}.get(splitter.get("type", ""))
+    # the pattern matches any single letter
+    splits_letters = splitter.get("pattern", {}).get("Regex") == r"[\s\S]"
+    can_split = kind == "whitespace" or (kind == "letter" and splits_letters)
+    has_more_rules = any(
+        file.get(part) for part in ("normalizer", "post_processor", "added_tokens")
+    )
     vocabulary = file["model"]
-    if vocabulary.get("type") != "WordLevel" or not (plain and every and kind):
+    if vocabulary.get("type") != "WordLevel" or has_more_rules or not can_split:
         raise _TooMuchError(message("its tokenizer has rules that the page does not know"))
     ids = vocabulary["vocab"]
     return {**facts, "kind": kind, "ids": ids, "unknown": ids.get(vocabulary.get("unk_token"))}

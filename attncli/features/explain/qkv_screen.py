@@ -87,7 +87,11 @@ def qkv_blocks(document: QkvTopic, view: View) -> Sequence[Lines]:
 
 
 def _formula(document: QkvTopic, name: str) -> str:
-    """How one of a word's vectors comes about, with its bias; norm(…) where queries and keys pass one."""
+    """The formula of one of a word's vectors, such as "q = x·W_Q + b_Q", or with norm(…) around it
+    where queries and keys are normed.
+
+    name: "x", "q", "k" or "v".
+    """
     if name == "x":
         return "x"
     if document.latent is not UNSET:
@@ -101,7 +105,11 @@ def _formula(document: QkvTopic, name: str) -> str:
 
 
 def _view_name(document: QkvTopic, name: str, view: View) -> str:
-    """What a view makes of a word, in words where there is room for them."""
+    """The name of one view of a word for the table: "as it asks: q = x·W_Q" or the like, and on a
+    narrow screen the formula alone.
+
+    name: "x", "q", "k" or "v".
+    """
     formula = _formula(document, name)
     if view.width < NARROW:
         return formula
@@ -109,7 +117,8 @@ def _view_name(document: QkvTopic, name: str, view: View) -> str:
 
 
 def _nearest_words(document: QkvTopic, view: View) -> Lines:
-    """A table of the word that is nearest to the query's in each view; none where it is alone."""
+    """A table of the word that is nearest to the query's in each view; empty where the text has no
+    other word."""
     if not document.views:
         return Lines()
     rows = [
@@ -135,6 +144,7 @@ def _nearest_words(document: QkvTopic, view: View) -> Lines:
 
 def _search(document: QkvTopic, view: View) -> Lines:
     """The words as results of a search, the best first: score, weight, and what each hands over."""
+    # the visible keys, those with the largest weights first
     weights = np.asarray(document.weights)
     places = [place for place, score in enumerate(document.scores) if score is not None]
     places.sort(key=lambda place: -weights[place])
@@ -144,7 +154,7 @@ def _search(document: QkvTopic, view: View) -> Lines:
     room = max(min(view.width - 60, BAR), 0)
     rows = []
     for rank, place in enumerate(shown, 1):
-        numbers = [
+        score, weight, length, brought = (
             format_fixed(float(values[place] or 0.0), view.precision)
             for values in (
                 document.scores,
@@ -152,10 +162,10 @@ def _search(document: QkvTopic, view: View) -> Lines:
                 document.value_lengths,
                 document.brought,
             )
-        ]
+        )
         strip = bar(float(weights[place]), room, ascii=view.ascii)
         name = position_and_text(place, _name_of(document, place), NAME, view)
-        rows.append([str(rank), name, numbers[0], numbers[1], strip, numbers[2], numbers[3]])
+        rows.append([str(rank), name, score, weight, strip, length, brought])
     word = label(document.tokens[document.query].text, ascii=view.ascii)
     columns = ["", *say_each(view, "found by its key", "score", "weight"), "", "|v|", "|w·v|"]
     results = table(
@@ -167,6 +177,8 @@ def _search(document: QkvTopic, view: View) -> Lines:
         title=say(view, "results of the search that {query} asks", query=word),
         note="score: q·k after scaling · |v|: length of the value · |w·v|: what is handed over",
     )
+
+    # what is not in the table
     notes = []
     if len(shown) < len(places):
         others = others_text(len(places) - len(shown), view)
@@ -187,14 +199,16 @@ def _search(document: QkvTopic, view: View) -> Lines:
 
 
 def _name_of(document: QkvTopic, place: int) -> str:
-    """The text of the key at a place; learned keys, past the tokens, have a name of their own."""
+    """The text of the key at a place; a learned key, which stands behind the tokens, is called
+    bias_k."""
     if place < len(document.tokens):
         return document.tokens[place].text
     return "bias_k"
 
 
 def _with_one_matrix(document: QkvTopic, view: View) -> Lines:
-    """Tables of what becomes of the scores with W_Q = W_K, and of the output with W_V = W_K."""
+    """Tables of what becomes of the scores with W_Q = W_K, and of the output with W_V = W_K; or
+    remarks on why the model allows no such comparison."""
     if document.normed is not UNSET:
         none = message(
             "What one matrix for two of the three would do is not told: keys have a norm of their "
@@ -217,16 +231,17 @@ def _with_one_matrix(document: QkvTopic, view: View) -> Lines:
 
 
 def _shared_scores(document: QkvTopic, shared: SharedQueryKey, view: View) -> Lines:
-    """A table of one pair's scores there and back, with two matrices and with one."""
-    ends = [
+    """A table of the scores of one pair of words in both directions, with W_Q and W_K and with one
+    matrix for both, and of how many words then look most at themselves."""
+    query, key = (
         position_and_text(place, document.tokens[place].text, NAME, view)
         for place in (document.query, shared.key)
-    ]
+    )
     link = arrow(view)
     columns = [
         "",
-        f"{ends[0]}{link}{ends[1]}",
-        f"{ends[1]}{link}{ends[0]}",
+        f"{query}{link}{key}",
+        f"{key}{link}{query}",
         say(view, "look most at themselves"),
     ]
     rows = []
@@ -248,7 +263,8 @@ def _shared_scores(document: QkvTopic, shared: SharedQueryKey, view: View) -> Li
 
 
 def _shared_outputs(shared: SharedKeyValue, view: View) -> Lines:
-    """The output with values of their own and with keys in their place, entry by entry."""
+    """The query's output as it is and with keys in place of values, entry by entry, and how the two
+    point to each other and to q."""
     body = vectors(
         [shared.output, shared.shared],
         ["o = A·V", "A·K"],
@@ -278,8 +294,9 @@ def _qkv_answer(document: QkvTopic, view: View) -> Lines:
 
 
 def _search_sentences(document: QkvTopic, view: View) -> Iterator[str]:
-    """Yield sentences on the best result that says something, what rests elsewhere, and which word
-    hands over most where that is another."""
+    """Yield sentences on the key that answers the query best, leaving out keys on which heads rest;
+    on the weight that rests on these, where it is larger; and on the word that hands over most,
+    where that is another."""
     query = quoted_token(document.tokens, document.query, view)
     weights = np.asarray(document.weights)[: len(document.tokens)]
     rest = resting_keys(document.tokens, document.model.source)
@@ -330,7 +347,8 @@ def _search_sentences(document: QkvTopic, view: View) -> Iterator[str]:
 
 
 def _answered_alike(document: QkvTopic, keys: Sequence[int], weight: float, view: View) -> str:
-    """The sentence that several keys answer a query best, all with the same weight."""
+    """The sentence that several keys answer a query best, all with the same weight; by name, or where
+    they are more than `MOST_ALIKE`, how many."""
     template = message(
         "What {query} asks is answered best by {keys} alike: {share} of its weight each."
     )
@@ -353,7 +371,7 @@ def _one_key_sentence(document: QkvTopic, rest: Bools, view: View) -> str:
     """A sentence for a query that has no choice, because it sees a single key, or a single one
     besides those where heads rest; "" for a query that has a choice.
 
-    rest: the keys where heads rest.
+    rest: which tokens heads rest on, booleans [token].
     """
     visible_keys = [place for place, score in enumerate(document.scores) if score is not None]
     words = [place for place in visible_keys if place >= rest.size or not rest[place]]
@@ -424,7 +442,10 @@ def _matrix_sentences(document: QkvTopic, view: View) -> Iterator[str]:
 
 
 def _value_sentence(values: SharedKeyValue, query: str) -> Message:
-    """What handing over keys in place of values makes of the output of a query, named in quotes."""
+    """The sentence on how the query's output changes when keys are handed over in place of values.
+
+    query: its name in quotes.
+    """
     cosines = {
         "cosine": format_fixed(values.cosine, 2),
         "own": format_fixed(values.query_cosine, 2),
@@ -445,7 +466,7 @@ def _value_sentence(values: SharedKeyValue, query: str) -> Message:
 
 
 def qkv_rows(document: QkvTopic) -> Iterable[list[object]]:
-    """The search's results, key by key, for `--plain`."""
+    """Yield the table for `--plain`: the names of its columns, then a row for each key."""
     yield ["key", "text", "score", "weight", "value_length", "brought"]
     for place, score in enumerate(document.scores):
         yield [

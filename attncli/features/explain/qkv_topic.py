@@ -67,6 +67,7 @@ def qkv_document(
         InputError: For a layer, head or token that is not there, or numbers that left the range of
             their type.
     """
+    # the run of this layer, with all of its stages
     spec = model.spec.blocks[layer].attention
     trace = refuse_lost_rows(
         model.backend, next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=SQUARE)))
@@ -85,6 +86,8 @@ def qkv_document(
     weights = stages["weights"][0, query]
     scores = stages["masked"][0, query]
     lengths = np.linalg.norm(v, axis=1)
+
+    # what one matrix for two of the three would make of it; one matrix could not share a norm
     sink = None
     if spec.sinks:
         learned = model.store.layer(model.backend, layer)("attn.sinks")
@@ -93,10 +96,12 @@ def qkv_document(
     rest = resting_keys(tokens, model.identity.source)
     shared_query_key: SharedQueryKey | UnsetType = UNSET
     shared_key_value: SharedKeyValue | UnsetType = UNSET
-    if spec.qk_norm is None:  # one matrix would not share a norm
+    if spec.qk_norm is None:
         others = _other_words(tokens, query) & ~rest
         shared_query_key = _shared_query_key(stages, spec, sink, rest, query, others)
         shared_key_value = _shared_key_value(q[query], k, v, weights)
+
+    # the words in four views, without learned keys; and how this layer makes queries and keys
     vectors: dict[ViewName, Floats] = {
         "x": stages["hidden"],
         "q": q,
@@ -174,15 +179,16 @@ def _shared_query_key(
     query: int,
     others: Bools,
 ) -> SharedQueryKey | UnsetType:
-    """The scores and weights where each word's key is its query too; UNSET where the query sees no
-    other word. The key compared is the one of the best score whose scores there and back differ as
-    two decimals tell them, if there is one.
+    """Compute the scores and weights that a head would have if each word's key were its query, too;
+    UNSET where the query sees no other word. The word compared with the query's is the one of the
+    best score; if possible, one whose scores in both directions differ in two decimals.
 
-    stages: one head's.
-    sink: the logit of a learned sink.
-    rest: the keys where heads rest, booleans [token].
-    others: the keys that may be compared, booleans [token].
+    stages: of one head, by name.
+    sink: the logit of a learned sink; None without one.
+    rest: which tokens heads rest on, booleans [token].
+    others: which words may be compared, booleans [token].
     """
+    # which word is compared
     q = stages["q"][0]
     k = stages["k"][0]
     count = len(q)
@@ -199,13 +205,16 @@ def _shared_query_key(
     if differ.any():
         others_seen = differ
     key = int(np.argmax(np.where(others_seen, masked[query, :count], -np.inf)))
+
+    # all scores with keys as queries; what positions add stays, and what is hidden stays hidden
     products = k[:count] @ k.T * spec.scale
     shared = products
     if spec.softcap is not None:
         shared = np.tanh(products / spec.softcap) * spec.softcap
-    # what positions add to a score stays, and what is hidden stays hidden
     bias = np.subtract(biased, capped, out=np.zeros(capped.shape), where=np.isfinite(biased))
     shared = np.where(visible, shared + bias, -np.inf)
+
+    # how many words look most at themselves, of those that see another
     row = [float(score) if np.isfinite(score) else None for score in shared[query]]
     sees_others = visible[:, :count].sum(axis=1) > 1
     words = np.flatnonzero(sees_others & ~rest)
@@ -225,8 +234,8 @@ def _self_first(scores: Floats, words: Sequence[int]) -> int:
     """How many words look more at themselves than at any other: the score of a row's own key is
     larger than the others by more than float32 rounds away.
 
-    scores: [token, token].
-    words: positions of those that are asked.
+    scores: [query, key], of the text's tokens.
+    words: the positions of the words that are counted.
     """
     others = scores.copy()
     np.fill_diagonal(others, -np.inf)
@@ -238,12 +247,12 @@ def _self_first(scores: Floats, words: Sequence[int]) -> int:
 def _shared_key_value(
     q: Floats, k: Floats, v: Floats, weights: Floats
 ) -> SharedKeyValue | UnsetType:
-    """The query's output where each word's key is its value too; UNSET where the two differ in
-    width.
+    """Compute the output that the query would have if each word's key were its value, too; UNSET
+    where the two differ in width.
 
-    q: [dim].
+    q: of the query, [dim].
     k, v: [key, dim].
-    weights: [key].
+    weights: of the query, [key].
     """
     if k.shape != v.shape:
         return UNSET
