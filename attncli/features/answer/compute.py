@@ -444,14 +444,16 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
                 return
 
     def written_places(self, results: AnswerResults) -> list[int]:
-        """The places of the regions without which the model is to answer again: those that matter,
-        and where none does the first that was not compared with random spans. None where the
-        answer was given."""
+        """The regions, as indices of `leaves`, without which the model is to answer again: those that
+        matter, or where none does for sure, the region of the largest loss that was not compared
+        with random spans. [] where the answer was given, not written by the model."""
         first = self.most_used_region(results)
         if self.target is not None or first is None:
             return []
         used = [place for place in self.rank_regions(results) if self.matters(results, place)]
-        return used or [first]
+        if used:
+            return used
+        return [first]
 
     def write_others(self, done: _Progress) -> None:
         """Let the model answer without each region that the answer rests on."""
@@ -470,7 +472,8 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             done.add_tokens(prompt)
 
     def other_answer(self, results: AnswerResults, place: int) -> OtherAnswer | UnsetType:
-        """What the model writes without a region; UNSET where that is not asked for or not known."""
+        """The part of the document on what the model writes without the region at `place`; UNSET
+        where it was not let write without it."""
         answer = results.others.get(f"region {place}")
         if answer is None or place not in self.written_places(results):
             return UNSET

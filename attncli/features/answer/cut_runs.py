@@ -223,15 +223,17 @@ class CutRuns(Struct, frozen=True):
                     yield CutRun(cut, logprobs, shares)
 
     def write(self, cut: Cut, length: int) -> tuple[list[int], bool]:
-        """Continue the prompt with the likeliest token each time, with one cut.
+        """Let the model continue the prompt with the likeliest token each time, with one cut.
 
         Args:
             cut: What the whole run does without.
-            length: How many tokens at most.
+            length: How many tokens to write at most.
 
         Returns:
-            The ids, without the token that ends the text, and whether the model ended it.
+            The vocabulary ids, without that of the token that ends the text, and whether the model
+            ended it.
         """
+        # the prompt; its last vector predicts the first token
         model = self.model
         count = self.first_query + 1
         state = self._extended_state(_State({}, None, 0), TokenStretch(0, 0, count, cut, ()))
@@ -244,8 +246,15 @@ class CutRuns(Struct, frozen=True):
             scores = model.backend.numpy(model.logits(tail[-1:]))
             number = int(np.asarray(scores)[-1].argmax())
             (entry,) = model.tokenizer.ids_to_tokens([number])
-            if number in model.ends if model.ends else entry.special:
+
+            # a model that does not name its last tokens ends with any special one
+            is_end = entry.special
+            if model.ends:
+                is_end = number in model.ends
+            if is_end:
                 return ids, True
+
+            # run the new token alone, or all tokens where their keys change with the length
             ids.append(number)
             kept.append(replace(entry, index=len(kept)))
             running = kept[-1:]
@@ -256,7 +265,8 @@ class CutRuns(Struct, frozen=True):
         return ids, False
 
     def _kept_tokens(self, tokens: Sequence[Token], cut: Cut, start: int) -> list[Token]:
-        """These tokens; where text is left out, those that are left, numbered from `start`."""
+        """The tokens that run: all; or where a cut leaves the text of its regions out, the remaining
+        ones, whose positions are counted from `start`."""
         if self.way != "text":
             return list(tokens)
         left_out = {token for region in cut.regions for token in region}

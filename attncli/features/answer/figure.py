@@ -111,7 +111,7 @@ def _draw_panels(
 ) -> float:
     """Draw two panels of bars, what the answer loses and the attention, each with the names of the
     regions: beside each other, or one below the other on narrow paper. Returns where they end."""
-    # names take at most 40 % of the width
+    # names take at most two fifths of the width
     edge = min(max(width(name, 9) for name in names), 170.0, 0.4 * drawing.room) + 8
     room = drawing.room - edge
     beside = room >= 1.4 * BARS + APART
@@ -263,13 +263,13 @@ def _draw_axis(
     rows: where the lines begin and end, in points from the top.
     """
     begin, end = rows
-    written: list[tuple[float, float]] = []
+    occupied: list[tuple[float, float]] = []
     for x, text in sorted(ticks, key=lambda tick: abs(float(tick[1].replace("−", "-")))):
         drawing.path([(x, begin), (x, end)], drawing.theme.line, thick=0.5)
         half = width(text, 8) / 2 + 1.5
-        if all(x + half < left or right < x - half for left, right in written):
+        if all(x + half < left or right < x - half for left, right in occupied):
             drawing.text(x, end + 10, text, anchor="middle", size=8, quiet=True)
-            written.append((x - half, x + half))
+            occupied.append((x - half, x + half))
 
 
 def _draw_sentences(

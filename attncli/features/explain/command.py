@@ -200,17 +200,15 @@ def check_steps(output: ExplainOutput, environment: Environment) -> None:
         "--figure": output.svg is not None,
         "--html": output.page is not None,
     }
-    format_option = next((name for name, value in formats.items() if value), None)
-    if format_option is not None:
-        raise UsageError(
-            "--step waits between the steps of a screen, and {format_option} has none",
-            expected="one of them",
-            format_option=format_option,
-        )
-    if (
-        not (environment.stdin_is_terminal and environment.stdout_is_terminal)
-        or environment.keys is None
-    ):
+    for name, value in formats.items():
+        if value:
+            raise UsageError(
+                "--step waits between the steps of a screen, and {format_option} has none",
+                expected="one of them",
+                format_option=name,
+            )
+    is_terminal = environment.stdin_is_terminal and environment.stdout_is_terminal
+    if not is_terminal or environment.keys is None:
         raise UsageError(
             "--step waits for a key, and nobody is at a terminal",
             expected="a terminal, or no --step",
@@ -257,12 +255,14 @@ def position(
 
     environment: Environment = ctx.obj
     place = topic_place(environment, text, setup, output, query)
+
+    # the position encodings to compare with none; a checkpoint has learned with its own alone
     position = setup.attention.position
-    names = POSITIONS if position is None else dict.fromkeys(("none", position))
-    is_fixed = place.model.identity.source == "checkpoint"
-    if is_fixed:
-        variants = []
-    else:
+    names: Iterable[str] = POSITIONS
+    if position is not None:
+        names = dict.fromkeys(("none", position))
+    variants: list[AttentionOptions] = []
+    if place.model.identity.source != "checkpoint":
         variants = with_positions(names, setup.attention, place.model)
     models = models_under(variants, environment, place.model, setup, text.tokenizer)
     document = position_document(
@@ -290,7 +290,9 @@ def mask(
     """
     from attncli.features.explain.compute import mask_topic_document
 
-    _refuse_mask_names([] if text.text is None else [text.text, *(others or ())])
+    if text.text is not None:
+        _refuse_mask_names([text.text, *(others or ())])
+    # a single text of seeded weights is explained with a mask, where none is asked for
     if setup.attention.mask is None and setup.model.model is None and not others:
         setup = replace(setup, attention=replace(setup.attention, mask=["causal"]))
     place = topic_place(
@@ -310,7 +312,8 @@ def mask(
 
 
 def _refuse_mask_names(words: Sequence[str]) -> None:
-    """Raise UsageError where a further text of `attn explain mask` is the name of a mask."""
+    """Raise UsageError where all of these words, meant as texts of `attn explain mask`, are names of
+    masks."""
     from attncli.mechanism.mask import parse_mask
 
     try:

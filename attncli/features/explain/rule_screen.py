@@ -18,11 +18,13 @@ from attncli.language import contextual, message, say
 
 
 def rule_blocks(document: RuleTopic, view: View) -> Sequence[Lines]:
-    """The screen as blocks: what the rule means, and its rows in a short text."""
+    """The screen of topic "rule" as blocks: what the rule means, its formula, its rows in a short
+    text, and the answer."""
     tokens = document.example.tokens
     weights = as_matrix(document.example.weights)
     shown = weights
     title = message("an example: where each token looks by this rule, seeing the whole text")
+    # in a causal example, keys behind the query are blank
     if not _looks_ahead(document):
         shown = np.where(np.tri(*weights.shape) > 0, weights, np.nan)
         title = message("an example: where each token looks by this rule")
@@ -37,7 +39,8 @@ def rule_blocks(document: RuleTopic, view: View) -> Sequence[Lines]:
 
 
 def rule_answer(document: RuleTopic, view: View) -> Lines:
-    """Where the rule looks, and what becomes of a row in which it finds nothing."""
+    """The answer in words: where a head of this rule looks, and where it puts its weight when the
+    rule finds no key."""
     looks = say(
         view, "A head of this rule looks at: {meaning}.", meaning=localize(document.says, view)
     )
@@ -51,12 +54,13 @@ def rule_answer(document: RuleTopic, view: View) -> Lines:
 
 
 def _looks_ahead(document: RuleTopic) -> bool:
-    """Whether the example's tokens see those after them."""
+    """Whether the document's example is not causal: some token has weight on one after it."""
     return bool(np.triu(as_matrix(document.example.weights), 1).any())
 
 
 def rule_rows_table(document: RuleTopic) -> Iterable[list[object]]:
-    """What the rule means and its rows, for `--plain`."""
+    """Yield the table for `--plain`: what the rule means, then each token of the example with its
+    row of weights."""
     yield ["field", "value"]
     for name in ("name", "says", "formula"):
         yield [name, getattr(document, name)]
@@ -65,8 +69,8 @@ def rule_rows_table(document: RuleTopic) -> Iterable[list[object]]:
 
 
 def rules_screen(rules: Sequence[HeadRule], view: View) -> Lines:
-    """Draw a list of rules, each with its name and where it looks; a brief view shows the names
-    alone."""
+    """A table of rules, each with its name, its name on screens and where it looks; a brief view has
+    the names alone."""
     if view.brief:
         names = say(view, contextual("between", ", ")).join(rule.name for rule in rules)
         return sentences(

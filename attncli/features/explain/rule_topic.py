@@ -61,11 +61,14 @@ def rule_document(name: str, *, rule_files: Sequence[str | Path] = ()) -> RuleTo
         UsageError: For an unknown name.
         InputError: For a file of rules that fails.
     """
+    # the rule, and an example in which it finds something
     rule = _rule_called(name, known_rules(rule_files))
     text, kind = EXAMPLES.get(rule.name, (EXAMPLE, "word"))
     tokens = [
         replace(token, special=token.text == SPECIAL) for token in tokenizer(kind).encode(text)
     ]
+
+    # its rows; the example is causal unless the rule looks at later keys alone
     patterns = TokenPatterns(tokens)
     queries = np.arange(len(tokens))
     visible = np.tri(len(tokens), dtype=bool)
@@ -85,17 +88,17 @@ def rule_document(name: str, *, rule_files: Sequence[str | Path] = ()) -> RuleTo
 
 
 def _rule_called(name: str, rules: Sequence[HeadRule]) -> HeadRule:
-    """The rule of this name, else the one that screens in some language call so. Raises UsageError
-    for an unknown name."""
+    """The rule of this name, or with this label on screens, in any language. Raises UsageError for an
+    unknown name."""
     spellings = {rule.name: rule for rule in rules}
     for lang in languages():
         for rule in rules:
             spellings.setdefault(translate(rule.label, lang).casefold(), rule)
-    words = " ".join(name.split())
-    match = spellings.get(words) or spellings.get(words.casefold())
+    spelling = " ".join(name.split())
+    match = spellings.get(spelling) or spellings.get(spelling.casefold())
     if match is None:
-        near = get_close_matches(words.casefold(), spellings, 1)
-        hint = " ".join(["attn explain rule", *(spellings[spelling].name for spelling in near)])
+        near = get_close_matches(spelling.casefold(), spellings, 1)
+        hint = " ".join(["attn explain rule", *(spellings[word].name for word in near)])
         raise UsageError(
             "there is no rule {name}",
             expected=listing(rule.name for rule in rules),

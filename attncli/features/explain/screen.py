@@ -39,11 +39,11 @@ LIBRARIES = {"numpy": "np", "torch": "torch"}
 def flow_part(document: AttentionTopic, view: View) -> Lines:
     """A diagram of the computation with the shape below each array: X → Q, K, V → 1 QKᵀ → 2 scale →
     3 mask → 4 softmax → 5 A·V → O."""
+    # the shape of each array, such as "4×64"; one for queries, keys and values where they share it
     sizes = {row.step: "×".join(map(str, row.shape[-2:])) for row in document.shapes}
     square = sizes.get("weights", "")
     out = sizes.get("mixed", "")
     vectors = sizes.get("q", "")
-    # one size where queries, keys and values share it
     if len({sizes.get(name, vectors) for name in ("q", "k", "v")}) > 1:
         vectors = ", ".join(sizes.get(name, "") for name in ("q", "k", "v"))
     steps = [
@@ -56,17 +56,17 @@ def flow_part(document: AttentionTopic, view: View) -> Lines:
         ("5 A·V", ""),
         ("O", out),
     ]
-    arrow_text = arrow(view)
+
+    # pairs of lines, the names above the shapes; a new pair begins where the screen ends
     rows: list[Line] = []
     names: list[Piece] = []
     shapes: list[Piece] = []
     row_width = 0
-    for index, (name, shape) in enumerate(
-        (spell(name_text, ascii=view.ascii), spell(shape_text, ascii=view.ascii))
-        for name_text, shape_text in steps
-    ):
+    before = ""
+    for step_name, step_shape in steps:
+        name = spell(step_name, ascii=view.ascii)
+        shape = spell(step_shape, ascii=view.ascii)
         room = max(cells(name), cells(shape))
-        before = arrow_text if index else ""
         if row_width and row_width + cells(before) + room > view.width:
             rows += [tuple(names), tuple(shapes)]
             names = []
@@ -75,38 +75,39 @@ def flow_part(document: AttentionTopic, view: View) -> Lines:
         names += [(before, FAINT), (pad(name, room), "bold")]
         shapes += [(" " * cells(before), ""), (pad(shape, room), FAINT)]
         row_width += cells(before) + room
+        before = arrow(view)
     return Lines((*rows, tuple(names), tuple(shapes)))
 
 
 def code_lines(document: AttentionTopic, library: str) -> dict[str, Sequence[str]]:
-    """For each part of the screen the lines of NumPy or PyTorch code (`library`: "numpy" or
-    "torch") that compute its step; all together compute a head's output `o` from its `q`, `k` and
-    `v`.
+    """The lines of code that compute each step, by the step's name; all together compute a head's
+    output `o` from its `q`, `k` and `v`. In them `bias` is what positions add to the scores,
+    `visible` what the mask lets a query see, and `sink` the logit of a learned sink.
 
-    What the run adds by its positions is called `bias`, what may be seen `visible`, a learned
-    sink's logit `sink`.
     library: "numpy" or "torch".
     """
     name = LIBRARIES[library]
     scores = document.step(Scores)
     softmax = document.step(SoftmaxRow)
     model = document.model
+
+    # a scale such as 1/√64 is written as a root
     root = root_of(scores.scale, model.d_k or 0, model.d_model or 0).removeprefix("1/√")
     if root and library == "numpy":
-        by = f"s / {name}.sqrt({root})"
+        scaled = [f"s = s / {name}.sqrt({root})"]
     elif root:
-        by = f"s / {root} ** 0.5"
+        scaled = [f"s = s / {root} ** 0.5"]
     else:
-        by = ""
-    scaled = [f"s = {by or f's * {scores.scale!r}'}"]
+        scaled = [f"s = s * {scores.scale!r}"]
     if scores.softcap is not None:
-        if float(brief(scores.softcap)) == scores.softcap:
-            cap = brief(scores.softcap)
-        else:
+        # the short form, unless it is another number
+        cap = brief(scores.softcap)
+        if float(cap) != scores.softcap:
             cap = repr(scores.softcap)
         scaled.append(f"s = {cap} * {name}.tanh(s / {cap})")
     if scores.bias is not None:
         scaled.append("s = s + bias")
+
     hidden = f"{name}.where(visible, s, -{name}.inf)"
     weights = _softmax_code(library, sink=softmax.sink is not None, empty=bool(document.empty_rows))
     return {
@@ -119,10 +120,11 @@ def code_lines(document: AttentionTopic, library: str) -> dict[str, Sequence[str
 
 
 def _softmax_code(library: str, *, sink: bool, empty: bool) -> list[str]:
-    """The lines of code of a softmax over each row.
+    """The lines of code that turn scores `s` into weights `a` by a softmax over each row.
 
+    library: "numpy" or "torch".
     sink: whether a learned sink is in its sum.
-    empty: whether a row may have no visible key.
+    empty: whether a row may have no visible key, whose weights are set to 0.
     """
     if library == "torch" and not sink:
         lines = ["a = torch.softmax(s, dim=-1)"]
@@ -156,34 +158,37 @@ def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
         case _:
             from attncli.features.explain.layer_screens import TOPIC_SCREENS
 
-            blocks = [
-                block for block in TOPIC_SCREENS[type(document)][0](document, view) if block.rows
-            ]
+            topic_blocks, _ = TOPIC_SCREENS[type(document)]
+            blocks = [block for block in topic_blocks(document, view) if block.rows]
             if view.brief:
+                # the last block is the answer
                 blocks = blocks[-1:]
     return [clip_lines(block, view.width, ascii=view.ascii) for block in blocks]
 
 
 def _derivation_blocks(document: AttentionTopic, view: View) -> list[Lines]:
     """The parts of a derivation's screen that are shown and draw something, in order."""
+    # without --show and --full the screen is short
     compact = view.show is None and not view.full
-    keys = SHORT if compact else ALL_KEYS
+    keys = ALL_KEYS
+    if compact:
+        keys = SHORT
+    code: dict[str, Sequence[str]] = {}
     if view.code:
         code = code_lines(document, view.code)
-    else:
-        code = {}
     derivation = Derivation(document, view, keys, compact, leads=True, code=code)
+
+    # names of several parts are replaced by these parts
     named_view = view
     if view.show is not None:
-        named_view = replace(
-            view, show=frozenset(part for name in view.show for part in TWICE.get(name, (name,)))
-        )
+        parts = [part for name in view.show for part in TWICE.get(name, (name,))]
+        named_view = replace(view, show=frozenset(parts))
+
     blocks: list[Lines] = []
     for part in parts_shown(EXPLAIN_PARTS, derivation, named_view):
         block = part.draw(derivation, view)
-        if (
-            compact and part.name == "further" and blocks
-        ):  # a short screen has less than sixty lines
+        if compact and part.name == "further" and blocks:
+            # no blank line before it, so that a short screen has less than sixty lines
             blocks[-1] = stack(blocks[-1], block)
         elif block.rows:
             blocks.append(block)
@@ -191,7 +196,7 @@ def _derivation_blocks(document: AttentionTopic, view: View) -> list[Lines]:
 
 
 def _is_full(derivation: Derivation, view: View) -> bool:
-    """Whether the view is full, so that the tokens and shapes are shown."""
+    """Whether tokens, shapes and matrices are shown without --show: in a full view."""
     return view.full
 
 
@@ -291,11 +296,13 @@ def explain_page(document: ExplainDocument, lang: str) -> bytes | None:
 
 
 def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:
-    """The worked numbers as a table with a header line, for `--plain`."""
+    """Yield the table for `--plain`: the names of its columns, then the numbers of the derivation, a
+    row for each key; or the table of another topic."""
     if not isinstance(document, AttentionTopic):
         from attncli.features.explain.layer_screens import TOPIC_SCREENS
 
-        yield from TOPIC_SCREENS[type(document)][1](document)
+        _, topic_rows = TOPIC_SCREENS[type(document)]
+        yield from topic_rows(document)
         return
     scores = document.step(Scores)
     softmax = document.step(SoftmaxRow)

@@ -59,7 +59,8 @@ def seq2seq_blocks(document: Seq2seqTopic, view: View) -> Sequence[Lines]:
 
 
 def _bottleneck_table(document: Seq2seqTopic, view: View) -> Lines:
-    """How many words one vector and a search give back, by the length of the sentence."""
+    """A table with a row for each length of a sentence: the share of its words that can be read back
+    from one vector, and from annotations by a search."""
     room = max(min((view.width - 36) // 2, BAR), 0)
     rows = [
         [
@@ -91,7 +92,8 @@ def _bottleneck_table(document: Seq2seqTopic, view: View) -> Lines:
 
 
 def _annotations(document: Seq2seqTopic, view: View) -> Lines:
-    """How many numbers the decoder may read: of one vector, and of an annotation for each word."""
+    """The remark on how many numbers the decoder may read of this text: of one vector, and of an
+    annotation for each word."""
     count = len(document.keys)
     return remark(
         say(
@@ -108,7 +110,8 @@ def _annotations(document: Seq2seqTopic, view: View) -> Lines:
 
 
 def _searches(document: Seq2seqTopic, view: View) -> Lines:
-    """The weights of every query over the annotations."""
+    """The matrix of weights of every query (the decoder's words) on every annotation (the encoder's
+    words)."""
     rows = [token.text for token in document.queries]
     keys = [token.text for token in document.keys]
     place = spoken_head(document.layer, document.head)
@@ -125,12 +128,13 @@ def _searches(document: Seq2seqTopic, view: View) -> Lines:
 
 
 def _seq2seq_answer(document: Seq2seqTopic, view: View) -> Lines:
-    """Both texts, the one that was read tinted by the sharpest search, and what is to be seen."""
+    """The decoder's text with one query marked, the encoder's text tinted by that query's weights,
+    and the answer in words. The query is that of the largest weight on a word."""
     keys = len(document.keys)
     weights = as_matrix(document.weights)[:, :keys]
     is_word = np.array([not token.special for token in document.keys])
-    free = np.where(is_word, weights, 0.0)
-    query, key = (int(place) for place in np.unravel_index(int(free.argmax()), free.shape))
+    on_words = np.where(is_word, weights, 0.0)
+    query, key = (int(place) for place in np.unravel_index(int(on_words.argmax()), on_words.shape))
     no_shares: list[float | None] = [None] * len(document.queries)
     said = sentence(
         words(document.query_text, document.queries, no_shares, frozenset({query})), view
@@ -155,8 +159,12 @@ def _seq2seq_answer(document: Seq2seqTopic, view: View) -> Lines:
 
 
 def _bottleneck_sentences(rows: Sequence[Bottleneck], width: int, view: View) -> Iterator[str]:
-    """Yield what is read back at the first length at which one vector gives back less than half;
-    at the longest where none does."""
+    """Yield the sentence on how many words can be read back, at the first length at which one vector
+    gives back less than half of them, or at the longest.
+
+    rows: by length.
+    width: of the vectors.
+    """
     row = next((row for row in rows if row.vector < HALF), rows[-1])
     yield say(
         view,
@@ -170,8 +178,8 @@ def _bottleneck_sentences(rows: Sequence[Bottleneck], width: int, view: View) ->
 
 
 def _context_sentence(document: Seq2seqTopic, view: View) -> str:
-    """How alike are the vectors that different queries take, or that they are the same; "" for one
-    query."""
+    """The sentence on how alike the context vectors of different queries are, or that they are the
+    same; "" for one query."""
     if document.cosine is UNSET:
         return ""
     if len(document.keys) == 1:
@@ -197,7 +205,8 @@ def _context_sentence(document: Seq2seqTopic, view: View) -> str:
 
 
 def seq2seq_rows(document: Seq2seqTopic) -> Iterable[list[object]]:
-    """What is read back by length, for `--plain`."""
+    """Yield the table for `--plain`: the names of its columns, then for each length of a sentence the
+    shares of words that are read back."""
     yield ["words", "reads", "vector", "search"]
     for row in document.bottleneck:
         yield [row.words, row.reads, row.vector, row.search]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import numpy as np
 from msgspec import UNSET, UnsetType
 
@@ -84,7 +86,13 @@ def sharpest_head(document: CrossDocument) -> tuple[int, CrossHead]:
     """The layer and the head between two texts with the largest mean of each row's largest
     weight."""
     heads = [(layer.layer, head) for layer in document.layers for head in layer.heads]
-    return max(heads, key=lambda place: float(np.asarray(place[1].weights).max(axis=-1).mean()))
+
+    def sharpness(place: tuple[int, CrossHead]) -> float:
+        """The mean of each row's largest weight."""
+        _, head = place
+        return float(np.asarray(head.weights).max(axis=-1).mean())
+
+    return max(heads, key=sharpness)
 
 
 def measure_read_back(words: int, width: int) -> Bottleneck:
@@ -99,13 +107,16 @@ def measure_read_back(words: int, width: int) -> Bottleneck:
     words: in each sentence.
     width: of the vectors.
     """
-    sentences = -(-READS // words)
+    # random vectors of all words and places, and random sentences of enough words in all
+    sentences = ceil(READS / words)
     name = f"seq2seq\0{words}\0"
     table = uniform(SEED, "seq2seq\0words", (VOCABULARY, width)).astype(np.float64)
     table /= np.linalg.norm(table, axis=1, keepdims=True)
     places = uniform(SEED, "seq2seq\0places", (words, width)).astype(np.float64)
     signs = np.sign(places)
     ids = integers(SEED, f"{name}ids", sentences * words).reshape(sentences, words) % VOCABULARY
+
+    # the word at every place of every sentence, read back in both ways
     weights = row_softmax(places @ places.T / np.sqrt(width))
     by_vector = 0
     by_search = 0
@@ -123,18 +134,20 @@ def measure_read_back(words: int, width: int) -> Bottleneck:
 
 
 def nearest(vectors: Floats, table: Floats) -> Floats:
-    """The row of a table with the largest dot product, for each vector, [vector]."""
+    """For each vector, [vector, dim], the index of the table's row, [row, dim], with the largest dot
+    product with it: [vector]."""
     rows: Floats = (vectors @ table.T).argmax(axis=1)
     return rows
 
 
 def _mean_cosine(outputs: Floats) -> float | UnsetType:
-    """The mean cosine between what different queries take, [query, dim]; UNSET for fewer than
-    two."""
+    """The mean cosine between the outputs of different queries, [query, dim]; outputs that are 0 do
+    not count. UNSET for fewer than two."""
     lengths = np.linalg.norm(outputs, axis=1)
     rows = outputs[lengths > 0] / lengths[lengths > 0, None]
     count = len(rows)
     if count < 2:
         return UNSET
+    # all pairs but those of a row with itself
     cosines = rows @ rows.T
     return float((cosines.sum() - np.trace(cosines)) / (count * (count - 1)))

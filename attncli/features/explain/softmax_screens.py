@@ -48,6 +48,7 @@ def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
     """A sentence on the share of the weight that the largest score gets, and its ratio to the
     second largest weight.
     """
+    # the largest weight first
     first, *other_weights = sorted(document.weights, reverse=True)
     # the score as it was given: the document's `highest` is divided by the temperature
     values = {"highest": brief(max(document.numbers)), "share": percent(first)}
@@ -85,8 +86,13 @@ def tinted_answer(
     query: int | None,
     tint: str,
 ) -> Lines:
-    """The document's text, tinted, with the sentences of the answer below it. Other arguments as of
-    `shaded_sentence`."""
+    """The document's text with its words tinted, and the sentences of the answer below it.
+
+    shares: of each word, how strongly it is tinted; None for no tint.
+    texts: the sentences.
+    query: the position of the word in brackets; None for none.
+    tint: the note that says what the tint shows.
+    """
     tinted_sentence = shaded_sentence(
         document.text, document.tokens, shares, view, query=query, tint=tint
     )
@@ -96,7 +102,8 @@ def tinted_answer(
 def scaling_answer(document: ScalingTopic, view: View) -> Lines:
     """A sentence on the largest weight and the softmax gradient with and without scaling by 1/√d_k;
     for a small d_k, that the difference is slight."""
-    plain, scaled = document.softmax[:2]
+    # the first two scales are none and 1/√d_k
+    plain, scaled, *_ = document.softmax
     if plain.gradient >= scaled.gradient:
         return remark(
             "For so small a d_k the difference is slight: scaling matters more the larger d_k is.",
@@ -175,6 +182,7 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
         """The texts of a column of numbers, and "" for its sum, which is not shown."""
         return [format_fixed(number, view.precision) for number in numbers], ""
 
+    # the columns, each with its title, its texts and its total
     columns = [
         ("", list(map(str, range(len(scores)))), say(view, "sum")),
         (spell("score", ascii=view.ascii), *column(document.numbers)),
@@ -187,24 +195,24 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
         ),
         ("w", *adding_column(weights, 1.0, view.precision)),
     ]
-    if document.temperature == 1:  # scores that are not divided are what was given
+    if document.temperature == 1:
+        # scores that are not divided are what was given
         del columns[1]
     names, texts, totals = zip(*columns, strict=True)
-    strong = int(max(range(len(weights)), key=weights.__getitem__))
     rows = list(zip(*texts, strict=True))
+    # the row of the largest weight stands out
+    strong = weights.index(max(weights))
     body = ledger(names, rows, totals, view, title=say(view, title), note=note, strong=strong)
-    shift = say(
-        view,
-        (
-            "exp of {highest} is too large for any float: only the subtracted form can be computed."
-            if document.sum is None
-            else (
-                "The maximum, {highest}, may be subtracted from every score: numerator and sum "
-                "shrink by the same factor exp({highest}), and nothing overflows."
-            )
-        ),
-        highest=format_fixed(document.highest, view.precision),
+
+    template = message(
+        "The maximum, {highest}, may be subtracted from every score: numerator and sum "
+        "shrink by the same factor exp({highest}), and nothing overflows."
     )
+    if document.sum is None:
+        template = message(
+            "exp of {highest} is too large for any float: only the subtracted form can be computed."
+        )
+    shift = say(view, template, highest=format_fixed(document.highest, view.precision))
     facts = say(
         view,
         "largest weight {largest} · entropy {entropy} nats of at most {limit} · gradient norm"
@@ -220,6 +228,7 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
 def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
     """The screen of topic "scaling" as blocks: the measured variance of q·k beside theory, and the
     softmax unscaled and scaled."""
+    # the variance of q·k under each scale
     columns = ["", say(view, "measured"), say(view, "standard error"), say(view, "theory")]
     rows = [
         [
@@ -244,19 +253,23 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
     variance = stack(
         ledger(columns, rows, [], view, title="var(q·k)", note=note), remark(agree, view)
     )
-    softmax_table_rows = [
-        [
-            (
-                say(view, "uniform")
-                if row.scale == "uniform"
-                else _scaled_product(row.scale, document, view)
-            ),
-            format_fixed(row.largest, view.precision),
-            bar(row.largest, max(min(view.width - 64, 24), 0), ascii=view.ascii),
-            *(format_fixed(getattr(row, name), view.precision) for name in ("entropy", "gradient")),
-        ]
-        for row in document.softmax
-    ]
+
+    # what each scale does to a softmax
+    bar_width = max(min(view.width - 64, 24), 0)
+    softmax_table_rows = []
+    for row in document.softmax:
+        name = say(view, "uniform")
+        if row.scale != "uniform":
+            name = _scaled_product(row.scale, document, view)
+        softmax_table_rows.append(
+            [
+                name,
+                format_fixed(row.largest, view.precision),
+                bar(row.largest, bar_width, ascii=view.ascii),
+                format_fixed(row.entropy, view.precision),
+                format_fixed(row.gradient, view.precision),
+            ]
+        )
     head = ["", say(view, "largest weight"), "", say(view, "entropy"), say(view, "gradient norm")]
     note = say(
         view,
@@ -304,6 +317,7 @@ def _scaled_product(scale: str, document: ScalingTopic, view: View) -> str:
 def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[Lines]:
     """The screen of topic "matrix-softmax" as blocks: the same scores through a softmax of each row
     and through one of the whole matrix."""
+    # the names of queries and keys; learned keys stand behind the tokens
     texts = [token.text for token in document.tokens]
     keys = texts + [f"bias_k {index}" for index in range(len(document.scores[0]) - len(texts))]
     sums = [float(value) for value in document.row_sums]
@@ -323,6 +337,8 @@ def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[
         title="over the whole matrix",
         note="all queries together share 1",
     )
+
+    # what each query gets in all
     sum_texts, sum_total = adding_column(sums, sum(sums), view.precision)
     sum_rows = [
         [position_and_text(index, text, 14, view), format_fixed(1.0, view.precision), sum_text]
@@ -341,7 +357,7 @@ def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[
 
 
 def softmax_rows(document: SoftmaxTopic) -> Iterable[list[object]]:
-    """The numbers of a softmax by hand, a row for each score, for `--plain`."""
+    """Yield the table for `--plain`: the names of its columns, then a row for each score."""
     yield ["index", "score", "exponential", "shifted", "shifted_exponential", "weight"]
     columns = ("scores", "exponentials", "shifted", "shifted_exponentials", "weights")
     for index in range(len(document.scores)):
@@ -349,8 +365,9 @@ def softmax_rows(document: SoftmaxTopic) -> Iterable[list[object]]:
 
 
 def scaling_rows(document: ScalingTopic) -> Iterable[list[object]]:
-    """How softmax behaves under each scale, a row for each, for `--plain`."""
+    """Yield the table for `--plain`: the names of its columns, then a row for each scale."""
     yield ["scale", "variance", "variance_error", "theory", "largest", "entropy", "gradient"]
+    # uniform weights, the last of `softmax`, have no variance of scores
     for row, soft in zip(document.variance, document.softmax, strict=False):
         yield [
             row.scale,
@@ -364,7 +381,8 @@ def scaling_rows(document: ScalingTopic) -> Iterable[list[object]]:
 
 
 def matrix_rows(document: MatrixSoftmaxTopic) -> Iterable[list[object]]:
-    """Row-wise softmax beside softmax over the whole matrix, a row for each entry, for `--plain`."""
+    """Yield the table for `--plain`: the names of its columns, then for each query and key its weight
+    by rows and over the whole matrix."""
     yield ["query", "key", "row_softmax", "matrix_softmax"]
     for query, (row, whole) in enumerate(zip(document.row_softmax, document.whole, strict=True)):
         for key, (weight, share) in enumerate(zip(row, whole, strict=True)):
@@ -382,6 +400,8 @@ def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
     encodings that ran, or for the only one."""
     rows = [row for row in document.order_rows if row.order == document.order]
     plain = _row_without_positions(document)
+
+    # without positions and mask it does not; which encodings and masks make it do so
     if plain is not None and plain.equal:
         yield say(
             view,
@@ -408,14 +428,16 @@ def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
                 "nothing else: its outputs change only where an order changes the distances.",
             )
         return
+
+    # a single model: whether it does, and which word's output changes most
     row = plain or document.order_rows[0]
     if row.equal:
         yield say(view, "The order is not seen: the outputs only move with their tokens.")
         return
-    known_indices = [
+    in_vocabulary = [
         index for index in range(len(row.per_token)) if not document.tokens[index].unknown
     ]
-    most_moved = max(known_indices or [row.token], key=lambda index: row.per_token[index])
+    most_moved = max(in_vocabulary or [row.token], key=lambda index: row.per_token[index])
     yield say(
         view,
         "The order is seen: the output of {word} changes by {size} where the tokens stand in the"
@@ -479,10 +501,10 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
     """The screen of topic "order" as blocks: both orders of the tokens, then by position encoding
     and mask how much the outputs differ."""
     texts = [token.text for token in document.tokens]
-    if not all(len(text) == 1 for text in texts):
+    # single letters are set without blanks
+    gap = ""
+    if any(len(text) != 1 for text in texts):
         gap = " "
-    else:
-        gap = ""
 
     def text_in_order(order: Iterable[int]) -> str:
         """The tokens' texts in the order that a list of positions gives."""
@@ -537,12 +559,15 @@ def _rows_with_outputs(document: OrderTopic) -> list[OrderRow]:
         for row in document.order_rows
         if row.order == document.order and row.outputs is not UNSET
     ]
-    return [*rows[:1], *[row for row in rows[1:] if not row.equal and rows[0].equal][:1]]
+    if not rows or not rows[0].equal:
+        return rows[:1]
+    differing = [row for row in rows[1:] if not row.equal]
+    return [rows[0], *differing[:1]]
 
 
 def _weights_in_both_orders(document: OrderTopic, view: View) -> Lines:
-    """The first word's weights by key in both orders, under the rows whose outputs are shown: where
-    they are equal, why the outputs are."""
+    """The weights of one word on each key, in both orders of the tokens, for the runs whose outputs
+    are shown: where weights are the same, outputs are, too. Empty where the document lacks them."""
     texts = [token.text for token in document.tokens]
     values = []
     names = []
@@ -578,14 +603,21 @@ def _outputs_side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Li
     """
     assert row.outputs is not UNSET
     assert row.moved_outputs is not UNSET
+
+    # as many tokens and entries as are shown
     texts = [token.text for token in document.tokens]
-    tokens_shown = range(len(texts) if view.full else min(len(texts), OUTPUTS))
+    token_count = len(texts)
+    if not view.full:
+        token_count = min(len(texts), OUTPUTS)
+    tokens_shown = range(token_count)
     names = [position_and_text(index, texts[index], 12, view) for index in tokens_shown]
     before = as_matrix(row.outputs)
     after = as_matrix(row.moved_outputs)
-    wide = view.precision + 7
-    most = max((view.width - max(map(cells, names)) - 2) // (2 * wide), 1)
+    column_width = view.precision + 7
+    most = max((view.width - max(map(cells, names)) - 2) // (2 * column_width), 1)
     entries = range(min(most, before.shape[1]))
+
+    # the entries in the first order, then those in the second
     sides = [
         say(view, name)
         for name in (contextual("order of tokens", "from"), contextual("order of tokens", "to"))
@@ -615,8 +647,8 @@ def _outputs_side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Li
 
 
 def order_rows(document: OrderTopic) -> Iterable[list[object]]:
-    """How far outputs move when the words are reordered, a row for each position and mask, for
-    `--plain`.
+    """Yield the table for `--plain`: the names of its columns, then for each position encoding and
+    mask how far outputs change with the order.
     """
     yield ["position", "mask", "order", "max_difference", "token", "tolerance", "equal"]
     for row in document.order_rows:
@@ -666,10 +698,14 @@ def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
 
 
 def metric_rows(document: MetricTopic) -> Iterable[list[object]]:
-    """What a metric means and its value for the example, a row for each fact, for `--plain`."""
+    """Yield the table for `--plain`: the names of its columns, then a row for each fact about the
+    metric, and its values for the example."""
     yield ["field", "value"]
-    for name in ("name", "says", "formula", "range", "unit", "rows", "note", "source"):
-        yield [name, document.row_kind if name == "rows" else getattr(document, name)]
+    for name in ("name", "says", "formula", "range", "unit"):
+        yield [name, getattr(document, name)]
+    yield ["rows", document.row_kind]
+    yield ["note", document.note]
+    yield ["source", document.source]
     yield ["value", document.example.value]
     yield ["uniform", document.example.uniform]
 

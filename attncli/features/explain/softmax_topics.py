@@ -72,10 +72,10 @@ class SoftmaxSteps(Struct, frozen=True):
         """The Frobenius norm of the softmax's derivative diag(w) − w·wᵀ, 0 to ½·√2; 0 where one
         weight is 1.
         """
-        squares = [weight * weight for weight in self.weights]
-        return math.sqrt(
-            max(sum(squares) - 2 * sum(w * w * w for w in self.weights) + sum(squares) ** 2, 0.0)
-        )
+        squares = sum(w * w for w in self.weights)
+        cubes = sum(w * w * w for w in self.weights)
+        # Σ of the squared entries w_i(δ_ij − w_j); rounding may leave it a little below 0
+        return math.sqrt(max(squares - 2 * cubes + squares**2, 0.0))
 
 
 def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) -> SoftmaxSteps:
@@ -91,18 +91,15 @@ def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) 
     if not visible:
         zeros = (0.0,) * len(scores)
         return SoftmaxSteps(tuple(scores), None, (None,) * len(scores), zeros, None, 0.0, zeros)
-    if sink is None:
-        highest = max(visible)
-    else:
-        highest = max(*visible, sink)
+    highest = max(visible)
+    sink_weight = None
+    if sink is not None:
+        highest = max(highest, sink)
+        sink_weight = math.exp(sink - highest)
     shifted_scores = tuple(None if score is None else score - highest for score in scores)
     exponentials = tuple(
         0.0 if difference is None else math.exp(difference) for difference in shifted_scores
     )
-    if sink is None:
-        sink_weight = None
-    else:
-        sink_weight = math.exp(sink - highest)
     total = math.fsum(exponentials) + (sink_weight or 0.0)
     weights = tuple(value / total for value in exponentials)
     return SoftmaxSteps(
@@ -129,6 +126,7 @@ def parse_scores(numbers: Sequence[str]) -> list[float]:
     """
     scores = []
     text = " ".join(numbers).translate(WIDE_LETTERS)
+    # several rows, such as [[1, 2], [3, 4]]
     rows = NEXT_ROW.split(text)
     if len(rows) > 1:
         raise InputError(
@@ -191,8 +189,14 @@ def softmax_document(scores: Sequence[float], temperature: float = 1.0) -> Softm
             temperature=temperature,
         )
     steps = softmax_steps(divided_scores)
+
+    # the same without subtracting the maximum; None where a float cannot hold it
     plain = [_exp(score) for score in divided_scores]
-    total = math.fsum(value for value in plain if value is not None)
+    total: float | None = None
+    if None not in plain:
+        total = math.fsum(value for value in plain if value is not None)
+        if not math.isfinite(total):
+            total = None
     return SoftmaxTopic(
         version=__version__,
         topic="softmax",
@@ -200,7 +204,7 @@ def softmax_document(scores: Sequence[float], temperature: float = 1.0) -> Softm
         temperature=temperature,
         scores=divided_scores,
         exponentials=plain,
-        sum=None if None in plain or not math.isfinite(total) else total,
+        sum=total,
         highest=max(divided_scores),
         shifted=list(steps.shifted_scores),
         shifted_exponentials=list(steps.exponentials),
@@ -216,9 +220,10 @@ def softmax_document(scores: Sequence[float], temperature: float = 1.0) -> Softm
 
 
 def softmax_of(scores: Sequence[float]) -> list[float]:
-    """The softmax of numbers by the package's own attention: one query of width 1 that is 1, and
-    the scores as keys.
+    """The softmax of numbers as the package's own attention computes it, to compare with the worked
+    steps.
     """
+    # one query of width 1 that is 1, and the scores as keys: q·k are the scores
     keys = np.asarray(scores, np.float64)[None, :, None]
     weights = attention(np.ones((1, 1, 1)), keys, np.zeros_like(keys), scale=1.0).weights
     return [float(weight) for weight in weights[0, 0]]
@@ -250,19 +255,19 @@ def layer_trace(
 ) -> LayerTrace:
     """Run a model on tokens and return the trace of one layer.
 
-    keep: the large stages that it is to hold; the others are always there.
+    keep: the names of the n × n stages that the trace is to hold; smaller ones are always there.
     heads: which heads.
 
     Raises InputError for numbers that left the range of their type.
     """
-    return refuse_lost_rows(
-        model.backend, next(iter(model.trace(tokens, layers=[layer], heads=heads, keep=keep)))
-    )
+    trace = next(iter(model.trace(tokens, layers=[layer], heads=heads, keep=keep)))
+    return refuse_lost_rows(model.backend, trace)
 
 
 def row_softmax(scores: Floats) -> Floats:
     """Softmax of each row of scores, [row, key], where entries that are not finite count as hidden
     and a row without a finite score is all 0."""
+    # attention with queries of width 1 that are 1, and scores as keys: q·k are the scores
     is_finite = np.isfinite(scores)
     keys = np.where(is_finite, scores, 0.0)[:, None, :, None]
     queries = np.ones((len(scores), 1, 1, 1))
@@ -372,6 +377,7 @@ def scaling_document(
             d_k_2=2 * d_k * samples,
             most_numbers=2 * MOST_NUMBERS,
         )
+
     products = _dot_products(d_k, samples, seed)
     scales = [("none", 1.0), ("sqrt-dk", d_k**-0.5)]
     if d_model is not None:
@@ -396,6 +402,7 @@ def scaling_document(
 
 def _dot_products(d_k: int, samples: int, seed: int) -> Floats:
     """q·k of independent pairs of standard normal vectors of width d_k, [samples], float64."""
+    # in chunks, which bound the memory
     rows = max(CHUNK // d_k, 1)
     parts = []
     for start in range(0, samples, rows):
@@ -412,7 +419,12 @@ def _measured_variance(scale: str, values: Floats, theory: float) -> ScaleVarian
     the variance that theory gives."""
     deviations = values - values.mean()
     variance = float((deviations**2).sum() / (len(values) - 1))
-    error = math.sqrt(max(float((deviations**4).mean()) - variance**2, 0.0) / len(values))
+    # the standard error of a variance s² of N numbers is √((m₄ − s⁴) / N)
+    fourth_moment = float((deviations**4).mean())
+    error = math.sqrt(max(fourth_moment - variance**2, 0.0) / len(values))
+    standard_errors = None
+    if error > 0:
+        standard_errors = abs(variance - theory) / error
     return ScaleVariance(
         scale=scale,
         mean=float(values.mean()),
@@ -420,7 +432,7 @@ def _measured_variance(scale: str, values: Floats, theory: float) -> ScaleVarian
         variance=variance,
         variance_error=error,
         theory=theory,
-        standard_errors=abs(variance - theory) / error if error > 0 else None,
+        standard_errors=standard_errors,
     )
 
 
@@ -429,6 +441,7 @@ def _mean_peakedness(
 ) -> list[ScaleSoftmax]:
     """Largest weight, entropy (nats) and softmax gradient norm, averaged over random queries, for
     each scale (name, factor) and for uniform weights."""
+    # in chunks, which bound the memory; sums of the three measures by scale
     sums = {name: np.zeros(3) for name, _ in scales}
     rows = max(CHUNK // (d_k * keys), 1)
     for start in range(0, queries, rows):
@@ -475,9 +488,9 @@ EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloa
 
 def reversed_order(tokens: Sequence[Token]) -> list[int]:
     """The positions of the tokens read backwards, special tokens left where they are."""
-    movable = [token.index for token in tokens if not token.special]
+    words = [token.index for token in tokens if not token.special]
     order = list(range(len(tokens)))
-    for place, source in zip(movable, reversed(movable), strict=True):
+    for place, source in zip(words, reversed(words), strict=True):
         order[place] = source
     return order
 
@@ -488,6 +501,7 @@ def order_of(tokens: Sequence[Token], reordered: Sequence[Token]) -> list[int]:
 
     Raises InputError unless both texts hold the same tokens equally often.
     """
+    # of each text its positions, the last first, so that `pop` gives the first one left
     places: defaultdict[str, list[int]] = defaultdict(list)
     for token in reversed(tokens):
         places[token.text].append(token.index)
@@ -522,8 +536,7 @@ def order_document(
     tokens are put in another order.
 
     Args:
-        models: The models, of which each runs both.
-
+        models: The models; each runs the tokens in both orders.
         text: The text.
         tokens: Its tokens.
         order: For each new place the position of the token that moves there.
@@ -545,11 +558,13 @@ def order_document(
         )
     heading: Heading | None = None
     rows: list[OrderRow] = []
-    back = list(order) == list(range(len(tokens)))[::-1]
+    is_reversal = list(order) == list(range(len(tokens)))[::-1]
     for model in models:
         heading = heading or header(model, text, tokens)
-        rows.append(_order_row(model, tokens, order, layer))
-        if back and rows[-1].position == "alibi" and rows[-1].equal and len(tokens) > 2:
+        row = _order_row(model, tokens, order, layer)
+        rows.append(row)
+        # symmetric ALiBi adds |i − j|, which a reversal keeps: the first token moved to the end, too
+        if is_reversal and row.position == "alibi" and row.equal and len(tokens) > 2:
             rows.append(_order_row(model, tokens, [*range(1, len(tokens)), 0], layer))
     assert heading is not None, "there is at least one model"
     return OrderTopic(
@@ -557,7 +572,7 @@ def order_document(
         topic="order",
         layer=layer,
         order=list(order),
-        reversed=back,
+        reversed=is_reversal,
         moved=token_rows(_reorder(tokens, order)),
         query=first_word(tokens),
         order_rows=rows,
@@ -566,14 +581,18 @@ def order_document(
 
 
 def _order_row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int) -> OrderRow:
-    """How far a layer's outputs change when the tokens come in another order, and whether that is
-    rounding alone.
+    """Run the tokens in both orders, and measure how far a layer's outputs differ, each token against
+    itself, and whether that is rounding alone.
+
+    order: for each new place the old position of the token that moves there.
     """
     traces = [
         layer_trace(model, text_tokens, layer, ("weights",))
         for text_tokens in (tokens, _reorder(tokens, order))
     ]
     before, after = (float64_of(model, trace.stages["out"]) for trace in traces)
+
+    # the weights of the first word in both orders, by keys in the first order
     word = first_word(tokens)
     weights: Floats | UnsetType = UNSET
     moved_weights: Floats | UnsetType = UNSET
@@ -583,6 +602,8 @@ def _order_row(model: Model, tokens: Sequence[Token], order: Sequence[int], laye
         )
         weights = first[word]
         moved_weights = second[list(order).index(word)][np.argsort(order)]
+
+    # differences by new place; what a type's rounding explains counts as none
     difference = np.abs(after - before[list(order)]).max(axis=1)
     greatest = int(difference.argmax())
     tolerance = ROUNDING * EPSILON[model.backend.dtype] * float(np.abs(before).max(initial=0.0))
@@ -644,14 +665,18 @@ def metric_document(name: str) -> MetricTopic:
             "there is no metric {name}", expected=listing(EVERY_METRIC), hint=hint, name=repr(name)
         )
     metric = EVERY_METRIC[name]
-    value, uniform, rows = None, None, 0
-    if name in {**METRICS, **KIND_METRICS}:  # those are of texts and vectors, and a matrix has none
+
+    # its value for the example; metrics of texts and vectors have none for a matrix alone
+    value = None
+    uniform = None
+    rows = 0
+    if name in {**METRICS, **KIND_METRICS}:
         causal = np.tril(np.ones((4, 4), bool))
         result = measure(np.asarray([EXAMPLE]), causal, metrics=(metric,))[metric.name]
-        value, uniform = (
-            None if np.isnan(number[0]) else float(number[0])
-            for number in (result.value, result.baseline)
-        )
+        if not np.isnan(result.value[0]):
+            value = float(result.value[0])
+        if not np.isnan(result.baseline[0]):
+            uniform = float(result.baseline[0])
         rows = int(result.rows[0])
     return MetricTopic(
         version=__version__,
@@ -673,7 +698,7 @@ def metric_document(name: str) -> MetricTopic:
 
 
 def range_text(metric: Metric) -> str:
-    """The range in words, such as "0 to 1" or "from 0"."""
+    """The range of a metric's values in words, such as "0 to 1" or "from 0"."""
     match (metric.low, metric.high):
         case (None, None):
             return message("any number")

@@ -226,20 +226,23 @@ def heads(
     saved_rules = _saved_rules(loaded_model, rules.rules_of)
     comparison = _comparison(loaded_model, setup.model, output, heads_options, view.show)
     repeats: RepeatScores | None = None
-    if comparison.labels:  # scores of random repeats belong to the model, whatever the text
+    if comparison.labels:
+        # they belong to the model, whatever the text: measured once for all texts
         from attncli.measure.labels import repeat_scores
 
         repeats = repeat_scores(loaded_model, comparison.layers)
     command = Command(environment, loaded_model, text, setup, output, page, view, why)
     texts = request.texts(environment, text, single=command.wants_one_text)
-    first = next(texts)  # scoring takes long: a text that cannot be read is told before
+    # scores by role take long: a text that cannot be read is an error before, not after
+    first = next(texts)
     scores = _role_scores(environment, loaded_model, comparison, repeats, heads_options.roles)
 
     from attncli.features.heads.compute import heads as compute_heads
     from attncli.measure.head_record import METRICS as PAGE_METRICS
 
     def on_cost(expected: CostEstimate, count: int) -> None:
-        """Refuse a run of too much memory or output, and announce a long one. Raises LimitError."""
+        """Called before the run of each text with its estimated cost and the number of tokens: refuse
+        what needs too much memory or makes too much JSON (LimitError), and announce what is long."""
         hint = request.smaller_run(loaded_model.spec, "--show metrics")
         request.refuse_memory(expected.peak, setup.compute, hint, resident=expected.resident)
         if output.json or output.ndjson:
