@@ -106,7 +106,7 @@ def cross(
             from a word averaged.
         query: A token or word of the query text, whose row alone is told; None for all.
         key: With `query`, one of the key text: heads are also ranked by the weight between both.
-        note: Is told what becomes of ambiguous names.
+        note: Called with a sentence that says what an ambiguous name was read as.
 
     Returns:
         What `attn cross --json` writes. `alignment` names for every query the key with the largest

@@ -186,15 +186,19 @@ def remove(
     text.size(predicts=request.predicts).refuse_over(memory)
     looking = _LookReader(text, request, removal.link)
     plan = _removal_plan(text, removal, chosen_places)
+
+    # the share of the progress that each sweep takes: a random change costs as much as taking the
+    # head away
     has_baseline = removal.baseline != "none" and not removal.together
     compared = len(chosen_places)
     if removal.baseline != "all":
         compared = min(removal.top, compared)
-    # of the whole work: a random change takes as long as taking the head away
     branches = len(chosen_places) * (1 + removal.hold)
     if has_baseline:
         branches += compared * DRAWS
     first = len(chosen_places) / branches
+
+    # the heads taken away
     rows = request.rows(text.count)
     keep_at = None
     if rows.start <= request.position < rows.stop:
@@ -213,6 +217,8 @@ def remove(
     for index, place in enumerate(plan.places):
         readings = _readings_of(swept.readings, index)
         effects.append(Effect(place, readings, *looking.of_head(place)))
+
+    # the largest effects again, with random directions of the same size
     if has_baseline:
         ranked = [effects[index].place for index in rank_effects(effects)[:compared]]
         drawing = replace(
@@ -234,6 +240,8 @@ def remove(
             means = {name: float(column[index].mean()) for name, column in random.items()}
             random_readings[place] = means
         effects = [replace(effect, random=random_readings.get(effect.place)) for effect in effects]
+
+    # the heads taken away once more, while every head attends as in the unchanged run
     held_together: dict[str, float] | None = None
     if removal.hold:
         held_sweep = sweep(
@@ -248,22 +256,27 @@ def remove(
         for index, effect in enumerate(effects):
             readings = _readings_of(held_sweep.readings, index)
             effects[index] = replace(effect, holding=readings)
+
+    m_clean = None
+    if isinstance(swept.reader, Meter):
+        m_clean = swept.reader.m_clean
     return RemovalResult(
-        effects,
-        {name: float(value[0]) for name, value in swept.together.items()},
-        swept.reader.target,
-        text,
-        plan,
-        held_together,
-        swept.reader.m_clean if isinstance(swept.reader, Meter) else None,
-        swept.vectors,
+        effects=effects,
+        together={name: float(value[0]) for name, value in swept.together.items()},
+        target=swept.reader.target,
+        text=text,
+        plan=plan,
+        holding=held_together,
+        m_clean=m_clean,
+        vectors=swept.vectors,
     )
 
 
 def _readings_of(readings: Mapping[str, Floats], branch: int) -> dict[str, float]:
-    """The reading of each measure in one branch of a sweep with a single variant.
+    """The number of each measure for one changed head, by name.
 
-    readings: each [branch, variant].
+    readings: of a sweep that changes each head in one way: each [head, 1].
+    branch: the head's index.
     """
     return {name: float(column[branch, 0]) for name, column in readings.items()}
 
@@ -283,7 +296,8 @@ def _chosen_places(model: Model, removal: Removal) -> list[HeadAddress]:
 
 
 def _removal_plan(text: SweepText, removal: Removal, heads: Sequence[HeadAddress]) -> SweepPlan:
-    """How the heads are taken away, or the link is cut in them: one at a time, and all at once."""
+    """The plan by which a sweep takes these heads away, or cuts the link in them: one at a time
+    (where only all together are asked for, none), and all at once."""
     if removal.together:
         heads = ()
     link = removal.link
@@ -305,11 +319,14 @@ def _removal_plan(text: SweepText, removal: Removal, heads: Sequence[HeadAddress
 def rank_effects(effects: Sequence[Effect]) -> list[int]:
     """The indices of the effects in the list, by the size of their first measure, largest first;
     undefined (NaN) ones come last."""
-    first = [next(iter(effect.readings.values())) for effect in effects]
-    return sorted(
-        range(len(effects)),
-        key=lambda index: (np.isnan(first[index]), -abs(np.nan_to_num(first[index])), index),
-    )
+    first_readings = [next(iter(effect.readings.values())) for effect in effects]
+
+    def order(index: int) -> tuple[bool, float, int]:
+        """Sort NaN last, then by size, and equal sizes as they come."""
+        value = first_readings[index]
+        return math.isnan(value), -abs(float(np.nan_to_num(value))), index
+
+    return sorted(range(len(effects)), key=order)
 
 
 def choose_backend(
@@ -351,9 +368,11 @@ def refuse_hashed(model: Model) -> None:
 
 
 HeadLook = tuple[float | None, tuple[int, float] | None, tuple[int, float] | UnsetType | None]
-"""Of a head: the weight of the link that is cut, None without one there; (key, weight) of the key
-that the measured tokens attend to most, None for a learned key; the same without keys where heads
-rest, None where all weight is there, UNSET where nothing rests."""
+"""Where a head looks in the unchanged run: the weight of the link that is cut, None without one
+there; (key, weight) of the key that the measured tokens attend to most, None for a learned key; the
+same among the keys that are not resting keys (the first token and special tokens, on which heads
+put weight when they look for nothing), None where all weight is on those, UNSET where the text has
+none."""
 
 
 class _LookReader:
@@ -391,9 +410,8 @@ class _LookReader:
             )
         row = weights[list(self._positions)].mean(0)
         key = int(row.argmax())
-        is_learned_key = (
-            kind == "self" and key >= self._text.count
-        )  # a key that no token stands for
+        # learned keys, which no token stands for, come after those of the tokens
+        is_learned_key = kind == "self" and key >= self._text.count
         looks = None
         if not is_learned_key:
             looks = (key, float(row[key]))
@@ -402,21 +420,22 @@ class _LookReader:
         return weight, looks, look_beyond_rest(row, self._rest)
 
     def of_head(self, place: HeadAddress) -> HeadLook:
-        """The record of a head; nothing for a head that no layer has."""
+        """What `on_trace` recorded of a head; no weights where its layer kept none."""
         return self._by_place.get(place, (None, None, UNSET))
 
 
 def look_beyond_rest(row: Floats, rest: Bools) -> tuple[int, float] | None:
-    """The key with most of a row's weight where heads do not rest, and that weight; None where all
-    of it rests.
+    """The key that gets most of a row's weight among tokens that are not resting keys (the first
+    token and special tokens, on which heads put weight when they look for nothing), and that
+    weight; None where resting keys have all of it.
 
     row: weights [key], perhaps of learned keys behind the tokens.
-    rest: booleans [token].
+    rest: which tokens are resting keys, booleans [token].
     """
-    beyond = np.where(rest, 0.0, row[: len(rest)])
-    key = int(beyond.argmax())
-    if beyond[key] > 0:
-        return (key, float(beyond[key]))
+    other_weights = np.where(rest, 0.0, row[: len(rest)])
+    key = int(other_weights.argmax())
+    if other_weights[key] > 0:
+        return (key, float(other_weights[key]))
     return None
 
 
@@ -437,35 +456,35 @@ def removal_document(
     """Take heads away as `remove` does, and return the `attn.ablate/1` document. Arguments and
     errors are those of `remove`.
 
-    predict: whether it also tells what a decoder would say next.
+    predict: whether the document also has what a decoder would say next.
     """
+    # an answer of several tokens is read along, all but its last token, which nothing follows
     answered = [*tokens, *following_tokens(model, tokens, request.answer[:-1])]
     if request.answer:
         if isinstance(removal.by, ByResample):
             what = message("the other text has no place for an answer of several tokens")
             raise UsageError(what, expected="--how zero or mean, or --target of one token")
-        model.encode(answered)
+        model.encode(answered)  # refuses a text that is too long with its answer
     removed_effects = remove(model, answered, removal, request, memory=memory, progress=progress)
     target = removed_effects.target
-    about = (
+    is_about_target = (
         target is not None
         and bool({"logprob", "difference"} & set(request.measures))
         and not request.every
     )
+    is_whole_text = len(request.positions) == len(tokens) and len(tokens) > 1
     order = rank_effects(removed_effects.effects)
     return AblateDocument(
         **header(model, text, tokens, computing=removed_effects.backend),
         by=removal.by.name if removal.link is None else "knockout",
         measures=list(request.measures),
-        place=(
-            "mean"
-            if len(request.positions) == len(tokens) and len(tokens) > 1
-            else token_place(request.positions)
-        ),
+        place="mean" if is_whole_text else token_place(request.positions),
         every=request.every,
         position=request.position if request.predicts else None,
-        target=target_token(model, target) if about and target is not None else None,
-        answer=(target_tokens(model, request.answer) if about and request.answer else UNSET),
+        target=target_token(model, target) if is_about_target and target is not None else None,
+        answer=(
+            target_tokens(model, request.answer) if is_about_target and request.answer else UNSET
+        ),
         versus=UNSET if request.versus is None else target_token(model, request.versus),
         m_clean=UNSET if removed_effects.m_clean is None else removed_effects.m_clean,
         predictions=_predictions(removed_effects, order, request, memory) if predict else UNSET,
@@ -484,8 +503,12 @@ def removal_document(
 def _predictions(
     result: RemovalResult, order: Sequence[int], request: MeasureRequest, memory: int | None
 ) -> Predictions | UnsetType:
-    """What would come next without the first head in `order`, and without all of them; UNSET for a
-    model or a measure that is not about the next token."""
+    """What would come next without the head of the largest effect, and without all heads; UNSET for
+    a model or a measure that is not about the next token.
+
+    order: the indices of the effects, the largest first.
+    memory: bytes there may be, None for any amount.
+    """
     spec = result.text.model.spec
     is_next = request.position == result.text.count - 1 or request.predicts
     if not reads_on(spec) or request.every or request.answer or not is_next:
@@ -495,21 +518,23 @@ def _predictions(
     target = None
     if request.predicts:
         target = request.target
-    place = next(iter(order), None)
+    index = order[0] if order else None
     vectors = result.vectors
     if vectors is None:  # measured at other tokens than the one after which the next comes
-        plan = replace(result.plan, places=[result.plan.places[index] for index in order[:1]])
-        at = request.position
-        at_position = MeasureRequest(("vector",), (at,), at)
-        vectors = sweep(result.text, plan, at_position, memory, keep_at=at).vectors
-        place = None if place is None else 0
+        strongest = [result.plan.places[place] for place in order[:1]]
+        plan = replace(result.plan, places=strongest)
+        position = request.position
+        at_position = MeasureRequest(("vector",), (position,), position)
+        vectors = sweep(result.text, plan, at_position, memory, keep_at=position).vectors
+        if index is not None:
+            index = 0  # the only head of the second sweep
     assert vectors is not None
-    return predictions(result.text, vectors, place, target)
+    return predictions(result.text, vectors, index, target)
 
 
 def _held_notes(model: Model, removal: Removal) -> list[str]:
-    """A warning where something else than attention moves information between tokens while
-    attention is held."""
+    """The warning that attention alone is held at the unchanged run's weights, in a model whose
+    other mixers move information between tokens, too; empty where there is nothing to warn of."""
     has_mixers = any(block.mixer is not None for block in model.spec.blocks)
     if not (removal.hold and has_mixers):
         return []
@@ -533,19 +558,22 @@ def token_place(places: Sequence[int]) -> TokenPlace:
     """The document's `TokenPlace` of consecutive token positions: the first, and the last where
     there are several.
     """
-    return TokenPlace(token=places[0], last=UNSET if len(places) == 1 else places[-1])
+    if len(places) == 1:
+        return TokenPlace(token=places[0], last=UNSET)
+    return TokenPlace(token=places[0], last=places[-1])
 
 
 def _link_place(link: CutLink, model: Model) -> LinkPlace:
     """The document's `LinkPlace` of a cut link: a position where an end is one token, a list where
     it is several.
     """
-    query, key = (ends[0] if len(ends) == 1 else list(ends) for ends in (link.queries, link.keys))
+    query = link.queries[0] if len(link.queries) == 1 else list(link.queries)
+    key = link.keys[0] if len(link.keys) == 1 else list(link.keys)
     if link.kind == "self":
         return LinkPlace(query=query, key=key)
     text: str | UnsetType = UNSET
     if model.source:
-        text = covered_text([model.source[key] for key in link.keys])
+        text = covered_text([model.source[position] for position in link.keys])
     return LinkPlace(query=query, key=key, attention="cross", text=text)
 
 
@@ -564,7 +592,7 @@ def _effect_row(effect: Effect) -> EffectRow:
 
 
 def look_part(key_weight: tuple[int, float] | UnsetType | None) -> Looks | UnsetType | None:
-    """A key and its weight as documents hold them."""
+    """Convert (key position, weight) to the `Looks` that documents hold; None and UNSET stay."""
     if key_weight is UNSET or key_weight is None:
         return key_weight
     return Looks(key=key_weight[0], weight=key_weight[1])
@@ -576,7 +604,8 @@ def reading_fields(
     """Convert readings by name ("cosine", "norm", "logprob", "kl", "difference") to the keyword
     fields of `Measures`, NaN as None.
 
-    holding: the same while attention is held; None if not measured.
+    holding: the same while every head attends as in the unchanged run: the effect of what the head
+        writes itself, without that of attention that moves because of it. None if not measured.
     """
     number = {name: None if math.isnan(value) else value for name, value in readings.items()}
     fields: dict[str, Any] = {name: number[name] for name in ("logprob", "kl") if name in number}
@@ -611,10 +640,10 @@ def interval(values: Sequence[float], least: float = -math.inf) -> Interval | No
 
     least: the smallest value that there can be, below which no interval goes.
 
-    Student's t, not `mean_intervals` as over pairs: two texts have an interval here, and comparing
-    two sets of texts takes the error of each mean back from its upper end.
-    Of values that lean to one side it holds the mean less often than 95 times in 100;
-    `measure/mean_intervals.py` says how often.
+    The interval is Student's t, mean ± t·s/√n: it is defined from two texts on, and
+    `_head_difference` computes the error of a mean back from its upper end. Where the values lean to
+    one side it holds the true mean less often than 95 times in 100; `measure/mean_intervals.py`,
+    which measures means over pairs otherwise, says how often.
     """
     if not values:
         return None
@@ -670,15 +699,17 @@ def _unique_warnings(documents: Sequence[AblateDocument]) -> list[str]:
     """The warnings of all texts, each once; those about unknown words are merged into one that
     counts the texts.
     """
-    notes = [token_notes(document.text, tokens_of(document.tokens)) for document in documents]
-    document_warnings = (
+    # notes about unknown words name the words of their text: they are counted, not listed
+    word_notes = [token_notes(document.text, tokens_of(document.tokens)) for document in documents]
+    other_warnings = (
         warning
-        for document, note in zip(documents, notes, strict=True)
+        for document, notes in zip(documents, word_notes, strict=True)
         for warning in document.warnings
-        if warning not in note
+        if warning not in notes
     )
-    unique_warnings = list(dict.fromkeys(document_warnings))
-    if count := sum(map(bool, notes)):
+    unique_warnings = list(dict.fromkeys(other_warnings))
+    count = sum(1 for notes in word_notes if notes)
+    if count:
         unknown = message(
             "{count} of {documents} texts hold words that are unknown to this model",
             count=count,
@@ -692,23 +723,22 @@ def mean_of(effect: MeanEffect, name: Reading) -> float:
     """The mean over texts of one measure's number for a head, such as "cosine"; 0 where no text
     defines it.
     """
-    interval_of_reading = effect.measures.mean(name)
-    if interval_of_reading is None:
+    reading = effect.measures.mean(name)
+    if reading is None:
         return 0.0
-    return interval_of_reading.mean
+    return reading.mean
 
 
 def _mean_measures(
     rows: Sequence[EffectRow] | Sequence[Measures], names: Sequence[Reading]
 ) -> MeanMeasures:
     """The mean over these rows, one per text, of each number in `names`, with its 95% interval."""
-    values = {name: [reading_of(row, name) for row in rows] for name in names}
-    return MeanMeasures(
-        **{
-            name: interval([value for value in readings if value is not None], LEAST[name])
-            for name, readings in values.items()
-        }
-    )
+    intervals: dict[str, Interval | None] = {}
+    for name in names:
+        readings = [reading_of(row, name) for row in rows]
+        numbers = [value for value in readings if value is not None]
+        intervals[name] = interval(numbers, LEAST[name])
+    return MeanMeasures(**intervals)
 
 
 def difference_document(
@@ -729,20 +759,14 @@ def difference_document(
         )
         raise InputError(what, expected="the same --measure in both")
     name = readings_of(a.measures)[0]
-    sides = [
-        {
-            (row.attention, row.layer, row.head): mean
-            for row in side.effects
-            if (mean := row.measures.mean(name))
-        }
-        for side in (a, b)
-    ]
-    common = [key for key in sides[0] if key in sides[1]]
+    means_a = _means_by_head(a, name)
+    means_b = _means_by_head(b, name)
+    common = [key for key in means_a if key in means_b]
     if not common:
         raise InputError(
             "the documents have no head in common", expected="two documents about the same heads"
         )
-    heads = [_head_difference(key, sides[0][key], sides[1][key]) for key in common]
+    heads = [_head_difference(key, means_a[key], means_b[key]) for key in common]
     heads.sort(key=lambda head: -abs(head.difference))
     return DifferenceDocument(
         version=__version__,
@@ -754,29 +778,35 @@ def difference_document(
     )
 
 
+def _means_by_head(document: EffectsDocument, name: Reading) -> dict[HeadKey, Interval]:
+    """The mean over texts of one reading by head, without the heads of which no text defines it."""
+    means: dict[HeadKey, Interval] = {}
+    for row in document.effects:
+        mean = row.measures.mean(name)
+        if mean is not None:
+            means[row.attention, row.layer, row.head] = mean
+    return means
+
+
 def _head_difference(key: HeadKey, a: Interval, b: Interval) -> DifferentHead:
-    """One head's difference of means, b − a, with its 95% interval (Welch).
+    """One head's difference of means, b − a, with its 95% interval (Welch); without ends where one
+    of the means has none.
 
     key: (attention, layer, head).
 
     Source of the interval: Welch, The generalization of Student's problem, 1947.
     """
     apart = b.mean - a.mean
-    errors = [
-        None if side.high is None else (side.high - side.mean) / student(side.texts - 1)
-        for side in (a, b)
-    ]
     half = None
-    if errors[0] is not None and errors[1] is not None:
-        squares = [error * error for error in errors if error is not None]
-        below = sum(
-            square * square / (side.texts - 1) for square, side in zip(squares, (a, b), strict=True)
-        )
-        if below:
-            freedom = sum(squares) ** 2 / below
-        else:
-            freedom = float("inf")
-        half = student(freedom) * math.sqrt(sum(squares))
+    if a.high is not None and b.high is not None:
+        # squared standard errors, back from the upper end, mean + t·error
+        square_a = ((a.high - a.mean) / student(a.texts - 1)) ** 2
+        square_b = ((b.high - b.mean) / student(b.texts - 1)) ** 2
+        divisor = square_a**2 / (a.texts - 1) + square_b**2 / (b.texts - 1)
+        freedom = math.inf  # where neither mean varies
+        if divisor:
+            freedom = (square_a + square_b) ** 2 / divisor
+        half = student(freedom) * math.sqrt(square_a + square_b)
     return DifferentHead(
         attention=key[0],
         layer=key[1],

@@ -38,10 +38,12 @@ def read_circuit(file: Path) -> CircuitDocument:
 def heads_of_circuit(
     document: CircuitDocument, model: Model, where: str
 ) -> Sequence[tuple[int, int]]:
-    """The heads of a circuit, each a layer and a head, in the order in which they run.
+    """The heads of a circuit, each (layer, head), in the order in which they run.
+
+    where: what errors call the file.
 
     Raises InputError for a circuit of another model: another family or size, or other weights where
-    a digest of both is known. where: what errors call the file.
+    a digest of both is known.
     """
     own = model_part(model)
     part = document.model
@@ -65,8 +67,12 @@ def heads_of_circuit(
 
 
 def heads_outside(document: CircuitDocument, model: Model, where: str) -> HeadSelection:
-    """The heads that are not in a circuit. Raises InputError as `heads_of_circuit`, and where all
-    heads are in it."""
+    """The heads of a model that are not in a circuit.
+
+    where: what errors call the circuit's file.
+
+    Raises InputError as `heads_of_circuit`, and where all heads are in it.
+    """
     inside = set(heads_of_circuit(document, model, where))
     outside = [
         (layer, head)
@@ -85,7 +91,7 @@ def heads_outside(document: CircuitDocument, model: Model, where: str) -> HeadSe
 
 
 def model_words(part: ModelPart) -> str:
-    """A model by name and size."""
+    """A model's name and size as sentences write it, such as `gpt2 (12 layers × 12 heads)`."""
     return message(
         "{name} ({layers} layers × {heads} heads)",
         name=part.name or part.source,

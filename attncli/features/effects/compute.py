@@ -62,6 +62,7 @@ from attncli.features.effects.sweep import (
     same_length,
 )
 from attncli.features.effects.targets import (
+    Target,
     choose_target,
     refuse_one_token,
     small_note,
@@ -139,16 +140,16 @@ def ablate(
         hold: "attention" to measure "difference" a second time while every head attends as in the
             text's own run.
         every: Whether "logprob" is the mean over all positions.
-        predict: Whether it is also told what a decoder would say next.
+        predict: Whether the document also has what a decoder would say next.
         unknown: Whether link and query may be tokens that the model does not know.
         baseline: Which rows are compared with random changes of the same size.
         top: How many rows "top" means.
         regions: Named sets of tokens, which link and query may name.
         memory: Bytes there may be; None for what is free.
         tokens: Those of the text; None to let the model's tokenizer find them.
-        note: Is told what becomes of ambiguous names.
-        on_cost: Is told what the work will take, and of how many tokens, before it starts.
-        progress: Is told the share done, 0 to 1.
+        note: Called with a sentence that says what an ambiguous name was read as.
+        on_cost: Called before the work starts, with its estimated cost and the number of tokens.
+        progress: Called with the share done, 0 to 1.
 
     Returns:
         What `attn ablate --json` writes.
@@ -167,20 +168,18 @@ def ablate(
             "every token that follows is measured, and one is named",
             expected="every, or target and query",
         )
-    if link is None:
-        cut_link = None
-    else:
+
+    # what is measured, and where: at the link's queries unless another token is named
+    cut_link: CutLink | None = None
+    usual = None
+    if link is not None:
         cut_link = _link_to_cut(
             model, tokens, link, note, cross=cross, unknown=unknown, regions=regions
         )
-    if query is None:
-        position = None
-    else:
-        position = _named_positions(tokens, query, note, unknown=unknown, regions=regions)
-    if cut_link is None:
-        usual = None
-    else:
         usual = cut_link.queries
+    position = None
+    if query is not None:
+        position = _named_positions(tokens, query, note, unknown=unknown, regions=regions)
     request = MeasureRequest.of(
         model,
         tokens,
@@ -203,18 +202,19 @@ def ablate(
                 ),
             )
         )
+
+    # which heads are taken away, what replaces them, and what that costs
     if isinstance(heads, HeadSelection):
         selection = heads
     else:
         selection = HeadSelection(layers, heads)
-    if not isinstance(by, str):
-        how_removed = by
+    if isinstance(by, str):
+        replacement = removal(model, by, reference)
     else:
-        how_removed = removal(model, by, reference)
+        replacement = by
     if not together:
-        compared = {"none": 0, "all": len(model.spec.blocks) * most_heads(model.spec), "top": top}[
-            baseline
-        ]
+        all_heads = len(model.spec.blocks) * most_heads(model.spec)
+        compared = {"none": 0, "top": top, "all": all_heads}[baseline]
         _tell_cost(
             model,
             len(tokens),
@@ -229,7 +229,15 @@ def ablate(
         model,
         text,
         tokens,
-        Removal(selection, how_removed, cut_link, together, baseline, top, hold is not None),
+        Removal(
+            selection=selection,
+            by=replacement,
+            link=cut_link,
+            together=together,
+            baseline=baseline,
+            top=top,
+            hold=hold is not None,
+        ),
         request,
         predict=predict,
         memory=memory,
@@ -240,9 +248,10 @@ def ablate(
 def _measures_with(
     measures: Sequence[Measure], target: str | None, versus: str | None, hold: str | None
 ) -> Sequence[Measure]:
-    """The measures to take. Where they are the usual ones: "difference" alone with `versus`,
-    "logprob" alone with a target, as in the command. Raises UsageError where "difference",
-    `target`, `versus` or `hold` lacks what it needs.
+    """The measures to take: those given, but in place of the default, ("vector",), "difference" with
+    `versus` and "logprob" with a target, as in the command.
+
+    Raises UsageError where "difference", `target`, `versus` or `hold` lacks what it needs.
     """
     if versus is not None and tuple(measures) == ("vector",):
         return ("difference",)
@@ -290,9 +299,9 @@ def logits(
         lens: Whether it also tells what each layer would say next.
         unknown: Whether it may be one that the model does not know.
         tokens: Those of the text; None to let the model's tokenizer find them.
-        note: Is told what becomes of ambiguous names.
-        on_cost: Is told what the work will take, and of how many tokens, before it starts.
-        progress: Is told the share of the texts with words taken out that is done.
+        note: Called with a sentence that says what an ambiguous name was read as.
+        on_cost: Called before the work starts, with its estimated cost and the number of tokens.
+        progress: Called with the share of the texts with words taken out that is done.
 
     Returns:
         What `attn logits --json` writes; its parts add up to the logit.
@@ -312,38 +321,35 @@ def logits(
     else:
         position = choose_last_token(tokens, query, note, unknown=unknown)
     refuse_foreign(model)
+
+    # one run, which also tells how likely each spelling of the words is
     running = choose_backend(model, tokens, [])
     attributor = run_attributor(running, position)
-    target_chosen, versus_chosen = (
-        None
-        if name is None
-        else choose_target(
-            model,
-            tokens,
-            name,
-            position=position,
-            several=False,
-            row=attributor.log_probabilities(),
-            note=note,
+
+    def choose(name: str | None) -> Target | None:
+        """The one vocabulary entry that a word stands for; None for no word."""
+        if name is None:
+            return None
+        row = attributor.log_probabilities()
+        return choose_target(
+            model, tokens, name, position=position, several=False, row=row, note=note
         )
-        for name in (target, versus)
-    )
-    target_entry = None
-    if target_chosen is not None:
-        target_entry = target_chosen.ids[0]
-        if versus_chosen is not None:
-            refuse_one_token(target_entry, versus_chosen.ids[0])
-    versus_entry = None
-    if versus_chosen is not None:
-        versus_entry = versus_chosen.ids[0]
+
+    target_chosen = choose(target)
+    versus_chosen = choose(versus)
+    target_entry = None if target_chosen is None else target_chosen.ids[0]
+    versus_entry = None if versus_chosen is None else versus_chosen.ids[0]
+    if target_entry is not None:
+        refuse_one_token(target_entry, versus_entry)
+
+    # the logit by parts, and further by token or by word
     attribution = attributor.attribution(target_entry, versus_entry)
+    sources: dict[LogitTerm, Floats] = {}
     if by == "token":
         sources = logit_sources(running, position, attribution.target, versus_entry)
-    else:
-        sources = {}
-    of_words: WordsPart | UnsetType = UNSET
+    word_part: WordsPart | UnsetType = UNSET
     if by == "word":
-        of_words = _words_part(running, text, position, attribution.target, versus_entry, progress)
+        word_part = _words_part(running, text, position, attribution.target, versus_entry, progress)
     rest = resting_keys(tokens, model.identity.source)
     return LogitsDocument(
         **header(model, text, tokens, computing=running.backend),
@@ -369,7 +375,7 @@ def logits(
             for part, value in attribution.parts
         ],
         source_tokens=source_token_rows(model),
-        words=of_words,
+        words=word_part,
         lens=lens_rows(running, position, attribution.target) if lens else UNSET,
         warnings=[*notes(model, text, tokens), *small_note(model, target_chosen)],
     )
@@ -383,7 +389,12 @@ def _words_part(
     versus: int | None,
     progress: Callable[[float], None],
 ) -> WordsPart:
-    """A logit as a sum over words, and what becomes of it as they are taken out."""
+    """The document's part of `--by word`: the logit of `target` (less that of `versus`) as a sum over
+    the words of the text, and what becomes of it as words are taken out.
+
+    position: the token after which the logit is read.
+    progress: called with the share done.
+    """
     result = word_sum(running, text, position, target, versus)
     deletion = deletion_curve(
         running.model, running.tokens, result.words, position, target, versus, progress
@@ -402,8 +413,8 @@ def _look_members(term: LogitTerm, row: Floats | None, resting_keys: Bools) -> d
     known.
 
     row: the head's weights, [key].
-    resting_keys: keys at which heads rest whatever they are, [key]; the strongest key beyond them
-        is told, too.
+    resting_keys: which keys are the first token or special tokens, on which heads put weight when
+        they look for nothing, [key]; the document also has the strongest other key.
     """
     if row is None:
         return {}
@@ -459,17 +470,17 @@ def patch(
         query: The token of `clean` to measure at; None is the last token of a decoder and the mean
             of all tokens of an encoder.
         at: The tokens of `clean` that get its part; None for all.
-        into: The only heads that are told, each with its side, such as "L5H11:q"; none for all that
-            comes after.
+        into: The only heads that read the clean text's output, each with the projection that reads
+            it, such as "L5H11:q"; empty for all that comes after.
         unknown: Whether query and `at` may be tokens that the model does not know.
         layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
         heads: Which heads of each: 11, [0, 3], "2-5"; or any with their layers, "L5H11" or
             (5, 11), as a `HeadSelection` too, which then counts alone.
         memory: Bytes there may be; None for what is free.
         tokens: Those of the two texts; None to let the model's tokenizer find them.
-        note: Is told what becomes of ambiguous names.
-        on_cost: Is told what the work will take, and of how many tokens, before it starts.
-        progress: Is told the share done, 0 to 1.
+        note: Called with a sentence that says what an ambiguous name was read as.
+        on_cost: Called before the work starts, with its estimated cost and the number of tokens.
+        progress: Called with the share done, 0 to 1.
 
     Returns:
         What `attn patch --json` writes.
@@ -479,22 +490,22 @@ def patch(
         InputError: For texts of different lengths, and tokens or heads that are not there.
         LimitError: For what memory does not hold.
     """
-    clean_tokens, corrupt_tokens = (
-        (model.encode(clean), model.encode(corrupt)) if tokens is None else tokens
-    )
+    if tokens is None:
+        tokens = (model.encode(clean), model.encode(corrupt))
+    clean_tokens, corrupt_tokens = tokens
     same_length(clean_tokens, corrupt_tokens, message("the corrupt one"))
+    positions: list[int] = []
+    for name in at or ():
+        positions += _named_positions(clean_tokens, name, note, unknown=unknown)
+    query_positions = None
+    if query is not None:
+        query_positions = _named_positions(clean_tokens, query, note, unknown=unknown)
     patching = PatchRequest.of(
         model,
         clean_tokens,
         heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads),
-        positions=[
-            place
-            for name in at or ()
-            for place in _named_positions(clean_tokens, name, note, unknown=unknown)
-        ],
-        query=(
-            None if query is None else _named_positions(clean_tokens, query, note, unknown=unknown)
-        ),
+        positions=positions,
+        query=query_positions,
         target=target,
         versus=versus,
         into=into,
@@ -509,8 +520,10 @@ def patch(
         predicts=patching.predicts,
         start=min(patching.positions, default=0),
     )
-    ids = [[token.id for token in text_tokens] for text_tokens in (clean_tokens, corrupt_tokens)]
-    if ids[0] == ids[1] and clean != corrupt and any(token.unknown for token in clean_tokens):
+    clean_ids = [token.id for token in clean_tokens]
+    corrupt_ids = [token.id for token in corrupt_tokens]
+    has_unknown = any(token.unknown for token in clean_tokens)
+    if clean_ids == corrupt_ids and clean != corrupt and has_unknown:
         what = message(
             "the two texts are the same to this model: they differ in words that it does not know"
         )
@@ -564,20 +577,18 @@ def removal(model: Model, by: str, reference: str | Iterable[str] | None) -> By:
     match by:
         case "zero" if texts is None:
             return ByZero()
-        case "mean":
-            means = (choose_backend(model, model.encode(text), []) for text in texts or ())
-            return ByMean(None if texts is None else means_of(means))
+        case "mean" if texts is None:
+            return ByMean()
+        case "mean" if texts is not None:
+            return ByMean(means_of(choose_backend(model, model.encode(text), []) for text in texts))
         case "resample" if isinstance(reference, str):
             return resample_from(choose_backend(model, model.encode(reference), []))
         case _:
+            what = message("by is {by} with reference texts", by=repr(by))
+            if texts is None:
+                what = message("by is {by} without reference texts", by=repr(by))
             raise UsageError(
-                (
-                    "by is {by} without reference texts"
-                    if texts is None
-                    else "by is {by} with reference texts"
-                ),
-                by=repr(by),
-                expected="zero with none, mean with any number, resample with one",
+                what, expected="zero with none, mean with any number, resample with one"
             )
 
 
@@ -616,10 +627,11 @@ def _named_positions(
     regions: Sequence[Region] = (),
 ) -> tuple[int, ...]:
     """The token positions that `reference` names: a token, a span of words or a region of the text."""
-    of_region = region_tokens(regions, reference, note)
-    if of_region is None:
-        return tuple(range(*choose_span(tokens, reference, note, unknown=unknown)))
-    return of_region
+    positions = region_tokens(regions, reference, note)
+    if positions is not None:
+        return positions
+    first, stop = choose_span(tokens, reference, note, unknown=unknown)
+    return tuple(range(first, stop))
 
 
 def _tell_cost(

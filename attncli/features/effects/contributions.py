@@ -80,10 +80,10 @@ class RowScores(Struct, frozen=True, eq=False):
     """One head's scores and weights for one query, over the keys in the mask's range.
 
     keys: their numbers, ascending; learned ones come after those of tokens.
-    scaled: before a soft cap.
-    added: what the position adds after it.
-    weights: of each, 0 where hidden.
-    visible: booleans. All [key].
+    scaled: the scores before a soft cap.
+    added: what the position adds to them after the cap.
+    weights: of each key, 0 where hidden.
+    visible: which keys the mask shows, booleans. All five are [key].
     sink: the head's learned logit; None without one.
     values: what each key passes on, [key, v_dim].
     gate: how much of each entry is let through to the query, [v_dim]; None for all of it.
@@ -100,8 +100,11 @@ class RowScores(Struct, frozen=True, eq=False):
     gate: Floats | None = None
 
     def weights_without(self, removed: Floats, added: Floats | float = 0.0) -> Floats:
-        """The row's softmax weights, [..., key], after subtracting `removed` from the scores before
-        the soft cap and `added` from what the position encoding adds."""
+        """The row's softmax weights after something is taken out of its scores, [..., key].
+
+        removed: taken from the scores before the soft cap, [..., key].
+        added: taken from what the position encoding adds after it.
+        """
         scores = self.scaled - removed
         if self.softcap is not None:
             scores = self.softcap * np.tanh(scores / self.softcap)
@@ -164,6 +167,7 @@ class Contributions(Struct, frozen=True, eq=False):
         key at position `than` (None: less the row's weighted mean), [query part, key part]."""
         keys = self._centre_vectors(self.keys, than)
         table: Floats = self.scale * (self.queries @ keys.T)
+        # what the position adds is no product of two parts of the stream
         for index, part in enumerate(self.parts):
             if part.kind == "score_bias":
                 table[index, index] = self.centre(self.query_sums[index], than)
@@ -183,25 +187,22 @@ class Contributions(Struct, frozen=True, eq=False):
     def weights_without(self) -> dict[str, Floats]:
         """The link's weight with each part removed, [part], by where from: "query", "key" (the
         link's key alone) and "all_keys"; NaN where a part has no such side."""
+        place = self.place
         at_key = np.zeros_like(self.key_sums)
-        at_key[:, self.place] = self.key_sums[:, self.place]
+        at_key[:, place] = self.key_sums[:, place]
         weights = {
-            name: self.row.weights_without(removed)[:, self.place]
-            for name, removed in (
-                ("query", self.query_sums),
-                ("key", at_key),
-                ("all_keys", self.key_sums),
-            )
+            "query": self.row.weights_without(self.query_sums)[:, place],
+            "key": self.row.weights_without(at_key)[:, place],
+            "all_keys": self.row.weights_without(self.key_sums)[:, place],
         }
+        no_change = np.zeros(1)
         for index, part in enumerate(self.parts):
-            if part.kind == "score_bias":
+            if part.kind == "score_bias":  # added after the soft cap, and to keys alone
+                at_one = self.row.weights_without(no_change, added=at_key[index])
+                at_all = self.row.weights_without(no_change, added=self.key_sums[index])
                 weights["query"][index] = np.nan
-                weights["key"][index] = self.row.weights_without(np.zeros(1), at_key[index])[
-                    self.place
-                ]
-                weights["all_keys"][index] = self.row.weights_without(
-                    np.zeros(1), self.key_sums[index]
-                )[self.place]
+                weights["key"][index] = at_one[place]
+                weights["all_keys"][index] = at_all[place]
             if part.side == "key":
                 weights["query"][index] = np.nan
             if part.side == "query":
@@ -240,8 +241,10 @@ class HeadSpace(Struct, frozen=True, eq=False):
     query: for the link's query.
     keys: for the row's keys.
 
-    tails: of the readings of both.
-    passed: of both, the heads before the link's; empty where nobody asks by token.
+    tails: `Reading.tails` of the query's reading and of the keys'.
+    receivers: the maps that read the stream for the query and for the keys.
+    passed: the heads before the link's as they reach the query, and as they reach the keys; empty
+        where nobody asks for a split by token.
     """
 
     query: FrozenHead
@@ -319,8 +322,8 @@ def contributions(
 
     by_layer: whether the heads of a layer are one part.
     by_token: whether what `source_parts` needs is kept.
-    follower: whom the text's run through all layers is told to.
-    progress: told the share done.
+    follower: called with each layer of the text's run.
+    progress: called with the share done.
 
     Raises InputError where the mask hides the key from the query, and where a score is no finite
     number.
@@ -334,10 +337,12 @@ def contributions(
     part = LayerAttention(
         backend, cache_weights(model.store.layer(backend, link.layer)), prefix, attention
     )
-    apart = link.kind == "self" and int(text.tokens[link.query].index) in (
-        attention.own_global or ()
-    )
+    # global tokens (Longformer) have a second set of projections
+    global_tokens = attention.own_global or ()
+    apart = link.kind == "self" and int(text.tokens[link.query].index) in global_tokens
     projections = [head_projection(part, side, link.head, apart=apart) for side in _SIDES]
+
+    # what each part of the stream writes into the head's query and keys
     query_row = slice(link.query, link.query + 1)
     query_receiver = Receiver(link.layer, link.kind, projections[0].matrix, query_row)
     split: HeadSplit = "layer" if by_layer else "head"
@@ -364,15 +369,15 @@ def contributions(
         source = backend.cast(model.memory, backend.dtype)
         rows = slice(0, source.shape[-2])
         (reading,) = read([query_receiver])
-        if model.encoder is None:
-            beyond = 0
-        else:
-            beyond = len(model.encoder.spec.blocks)
-        key_receiver = Receiver(beyond, "self", projections[1].matrix, rows)
+        # the keys read what leaves the encoder's last layer, or captured states as they are
+        after_encoder = 0 if model.encoder is None else len(model.encoder.spec.blocks)
+        key_receiver = Receiver(after_encoder, "self", projections[1].matrix, rows)
         key_reading = _source_reading(
             model, backend, key_receiver, source, split, source_passing if by_token else None
         )
         passed = passing.passed[0], source_passing.passed[0]
+
+    # norms and rotations as they were in this run, and the run's own scores
     context = text.context()
     frozen = (
         freeze(projections[0], reading.entering, context).of_tokens(query_row),
@@ -380,12 +385,17 @@ def contributions(
     )
     row, relative, learned = _row_scores(text, part, link, reading.entering, source, rows)
     space = HeadSpace(
-        *frozen, (reading.tails, key_reading.tails), (query_receiver, key_receiver), passed
+        query=frozen[0],
+        keys=frozen[1],
+        tails=(reading.tails, key_reading.tails),
+        receivers=(query_receiver, key_receiver),
+        passed=passed,
     )
     return _combine_readings(link, attention, row, space, (reading, key_reading), relative, learned)
 
 
 _SIDES: tuple[Literal["q", "k"], ...] = ("q", "k")
+"""The projections of a score, the query's first."""
 
 
 def _visible_keys(attention: Attention, query: int, count: int) -> slice:
@@ -405,10 +415,20 @@ def _source_reading(
     passing: _Passing | None,
 ) -> Reading:
     """What each part of the source text's stream adds to the head's keys in cross-attention;
-    captured encoder states count as one part."""
+    captured encoder states count as one part.
+
+    receiver: the map from what leaves the encoder to the keys.
+    source: the states that cross-attention reads, [token, width].
+    passing: collects the encoder's heads for a split by token; None for none.
+    """
     if model.encoder is None:
         values = numpy_floats(backend, source) @ receiver.matrix.T
-        return Reading((StreamPart("states"),), values[None], source, np.ones((1, len(values))))
+        return Reading(
+            parts=(StreamPart("states"),),
+            values=values[None],
+            entering=source,
+            tails=np.ones((1, len(values))),
+        )
     if passing is None:
         on_heads = None
     else:
@@ -422,8 +442,14 @@ def _source_reading(
 def _row_scores(
     text: SweepText, part: LayerAttention, link: Link, x: Array, source: Array, rows: slice
 ) -> tuple[RowScores, RelativeVectors | None, Floats]:
-    """One head's `RowScores` for the link's query, its relative-position vectors (None without),
-    and its learned keys, [key, dim]."""
+    """Compute the link's row of attention: the head's `RowScores` for the link's query, its
+    relative-position vectors (None without), and its learned keys, [key, dim].
+
+    part: the link's attention with its weights.
+    x: what enters that attention, [token, width].
+    source: what its keys are made of, [token, width]: `x`, or the encoder's states.
+    rows: the range of keys that the mask may show.
+    """
     backend = text.backend
     context = text.context()
     attention = part.spec
@@ -447,32 +473,36 @@ def _row_scores(
         name: np.asarray(backend.numpy(stage[link.head, 0]), np.float64)
         for name, stage in block.stages.items()
     }
-    real = parts.k.shape[-2] - parts.rule.extra_keys
-    columns = np.asarray([*range(rows.start, rows.stop), *range(real, parts.k.shape[-2])])
-    visible = np.ones(parts.k.shape[-2], bool)
+
+    # the keys in range, and learned keys, which come after those of the tokens
+    key_count = parts.k.shape[-2]
+    token_count = key_count - parts.rule.extra_keys
+    columns = np.asarray([*range(rows.start, rows.stop), *range(token_count, key_count)])
+    visible = np.ones(key_count, bool)
     if block.visibility is not None:
-        shape = (attention.heads, 1, parts.k.shape[-2])
-        visible = np.asarray(backend.numpy(backend.broadcast(block.visibility, shape)))[
-            link.head, 0
-        ]
+        shape = (attention.heads, 1, key_count)
+        visibility = np.asarray(backend.numpy(backend.broadcast(block.visibility, shape)))
+        visible = visibility[link.head, 0]
     group = link.head // (attention.heads // attention.kv_heads)
-    learned = numpy_floats(backend, parts.k)[group, real:]
-    sinks = parts.rule.sinks
+    learned = numpy_floats(backend, parts.k)[group, token_count:]
+
+    # a global token's query reads values that a second projection makes
     apart = parts.rule.apart
     if apart is None or link.query not in apart.rows:
         values = parts.v
     else:
         values = apart.v
+    sinks = parts.rule.sinks
     row = RowScores(
-        columns,
-        stages["scaled"][columns],
-        (stages["biased"] - stages["capped"])[columns],
-        stages["weights"][columns],
-        visible[columns],
-        attention.softcap,
-        None if sinks is None else float(sinks[link.head]),
-        np.asarray(numpy_floats(backend, values)[group][columns], np.float64),
-        _gate(part, x[link.query], link.head),
+        keys=columns,
+        scaled=stages["scaled"][columns],
+        added=(stages["biased"] - stages["capped"])[columns],
+        weights=stages["weights"][columns],
+        visible=visible[columns],
+        softcap=attention.softcap,
+        sink=None if sinks is None else float(sinks[link.head]),
+        values=np.asarray(numpy_floats(backend, values)[group][columns], np.float64),
+        gate=_gate(part, x[link.query], link.head),
     )
     if not (row.visible & (row.keys == link.key)).any():
         raise InputError(
@@ -492,9 +522,10 @@ def _gate(part: LayerAttention, x: Array, head: int) -> Floats | None:
     attention = part.spec
     if not attention.gated:
         return None
-    logits = numpy_floats(part.backend, part.linear("gate", x[None]))[0]
-    own: Floats = logits[head * attention.v_dim : (head + 1) * attention.v_dim].astype(np.float64)
-    return (np.tanh(own * 0.5) + 1.0) * 0.5
+    logits = numpy_floats(part.backend, part.linear("gate", x[None]))[0]  # [head · v_dim]
+    entries = slice(head * attention.v_dim, (head + 1) * attention.v_dim)
+    head_logits: Floats = logits[entries].astype(np.float64)
+    return (np.tanh(head_logits * 0.5) + 1.0) * 0.5  # the sigmoid, which cannot overflow so
 
 
 @np.errstate(over="ignore", invalid="ignore")  # sums that are no numbers are told
@@ -514,6 +545,7 @@ def _combine_readings(
     relative: vectors of distances; None where the position has none.
     learned: keys of no token, [key, dim].
     """
+    # the parts: those of the streams, then the head's own biases, then the position
     parts = _parts_of_streams(link, readings)
     bias = len(parts)
     has_bias = bool(space.query.constant.any() or space.keys.constant.any() or len(learned))
@@ -526,6 +558,8 @@ def _combine_readings(
     if has_added:
         parts.append(LinkPart("score_bias", None, "both"))
 
+    # each part's vector in the query, [part, dim], and in the keys, [part, key, dim]; the keys'
+    # parts come last among those of the streams, and are the same as the query's within one text
     dim = attention.head_dim
     columns = len(row.keys)
     of_tokens = columns - len(learned)
@@ -541,6 +575,7 @@ def _combine_readings(
         keys[bias, :of_tokens] = space.keys.constant
         keys[bias, of_tokens:] = learned
 
+    # each part's scores: its query with the sum of all keys, and the sum of queries with its keys
     scale = attention.scale
     whole_query = queries.sum(0)
     whole_keys = keys.sum(0, dtype=np.float64)
@@ -553,7 +588,16 @@ def _combine_readings(
         query_sums[-1] = key_sums[-1] = row.added
     _refuse_infinite_scores(row, query_sums, key_sums)
     return Contributions(
-        link, row, tuple(parts), query_sums, key_sums, queries, keys, scale, relative, space
+        link=link,
+        row=row,
+        parts=tuple(parts),
+        query_sums=query_sums,
+        key_sums=key_sums,
+        queries=queries,
+        keys=keys,
+        scale=scale,
+        relative=relative,
+        space=space,
     )
 
 
@@ -598,27 +642,28 @@ def _add_relative_scores(
     sums: tuple[Floats, Floats],
     bias: int,
 ) -> None:
-    """Add to the scores what vectors of the distance bring, which are the last part.
+    """Add to the scores what vectors of the relative position bring: they count as the last part,
+    and meet each part's query as keys, or each part's keys as queries.
 
-    vectors: Each part's query, [part, dim], and keys, [part, key, dim].
-    sums: What each part adds on the query's and on the keys' side, [part, key]; changed in place.
-    bias: The part of the biases.
+    vectors: each part's query, [part, dim], and keys, [part, key, dim].
+    sums: what each part adds on the query's and on the keys' side, [part, key]; changed in place.
+    bias: the index of the part of the head's own biases.
     """
     queries, keys = vectors
     query_sums, key_sums = sums
-    place = len(queries) - 1
+    position_part = len(queries) - 1
     if relative.keys is not None:
         relative_scores = scale * (queries @ relative.keys.T)
         query_sums += relative_scores
-        key_sums[place] = relative_scores.sum(0)
-        if relative.more is not None:
-            more = scale * (relative.keys @ relative.more)
-            query_sums[bias] += more
-            key_sums[place] += more
+        key_sums[position_part] = relative_scores.sum(0)
+        if relative.more is not None:  # a bias of the query that meets positions alone
+            bias_scores = scale * (relative.keys @ relative.more)
+            query_sums[bias] += bias_scores
+            key_sums[position_part] += bias_scores
     if relative.queries is not None:
         meeting = scale * np.einsum("kd,pkd->pk", relative.queries, keys)
-        key_sums[:place] += meeting[:place]
-        query_sums[place] = meeting.sum(0)
+        key_sums[:position_part] += meeting[:position_part]
+        query_sums[position_part] = meeting.sum(0)
 
 
 # Heads split further by the token whose value they carried: one head of one layer at a time.
@@ -649,25 +694,26 @@ def source_parts(
     returns the list per head. Tokens that bring nothing are left out, and all but the strongest
     `SOURCES` are summed in one part with place "rest".
 
-    whole: with what is kept for a split by token. What a head brings from a token needs the queries
-    and keys that the run ended with, so that each attention is made again from what entered it
-    then, one at a time.
+    whole: of `contributions` with `by_token`. What a head brings from a token is known only with
+        the queries and keys that the run ended with, so that each attention is computed again here
+        from what entered it, one at a time.
+    than: the position of the other key; None for the row's mean.
     """
-    passed = whole.space.passed
+    of_query, of_keys = whole.space.passed
     if whole.link.kind == "self":
-        split = _SourceSplit(text, whole, than, (0, 1))
-        for sides in zip(*passed, strict=True):
-            split.add_attention(text.model, text.tokens, sides)
+        split = _SourceSplit(text, whole, than, sides=(0, 1))
+        for attention in zip(of_query, of_keys, strict=True):
+            split.add_attention(text.model, text.tokens, attention)
         return split.merge("both")
-    parts: dict[LinkPart, list[SourcePart]] = {}
-    names: tuple[Side, Side] = ("query", "key")
-    models = ((text.model, text.tokens), (text.model.encoder or text.model, text.model.source))
-    for side, (model, tokens) in enumerate(models):
-        split = _SourceSplit(text, whole, than, (side,))
-        for heads in passed[side]:
-            split.add_attention(model, tokens, (heads,))
-        parts |= split.merge(names[side])
-    return parts
+
+    # in cross-attention the query's heads are the decoder's, the keys' heads the encoder's
+    query_split = _SourceSplit(text, whole, than, sides=(0,))
+    for heads in of_query:
+        query_split.add_attention(text.model, text.tokens, (heads,))
+    key_split = _SourceSplit(text, whole, than, sides=(1,))
+    for heads in of_keys:
+        key_split.add_attention(text.model.encoder or text.model, text.model.source, (heads,))
+    return query_split.merge("query") | key_split.merge("key")
 
 
 class _SourceSide(NamedTuple):
@@ -728,26 +774,32 @@ class _SourceSplit:
         self._strongest = np.zeros(0)
         space = whole.space
         row = whole.row
+
+        # the keys that a change of the query meets, and the queries that a change of a key meets,
+        # each [key, dim], with the vectors of relative positions that are added to them
         query_total = whole.queries.sum(0)
         key_total = whole.keys.sum(0, dtype=np.float64)
-        meets = key_total
-        asks = np.broadcast_to(query_total, key_total.shape)
+        met_keys = key_total
+        met_queries = np.broadcast_to(query_total, key_total.shape)
         relative = whole.relative
         if relative is not None and relative.keys is not None:
-            meets = meets + relative.keys
+            met_keys = met_keys + relative.keys
         if relative is not None and relative.queries is not None:
-            asks = asks + relative.queries
+            met_queries = met_queries + relative.queries
+
+        # what one entry of a projection does to each score, [key, dim]: found by sending each unit
+        # vector through the frozen norm and rotation
         dim = len(query_total)
-        # what one entry of a projection does to each score, [key, dim]
         turned = space.query.apply(np.eye(dim)[:, None, :])[:, 0]
-        of_query: Floats = whole.scale * (turned @ meets.T).T
+        of_query: Floats = whole.scale * (turned @ met_keys.T).T
         count = len(space.keys.constant)
         by_row = space.keys.apply(np.repeat(np.eye(dim)[:, None, :], count, 1))
-        of_keys: Floats = whole.scale * np.einsum("ekd,kd->ke", by_row, asks[:count])
+        of_keys: Floats = whole.scale * np.einsum("ekd,kd->ke", by_row, met_queries[:count])
         self._of_entry = of_query, of_keys
         self._learned = len(row.keys) - count
-        # and to the advantage: of a query's vector whole, [dim], of the keys' row by row, [row,
-        # dim]
+
+        # and to the advantage: of a query's vector whole, [1, dim], of the keys' row by row,
+        # [row, dim]
         shares = whole.centre(np.eye(len(row.keys)), than)
         self._to_advantage = (shares @ of_query)[None], shares[:count, None] * of_keys
 
@@ -764,30 +816,22 @@ class _SourceSplit:
         stages = mix_again(model, tokens, self._backend, layer, kind, entering)
         weights = numpy_floats(self._backend, stages["weights"])
         values = numpy_floats(self._backend, stages["v"])
+        all_global_values = None
         if "global_v" in stages:
-            apart = numpy_floats(self._backend, stages["global_v"])
-        else:
-            apart = None
+            all_global_values = numpy_floats(self._backend, stages["global_v"])
+        gates = None
         if "gate" in stages:
             gates = numpy_floats(self._backend, stages["gate"])
-        else:
-            gates = None
         for head in range(len(weights)):
             group = head // (len(weights) // len(values))
-            if apart is None:
-                own = None
-            else:
-                own = apart[group]
-            if gates is None:
-                gate = None
-            else:
-                gate = gates[head]
-            routes = {
-                side: list(
-                    self._routes(side, passed, head, weights[head], values[group], own, gate)
+            global_values = None if all_global_values is None else all_global_values[group]
+            gate = None if gates is None else gates[head]
+            routes: dict[int, list[_Carried]] = {}
+            for side, passed in zip(self._sides, heads, strict=True):
+                side_routes = self._routes(
+                    side, passed, head, weights[head], values[group], global_values, gate
                 )
-                for side, passed in zip(self._sides, heads, strict=True)
-            }
+                routes[side] = list(side_routes)
             self._heads[StreamPart("head", layer, kind, head)] = self._sum_routes(routes)
 
     def _routes(
@@ -797,12 +841,16 @@ class _SourceSplit:
         head: int,
         weights: Floats,
         values: Floats,
-        apart: Floats | None,
+        global_values: Floats | None,
         gate: Floats | None,
     ) -> Iterator[_Carried]:
-        """Yield how a head's values reach a side; global tokens, whose values (`apart`) have a
-        projection of their own, are a second route.
+        """Yield the routes by which a head's values reach the link's query or its keys.
 
+        side: 0 for the query, 1 for the keys.
+        weights: the head's attention weights, [query, key].
+        values: of each key, [key, v_dim].
+        global_values: those that queries of global tokens read, made by a projection of their own,
+            which are a second route; None where there are none.
         gate: factors on the head's output, [token, v_dim], then one route per entry; None for no
             gate.
         """
@@ -810,10 +858,11 @@ class _SourceSplit:
         factors = passed.factors[:, 0] * self._whole.space.tails[side][passed.norm_count]
         table = weights[rows] * factors[:, None].astype(weights.dtype)
         places = [place - rows.start for place in passed.apart if rows.start <= place < rows.stop]
-        if apart is not None and places:
-            own = np.zeros_like(table)
-            own[places], table[places] = table[places], 0
-            yield _Carried(own, apart @ passed.matrices[head])
+        if global_values is not None and places:
+            global_table = np.zeros_like(table)
+            global_table[places] = table[places]
+            table[places] = 0
+            yield _Carried(global_table, global_values @ passed.matrices[head])
         matrix = passed.matrices[head]
         if gate is None:
             yield _Carried(table, values @ matrix)
@@ -823,7 +872,8 @@ class _SourceSplit:
             yield _Carried(table * gate[rows, part], values[:, part] @ matrix[part])
 
     def _sum_routes(self, routes: dict[int, list[_Carried]]) -> _SourceHead:
-        """Sum a head's routes by source token.
+        """Sum a head's routes by source token, and list those sources one by one that are among the
+        strongest of all heads so far.
 
         routes: by side, 0 the query's, 1 the keys'.
         """
@@ -864,14 +914,12 @@ class _SourceSplit:
         side: 0 the query's, 1 the keys'.
         carried: the routes to it.
         """
-        gains = self._to_advantage[side]
-        return np.asarray(
-            sum(
-                ((route.weights.T @ gains.astype(route.weights.dtype)) * route.values).sum(-1)
-                for route in carried
-            ),
-            np.float64,
-        )
+        gains = self._to_advantage[side]  # [row, dim]
+        centred = 0.0
+        for route in carried:
+            of_source = route.weights.T @ gains.astype(route.weights.dtype)  # [source, dim]
+            centred = centred + (of_source * route.values).sum(-1)
+        return np.asarray(centred, np.float64)
 
     def _weights_without(
         self, side: int, carried: Sequence[_Carried], sources: Floats
@@ -922,10 +970,12 @@ class _SourceSplit:
         """
         head = self._heads[part]
         sides = head.sides
+        without: dict[str, Floats] = {}
+        for side in sides.values():
+            without |= side.weights_without
+
+        # by the bar of all heads, which may have risen since this head was added
         alone = head.brings & (head.sizes >= self._least)
-        without = {
-            name: values for side in sides.values() for name, values in side.weights_without.items()
-        }
         rest = head.brings & ~alone
         if rest.any():
             stream = StreamPart("head", part.layer, part.attention, part.head, place="rest")

@@ -30,6 +30,7 @@ WRITES = 0.9
 MOVES = 0.1
 """A head whose held part is at most this share of the whole acts by moving attention alone."""
 DIGITS = 2
+"""Digits after the point of logits in sentences."""
 
 
 def probability_sentence(document: AblateDocument, view: View) -> Iterator[str]:
@@ -158,8 +159,9 @@ def token_shares(rows: Sequence[NextToken], view: View) -> str:
 
 
 def difference_sentences(document: AblateDocument, view: View) -> Iterator[str]:
-    """Yield the answer of `attn ablate --versus` and `--pairs` in sentences: the lead, what the
-    first head takes of it, how, and what to try next."""
+    """Yield the answer of `attn ablate --versus` and `--pairs` in sentences: by how many logits the
+    target leads the other token, how much of that lead is lost without the head of the largest
+    effect and by which way, and a command to try next."""
     yield from _lead(document, view)
     rows = [row for row in document.effects if row.difference is not UNSET]
     if rows:
@@ -180,7 +182,8 @@ def difference_sentences(document: AblateDocument, view: View) -> Iterator[str]:
 
 
 def _lead(document: AblateDocument, view: View) -> Iterator[str]:
-    """Yield how far the target is ahead of the other in the unchanged run, or on average."""
+    """Yield by how many logits the target is ahead of the other token in the unchanged run; over
+    pairs, on average over their clean texts."""
     if document.pairs is not UNSET:
         yield from pairs_sentences(document.pairs, view)
         if _is_interchange(document):
@@ -205,8 +208,8 @@ def _lead(document: AblateDocument, view: View) -> Iterator[str]:
 
 
 def pairs_sentences(pairs: PairsSummary | UnsetType, view: View) -> Iterator[str]:
-    """Yield how many pairs there are, how far the answer is ahead in their clean texts, and what was
-    left out; nothing of a single text."""
+    """Yield how many pairs there are, by how many logits the answer is ahead in their clean texts,
+    and how many pairs were left out; nothing for a single text, where `pairs` is UNSET."""
     if pairs is UNSET:
         return
     yield say(
@@ -231,12 +234,14 @@ def pairs_sentences(pairs: PairsSummary | UnsetType, view: View) -> Iterator[str
 
 
 def _is_interchange(document: AblateDocument) -> bool:
-    """Whether heads are given their values of the corrupt texts of pairs."""
+    """Whether a head was replaced by its values in the corrupt text of the pair, in place of 0 or a
+    mean."""
     return document.pairs is not UNSET and document.by == "resample"
 
 
 def _first_head(document: AblateDocument, row: EffectRow, view: View) -> Iterator[str]:
-    """Yield what the first head takes of the lead, and, where that was measured, how."""
+    """Yield how much of the lead is lost without one head (`row`, that of the largest effect), and,
+    where that was measured, how much by what it writes and by the attention that it moves."""
     difference = row.difference
     assert difference is not UNSET
     if difference.all is None:
@@ -252,14 +257,8 @@ def _first_head(document: AblateDocument, row: EffectRow, view: View) -> Iterato
         template = message("With this link cut in {head} it {lost}{interval}.")
     else:
         template = message("Without {head} it {lost}{interval}.")
-    if difference.low is UNSET:
-        low = None
-    else:
-        low = difference.low
-    if difference.high is UNSET:
-        high = None
-    else:
-        high = difference.high
+    low = None if difference.low is UNSET else difference.low
+    high = None if difference.high is UNSET else difference.high
     head = head_phrase(row, view)
     loss = loss_text(difference.all, view)
     yield say(
@@ -277,8 +276,8 @@ def _first_head(document: AblateDocument, row: EffectRow, view: View) -> Iterato
 
 
 def _split(difference: Difference, view: View) -> Iterator[str]:
-    """Sentences on how much of a loss comes from what a head writes, and how much from the
-    attention that it moves.
+    """Yield the sentence on how much of a loss comes from what a head writes, and how much from the
+    attention that it moves; nothing where that was not measured.
     """
     if difference.all is None or difference.writes is UNSET or difference.writes is None:
         return
@@ -287,7 +286,7 @@ def _split(difference: Difference, view: View) -> Iterator[str]:
     share = 1.0
     if difference.all:
         share = difference.writes / difference.all
-    # of a gain in the sign of the gain, as the sentence before says how much it is
+    # the sentence before says "gains 0.21" of a loss of -0.21: the parts get the sign of the gain
     sign = -1.0 if difference.all < 0 else 1.0
     places = {
         "held": _signed_text(sign * difference.writes),
@@ -321,25 +320,20 @@ def _signed_text(value: float) -> str:
 
 
 def _mover(rows: list[EffectRow], view: View) -> Iterator[str]:
-    """Yield the strongest head that acts by moving attention, and the command that tells whose."""
+    """Yield the strongest head that acts by moving the attention of later heads, and, where a later
+    head writes at least half as much as that changes, the command that tests whether it reads the
+    first one's output.
+
+    rows: the heads, the largest effect first.
+    """
     for row in rows:
         difference = row.difference
         if difference is UNSET or not difference.all or not isinstance(difference.writes, float):
             continue
         if abs(difference.writes / difference.all) > MOVES:
             continue
-        later = next(
-            (
-                later_row
-                for later_row in rows
-                if later_row.layer > row.layer
-                and later_row.difference is not UNSET
-                and isinstance(later_row.difference.writes, float)
-                and abs(later_row.difference.writes) > abs(difference.all) / 2
-            ),
-            None,
-        )
-        if row is not rows[0]:
+        later = _strong_writer_after(rows, row.layer, abs(difference.all) / 2)
+        if row is not rows[0]:  # the first head has its own sentences already
             yield say(
                 view,
                 "{head} acts by moving attention: {all} in all, {held} by what it writes.",
@@ -362,6 +356,18 @@ def _mover(rows: list[EffectRow], view: View) -> Iterator[str]:
         return
 
 
+def _strong_writer_after(rows: list[EffectRow], layer: int, least: float) -> EffectRow | None:
+    """The first row of a head in a later layer whose own writing changes the difference by more than
+    `least` logits; None without one."""
+    for row in rows:
+        difference = row.difference
+        if difference is UNSET or not isinstance(difference.writes, float):
+            continue
+        if row.layer > layer and abs(difference.writes) > least:
+            return row
+    return None
+
+
 def loss_text(size: float, view: View) -> str:
     """The change of a logit lead in words: `loses 1.17`, `gains 1.44`."""
     if size >= 0:
@@ -372,7 +378,8 @@ def loss_text(size: float, view: View) -> str:
 
 
 def loss_interval(size: float, low: float | None, high: float | None, view: View) -> str:
-    """The 95% interval of a change in the sign of its verb: behind `gains 0.21` that of the gain."""
+    """The 95% interval of a loss in brackets, in the sign of the verb before it: after `gains 0.21`
+    the ends are those of the gain."""
     if size >= 0 or low is None or high is None:
         return interval_text(low, high, view)
     return interval_text(-high, -low, view)
@@ -386,6 +393,6 @@ def interval_text(low: float | None, high: float | None, view: View) -> str:
 
 
 def bracketed_interval(low: str, high: str, view: View) -> str:
-    """A 95% interval in brackets behind a number, with the blank before it where a language has
-    one."""
+    """A 95% interval in brackets that follows a number: with a blank before the bracket in languages
+    that have one there."""
     return say(view, " (95% interval {low} to {high})", low=low, high=high)

@@ -62,7 +62,8 @@ Reading = Literal["cosine", "norm", "logprob", "kl", "difference"]
 
 
 def readings_of(measures: Sequence[Measure]) -> list[Reading]:
-    """The readings of these measures, in their order: the first one ranks."""
+    """The names of the numbers that these measures give, in their order: "vector" gives two,
+    "cosine" and "norm", the others one of their own name. Heads are ranked by the first."""
     readings: list[Reading] = []
     for measure in measures:
         match measure:
@@ -104,10 +105,7 @@ class Difference(Part, frozen=True, kw_only=True):
         """Yield a (field, fault) unless `held` comes with `moved`, and an interval has two ends."""
         if (self.writes is UNSET) != (self.moved is UNSET):
             yield "moved", message("one of held and moved without the other")
-        if ((self.low or None) is None) != ((self.high or None) is None) and 0.0 not in (
-            self.low,
-            self.high,
-        ):
+        if isinstance(self.low, float) != isinstance(self.high, float):
             yield "high", message("an interval with one end")
 
 
@@ -178,8 +176,9 @@ SourceTokens = Annotated[
 
 
 def telling_look(row: EffectRow | LogitPart) -> Looks | None:
-    """The key that a head looks at most, without the keys where heads rest if the document tells
-    that; None for no key.
+    """The key that a head looks at most, where the document has it among the keys that are not
+    resting keys (the first token and special tokens, on which heads put weight when they look for
+    nothing); None for no key.
     """
     if row.looks_beyond_rest is UNSET:
         looks = row.looks
@@ -250,7 +249,9 @@ class MeanMeasures(Part, frozen=True, kw_only=True):
         """The mean over texts of one number by name, such as "cosine"; None where no text defines
         it, or it was not measured."""
         interval: Interval | UnsetType | None = getattr(self, name)
-        return interval or None
+        if interval is UNSET:
+            return None
+        return interval
 
 
 class MeanEffect(AttentionHead, frozen=True, kw_only=True):
@@ -463,7 +464,8 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
                 )
 
     def _has_key(self, attention: AttentionKind, key: int) -> bool:
-        """Whether a key is a token of its text; true where the other text's tokens are not told."""
+        """Whether a key is a token of its text; true for keys of another text whose tokens the
+        document does not have."""
         if attention == "cross" and self.source_tokens is UNSET:
             return True
         return key < len(self.keys(attention))
@@ -512,15 +514,15 @@ class LogitPart(Part, frozen=True, kw_only=True):
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Yield a (field, fault) for a head without attention, layer and number, or a feed-forward
         part or mixer without layer."""
-        of_head = None not in (self.attention, self.layer, self.head)
-        if (self.part == "head" and not of_head) or (
-            self.part in ("mixer", "mlp") and self.layer is None
-        ):
+        has_head_place = None not in (self.attention, self.layer, self.head)
+        lacks_head = self.part == "head" and not has_head_place
+        lacks_layer = self.part in ("mixer", "mlp") and self.layer is None
+        if lacks_head or lacks_layer:
             yield "part", message("{part} without its place", part=repr(self.part))
 
 
 def _head_label(part: LogitPart) -> str:
-    """The name of a part that is a head, which has both numbers."""
+    """The name of a part that is a head, such as "L5 H11"."""
     assert part.layer is not None
     assert part.head is not None
     return head_label(part.layer, part.head)

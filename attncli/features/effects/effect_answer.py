@@ -68,7 +68,8 @@ NOTICEABLE = 0.1
 NEGLIGIBLE = 1e-12
 """Effects below this are none."""
 ABOVE = 2.0
-"""An effect of at most so many times that of a random change of its size is told beside it."""
+"""An effect of at most so many times that of a random change of the same size is set beside it in a
+sentence."""
 
 
 GRID_TITLES = {
@@ -102,8 +103,11 @@ def effect_size(effect: EffectRow | Measures, document: AblateDocument) -> float
 
 
 def effect_text(value: float) -> str:
-    """An effect as sentences write it, with two or three significant digits."""
-    return f"{value:.3f}" if abs(value) >= 0.0995 else f"{value or 0.0:.2g}"  # never -0
+    """An effect as sentences write it: with three digits after the point, and below 0.1 with two
+    significant ones."""
+    if abs(value) >= 0.0995:
+        return f"{value:.3f}"
+    return f"{value or 0.0:.2g}"  # `or`, so that -0.0 is written 0
 
 
 DIGITS = 3
@@ -133,10 +137,11 @@ def effect_columns(*columns: Sequence[float | None]) -> list[list[str]]:
 
 def effect_writer(effects: Iterable[float | None]) -> Callable[[float | None], str]:
     """A function that writes each of these effects with one common number of digits, and `-` for
-    None. A digit more where the largest would have one alone, and most others none."""
+    None."""
     values = [value for value in effects if value is not None]
     largest = max(map(abs, values), default=0.0)
     digits = DIGITS
+    # 0.003 would have one digit, and most of the smaller effects would be 0.000
     if 0.5 <= largest * 10.0**DIGITS < FEW_UNITS:
         digits += 1
     write_number = writer(values, digits)
@@ -158,13 +163,17 @@ def range_text(low: str, high: str) -> str:
 
 
 def interval_column(ends: Iterable[tuple[object, object]]) -> dict[str, list[str]]:
-    """A column of 95% intervals from their low and high ends, "-" for one without; no column where
-    none has any."""
-    known = [[end if isinstance(end, float) else None for end in pair] for pair in ends]
-    if all(low is None for low, _ in known):
+    """A column of 95% intervals, cells by title, from their low and high ends (None or UNSET where
+    there is none), "-" for one without; no column where none has any."""
+    lows: list[float | None] = []
+    highs: list[float | None] = []
+    for low, high in ends:
+        lows.append(low if isinstance(low, float) else None)
+        highs.append(high if isinstance(high, float) else None)
+    if all(low is None for low in lows):
         return {}
-    lows, highs = effect_columns([low for low, _ in known], [high for _, high in known])
-    return {message("95% interval"): list(map(range_text, lows, highs))}
+    low_cells, high_cells = effect_columns(lows, highs)
+    return {message("95% interval"): list(map(range_text, low_cells, high_cells))}
 
 
 @capitalize_sentences
@@ -196,9 +205,8 @@ def subject(document: AblateDocument, view: View) -> str:
     log-probability or a next-token distribution."""
     first = document.measures[0]
     if first != "vector":
-        return say(
-            view, SUBJECTS["every" if document.every else first], token=_target_word(document, view)
-        )
+        name = "every" if document.every else first
+        return say(view, SUBJECTS[name], token=_target_word(document, view))
     if document.place == "mean":
         return say(view, "the mean of all vectors")
     tokens = document.tokens[document.place.token : _last_token(document.place) + 1]
@@ -238,15 +246,19 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
     if document.measures[0] == "difference":
         yield from difference_sentences(document, view)
         return
-    is_told = document.predictions is not UNSET and document.measures[0] == "logprob"
+
+    # single heads
     if document.link is not None:
         templates = LINK_SENTENCES
     else:
         templates = HEAD_SENTENCES
     if effects:
         yield from _single_sentences(document, effects, templates, view)
+
+    # all heads together, in probabilities where the first sentence speaks of them
+    has_probabilities = document.predictions is not UNSET and document.measures[0] == "logprob"
     if len(document.effects) != 1:  # of one head it is the same
-        if is_told and document.effects:
+        if has_probabilities and document.effects:
             yield from together_sentence(document, view)
         elif together is not None:
             if document.effects:
@@ -353,29 +365,35 @@ def _alike_sentences(
     document: AblateDocument, effects: Sequence[EffectRow], view: View
 ) -> list[str]:
     """One sentence on a head that looks at the same key as the most important one about as much but
-    hardly changes the measure; empty where there is none."""
+    hardly changes the measure; empty where there is none.
+
+    effects: the largest first; not empty.
+    """
     first = effects[0]
     keys = document.keys(first.attention)
     if first.looks is None or first.looks.key >= len(keys):
         return []
-    rest = resting_keys(keys, document.model.source)  # heads look nowhere where they rest
+    # weight on a resting key (the first token, a special one) means that a head looks for nothing
+    rest = resting_keys(keys, document.model.source)
     if rest[first.looks.key] or keys[first.looks.key].unknown:
         return []
-    alike_heads = [
-        (effect, effect.looks.weight)
-        for effect in effects[1:]
-        if effect.looks is not None
-        and effect.attention == first.attention
-        and effect.looks.key == first.looks.key
-        and ALIKE <= effect.looks.weight / first.looks.weight <= 1 / ALIKE
-        and abs(effect_size(effect, document) or 0.0)
-        <= FAR_LESS * abs(effect_size(first, document) or 0.0)
-    ]
+
+    first_size = abs(effect_size(first, document) or 0.0)
+    alike_heads: list[tuple[EffectRow, float]] = []
+    for effect in effects[1:]:
+        looks = effect.looks
+        if looks is None or effect.attention != first.attention or looks.key != first.looks.key:
+            continue
+        has_like_weight = ALIKE <= looks.weight / first.looks.weight <= 1 / ALIKE
+        size = abs(effect_size(effect, document) or 0.0)
+        if has_like_weight and size <= FAR_LESS * first_size:
+            alike_heads.append((effect, looks.weight))
     if not alike_heads:
         return []
+
     effect, weight = max(alike_heads, key=lambda pair: pair[1])
     size = abs(effect_size(effect, document) or 0.0)
-    is_small = size <= HARDLY * abs(effect_size(first, document) or 0.0)
+    is_small = size <= HARDLY * first_size
     is_of_nats = document.measures[0] in ("logprob", "difference")
     template = message(
         "{head} looks at {key} about as much ({weight}; there {strongest}) and changes it far less"
@@ -409,17 +427,19 @@ def _effect_in_brackets(value: float, document: AblateDocument, view: View) -> s
 
 
 def _random_sentences(document: AblateDocument, first: EffectRow, view: View) -> list[str]:
-    """One sentence where the largest effect is smaller than that of a random change of the same
-    size, written alike, or no more than `ABOVE` times that; else empty."""
+    """One sentence where the largest effect is at most `ABOVE` times that of a random change of the
+    same size: less, the same as both are written, or little more; else empty.
+
+    first: the row of the largest effect.
+    """
     if first.random is None:
         return []
     random_size = effect_size(first.random, document)
     size = abs(effect_size(first, document) or 0.0)
     if random_size is None or size > ABOVE * abs(random_size):
         return []
-    if _effect_in_brackets(size, document, view) == _effect_in_brackets(
-        abs(random_size), document, view
-    ):
+    size_written = _effect_in_brackets(size, document, view)
+    if size_written == _effect_in_brackets(abs(random_size), document, view):
         template = message("A random change of the same size makes as much ({size}).")
     elif size < abs(random_size):
         template = message("That is less than a random change of the same size makes ({size}).")
@@ -453,9 +473,9 @@ def ablate_answer(document: AblateDocument, view: View) -> Lines:
 def _tinted_keys(
     document: AblateDocument, view: View
 ) -> tuple[Message, AttentionKind, dict[int, float]]:
-    """What a tint of the keys says, whether the keys are the text's own or the other text's, and
-    the weight of each tinted key by position: the key that the most important head looks at, or
-    those of the cut link.
+    """Which keys an answer tints: those of the cut link, or the key that the most important head
+    looks at. Returns the remark that explains the tint, "self" for keys of the text or "cross" for
+    those of the other text, and the weight of each tinted key by position.
     """
     if not document.effects:
         return message(""), "self", {}
@@ -475,7 +495,7 @@ def _tinted_keys(
 
 
 def look_tint(row: EffectRow | LogitPart, view: View) -> Message:
-    """What a tint of the word that a head looks at most says."""
+    """The remark that explains the tint of the word that a head looks at most."""
     name = head_phrase(row, view)
     if row.looks_beyond_rest is UNSET:
         return message("tint: the word looked at most in {head}", head=name)
@@ -536,25 +556,27 @@ def grids(
     signed: bool,
 ) -> Lines:
     """Draw one layer × head grid for each attention, "self" and "cross", that has numbers: (layer,
-    head, number) triples."""
+    head, number) triples.
+
+    signed: whether numbers below 0 mean the opposite.
+    """
     if numbers_by_kind.get("self"):
-        cross = say(view, "{title} · cross-attention", title=title)
+        cross_title = say(view, "{title} · cross-attention", title=title)
     else:
-        cross = title
-    titles = {"self": title, "cross": cross}
-    grids_drawn = (
-        grid(numbers_by_kind[kind], view, titles[kind], signed=signed)
-        for kind in titles
-        if numbers_by_kind.get(kind)
-    )
-    return stack_spaced(*(block for block in grids_drawn if block.rows))
+        cross_title = title
+    blocks: list[Lines] = []
+    for kind, kind_title in (("self", title), ("cross", cross_title)):
+        numbers = numbers_by_kind.get(kind)
+        if numbers:
+            blocks.append(grid(numbers, view, kind_title, signed=signed))
+    return stack_spaced(*(block for block in blocks if block.rows))
 
 
 def by_attention(
     rows: Iterable[tuple[AnyHead, float | None]],
 ) -> dict[str, list[tuple[int, int, float | None]]]:
-    """Numbers of heads as `grids` takes them: under "self" and "cross", as (layer, head, number).
-    What is no head, such as all together, is left out."""
+    """Sort numbers of heads by attention for `grids`: under "self" and "cross" as (layer, head,
+    number). Rows that are no head, such as the embedding's part of a logit, are left out."""
     numbers: dict[str, list[tuple[int, int, float | None]]] = {"self": [], "cross": []}
     for head, number_of_head in rows:
         if head.attention is not None and head.layer is not None and head.head is not None:
@@ -576,10 +598,10 @@ def heads_table(
     sizes: Sequence[float] = (),
     longest: int = 0,
 ) -> Lines:
-    """A table of the heads shown, with a line that tells how many of `count` are not.
+    """A table of the heads shown, one a row, with a line on how many of `count` heads are not shown.
 
-    columns: by English title, the cells behind the head's name; "" puts in bars of `sizes`, the
-        largest `longest` cells long.
+    columns: by English title, the cells after the head's name; the title "" puts in bars of `sizes`,
+        the largest `longest` cells long.
     """
     table_columns = [text_column(message("head"), [*map(short_name, heads)], align="left")]
     for name, texts in columns.items():
@@ -670,8 +692,11 @@ def lens_sentences(document: LogitsDocument, view: View) -> list[str]:
                 target=target,
             )
         ]
-    first = next(index for index in range(len(ranks)) if all(rank == 1 for rank in ranks[index:]))
-    row = document.lens[first]
+    # the row from which on the target stays first
+    start = len(ranks) - 1
+    while start > 0 and ranks[start - 1] == 1:
+        start -= 1
+    row = document.lens[start]
     if row.layer is None:
         return [
             say(

@@ -20,7 +20,8 @@ AnyHead: TypeAlias = EffectRow | MeanEffect | PatchRow | LogitPart | DifferentHe
 
 
 def head_phrase(effect: AnyHead, view: View) -> str:
-    """A head as sentences name it, such as `layer 5 head 11`."""
+    """A head as sentences name it, such as `layer 5 head 11`, in the view's language; on a page the
+    phrase also points at the head."""
     if effect.attention == "cross":
         template = message("layer {layer} cross head {head}")
         return say(view, template, layer=effect.layer, head=effect.head)

@@ -122,16 +122,18 @@ def apply_frozen_norm(
         entering = entering - entering.sum() / width
         vectors = vectors - vectors.sum(-1, keepdims=True) / width
     scaled = vectors / np.sqrt((entering * entering).sum() / width + norm.eps)
-    if weight is not None:
-        scaled = scaled * (weight + 1.0 if norm.unit_offset else weight)
-    return scaled
+    if weight is None:
+        return scaled
+    if norm.unit_offset:  # the checkpoint stores the factor less 1
+        return scaled * (weight + 1.0)
+    return scaled * weight
 
 
 def attribute(
     text: SweepText, position: int, target: int | None, versus: int | None
 ) -> Attribution:
-    """What each part adds to the logit of `target` after the token at `position`, or to its
-    difference from that of `versus`.
+    """Split the logit of `target` after the token at `position`, or its difference from the logit
+    of `versus`, into what each part of the model adds to it.
 
     target: None for the model's first choice.
 
@@ -141,7 +143,8 @@ def attribute(
 
 
 def run_attributor(text: SweepText, position: int) -> Attributor:
-    """The attributor of the token at `position` that has followed the text to its end.
+    """Run the text through all layers and return the `Attributor` that has recorded what each part
+    of the model writes at the token at `position`; it splits logits of what comes next.
 
     Raises UnsupportedError for a model without a linear output head.
     """
@@ -165,7 +168,8 @@ class Attributor:
     """Observes the layers of a run one by one and then splits a logit into what each part of the
     model adds.
 
-    chosen: a head of which it is also told what each entry of its values adds; None for none.
+    chosen: a head whose share is also split by the entries of its output before W_O, [v_dim]; None
+        for none.
     Raises UnsupportedError for a model without a linear output head.
     """
 
@@ -187,7 +191,11 @@ class Attributor:
         self._stream.add(LogitTerm("embedding"), self._vector(embeddings))
 
     def on_activation(self, layer: int, what: str, array: Array) -> None:
-        """Keep one token's row of an activation, named `what`, until its layer is added."""
+        """Keep the measured token's row of an activation, [token, width], until `on_layer` adds its
+        layer.
+
+        what: the activation's name, such as "mlp" or "attn.in".
+        """
         self._activations[what] = self._vector(array)
 
     def on_layer(self, block: Block, weights: Weights, trace: LayerTrace) -> None:
@@ -207,8 +215,10 @@ class Attributor:
                 )
                 terms.apply_norm(norm, activations[place], weight, bias, trace.layer)
 
-        if block.normed:
+        if block.normed:  # the stream itself is normed, not only what the attention reads of it
             apply_norm("attn.in", stream)
+
+        # what the branches write
         attention = _StreamTerms()
         feed_forward = _StreamTerms()
         if not block.instead:
@@ -218,6 +228,8 @@ class Attributor:
             attention.add(LogitTerm("mixer", trace.layer), activations["mixer"])
         if block.mlp is not None:
             feed_forward.add(LogitTerm("mlp", trace.layer), activations["mlp"])
+
+        # the stream takes them up
         stream.join(attention, scale)
         if block.parallel and block.mlp is not None:
             stream.join(feed_forward, scale)
@@ -235,8 +247,9 @@ class Attributor:
         activations.clear()
 
     def _head_terms(self, weights: Weights, trace: LayerTrace, kind: Kind) -> _StreamTerms:
-        """The vectors that each head of an attention writes, z·W_O, and the bias of W_O, as parts;
-        also records where each looks."""
+        """What an attention writes to the stream as parts: of each head its output times its
+        columns of W_O, [width], and the bias of W_O. Also records each head's weights of the tokens.
+        """
         backend = self._text.backend
         position = self._position
         terms = _StreamTerms()
@@ -250,10 +263,10 @@ class Attributor:
         width = mixed.shape[-1]
         for head, values in enumerate(mixed):
             term = LogitTerm("head", trace.layer, kind, head)
-            own = matrix[:, head * width : (head + 1) * width]
-            terms.add(term, own @ values)
+            head_matrix = matrix[:, head * width : (head + 1) * width]
+            terms.add(term, head_matrix @ values)
             if term == self._chosen:
-                terms.by_entry.append(own.T)
+                terms.by_entry.append(head_matrix.T)
             if "weights" in trace.stages:
                 row = float64(backend, trace.stages["weights"][head, position])
                 self._looks[term] = row
@@ -263,8 +276,8 @@ class Attributor:
         return terms
 
     def on_end(self, hidden: Array) -> None:
-        """Store the chosen token's output of the last layer (`hidden`, [token, width]), and divide
-        the parts by the final norm as the whole is."""
+        """Called after the last layer: keep the measured token's row of its output (`hidden`,
+        [token, width]), and send the parts through the final norm as the whole is."""
         text = self._text
         norm = self._text.model.spec.final_norm
         outer = text.model.store.outer(text.backend)
@@ -277,8 +290,8 @@ class Attributor:
         refuse_overflow(text.backend, self._hidden)
 
     def attribution(self, target: int | None, versus: int | None) -> Attribution:
-        """The parts that a logit is the sum of, once the last layer has run. Arguments and errors
-        are those of `attribute`."""
+        """Split a logit into its parts, once `on_end` was called. Arguments and errors are those of
+        `attribute`."""
         text = self._text
         head = text.model.spec.head
         assert head is not None
@@ -291,15 +304,19 @@ class Attributor:
         direction, bias = logit_direction(text, target_id, versus)
         values = np.stack(self._stream.vectors) @ direction
         parts = [*zip(self._stream.parts, values.tolist(), strict=True), (LogitTerm("bias"), bias)]
+        logit = token_logits[target_id]
+        if versus is not None:
+            logit = logit - token_logits[versus]
+        by_entry = np.zeros(0)
+        if self._stream.by_entry:
+            by_entry = np.concatenate([vectors @ direction for vectors in self._stream.by_entry])
         return Attribution(
-            _merge_terms(parts),
-            float(token_logits[target_id] - (0.0 if versus is None else token_logits[versus])),
-            target_id,
-            head.softcap,
-            self._looks,
-            np.concatenate(
-                [vectors @ direction for vectors in self._stream.by_entry] or [np.zeros(0)]
-            ),
+            parts=_merge_terms(parts),
+            logit=float(logit),
+            target=target_id,
+            softcap=head.softcap,
+            looks=self._looks,
+            by_entry=by_entry,
         )
 
     def log_probabilities(self) -> Floats:
@@ -362,12 +379,22 @@ def target_sources(
 def _direction_sources(
     text: SweepText, directions: Sequence[tuple[int, Floats]]
 ) -> list[dict[LogitTerm, Floats]]:
-    """What each head adds along each direction, [width], after the token at its position."""
+    """What each head adds to a logit from each token that it attends to, by one run of the text.
+
+    directions: for each logit the position of the token after which it is read, and the vector
+        whose product with the final normed vector it is, [width], as of `logit_direction`.
+
+    Returns for each direction the values of each head, [source].
+    """
     backend = text.backend
     collected: list[dict[LogitTerm, tuple[int, Floats]]] = [{} for _ in directions]
 
     def on_heads(number: int, event: HeadEvent) -> None:
-        """Record what each head of one attention carries from every token to a logit."""
+        """Called for each attention below a logit: record what each of its heads carries from every
+        token to that logit.
+
+        number: which of `directions` is read.
+        """
         position, _ = directions[number]
         stages = event.trace.stages
         weights = float64(backend, stages["weights"][:, position])
@@ -376,34 +403,36 @@ def _direction_sources(
         else:
             name = "v"
         values = float64(backend, stages[name])
-        group = len(weights) // len(values)
+        group = len(weights) // len(values)  # heads that share one key-value head
         if "gate" in stages:
             gate = float64(backend, stages["gate"])[:, position]
         else:
             gate = None
         for head, row in enumerate(weights):
-            onto = event.matrices[head][:, 0]
-            carried = values[head // group] @ (onto if gate is None else onto * gate[head])
+            to_logit = event.matrices[head][:, 0]  # from the head's values, [v_dim]
+            if gate is not None:
+                to_logit = to_logit * gate[head]
+            carried = values[head // group] @ to_logit
             term = LogitTerm("head", event.trace.layer, event.kind, head)
-            factors = row * carried * float(event.factors[0, 0])
-            collected[number][term] = (event.norm_count, factors)
+            amounts = row * carried * float(event.factors[0, 0])
+            collected[number][term] = (event.norm_count, amounts)
 
+    after_last_layer = len(text.model.spec.blocks)
     receivers = [
-        Receiver(
-            len(text.model.spec.blocks), "self", direction[None], slice(position, position + 1)
-        )
+        Receiver(after_last_layer, "self", direction[None], slice(position, position + 1))
         for position, direction in directions
     ]
     keep = frozenset({"weights"})
     readings = read_stream(
         text.model, text.tokens, backend, receivers, keep=keep, split="none", on_heads=on_heads
     )
+    # the norms that come after a head are known at the end of the run only
     return [
         {
-            term: values * reading.tails[norm_count][0]
-            for term, (norm_count, values) in of_direction.items()
+            term: amounts * reading.tails[norm_count][0]
+            for term, (norm_count, amounts) in by_head.items()
         }
-        for of_direction, reading in zip(collected, readings, strict=True)
+        for by_head, reading in zip(collected, readings, strict=True)
     ]
 
 
@@ -414,7 +443,9 @@ def logit_direction(text: SweepText, target: int, versus: int | None) -> tuple[F
     head = text.model.spec.head
     outer = text.model.store.outer(text.backend)
     assert head is not None
-    signed_tokens = [(target, 1.0)] + ([] if versus is None else [(versus, -1.0)])
+    signed_tokens = [(target, 1.0)]
+    if versus is not None:
+        signed_tokens.append((versus, -1.0))
     rows = unembedding_rows(head, outer, [token for token, _ in signed_tokens])
     direction = head.scale * sum(
         sign * float64(backend, row) for row, (_, sign) in zip(rows, signed_tokens, strict=True)
@@ -423,14 +454,16 @@ def logit_direction(text: SweepText, target: int, versus: int | None) -> tuple[F
     for role in ("head.bias", "head.offsets"):
         biases = role_numbers(backend, outer, role)
         if biases is not None:
-            constant += sum(sign * float(biases.reshape(-1)[row]) for row, sign in signed_tokens)
-    if head.projection:
-        narrow, bias = (
-            role_numbers(backend, outer, f"head.project.{name}") for name in ("weight", "bias")
-        )
-        constant += 0.0 if bias is None else float(direction @ bias)
-        if narrow is not None:
-            direction = direction @ narrow
+            constant += sum(
+                sign * float(biases.reshape(-1)[token]) for token, sign in signed_tokens
+            )
+    if head.projection:  # some models map the vector to another width before the output matrix
+        projection = role_numbers(backend, outer, "head.project.weight")
+        projection_bias = role_numbers(backend, outer, "head.project.bias")
+        if projection_bias is not None:
+            constant += float(direction @ projection_bias)
+        if projection is not None:
+            direction = direction @ projection
     return np.asarray(direction), constant
 
 
@@ -463,12 +496,12 @@ def _model_order(part: LogitTerm) -> tuple[int, int, bool, int]:
     """The sort key that puts parts in the order of the model: by layer, kind, self before cross,
     head.
     """
-    if part.layer is None:
-        layer = -1
-        if part.kind != "embedding":
-            layer = 10**9
-    else:
+    if part.layer is not None:
         layer = part.layer
+    elif part.kind == "embedding":
+        layer = -1
+    else:  # biases of the final norm and the output head come after every layer
+        layer = 10**9
     return layer, get_args(PartKind).index(part.kind), part.attention == "cross", part.head or 0
 
 
@@ -511,16 +544,15 @@ def lens_rows(text: SweepText, position: int, target: int) -> list[LensRow]:
         block = spec.blocks[trace.layer]
         stages = trace.stages
         if not (block.parallel and block.mlp is not None) and "sum" in stages:
-            add(
-                trace.layer,
-                "after attention",
-                stages["norm" if "norm" in stages else "sum"][position],
-            )
+            # models that norm after the sum go on with what that norm gives
+            sum_stage = "norm" if "norm" in stages else "sum"
+            add(trace.layer, "after attention", stages[sum_stage][position])
         if trace.layer == last:
             add(None, "end", trace.after[position])
+
     rows = []
-    every = backend.array(np.stack([vector for _, _, vector in vectors]))
-    scores = next_logits(model, backend, every)  # at once: the output matrix may be read for it
+    stacked = backend.array(np.stack([vector for _, _, vector in vectors]))
+    scores = next_logits(model, backend, stacked)  # at once: the output matrix may be read for it
     for (layer, stage, _), row_logits in zip(vectors, scores, strict=True):
         shares = np.exp(row_logits - row_logits.max())
         shares = shares / shares.sum()

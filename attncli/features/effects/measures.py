@@ -129,12 +129,14 @@ class MeasureRequest(Struct, frozen=True):
         target: a word or, after the last token of a decoder, an answer of several tokens, as
             `choose_target` takes it.
         versus: the word whose logit is taken away from the target's, both one token then.
-        note: is told what it takes.
+        note: called with a sentence that says which spelling of a word is taken.
         """
         if query is None:
             position = len(tokens) - 1
         else:
             position = query[-1]
+
+        # the target, an answer of several tokens only where nothing is taken away from it
         expectation: Target | None = None
         answer: tuple[int, ...] = ()
         if target is not None:
@@ -148,6 +150,8 @@ class MeasureRequest(Struct, frozen=True):
                 note=note,
             )
             answer = expectation.ids
+
+        # the token whose logit is taken away from the target's
         rival: Target | None = None
         if versus is not None:
             rival = choose_target(
@@ -157,22 +161,21 @@ class MeasureRequest(Struct, frozen=True):
             if entry is None:  # before every head is taken away, not after
                 entry = int(log_probabilities(model, tokens, position).argmax())
             refuse_one_token(entry, rival.ids[0])
+
+        following: tuple[int, ...] = ()
         if every:
-            follows = tuple(token.id or 0 for token in tokens[1:])
-        else:
-            if len(answer) > 1:
-                follows = answer
-            else:
-                follows = ()
+            following = tuple(token.id or 0 for token in tokens[1:])
+        elif len(answer) > 1:
+            following = answer
         return cls(
-            tuple(measures),
-            tuple(query or usual or measured_at(model.spec, len(tokens))),
-            position,
-            answer[0] if answer else None,
-            every,
-            follows,
-            expectation,
-            None if rival is None else rival.ids[0],
+            measures=tuple(measures),
+            positions=tuple(query or usual or measured_at(model.spec, len(tokens))),
+            position=position,
+            target=answer[0] if answer else None,
+            every=every,
+            following=following,
+            expectation=expectation,
+            versus=None if rival is None else rival.ids[0],
         )
 
     @property
@@ -189,10 +192,9 @@ class MeasureRequest(Struct, frozen=True):
 
     def rows(self, count: int) -> slice:
         """The range of tokens, in a text of `count`, whose last-layer vectors are needed."""
+        places: set[int] = set()
         if "vector" in self.measures:
             places = set(self.positions)
-        else:
-            places = set()
         if self.every and "logprob" in self.measures:
             places |= set(range(count))
         elif self.predicts:
@@ -204,15 +206,17 @@ class MeasureRequest(Struct, frozen=True):
     def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
         """The `Meter` that compares changed runs with the unchanged one.
 
-        hidden: the latter's last-layer output, [token, width], from token `first` on.
+        hidden: the unchanged run's last-layer output, [token, width], from token `first` on.
         """
         return Meter(model, backend, self, hidden, first)
 
 
 class Meter:
-    """Measures changed runs ("branches") against the unchanged one.
+    """Measures changed runs ("branches") against the unchanged one, whose own values it computes
+    first.
 
-    first: the text position of the first token in the arrays that it is handed.
+    hidden: the unchanged run's last-layer output, [token, width].
+    first: the text position of the first token in `hidden`, and in what `read` is given.
     """
 
     def __init__(
@@ -230,9 +234,11 @@ class Meter:
             self.vector: Floats = self._mean_over_positions(vectors)[0]
         else:
             self.vector = np.empty(0)
+
+        # the unchanged run's values of the other measures; None where one is not asked for
         self.target = request.target
         self._log_probabilities: Floats | None = None
-        self._loss: float | None = None
+        self._following_log_probability: float | None = None
         self.m_clean: float | None = None
         if "difference" in request.measures:
             own = hidden[None][:, request.position - first]
@@ -241,7 +247,9 @@ class Meter:
                 refuse_one_token(self.target, request.versus)
             self.m_clean = float(self._difference(own)[0])
         if request.following and "logprob" in request.measures:
-            self._loss = float(self._following_log_probabilities(hidden[None])[0])
+            self._following_log_probability = float(
+                self._following_log_probabilities(hidden[None])[0]
+            )
         if "kl" in request.measures or ("logprob" in request.measures and not request.every):
             self._log_probabilities = self.log_probabilities(
                 hidden[None][:, request.position - first]
@@ -275,8 +283,10 @@ class Meter:
                 readings["kl"] = np.concatenate(
                     [divergence(self._log_probabilities, log) for log in parts]
                 )
-        if self._loss is not None:
-            readings["logprob"] = self._following_log_probabilities(after) - self._loss
+        if self._following_log_probability is not None:
+            readings["logprob"] = (
+                self._following_log_probabilities(after) - self._following_log_probability
+            )
         if self.m_clean is not None:
             hidden = after[:, request.position - self._first]
             readings["difference"] = self.m_clean - self._difference(hidden)
@@ -294,15 +304,15 @@ class Meter:
 
     @property
     def baseline(self) -> Readings:
-        """The measures of the unchanged run against itself, each [1]: 0, or NaN for a vector of
-        length 0.
+        """The measures of the unchanged run against itself, each [1]: 0, but NaN for the angle and
+        relative size of a vector of length 0.
         """
-        if np.linalg.norm(self.vector) > 0:
-            nowhere = np.zeros(1)
-        else:
-            nowhere = np.full(1, np.nan)
-        names = readings_of(self._request.measures)
-        return {name: nowhere if name in ("cosine", "norm") else np.zeros(1) for name in names}
+        readings: Readings = {name: np.zeros(1) for name in readings_of(self._request.measures)}
+        if not np.linalg.norm(self.vector) > 0:
+            readings |= {
+                name: np.full(1, np.nan) for name in ("cosine", "norm") if name in readings
+            }
+        return readings
 
     def log_probabilities(self, hidden: Array) -> Floats:
         """Log-probabilities of all next tokens in nats, [branch, vocabulary], from last-layer
@@ -333,7 +343,10 @@ class Meter:
 
     def _next_log_probabilities(self, hidden: Array, next_tokens: np.ndarray[Any, Any]) -> Floats:
         """Log-probability of one given next token for each vector, [row], computed a portion of the
-        vocabulary at a time.
+        vocabulary at a time, since all logits of all vectors would not fit in memory.
+
+        hidden: last-layer vectors, [row, width].
+        next_tokens: vocabulary ids, [row].
 
         The sum of exponentials is kept relative to the largest logit so far.
         """
@@ -397,13 +410,14 @@ def portions(hidden: Array, vocabulary: int) -> Iterator[Array]:
 def vector_change(x: Floats, others: Floats) -> Readings:
     """How far vectors `others`, [branch, width], moved from x, [width]: "cosine" is 1 − cos,
     computed as ½‖x̂ − x̂′‖² to lose no digits near 0, "norm" is ‖x − x′‖/‖x‖."""
-    # both by the same sum, so that equal vectors are 0 apart, bit for bit
-    (length,), lengths = np.linalg.norm(x[None], axis=-1), np.linalg.norm(others, axis=-1)
+    # along an axis, as the others' lengths are, so that equal vectors are 0 apart, bit for bit
+    (length,) = np.linalg.norm(x[None], axis=-1)
+    lengths = np.linalg.norm(others, axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        apart = np.linalg.norm(x / length - others / lengths[:, None], axis=-1)
+        distances = np.linalg.norm(x / length - others / lengths[:, None], axis=-1)
         relative_size = np.linalg.norm(others - x, axis=-1) / length
     return {
-        "cosine": np.where((length > 0) & (lengths > 0), apart**2 / 2, np.nan),
+        "cosine": np.where((length > 0) & (lengths > 0), distances**2 / 2, np.nan),
         "norm": np.where(length > 0, relative_size, np.nan),
     }
 

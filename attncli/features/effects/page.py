@@ -27,10 +27,12 @@ EffectDocument = AblateDocument | PatchDocument | LogitsDocument
 
 
 def ablate_document_heads(document: AblateDocument) -> DocumentHeads:
-    """The heads that were taken away, with the link that each was measured at."""
+    """The heads that were taken away, as a page lists them, with the link that each was measured
+    at."""
 
     def facts(layer: int, row: EffectRow) -> HeadFacts:
-        """The link that was cut, or the strongest of the token measured at."""
+        """The links that the page shows for a head: the one that was cut, or the strongest of the
+        token measured at."""
         del layer
         return HeadFacts(_looked_at(document, row))
 
@@ -39,20 +41,20 @@ def ablate_document_heads(document: AblateDocument) -> DocumentHeads:
 
 
 def patch_document_heads(document: PatchDocument) -> DocumentHeads:
-    """The heads that were patched."""
+    """The heads that were patched, as a page lists them."""
     parts = [(row.layer, row) for row in document.effects if row.attention == "self"]
     return DocumentHeads(document.text, text_sides(document), parts, no_facts)
 
 
 def logits_document_heads(document: LogitsDocument) -> DocumentHeads:
-    """The heads that add to the logit."""
+    """The heads that add to the logit, as a page lists them."""
     parts = [(part.layer or 0, part) for part in document.parts if part.attention == "self"]
     return DocumentHeads(document.text, text_sides(document), parts, no_facts)
 
 
 def ablate_page_focus(document: AblateDocument) -> PageFocus:
-    """The page begins with the head of the largest effect, in the first measure; of heads together,
-    and of those that look at another text, with the word measured at.
+    """What a page of an ablation shows first: the head of the largest effect in the first measure;
+    the word measured at, where there are no single self-attention heads.
     """
     effects = _ablate_effects(document)
     if effects:
@@ -64,7 +66,8 @@ def ablate_page_focus(document: AblateDocument) -> PageFocus:
 
 
 def patch_page_focus(document: PatchDocument) -> PageFocus | None:
-    """The page begins with the head that brings back most; none without single heads."""
+    """What a page of patching shows first: the head of the largest share; None without
+    self-attention heads."""
     document = name_tokens(document)
     rows = [row for row in document.effects if row.attention == "self"]
     if not rows:
@@ -79,7 +82,7 @@ def patch_page_focus(document: PatchDocument) -> PageFocus | None:
 
 
 def logit_name(document: LogitsDocument) -> str:
-    """Whose logit is split, such as `␣Paris`; of a difference `␣Paris − ␣Rome`."""
+    """The name of the logit that is split, such as `␣Paris`; of a difference `␣Paris − ␣Rome`."""
     name = label(document.target_name())
     versus = document.versus_name()
     if versus is None:
@@ -88,8 +91,8 @@ def logit_name(document: LogitsDocument) -> str:
 
 
 def logits_page_focus(document: LogitsDocument) -> PageFocus | None:
-    """The page begins with the head that adds most, or with the logit lens; none without single
-    heads.
+    """What a page of logits shows first: the logit lens if the document has it, else the heads,
+    with that of the largest part chosen; None without self-attention heads.
     """
     document = name_tokens(document)
     parts = [part for part in document.parts if part.attention == "self"]
@@ -107,7 +110,13 @@ def logits_page_focus(document: LogitsDocument) -> PageFocus | None:
 def _start(document: EffectDocument, effects: Sequence[PageEffects]) -> dict[str, str]:
     """The head of the largest effect, and the query and key to show of it, as the page's address
     has them: {"head": "5.11", "query": "8", "key": "2"}."""
-    layer, head, *_ = max(effects[0].heads, key=lambda row: abs(row[2] or 0))
+
+    def size(row: HeadEffect) -> float:
+        """The size of a head's effect, which may be undefined."""
+        _, _, effect, *_ = row
+        return abs(effect or 0)
+
+    layer, head, *_ = max(effects[0].heads, key=size)
     query, key = _shown_link(document, (layer, head))
     return {"head": f"{layer}.{head}", "query": str(query), "key": str(key)}
 
@@ -144,8 +153,8 @@ def _ablated_heads(document: AblateDocument, name: Reading) -> list[HeadEffect]:
 
 
 def _looked_at(document: AblateDocument, row: EffectRow) -> list[tuple[int, int, float]]:
-    """The links (query, key, weight) of a head that a document of effects tells: the link that was
-    cut, or the strongest of the token measured at; [] where several tokens are meant."""
+    """The link (query, key, weight) of a head in an ablation: the one that was cut, or the strongest
+    of the token measured at; empty where several tokens are meant, or keys of another text."""
     cut_link = document.link
     place = document.place
     if cut_link is not None:
@@ -195,8 +204,8 @@ def _is_of_head(row: EffectRow | LogitPart, head: tuple[int, int] | None) -> boo
 
 
 def _first_difference(document: PatchDocument, otherwise: int) -> int:
-    """The place that was measured at, else the first in which the two texts differ, else
-    `otherwise`.
+    """The position of the token measured at; where all tokens were, the first in which the two texts
+    differ, or `otherwise` where none does.
     """
     if len(document.query) < len(document.tokens):
         return document.query[-1]

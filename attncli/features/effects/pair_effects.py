@@ -71,7 +71,7 @@ from attncli.models.model import Model
 from attncli.models.passes import decoding_seconds
 
 BESIDES = 2
-"""Whole runs a pair takes besides those of single heads, measured on SmolLM2 in one layer."""
+"""Whole runs that a pair takes besides those of single heads, measured on SmolLM2 in one layer."""
 PairBaseline = Literal["corrupt", "zero", "mean"]
 """What stands for a head in the clean text: its values in the corrupt one, nothing, its mean."""
 
@@ -108,8 +108,8 @@ def ablate_pairs(
         hold: "attention" to measure it a second time while every head attends as in the clean
             text's own run.
         memory: Bytes there may be; None for what is free.
-        on_cost: Is told what the work will take, and of how many tokens, before it starts.
-        progress: Is told the share done, 0 to 1.
+        on_cost: Called before the work starts, with its estimated cost and the number of tokens.
+        progress: Called with the share done, 0 to 1.
 
     Returns:
         What `attn ablate --pairs --json` writes; its text is the first clean one.
@@ -178,14 +178,14 @@ def patch_pairs(
         file: A file of pairs, or the name of a task of the package; pairs that do not fit the model
             are left out and counted.
         count: How many pairs; None for all of a file, and for what a template says.
-        into: The only heads that are told, each with its side, such as "L5H11:q"; none for all that
-            comes after.
+        into: The only heads that read the clean text's output, each with the projection that reads
+            it, such as "L5H11:q"; empty for all that comes after.
         layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
         heads: Which heads of each: 11, [0, 3], "2-5"; or any with their layers, "L5H11" or
             (5, 11), as a `HeadSelection` too, which then counts alone.
         memory: Bytes there may be; None for what is free.
-        on_cost: Is told what the work will take, and of how many tokens, before it starts.
-        progress: Is told the share done, 0 to 1.
+        on_cost: Called before the work starts, with its estimated cost and the number of tokens.
+        progress: Called with the share done, 0 to 1.
 
     Returns:
         What `attn patch --pairs --json` writes; a share is Σ of what pairs bring back over Σ of what
@@ -204,22 +204,19 @@ def patch_pairs(
         selection = HeadSelection(layers, heads)
     _tell_cost(model, fitted, selection, memory, on_cost, late=True)
     results: list[PatchResult] = []
-    if into:
-        receivers = tuple(parse_receivers(into, model.spec))
-    else:
-        receivers = ()
+    receivers = tuple(parse_receivers(into, model.spec))
     for number, pair in enumerate(fitted.pairs):
         on_progress = partial(progress_of_pair, progress, number, len(fitted.pairs))
         last = len(pair.clean) - 1
         patching = PatchRequest(
-            selection,
-            tuple(range(pair.first_difference, last + 1)),
-            (last,),
-            "logit difference",
-            pair.answer,
-            pair.versus,
-            receivers,
-            least=0.0,
+            selection=selection,
+            positions=tuple(range(pair.first_difference, last + 1)),
+            query=(last,),
+            measure="logit difference",
+            target=pair.answer,
+            versus=pair.versus,
+            into=receivers,
+            least=0.0,  # a single pair may differ in nothing: all pairs together must not
             predict=False,
         )
         results.append(
@@ -303,8 +300,8 @@ def logits_pairs(
         model: A decoder with an output head, as `attncli.load` returns it.
         file: A file of pairs, or the name of a task of the package.
         count: How many pairs; None for all of a file, and for what a template says.
-        on_cost: Is told what the work will take, and of how many tokens, before it starts.
-        progress: Is told the share done, 0 to 1.
+        on_cost: Called before the work starts, with its estimated cost and the number of tokens.
+        progress: Called with the share done, 0 to 1.
 
     Returns:
         What `attn logits --pairs --json` writes; its parts add up to the mean of m.
@@ -351,7 +348,8 @@ def logits_pairs(
 
 
 def _baseline(model: Model, pair: TokenPair, by: PairBaseline) -> By:
-    """What stands for a head in the clean text of a pair."""
+    """What replaces a head's output in the clean text of a pair; with "corrupt", that text is run
+    here."""
     if by == "zero":
         return ByZero()
     if by == "mean":
@@ -442,13 +440,15 @@ def mean_differences(
     """What each change loses of m on average, with its interval, from the readings of each pair,
     [pair][change].
 
-    holding: the same while attention is held, with an interval of its own; None where it was not
-        measured.
+    holding: the same while every head attends as in the unchanged run, [pair][change], each None
+        where that was not measured.
+
+    Returns one `Difference` for each change; empty without any.
     """
     whole = np.asarray([[reading["difference"] for reading in row] for row in readings])
     if not whole.size:
         return []
-    known = [[reading["difference"] for reading in row if reading is not None] for row in holding]
+    writes = [[reading["difference"] for reading in row if reading is not None] for row in holding]
     intervals = mean_intervals(whole)
     differences = [
         Difference(
@@ -459,24 +459,28 @@ def mean_differences(
         )
         for interval in intervals
     ]
-    if not all(known):
+    if not all(writes):  # not measured: each row is empty
         return differences
     return [
         replace(
             difference,
-            writes=own.mean,
-            moved=interval.mean - own.mean,
-            writes_low=own.low,
-            writes_high=own.high,
+            writes=writing.mean,
+            moved=interval.mean - writing.mean,
+            writes_low=writing.low,
+            writes_high=writing.high,
         )
-        for difference, interval, own in zip(
-            differences, intervals, mean_intervals(np.asarray(known)), strict=True
+        for difference, interval, writing in zip(
+            differences, intervals, mean_intervals(np.asarray(writes)), strict=True
         )
     ]
 
 
 def pairs_summary(fitted: FittedPairs, measured: Floats) -> PairsSummary:
-    """How many pairs there were, and m after their clean texts, [pair]."""
+    """The document's summary of the pairs: how many there were, the mean of m over their clean texts
+    with its interval, and in what share of them the answer is ahead.
+
+    measured: m = logit(answer) − logit(versus) after each clean text, [pair].
+    """
     (interval,) = mean_intervals(measured[:, None])
     return PairsSummary(
         name=fitted.name,

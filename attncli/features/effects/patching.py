@@ -78,10 +78,11 @@ class PatchRequest(Struct, frozen=True):
     measure: "logit difference" of `target` and `versus` and "log probability" of `target`, after
         the last token of `query`; "cosine" of the mean of `query`'s last vectors to the clean
         text's. Logits are those before a soft cap.
-    into: the heads that are told, and by what; none for all that reads the residual stream.
+    into: the heads that alone read the clean text's output, with the projection that reads it;
+        empty where all that reads the residual stream does.
     expectation: the target with how likely the clean text finds it, None without one.
-    least: by how much the texts must differ.
-    predict: whether it is also told what would come next.
+    least: by how much the measures of both texts must differ.
+    predict: whether the result also has what would come next.
     """
 
     selection: HeadSelection
@@ -119,7 +120,8 @@ class PatchRequest(Struct, frozen=True):
         positions: empty for all tokens.
         query: None for the last token with a target, else `measured_at`.
         target, versus: words, as `choose_target` takes them in the clean text.
-        note: is told what it takes.
+        into: receivers as `--into` names them, such as "L5H11:q"; empty for none.
+        note: called with a sentence that says which spelling of a word is taken.
 
         Raises UsageError for `versus` without `target`.
         """
@@ -133,27 +135,34 @@ class PatchRequest(Struct, frozen=True):
         measured = usual
         if query is not None:
             measured = tuple(query)
-        expected = [
-            None
-            if name is None
-            else choose_target(model, clean, name, position=measured[-1], several=False, note=note)
-            for name in (target, versus)
-        ]
-        refuse_one_token(*(None if choice is None else choice.ids[0] for choice in expected))
+
+        def choose(name: str | None) -> Target | None:
+            """The one vocabulary entry that a word stands for; None for no word."""
+            if name is None:
+                return None
+            return choose_target(
+                model, clean, name, position=measured[-1], several=False, note=note
+            )
+
+        expectation = choose(target)
+        rival = choose(versus)
+        target_id = None if expectation is None else expectation.ids[0]
+        versus_id = None if rival is None else rival.ids[0]
+        refuse_one_token(target_id, versus_id)
         measure: PatchMeasure = "logit difference"
         if target is None:
             measure = "cosine"
         elif versus is None:
             measure = "log probability"
         return cls(
-            selection,
-            tuple(sorted(set(positions))) or tuple(range(last + 1)),
-            measured,
-            measure,
-            None if expected[0] is None else expected[0].ids[0],
-            None if expected[1] is None else expected[1].ids[0],
-            tuple(parse_receivers(into, model.spec)) if into else (),
-            expected[0],
+            selection=selection,
+            positions=tuple(sorted(set(positions))) or tuple(range(last + 1)),
+            query=measured,
+            measure=measure,
+            target=target_id,
+            versus=versus_id,
+            into=tuple(parse_receivers(into, model.spec)) if into else (),
+            expectation=expectation,
         )
 
 
@@ -197,11 +206,15 @@ def patch(
     text = choose_backend(model, corrupt, head_places)
     size = text.size(predicts=patching.predicts)
     size.refuse_over(memory)
+
+    # the clean run: every head's output, and the measure to reach
     mixed, last = mixed_of(replace(text, tokens=clean))
     refuse_overflow(text.backend, last)
     request = _PatchReading(patching, _mean_vector(model, text.backend, last, patching.query))
     rows = request.rows(text.count)
     goal = float(request.reader(model, text.backend, last[rows], rows.start).baseline["m"][0])
+
+    # the corrupt run once per head, with the head's clean output read by all, or by receivers alone
     reader: Reader
     next_reading: NextReading | None = None
     is_next = patching.predict and (patching.predicts or reads_on(model.spec))
@@ -234,20 +247,29 @@ def patch(
             corrupt_value=corrupt_value,
             least=patching.least,
         )
+
+    # shares, and what would come next with the head of the largest
     changes = readings - corrupt_value
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = (changes / (goal - corrupt_value)).tolist()
     recovered_shares = list(zip(head_places, shares, strict=True))
     predictions: PatchPredictions | None = None
     if next_reading is not None:
-        first = max(recovered_shares, key=lambda item: item[1], default=None)
         best = []
-        if first is not None:
-            best = [first[0]]
+        if recovered_shares:
+            best_head, _ = max(recovered_shares, key=lambda item: item[1])
+            best = [best_head]
         next_reader = patched_next(best, next_reading)
         predictions = _predictions(model, text.backend, next_reading, next_reader, last, best)
     moves = list(zip(head_places, changes.tolist(), strict=True))
-    return PatchResult(recovered_shares, goal, corrupt_value, text.backend, moves, predictions)
+    return PatchResult(
+        recovered_shares=recovered_shares,
+        clean=goal,
+        corrupt=corrupt_value,
+        backend=text.backend,
+        changes=moves,
+        predictions=predictions,
+    )
 
 
 def _predictions(
@@ -258,11 +280,13 @@ def _predictions(
     clean: Array,
     best: Sequence[HeadAddress],
 ) -> PatchPredictions:
-    """What would come next in the clean text, in the corrupt one, and there with the best head's
-    values put in.
+    """What would come next in the clean text, in the corrupt one, and in the corrupt one with the
+    best head's clean output put in.
 
+    reading: after which token, and the target, None for the clean text's first choice.
+    reader: has read the corrupt run, and the patched one where it was run.
     clean: what leaves the last layer in the clean text, [token, width].
-    best: that head, or none.
+    best: the head that recovers most, or none.
     """
     vectors = clean[reading.position : reading.position + 1]
     (own,) = probabilities_after(model, backend, vectors)
@@ -289,14 +313,22 @@ def _next_by_sweep(
     best: Sequence[HeadAddress],
     reading: NextReading,
 ) -> NextReader:
-    """What comes next in the corrupt text, and with the best head's values put in."""
+    """What comes next in the corrupt text, and with the best head's clean output put in, read by
+    all that reads the residual stream.
+
+    best: that head, or none.
+    """
     reader = sweep(text, replace(plan, places=best), reading, memory).reader
     assert isinstance(reader, NextReader)
     return reader
 
 
 def _next_by_paths(paths: _Paths, best: Sequence[HeadAddress], reading: NextReading) -> NextReader:
-    """The same where only some heads are told."""
+    """What comes next in the corrupt text, and with the best head's clean output read by the
+    receivers alone.
+
+    best: that head, or none.
+    """
     rows = reading.rows(len(paths.text.tokens))
     backend = paths.text.backend
     reader = reading.reader(paths.text.model, backend, paths.corrupt[rows], rows.start)
@@ -327,9 +359,11 @@ class _Paths(Struct, frozen=True, eq=False):
         clean: Mixed,
         places: Sequence[HeadAddress],
     ) -> _Paths:
-        """The paths from these heads to the receivers of a request.
+        """Measure, for each of these heads, what its clean output changes in what the receivers of a
+        request read.
 
         clean: every head's output in the clean text.
+        places: the heads; those that come after every receiver are left out.
         """
         last_receiver = max(receiver.layer for receiver in patching.into)
         return cls(
@@ -343,8 +377,9 @@ class _Paths(Struct, frozen=True, eq=False):
     def run(
         self, senders: Sequence[HeadAddress], at_once: int, progress: Callable[[float], None]
     ) -> list[Array]:
-        """The corrupt text once per sender with what it tells the receivers: what leaves the last
-        layer, [sender, token, width], in parts of at most `at_once`."""
+        """Run the corrupt text once per sender (patched head), with what its clean output changes in
+        the receivers, and return what leaves the last layer, [sender, token, width], in parts of at
+        most `at_once`."""
         changes = [self.changes.get(sender, {}) for sender in senders]
         return run_paths(self.text, self.receivers, changes, at_once, progress)
 
@@ -404,11 +439,10 @@ class _Recovery:
         model = self._model
         backend = self._backend
         if patching.measure == "cosine":
-            branches = (after[index] for index in range(len(after)))
             vectors = np.stack(
                 [
-                    _mean_vector(model, backend, part, patching.query, self._first)
-                    for part in branches
+                    _mean_vector(model, backend, after[branch], patching.query, self._first)
+                    for branch in range(len(after))
                 ]
             )
             lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(self._request.clean)
@@ -504,21 +538,26 @@ def patched_projections(
     model = text.model
     backend = text.backend
     whole = slice(0, text.count)
+
+    # the linear maps that read the stream for each receiver
     projections = []
-    taps = []
+    stream_receivers = []
     for receiver in receivers:
         attention = model.spec.blocks[receiver.layer].attention
         weights = cache_weights(model.store.layer(backend, receiver.layer))
         part = LayerAttention(backend, weights, "attn", attention)
         projection = head_projection(part, receiver.side, receiver.head)
         projections.append(projection)
-        taps.append(Receiver(receiver.layer, "self", projection.matrix, whole))
+        stream_receivers.append(Receiver(receiver.layer, "self", projection.matrix, whole))
     changes: dict[tuple[int, HeadAddress], tuple[int, Floats]] = {}
     rows = list(positions)
 
     def on_heads(number: int, event: HeadEvent) -> None:
-        """Record for one receiver how its projection changes if each head of an attention had its
-        output in the clean text."""
+        """Called for each attention before a receiver: record how that receiver's projection
+        changes if each head of the attention had its output in the clean text.
+
+        number: which of `receivers`.
+        """
         mixed = np.asarray(backend.numpy(event.trace.stages["mixed"]), np.float64)
         stages = event.trace.stages
         if "gate" in stages:
@@ -537,7 +576,11 @@ def patched_projections(
                 change @ event.matrices[head] * event.factors,
             )
 
-    readings = read_stream(model, text.tokens, backend, taps, split="none", on_heads=on_heads)
+    readings = read_stream(
+        model, text.tokens, backend, stream_receivers, split="none", on_heads=on_heads
+    )
+
+    # through the norms after each head, then the receiver's own norm and rotation, frozen
     frozen = [
         freeze(projection, reading.entering, text.context())
         for projection, reading in zip(projections, readings, strict=True)
@@ -564,6 +607,8 @@ def run_paths(
     backend = text.backend
     spec = text.model.spec
     context = text.context()
+
+    # the unchanged run, up to the first receiver's layer shared by all senders
     first = min(receiver.layer for receiver in receivers)
     hidden = model.store.embed(backend, text.tokens)
     entering = hidden
@@ -576,6 +621,8 @@ def run_paths(
         if any(receiver.layer == index for receiver in receivers):
             own[index] = {name: trace.stages[name] for name in SIDES}
         hidden = trace.after
+
+    # the changed runs from there on
     parts = [
         range(start, min(start + at_once, len(changes)))
         for start in range(0, len(changes), at_once)
@@ -615,13 +662,12 @@ def _put_projection(
     each sender's change, [sender, token, dim]; senders without a change keep the run's own."""
     backend = text.backend
     if receiver.side == "q":
-        group = 1
-    else:
-        group = attention.heads // attention.kv_heads
-    base = np.asarray(backend.numpy(own[receiver.side]), np.float64)[receiver.head // group][
-        : text.count
-    ]
-    values = np.stack([base + change.get(receiver, 0.0) for change in changes])
+        row = receiver.head
+    else:  # several heads may share one key-value head
+        row = receiver.head // (attention.heads // attention.kv_heads)
+    side_values = np.asarray(backend.numpy(own[receiver.side]), np.float64)
+    own_values = side_values[row, : text.count]  # learned keys come after those of the tokens
+    values = np.stack([own_values + change.get(receiver, 0.0) for change in changes])
     return PutProjection(receiver.head, receiver.side, backend.array(values))
 
 
@@ -629,11 +675,12 @@ def parse_receivers(names: Sequence[str], spec: Spec) -> list[PathReceiver]:
     """Parse the values of `--into`, such as "L5H11:q", into receivers. Raises InputError for
     malformed names and for heads that the model lacks."""
     receivers = []
+    sides: dict[str, Side] = {"q": "q", "k": "k", "v": "v"}
     for name in [part.strip() for argument in names for part in argument.split(",")]:
-        place, colon, side = name.partition(":")
+        place, colon, letter = name.partition(":")
         address = parse_head(place.strip())
-        reads = next((known for known in SIDES if known == side.strip().lower()), None)
-        if address is None or not colon or reads is None:
+        side = sides.get(letter.strip().lower())
+        if address is None or not colon or side is None:
             raise InputError(
                 "--into {name} is no head with its side",
                 expected="such as L5H11:q, :k or :v",
@@ -647,5 +694,5 @@ def parse_receivers(names: Sequence[str], spec: Spec) -> list[PathReceiver]:
                 layers=len(spec.blocks) - 1,
                 heads=spec.blocks[min(layer, len(spec.blocks) - 1)].attention.heads - 1,
             )
-        receivers.append(PathReceiver(layer, head, reads))
+        receivers.append(PathReceiver(layer, head, side))
     return list(dict.fromkeys(receivers))

@@ -54,6 +54,7 @@ def reads_on(spec: Spec) -> bool:
     """Whether every layer is causal: a token sees only itself and earlier ones. Such a model is a
     decoder.
     """
+    # the first of two queries sees the keys 0 to 1, itself alone, only under a causal mask
     return all(span(block.attention.mask, 0, 0, READ) == (0, 1) for block in spec.blocks)
 
 
@@ -75,7 +76,7 @@ def may_start_late(spec: Spec) -> bool:
 
 def may_query_some(spec: Spec) -> bool:
     """Whether the last layer's attention can be computed for some queries alone: its mask depends
-    on positions alone, and it does not hash."""
+    on positions alone, and it does not group tokens by hashes of their vectors."""
     last = spec.blocks[-1].attention
     return last.hashing is None and not _depends_on_more(last.mask)
 

@@ -28,9 +28,9 @@ def predictions(
     """What would come next after a token in a text's own run, with the change of one head, and with
     all of a sweep's changes at once.
 
-    vectors: what leaves the last layer at the token.
-    place: the head by its number in the sweep, None for none.
-    target: whose probability is told, None for the own run's first choice.
+    vectors: what leaves the last layer at the token, with all changes at once among it.
+    place: the head's index in the sweep, None for none.
+    target: the vocabulary entry whose probability is shown; None for the own run's first choice.
     """
     assert vectors.together is not None
     chosen = [vectors.own, vectors.together]
@@ -76,7 +76,7 @@ class NextReading(Struct, frozen=True):
     predicts = True
 
     def rows(self, count: int) -> slice:
-        """The one token whose last-layer vector is needed."""
+        """The range of the one token whose last-layer vector is needed."""
         del count
         return slice(self.position, self.position + 1)
 
@@ -89,7 +89,13 @@ class NextReading(Struct, frozen=True):
 
 
 class NextReader:
-    """Collects the probabilities of all next tokens of each run that it is handed."""
+    """Collects the probabilities of all next tokens of each run that it is handed.
+
+    hidden: the unchanged run's last-layer output, [token, width].
+    row: the index, in what it is handed, of the token after which the next is predicted.
+    own: the probabilities in the unchanged run, [vocabulary].
+    rows_read: those of each changed run, in order.
+    """
 
     def __init__(
         self, model: Model, backend: Backend, target: int | None, hidden: Array, row: int

@@ -46,6 +46,7 @@ from attncli.features.effects.document import (
     LinkPlace,
     LogitPart,
     LogitsDocument,
+    MeanEffect,
     MeanMeasures,
     Measure,
     PatchDocument,
@@ -104,15 +105,14 @@ def _plain_means(measures: MeanMeasures, names: Sequence[Reading]) -> Iterator[o
     """
     for name in names:
         interval = measures.mean(name)
-        yield from (
-            (None,) * 4
-            if interval is None
-            else (interval.mean, interval.low, interval.high, interval.texts)
-        )
+        if interval is None:
+            yield from (None, None, None, None)
+        else:
+            yield from (interval.mean, interval.low, interval.high, interval.texts)
 
 
 def _first_reading(document: EffectsDocument) -> Reading:
-    """The name of the number that heads are ranked by."""
+    """The name of the number that heads are ranked by: of the first measure, such as "cosine"."""
     return readings_of(document.measures)[0]
 
 
@@ -132,10 +132,11 @@ def _effects_header(document: EffectsDocument, view: View) -> Lines:
 
 def _effects_grid(document: EffectsDocument, view: View) -> Lines:
     """A map of the heads, layer × head, by their mean effect."""
-    means = (
-        (effect, effect.measures.mean(_first_reading(document))) for effect in document.effects
-    )
-    values = by_attention((effect, None if mean is None else mean.mean) for effect, mean in means)
+    means: list[tuple[MeanEffect, float | None]] = []
+    for effect in document.effects:
+        interval = effect.measures.mean(_first_reading(document))
+        means.append((effect, None if interval is None else interval.mean))
+    values = by_attention(means)
     title = say(view, GRID_TITLES[document.measures[0]])
     return grids(values, view, title, signed=document.measures[0] == "logprob")
 
@@ -205,9 +206,9 @@ def effects_subject(document: EffectsDocument, view: View) -> str:
 
 def _interval_text(interval: Interval) -> str:
     """The ends of a mean's 95% interval as "low … high"; "-" where it has none."""
-    return range_text(
-        *("-" if end is None else effect_text(end) for end in (interval.low, interval.high))
-    )
+    if interval.low is None or interval.high is None:
+        return "-"
+    return range_text(effect_text(interval.low), effect_text(interval.high))
 
 
 @capitalize_sentences
@@ -241,18 +242,14 @@ def mean_effect_sentences(document: EffectsDocument, view: View) -> Iterator[str
         )
         if len(known_means) > 1 and first.low is not None:
             effect, second = known_means[1]
-            yield say(
-                view,
-                (
-                    "The next one, {head}, lies below that interval."
-                    if second.high is not None and second.high < first.low
-                    else (
-                        "The interval of the next one, {head}, overlaps it: these texts do not tell"
-                        " them apart."
-                    )
-                ),
-                head=head_phrase(effect, view),
-            )
+            if second.high is not None and second.high < first.low:
+                template = message("The next one, {head}, lies below that interval.")
+            else:
+                template = message(
+                    "The interval of the next one, {head}, overlaps it: these texts do not tell"
+                    " them apart."
+                )
+            yield say(view, template, head=head_phrase(effect, view))
     together = document.together.mean(_first_reading(document))
     if together is not None:
         size = size_text(together.mean, document.measures[0], view)
@@ -309,10 +306,11 @@ def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
     else:
         shown = document.heads[: view.top]
     a, b, difference, lows, highs = effect_columns(
-        *(
-            [getattr(head, name) for head in shown]
-            for name in ("a", "b", "difference", "low", "high")
-        )
+        [head.a for head in shown],
+        [head.b for head in shown],
+        [head.difference for head in shown],
+        [head.low for head in shown],
+        [head.high for head in shown],
     )
     columns = {
         "A": a,
@@ -352,7 +350,7 @@ def _difference_sentences(document: DifferenceDocument, view: View) -> Iterator[
             count=sum(low > 0 or high < 0 for low, high in intervals),
             heads=len(intervals),
         )
-        chance = len(intervals) * 0.05
+        chance = len(intervals) * 0.05  # a 95% interval misses so often
         if chance >= 1:
             count = f"{chance:.0f}"
         else:
@@ -370,6 +368,7 @@ def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
     """Yield the rows of `--plain` for one text's effects: column names, one row a head, last that
     of all heads at once."""
     names = readings_of(document.measures)
+    has_difference = "difference" in names
     yield (
         "attention",
         "layer",
@@ -379,7 +378,7 @@ def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
         "weight",
         "looks_at",
         "looks_weight",
-        *(DIFFERENCE_COLUMNS if "difference" in names else ()),
+        *(DIFFERENCE_COLUMNS if has_difference else ()),
     )
     for effect in document.effects:
         looks = effect.looks
@@ -392,28 +391,32 @@ def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
             effect.weight,
             None if looks is None else looks.key,
             None if looks is None else looks.weight,
-            *(_difference_cells(effect.difference) if "difference" in names else ()),
+            *(_difference_cells(effect.difference) if has_difference else ()),
         )
-    together = (reading_of(document.together, name) for name in names)
-    empty = (*(None for _ in names), None, None, None)
-    cells = _difference_cells(document.together.difference) if "difference" in names else ()
-    yield ("together", None, None, *together, *empty, *cells)
+    together = [reading_of(document.together, name) for name in names]
+    no_random = [None for _ in names]
+    no_link_or_look = (None, None, None)
+    cells = _difference_cells(document.together.difference) if has_difference else ()
+    yield ("together", None, None, *together, *no_random, *no_link_or_look, *cells)
 
 
 DIFFERENCE_COLUMNS = ("held", "moved", "low", "high", "sign_share")
-"""What `--plain` tells of a difference of logits besides what is lost."""
+"""The columns of `--plain` on a difference of logits besides what is lost."""
 
 
 def _difference_cells(difference: Difference | UnsetType) -> Iterator[object]:
     """Yield the cells of `DIFFERENCE_COLUMNS` for one row, None where something was not measured."""
-    for name in DIFFERENCE_COLUMNS:
-        if name == "held":
-            member = "writes"
-        else:
-            member = name
-        value = UNSET
-        if difference is not UNSET:
-            value = getattr(difference, member)
+    if difference is UNSET:
+        yield from (None for _ in DIFFERENCE_COLUMNS)
+        return
+    values = (
+        difference.writes,
+        difference.moved,
+        difference.low,
+        difference.high,
+        difference.sign_share,
+    )
+    for value in values:
         yield None if value is UNSET else value
 
 
@@ -491,7 +494,10 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
 
 
 def _looks_note(document: AblateDocument, effects: Sequence[EffectRow]) -> Message | str:
-    """What the column of what heads look at leaves out; "" where nothing rests."""
+    """The note that the column of what heads look at leaves out resting keys (the first token and
+    special tokens, on which heads put weight when they look for nothing), and names them; "" where
+    the text has none.
+    """
     if all(effect.looks_beyond_rest is UNSET for effect in effects):
         return ""
     return message(
@@ -501,8 +507,9 @@ def _looks_note(document: AblateDocument, effects: Sequence[EffectRow]) -> Messa
 
 
 def _difference_columns(effects: Sequence[EffectRow]) -> dict[str, list[str]]:
-    """The columns that differences of logits have besides what is lost: with attention held, moved,
-    and over pairs the interval and the share of the same sign; none where they were not measured.
+    """The columns of a difference of logits besides what is lost, cells by title: what the head
+    writes itself (with attention held) and what it moves, and over pairs the interval and the share
+    of pairs with the same sign. Those that were not measured are left out.
     """
     rows = [effect.difference for effect in effects if effect.difference is not UNSET]
     if len(rows) < len(effects) or not rows:
@@ -533,25 +540,18 @@ def _end_texts(document: AblateDocument, link: LinkPlace, view: View) -> dict[st
     word.
     """
     query = _token_texts(document, link.query, view)
-    if isinstance(link.key, list):
-        keys = link.key
-    else:
-        keys = [link.key]
-    if link.attention == "cross":
+    keys = link.key if isinstance(link.key, list) else [link.key]
+    if link.attention == "cross":  # s0, s1, … are encoder states whose text is not known
         states = ", ".join(f"s{key}" for key in keys)
         return {
             "query": query,
             "key": states if link.text is UNSET else label(link.text, ascii=view.ascii),
         }
     key = _token_texts(document, keys, view)
-    if query == key and link.query != link.key:  # two of one word
-        if isinstance(link.query, list):
-            first = link.query[0]
-        else:
-            first = link.query
-        query, key = (
-            say(view, "{name} ({place})", name=query, place=place) for place in (first, keys[0])
-        )
+    if query == key and link.query != link.key:  # two tokens of the same text
+        first_query = link.query[0] if isinstance(link.query, list) else link.query
+        query = say(view, "{name} ({place})", name=query, place=first_query)
+        key = say(view, "{name} ({place})", name=key, place=keys[0])
     return {"query": query, "key": key}
 
 
@@ -584,7 +584,7 @@ def _key_name(keys: Sequence[TokenRow], key: int, view: View) -> str:
 # The screen of `attn.logits/1`: what each part adds to a token's logit.
 
 PAIR_COLUMNS = ("low", "high", "sign_share")
-"""What `--plain` tells of means over pairs besides."""
+"""The columns of `--plain` that means over pairs have besides."""
 LONGEST_LOGITS = 24
 """Cells of the longest bar."""
 
@@ -628,7 +628,8 @@ def _logit_title(document: LogitsDocument, view: View) -> str:
 
 
 def _logit_table(document: LogitsDocument, view: View) -> Lines:
-    """The parts that add or take away most, the rest as one, and their sum: the column adds up."""
+    """A table of what parts add to the logit: those that add or take away most, all others as one
+    row, and the sum, so that the column adds up."""
     parts = sorted(document.parts, key=lambda part: -abs(part.value))
     if view.full:
         parts_shown = parts
@@ -689,8 +690,9 @@ def _word_names(words: Sequence[WordPart], view: View) -> dict[int, str]:
 
 
 def _word_table(document: LogitsDocument, view: View) -> Lines:
-    """The words by what each adds, the rest as one, the biases, and the sum; below, the words taken
-    out."""
+    """A table of what each word adds to the logit, all but the first rows as one, with the biases
+    and the sum; below, a table of what the logit becomes as words are taken out of the text. Empty
+    without `--by word`."""
     part = document.words
     if part is UNSET:
         return Lines()
@@ -735,9 +737,10 @@ def _word_table(document: LogitsDocument, view: View) -> Lines:
 
 
 def _word_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
-    """Yield sentences on what each word adds to the target's logit: the word that adds most, words
-    not counted because heads rest there, which parts of the run are held fixed, and how well the
-    ranking does when words are deleted."""
+    """Yield sentences on what each word adds to the target's logit: the word that adds most, a
+    resting key that adds more (the first token or a special one, on which heads put weight when
+    they look for nothing), which parts of the run are held fixed, and how well the ranking does
+    when words are deleted."""
     part = document.words
     if part is UNSET or not part.words:
         return
@@ -769,14 +772,15 @@ def _word_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
 
 
 def _deletion_sentence(deletion: Sequence[DeletionStep], view: View) -> Iterator[str]:
-    """Yield whether words taken out in the order of what they add leave less than in each of the
-    random orders; nothing where there is one order only."""
-    steps = [(step.value, step.random_orders) for step in deletion if step.removed]
-    orders = [orders for _, orders in steps if orders is not UNSET]
+    """Yield the sentence on whether taking words out in the order of what they add leaves less of
+    the logit than each of the random orders; nothing where all orders leave the same, or the random
+    ones are not in the document."""
+    steps = [step for step in deletion if step.removed]
+    orders = [step.random_orders for step in steps if step.random_orders is not UNSET]
     if not steps or len(orders) < len(steps):
         return
-    own = float(np.mean([value for value, _ in steps]))
-    random = np.mean(orders, axis=0)
+    own = float(np.mean([step.value for step in steps]))
+    random = np.mean(orders, axis=0)  # of each random order over the steps, [order]
     if np.ptp([own, *random]) == 0:
         return
     if own < random.min():
@@ -806,8 +810,8 @@ def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
 
 
 def _gain_template(value: float, logit: float) -> Message:
-    """The sentence on the head that adds most: as a part of the logit unless that is smaller, or
-    below 0."""
+    """The sentence on the head that adds most: "2.1 of 3.4" where it adds no more than the whole
+    logit, else its number alone, since 2.1 of 1.5 would make no sense."""
     if value <= logit:
         return message("Of the heads {head} adds most to {target}: {value} of {logit}.")
     return message("Of the heads {head} adds most to {target}: {value}.")
@@ -849,14 +853,16 @@ def logits_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
         head = head_phrase(heads[-1], view)
         value = format_signed(heads[-1].value, 2)
         yield say(view, template, head=head, value=value, target=target)
+
+    def sum_text(*kinds: str) -> str:
+        """What all parts of these kinds add together, as text."""
+        return format_signed(sum(part.value for part in document.parts if part.part in kinds), 2)
+
     sums = {
-        name: format_signed(sum(part.value for part in document.parts if part.part in kinds), 2)
-        for name, kinds in (
-            ("heads", ("head",)),
-            ("mixers", ("mixer",)),
-            ("mlps", ("mlp",)),
-            ("rest", ("embedding", "bias")),
-        )
+        "heads": sum_text("head"),
+        "mixers": sum_text("mixer"),
+        "mlps": sum_text("mlp"),
+        "rest": sum_text("embedding", "bias"),
     }
     has_mixers = any(part.part == "mixer" for part in document.parts)
     if has_mixers:
@@ -890,8 +896,8 @@ def logits_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
 
 
 def logits_answer(document: LogitsDocument, view: View) -> Lines:
-    """The text tinted by what the token attends to most in the head that adds most to the logit,
-    and the answer in sentences."""
+    """The text tinted by what each word adds to the logit, or else by what the token attends to
+    most in the head that adds most, and the answer in sentences."""
     shares = [0.0] * len(document.tokens)
     heads = [part for part in document.parts if part.part == "head"]
     tint = message("")
@@ -920,7 +926,7 @@ def logits_answer(document: LogitsDocument, view: View) -> Lines:
 LONGEST_PATCH = 30
 """Cells of the longest bar."""
 DIFFERS = 0.6
-"""The tint of words that differ."""
+"""The tint of words that differ, of 0 to 1."""
 LITTLE = 0.1
 """A head that recovers no more than this share carries little of the difference."""
 
@@ -935,8 +941,8 @@ def patch_rows(document: PatchDocument) -> Iterator[Sequence[object]]:
 
 
 def interval_columns(rows: Sequence[PatchRow | LogitPart]) -> dict[str, list[str]]:
-    """The columns of means over pairs: the interval, where there is one, and the share of pairs of
-    the same sign; none of a single text."""
+    """The columns of means over pairs, cells by title: the interval, where there is one, and the
+    share of pairs whose value has the sign of the mean; empty for a single text."""
     if any(row.sign_share is UNSET for row in rows):
         return {}
     columns = interval_column((row.low, row.high) for row in rows)
@@ -951,7 +957,8 @@ def _patch_grid(document: PatchDocument, view: View) -> Lines:
 
 
 def _recovered_title(measure: str) -> Message:
-    """What the share of a head is a share of: the answer, or the vector that was measured."""
+    """The title of the shares that heads bring back: of the clean text's answer, or of the way to
+    its vector where a cosine is measured."""
     if measure == "cosine":
         return message("how much of the way to the clean text's vector one head brings back")
     return message("how much of the clean text's answer one head brings back")
@@ -960,8 +967,10 @@ def _recovered_title(measure: str) -> Message:
 def _patch_heads(document: PatchDocument, view: View) -> Lines:
     """A table of the heads that recover most, in the order of layers."""
     effects = document.effects
-    largest = sorted(range(len(effects)), key=lambda index: -abs(effects[index].recovered))
-    shown = [effects[index] for index in sorted(largest[: len(effects) if view.full else view.top])]
+    by_size = sorted(range(len(effects)), key=lambda index: -abs(effects[index].recovered))
+    if not view.full:
+        by_size = by_size[: view.top]
+    shown = [effects[index] for index in sorted(by_size)]
     shares = [effect.recovered for effect in shown]
     return heads_table(
         shown,
@@ -991,18 +1000,17 @@ TOLD_BY = {
     "k": message("the keys of layer {layer} head {head}"),
     "v": message("the values of layer {layer} head {head}"),
 }
-"""How a head is told what others make of the clean text."""
+"""Which projection of a receiving head reads the clean text's values, by the side of `--into`."""
 
 
 def _distinct_number_texts(a: float, b: float) -> list[str]:
     """Write two numbers with three digits, or with as many as make their texts differ."""
-    return next(
-        texts
-        for digits in (*range(3, 18), 18)
-        if (texts := [f"{value:.{digits}g}" for value in (a, b)])[0] != texts[1]
-        or a == b
-        or digits == 18
-    )
+    texts = [f"{a:.3g}", f"{b:.3g}"]
+    digits = 3
+    while texts[0] == texts[1] and a != b and digits < 18:
+        digits += 1
+        texts = [f"{a:.{digits}g}", f"{b:.{digits}g}"]
+    return texts
 
 
 def _patch_pair_sentences(document: PatchDocument, view: View) -> Iterator[str]:
@@ -1072,17 +1080,18 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
     names = {name: quote_text(token.text, view) for name, token in ends.items() if token}
     comma = say(view, contextual("between", ", "))
     is_everywhere = len(document.places) == len(document.tokens)
-    yield say(
-        view,
-        (
+    if is_everywhere:
+        put_in = message(
             "the clean text's heads are put in at every token of the corrupt one; measured:"
             " {measure}."
-            if is_everywhere
-            else (
-                "the clean text's heads are put in at {place} of the corrupt one; measured:"
-                " {measure}."
-            )
-        ),
+        )
+    else:
+        put_in = message(
+            "the clean text's heads are put in at {place} of the corrupt one; measured: {measure}."
+        )
+    yield say(
+        view,
+        put_in,
         place=comma.join(quoted_token(document.tokens, index, view) for index in document.places),
         measure=say(view, PATCH_MEASURES[document.measure], **names),
     )
@@ -1130,25 +1139,26 @@ def patch_answer(document: PatchDocument, view: View) -> Lines:
         query_indices = frozenset(document.query)
     else:
         query_indices = frozenset()
+    # patching takes texts of as many tokens; a saved document may hold others
     texts = [(document.clean, document.tokens), (document.corrupt, document.corrupt_tokens)]
-    differ = [
-        DIFFERS if left.text != right.text else 0.0
-        for left, right in zip(document.tokens, document.corrupt_tokens, strict=False)
+    tints = [
+        DIFFERS if clean.text != corrupt.text else 0.0
+        for clean, corrupt in zip(document.tokens, document.corrupt_tokens, strict=False)
     ]
-    differ += [0.0] * (max(len(tokens) for _, tokens in texts) - len(differ))
+    tints += [0.0] * (max(len(tokens) for _, tokens in texts) - len(tints))
     return stack(
         *(
-            sentence(words(text, tokens, differ[: len(tokens)], query_indices), view)
+            sentence(words(text, tokens, tints[: len(tokens)], query_indices), view)
             for text, tokens in texts
         ),
-        remark("tint: words that differ" if any(differ) else "", view),
+        remark("tint: words that differ" if any(tints) else "", view),
         sentences(patch_sentences(document, view), view),
     )
 
 
 def _has_no_words(document: LogitsDocument, view: View) -> bool:
-    """Whether heads are shown unasked: where the document has no sum over words, which belongs to
-    no head.
+    """Whether the screen shows heads without being asked to: where the document has no sum over
+    words, which belongs to no head.
     """
     return document.words is UNSET
 

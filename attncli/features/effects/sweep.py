@@ -105,17 +105,19 @@ class SweepSize(Struct, frozen=True):
     predicts: bool = False
 
     def plan(self, branches: int, memory: int | None) -> BranchPlan:
-        """How many of the `branches` (changed runs) run at once and wait at once in `memory` bytes;
-        None for any amount. At least one runs, even where that takes more: see `least_bytes`."""
+        """How many of the `branches` (changed runs) are computed at once, and how many more wait
+        between layers, in `memory` bytes; None for any amount. At least one runs, even where that
+        takes more: see `least_bytes`."""
         branch_bytes = self.count * self.spec.d_model * SCORE_ITEM[self.dtype]
         running = self._running_bytes
         base = self._base_bytes
-        most_at_once = max(min(-(-ROWS_AT_ONCE // self.count), branches), 1)
+        rounded_up = -(-ROWS_AT_ONCE // self.count)
+        most_at_once = max(min(rounded_up, branches), 1)
         if memory is None:
             return BranchPlan(
-                most_at_once,
-                max(branches, 1),
-                base + most_at_once * running + branches * branch_bytes,
+                at_once=most_at_once,
+                waiting=max(branches, 1),
+                bytes=base + most_at_once * running + branches * branch_bytes,
             )
         free = max(memory - base, 0)
         at_once = max(min(int(free * SHARE) // running, most_at_once), 1)
@@ -157,10 +159,10 @@ class SweepSize(Struct, frozen=True):
         passes: how often each change runs, twice where attention is held besides.
         """
         work = sweep_work(self.spec, self.count, places)
-        late = 0.0
+        skipped = 0.0  # the share of tokens that only the unchanged run computes
         if may_start_late(self.spec):
-            late = start / self.count
-        share = passes * (1 + draws / max(len(places), 1)) * (1 - late)
+            skipped = start / self.count
+        share = passes * (1 + draws / max(len(places), 1)) * (1 - skipped)
         return replace(
             self.run_cost(),
             multiply_adds=work.products,
@@ -174,6 +176,7 @@ class SweepSize(Struct, frozen=True):
         """Bytes that one changed run takes inside a layer: its vectors, the feed-forward part's and
         its scores.
         """
+        # numbers per token, 3 of the feed-forward part's width and 4 of the stream's at once
         width = max(
             3 * _inner_width(block) + 4 * self.spec.d_model + _heads_width(block)
             for block in self.spec.blocks
@@ -371,11 +374,16 @@ def sweep(
     spec = text.model.spec
     rows = reading.rows(text.count)
     rows_only = may_query_some(spec)
+
+    # the first token that branches compute: none before a change is touched by it
+    late = 0
     if may_start_late(spec):
         late = min(plan.start, rows.start)
-    else:
-        late = 0
     branch_rows = slice(rows.start - late, rows.stop - late)
+
+    # groups of branches that fit in memory, each a pass through the layers: the first pass starts
+    # at the bottom, keeps what enters each layer, and runs all changes at once besides; later ones
+    # start at the layer of their first head
     entering: dict[int, Array] = {0: text.model.store.embed(text.backend, text.tokens)}
     ran: list[bool] = []
     parts: list[Readings] = []
@@ -385,33 +393,35 @@ def sweep(
     budget = text.size(predicts=reading.predicts).plan(len(plan.places) * plan.many, memory)
     groups = list(budget.groups(plan.places, plan.many)) or [[]]
     for number, group in enumerate(groups):
+        is_first = number == 0
+        begin = 0
         if group:
             begin = group[0].layer
-        else:
-            begin = 0
-        first = begin if number else 0
+        first_layer = 0 if is_first else begin
+        keeps_weights = is_first or plan.hold
         trunk = Trunk(
             spec,
             text.model.store,
             text.backend,
-            text.context(frozenset(("weights",) if number == 0 or plan.hold else ())),
-            first,
+            text.context(frozenset({"weights"} if keeps_weights else ())),
+            first_layer,
             late,
             rows if rows_only else None,
             budget.at_once,
-            plan.joint if number == 0 else None,
+            plan.joint if is_first else None,
             plan.hold,
         )
-        leaver = _Leaver(text, group, plan, trunk.part_size, on_trace if number == 0 else None)
+        leaver = _Leaver(text, group, plan, trunk.part_size, on_trace if is_first else None)
 
         def on_layer(layer: int, hidden: Array, number: int = number, begin: int = begin) -> None:
-            """Keep what enters a layer, and report the share of the sweep that is done."""
+            """Called before each layer: keep what enters it, [token, width], for later groups, and
+            report the share of the sweep that is done."""
             entering[layer] = hidden
             # what is done of a sweep grows with the square of how many branches go along
             share = (max(layer - begin, 0) / max(len(spec.blocks) - begin, 1)) ** 2
             on_progress((number + share) / len(groups))
 
-        branched = run_branches(trunk, entering[first], leaver.leave, on_layer)
+        branched = run_branches(trunk, entering[first_layer], leaver.leave, on_layer)
         if not rows_only:
             branched = _with_rows(branched, rows, branch_rows)
         if reader is None:
@@ -436,8 +446,8 @@ def sweep(
 def _with_rows(result: BranchResult, rows: slice, branch_rows: slice) -> BranchResult:
     """A sweep's result with what leaves the last layer at some tokens only.
 
-    rows: in runs of the whole text.
-    branch_rows: in branches, which may begin at a later token.
+    rows: those tokens in runs of the whole text.
+    branch_rows: the same tokens in branches, which may begin at a later token.
     """
     joint = result.joint
     if joint is not None:
@@ -451,8 +461,11 @@ class _Leaver:
     """Makes the changed runs ("branches") of a group of heads when the unchanged run reaches each
     head's layer.
 
-    ran: of each variant, whether it was run; one that leaves what a head mixes bit for bit as it
-    was is not, nor one of a head that W_O writes nowhere.
+    group: the heads, by layer, self before cross.
+    part_size: how many branches are computed together.
+    on_trace: called with each layer's unchanged trace; None for nobody.
+    ran: of each variant of each head, in order, whether it was run: one that changes no bit of a
+        head's output is not, nor one of a head whose part of W_O is all 0.
     """
 
     def __init__(
@@ -474,8 +487,12 @@ class _Leaver:
         self.ran: list[bool] = []
 
     def leave(self, trace: LayerTrace, weights: Weights) -> Iterator[LeavingBranches]:
-        """Yield the branches that start in this layer, as the changed outputs of its heads, in
-        portions computed together."""
+        """Called for each layer of the unchanged run: yield the branches that start in this layer,
+        as the changed outputs of its heads, in portions computed together.
+
+        trace: of the layer in the unchanged run.
+        weights: the layer's own.
+        """
         if self._on_trace is not None:
             self._on_trace(trace)
         kinds: tuple[Kind, ...] = ("self", "cross")
@@ -490,29 +507,32 @@ class _Leaver:
         of the group, with that head's output replaced."""
         head_values = self._text.weighted_values(trace, kind)
         replacement = self._plan.change(trace, weights, kind)
-        idle = _idle_heads(
-            weights(f"{'attn' if kind == 'self' else 'cross'}.o.weight"), *head_values.shape[::2]
-        )
+        heads, _, width = head_values.shape
+        prefix = "attn" if kind == "self" else "cross"
+        idle = _idle_heads(weights(f"{prefix}.o.weight"), heads, width)
         for place in self._group[trace.layer, kind]:
-            for values in self._plan.variants(
-                place, head_values[place.head], replacement[place.head]
-            ):
-                same = np.array_equal(values, head_values[place.head], equal_nan=True)
-                self.ran.append(not (same or idle[place.head]))
-                if self.ran[-1]:
-                    whole = head_values.copy()
-                    whole[place.head] = values
-                    yield whole
+            own_values = head_values[place.head]
+            for values in self._plan.variants(place, own_values, replacement[place.head]):
+                # a branch that ends as the unchanged run does needs no run
+                is_same = np.array_equal(values, own_values, equal_nan=True)
+                runs = not is_same and not idle[place.head]
+                self.ran.append(runs)
+                if runs:
+                    changed = head_values.copy()
+                    changed[place.head] = values
+                    yield changed
 
 
 def _idle_heads(projection: Array | None, heads: int, width: int) -> list[bool]:
-    """For each head, whether its columns of W_O, [out, head·v_dim], are all 0, so that it writes
-    nothing.
+    """For each head, whether its columns of W_O are all 0, so that it writes nothing.
+
+    projection: W_O, [out, head·v_dim]; None for none, where every head writes.
+    width: v_dim.
     """
-    columns = (slice(head * width, (head + 1) * width) for head in range(heads))
-    return [
-        projection is not None and not bool((projection[:, part] != 0).any()) for part in columns
-    ]
+    if projection is None:
+        return [False] * heads
+    columns = [slice(head * width, (head + 1) * width) for head in range(heads)]
+    return [not bool((projection[:, part] != 0).any()) for part in columns]
 
 
 def _place_readings(ran: Bools, parts: Sequence[Readings], baseline: Readings) -> Readings:
@@ -544,12 +564,15 @@ def _last_vectors(backend: Backend, ran: Bools, results: Sequence[BranchResult])
     """
     first = results[0]
     own = first.hidden
+    # rows of the table below: 0 the unchanged run's, then the branches that ran, in order
     numbers = np.zeros(ran.shape, np.int64)
     numbers[ran] = np.arange(1, ran.sum() + 1)
     parts = [part[:, 0] for result in results for part in result.branches]
-    rows = backend.take(backend.concat([own, *parts], 0), backend.array(numbers.reshape(-1)), 0)
+    table = backend.concat([own, *parts], 0)
+    rows = backend.take(table, backend.array(numbers.reshape(-1)), 0)
     branches = rows.reshape((*ran.shape, own.shape[-1]))
-    return LastVectors(own[0], branches, None if first.joint is None else first.joint[0])
+    together = None if first.joint is None else first.joint[0]
+    return LastVectors(own=own[0], branches=branches, together=together)
 
 
 # Changes: what a head mixes after it is taken away, or after one of its links is.
@@ -620,13 +643,14 @@ def ablate_heads(text: SweepText, by: By, trace: LayerTrace, kind: Kind) -> Numb
         case ByZero():
             return np.zeros_like(values)
         case ByMean(None):
-            mean = values.mean(-2, keepdims=True, dtype=np.float64)
-        case ByMean(of) | ByResample(of):
-            assert of is not None
-            mean = of[trace.layer, kind]
+            replacement = values.mean(-2, keepdims=True, dtype=np.float64)
+        case ByMean(reference) | ByResample(reference):
+            assert reference is not None
+            replacement = reference[trace.layer, kind]
         case _:
             assert_never(by)
-    return np.broadcast_to(mean.astype(values.dtype), values.shape)
+    # a mean, [head, 1, v_dim], is the same at every token
+    return np.broadcast_to(replacement.astype(values.dtype), values.shape)
 
 
 def ablate_heads_together(
@@ -669,14 +693,12 @@ def cut_link_together(
     """The interventions that cut the link in all selected heads of a layer in one run; empty for a
     layer without such attention."""
     attention = dict(attentions(text.model.spec.blocks[trace.layer])).get(link.kind)
-    heads = (
-        ()
-        if attention is None
-        else tuple(h for h in range(attention.heads) if selection.has(trace.layer, h))
-    )
-    if heads:
-        return {(trace.layer, link.kind): (KnockOut(heads, link.queries, link.keys),)}
-    return {}
+    if attention is None:
+        return {}
+    heads = tuple(head for head in range(attention.heads) if selection.has(trace.layer, head))
+    if not heads:
+        return {}
+    return {(trace.layer, link.kind): (KnockOut(heads, link.queries, link.keys),)}
 
 
 def put_values(
@@ -688,8 +710,9 @@ def put_values(
     kind: Kind,
 ) -> Numbers:
     """Each head's output, [head, token, v_dim], with that of another text, `of`, at these
-    positions.
+    positions. It is a `Change` of a sweep once the first three arguments are bound.
     """
+    del weights
     values = text.weighted_values(trace, kind).copy()
     tokens = list(positions)
     values[:, tokens] = of[trace.layer, kind][:, tokens]
@@ -715,8 +738,8 @@ def random_directions(place: HeadAddress, values: Numbers, replacement: Numbers)
 
 
 def mixed_of(text: SweepText) -> tuple[dict[tuple[int, Kind], Numbers], Array]:
-    """Run a text: every head's output before W_O, [head, token, v_dim], by (layer, kind), and what
-    leaves the last layer, [token, width]."""
+    """Run a text unchanged and return every head's output before W_O, [head, token, v_dim], by
+    (layer, kind), and what leaves the last layer, [token, width]."""
     by_layer: dict[tuple[int, Kind], Numbers] = {}
     spec = text.model.spec
     store = text.model.store

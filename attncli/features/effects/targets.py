@@ -78,10 +78,10 @@ def choose_target(
             spelling alone.
         position: After which token; None is the last.
         several: Whether an answer of several entries is wanted; else the first of them is taken,
-            and `note` is told.
+            and a note says so.
         row: Log-probabilities of what comes next there, [vocabulary]; None to compute them where
             there is a choice.
-        note: Is told which spelling is taken.
+        note: Called with a sentence that says which spelling is taken.
 
     Returns:
         The entries, with their log-probability where it had to be computed.
@@ -100,11 +100,15 @@ def choose_target(
     else:
         place = position
     spellings = _spellings(model, name)
+
+    # a decoder reads nothing after the place, and can read on through an answer token by token
     whole = reads_on(model.spec)
     if whole:
         read = tokens[: place + 1]
     else:
         read = tokens
+
+    # the likeliest spelling; where there is only one, nothing is computed for it
     if len(spellings) > 1 or row is not None:
         if row is None:
             row = log_probabilities(model, read, place)
@@ -114,7 +118,7 @@ def choose_target(
         if len(spellings) > 1:
             note(_choice_note(model, likeliest, logprobs, whole=whole))
     else:
-        target = _target_of(spellings[0], None)
+        target = _target_of(spellings[0], row=None)
     if len(target.ids) > 1 and not several:
         note(
             message(
@@ -131,11 +135,11 @@ def choose_target(
 
 
 def masked_target(model: Model, name: str, row: Floats, note: Callable[[str], None]) -> Target:
-    """The vocabulary entry that a word stands for behind a mask: of its spellings with and without
-    a blank before it the likelier one.
+    """The vocabulary entry that a word stands for in the place of a mask token: of its spellings
+    with and without a blank before it the likelier one.
 
-    row: log-probabilities of what stands there, [vocabulary].
-    note: is told which spelling is taken.
+    row: log-probabilities of what the mask hides, [vocabulary].
+    note: called with a sentence that says which spelling is taken.
 
     Raises InputError for words that the vocabulary has no single entry for, since a mask hides one.
     """
@@ -157,10 +161,11 @@ def masked_target(model: Model, name: str, row: Floats, note: Callable[[str], No
 
 
 def _target_of(ids: Ids, row: Floats | None, logprob: float | None = None) -> Target:
-    """Log-probabilities of the next token after the last one, [vocabulary], in nats.
+    """Make the `Target` of these vocabulary entries, with the model's own first choice.
 
-    row: log-probabilities of what comes next, [vocabulary], None where they are not known.
-    logprob: of all the entries in a row; None for that of the first.
+    row: log-probabilities of what comes next, [vocabulary]; None where they are not known, and the
+        target gets none.
+    logprob: of all the entries one after the other; None for that of the first.
     """
     if row is None:
         return Target(ids)
@@ -182,15 +187,15 @@ def log_probabilities(model: Model, tokens: Sequence[Token], position: int) -> F
 
 
 def predicts_next(model: Model) -> bool:
-    """Whether a model has an output head, and its file the matrix of it: checkpoints are saved
-    without, too."""
+    """Whether a model can predict tokens: it has an output head, and its file has that head's
+    matrix, without which checkpoints are saved, too."""
     head = model.spec.head
     return head is not None and has_unembedding(head, model.store.outer(model.backend))
 
 
 def small_note(model: Model, target: Target | None) -> list[str]:
-    """The warning that the model hardly expects a target, with its own first choice; none where the
-    target is that, or has a probability of `SMALL` or more, and where that is not known."""
+    """The warning that the model hardly expects a target, with its own first choice; empty where
+    the target is that choice, has a probability of `SMALL` or more, or one that is not known."""
     if target is None or target.logprob is None or target.own is None:
         return []
     probability = float(np.exp(target.logprob))
@@ -212,6 +217,7 @@ def probability_text(probability: float) -> str:
     """A probability as sentences write it: in percent, small ones with one significant digit, and
     `100%` only of what lacks nothing but rounding."""
     percent = 100 * probability
+    # cut, not rounded: 99.96 is 99.9%, not 100%
     if 99.5 <= percent < 100 - 1e-4:
         return f"{math.floor(percent * 10) / 10:.1f}%"
     if percent >= 10:
@@ -224,9 +230,10 @@ def probability_text(probability: float) -> str:
 
 
 def _entry_by_id(model: Model, name: str, note: Callable[[str], None]) -> int:
-    """The entry that "id:N" names.
+    """The number of the vocabulary entry that "id:N" names.
 
-    note: is told that it is no token, where the tokenizer has none of that number.
+    note: called with a sentence where the tokenizer has no token of that number, although the
+        model's output has a row for it.
 
     Raises UsageError for what is no number, InputError for an entry that is not there.
     """
@@ -252,8 +259,9 @@ def _entry_by_id(model: Model, name: str, note: Callable[[str], None]) -> int:
 
 
 def _spellings(model: Model, name: str) -> list[Ids]:
-    """The ways in which a vocabulary spells a word behind a text, without repeats: with a blank
-    before it, then without. A word that begins with a blank has the first only.
+    """The ways in which a vocabulary spells a word that follows a text, each the ids of its
+    entries, without repeats: with a blank before it, then without. A word that begins with a blank
+    has the first only.
 
     Raises InputError where it has no entry for a part of the word.
     """
@@ -263,6 +271,9 @@ def _spellings(model: Model, name: str) -> list[Ids]:
         texts = texts[:1]
     elif name.startswith(" "):
         texts = [name]
+
+    # some tokenizers add a blank to what begins a text, so the word is also read after a line
+    # break; a result that is not the word when it is written back is dropped
     spellings: list[Ids] = []
     for text in texts:
         for ids in (_ids_of(model, text), _ids_after_line(model, text)):
@@ -280,7 +291,7 @@ def _spellings(model: Model, name: str) -> list[Ids]:
 
 
 def _ids_of(model: Model, text: str) -> Ids:
-    """The ids of a text as it begins, special tokens left out; none where the vocabulary does not
+    """The ids of a text by itself, special tokens left out; empty where the vocabulary does not
     know a part of it."""
     tokens = [token for token in model.tokenizer.encode(text) if not token.special]
     if any(token.unknown or token.id is None for token in tokens):
@@ -289,33 +300,42 @@ def _ids_of(model: Model, text: str) -> Ids:
 
 
 def _ids_after_line(model: Model, text: str) -> Ids:
-    """The ids of a text as it goes on after a line break, where no tokenizer adds a blank of its
-    own; none where the line break is not a token by itself."""
-    line, both = _ids_of(model, "\n"), _ids_of(model, f"\n{text}")
-    if line and both[: len(line)] == line:
-        return both[len(line) :]
+    """The ids of a text that goes on after a line break, where no tokenizer adds a blank of its
+    own; empty where the line break is not a token by itself."""
+    break_ids = _ids_of(model, "\n")
+    all_ids = _ids_of(model, f"\n{text}")
+    if break_ids and all_ids[: len(break_ids)] == break_ids:
+        return all_ids[len(break_ids) :]
     return ()
 
 
 def _is_spelled(tokenizer: Tokenizer, ids: Ids, texts: Sequence[str]) -> bool:
-    """Whether entries, read in the middle of a text, are one of these texts, and not one with a
-    blank more or a blank alone; true where the tokenizer does not write texts back as they were."""
+    """Whether vocabulary entries, read in the middle of a text, spell one of these texts.
+
+    False for the same word with more blanks or fewer, and for blanks alone; true for anything else,
+    because then the tokenizer does not write texts back as they were (in lower case, for example),
+    and cannot tell.
+    """
     text = _text_inside(tokenizer, ids)
-    if text is None or "\ufffd" in text:
+    if text is None or "\ufffd" in text:  # what bytes become that are no whole character
         return True
     return text in texts or text.strip() not in ("", texts[0].strip())
 
 
 def _text_inside(tokenizer: Tokenizer, ids: Sequence[int]) -> str | None:
-    """The text of entries of the vocabulary after another word, with the blank between; None where
-    the tokenizer does not tell.
+    """The text of entries of the vocabulary after another word, with the blank between, such as
+    " Oslo"; None where the tokenizer does not tell.
+
+    Tokenizers drop the blank that begins a text; so the entries are written after the word "a", and
+    the "a" is cut off again.
     """
     anchor = [token.id for token in tokenizer.encode("a") if not token.special]
-    if not anchor or any(number is None for number in anchor):
-        return None
     before = [number for number in anchor if number is not None]
+    if not anchor or len(before) < len(anchor):
+        return None
     try:
-        whole, start = tokenizer.text_of([*before, *ids]), tokenizer.text_of(before)
+        whole = tokenizer.text_of([*before, *ids])
+        start = tokenizer.text_of(before)
     except AttnError:
         return None
     if whole.startswith(start):
@@ -324,9 +344,9 @@ def _text_inside(tokenizer: Tokenizer, ids: Sequence[int]) -> str | None:
 
 
 def _logprob(model: Model, tokens: Sequence[Token], ids: Ids, row: Floats, *, whole: bool) -> float:
-    """The log-probability of entries in a row after the last token.
+    """The log-probability of vocabulary entries one after the other, after the last token.
 
-    row: log-probabilities of what comes next.
+    row: log-probabilities of what comes next, [vocabulary].
     whole: whether of several entries all are counted, else the first alone.
     """
     first = float(row[ids[0]])
@@ -352,10 +372,11 @@ def _rest_logprob(model: Model, tokens: Sequence[Token], ids: Ids) -> float:
 
 def _choice_note(model: Model, choice: Ids, logprobs: Mapping[Ids, float], *, whole: bool) -> str:
     """The note on which spelling of the target was chosen, with its probability and those of the
-    others.
+    other spellings.
 
     logprobs: of each spelling.
-    whole: whether those of several entries are of all of them, else of the first.
+    whole: whether the log-probability of a spelling of several entries is of all of them, else of
+        the first.
     """
     others = [
         _spelling_phrase(model, ids, logprob, whole=whole)
@@ -370,7 +391,8 @@ def _choice_note(model: Model, choice: Ids, logprobs: Mapping[Ids, float], *, wh
 
 
 def _spelling_phrase(model: Model, ids: Ids, logprob: float, *, whole: bool) -> Message:
-    """A spelling with its probability, or with that of its first entry."""
+    """A spelling as the note names it, with its probability; with that of its first entry, and a
+    word that says so, where `whole` is false and there are several."""
     name = quoted_entry(answer_text(model, ids))
     probability = probability_text(float(np.exp(logprob)))
     if whole or len(ids) == 1:
@@ -392,7 +414,8 @@ def following_tokens(model: Model, tokens: Sequence[Token], ids: Sequence[int]) 
 
 
 def has_entry(model: Model, number: int) -> bool:
-    """Whether the tokenizer has this entry: the output of a padded vocabulary has more rows."""
+    """Whether the tokenizer has a token of this number. A model's output may have more rows than
+    its tokenizer has tokens, to fill the table up to a round size."""
     try:
         model.tokenizer.ids_to_tokens([number])
     except InputError:
@@ -425,6 +448,7 @@ def target_tokens(model: Model, numbers: Sequence[int]) -> list[TargetToken]:
             return [target_token(model, number) for number in numbers]
         return [TargetToken(id=number, text=f"<{number}>") for number in numbers]
     texts = [token.text for token in tokens]
+    # the text of a token leaves its blank out: put it back where the vocabulary tells blanks
     places = [place for place, token in enumerate(tokens) if _may_have_blank(token)]
     if places and (_differ_by_blanks(tokens) or _tells_blanks(tokenizer)):
         for place in places:
@@ -447,7 +471,7 @@ def _may_have_blank(token: Token) -> bool:
 
 def _differ_by_blanks(tokens: Sequence[Token]) -> bool:
     """Whether some of these entries are spelled with a blank before them and some printable ones
-    without: a proof that `_tells_blanks` is true, which costs no texts to be cut."""
+    without. It proves that `_tells_blanks` is true, and needs no texts to be tokenized for that."""
     spelled = [
         token.utf8
         for token in tokens
@@ -483,7 +507,7 @@ def answer_text(model: Model, ids: Sequence[int]) -> str:
     make up whole characters, their names one after another.
     """
     texts = [entry.text for entry in target_tokens(model, ids)]
-    # a byte is called `<0x0A>` here: without one, the names are the text
+    # an entry that is one byte of a character is named `<0x0A>`: without such, the names are the text
     if not any("<0x" in text for text in texts):
         return "".join(texts)
     inside = _text_inside(model.tokenizer, ids)
@@ -495,19 +519,20 @@ def answer_text(model: Model, ids: Sequence[int]) -> str:
 def _tells_blanks(tokenizer: Tokenizer) -> bool:
     """Whether a vocabulary has entries that begin with a blank beside those that do not. A
     tokenizer that first cuts at blanks, as WordPiece does, keeps no trace of them."""
-    apart = _last_id(tokenizer, " a")
-    # "(a" may be one entry, as "\na" hardly ever is
+    after_blank = _last_id(tokenizer, " a")
+    # several texts, since one of them, such as "(a", may be a single entry
     joined = [_last_id(tokenizer, text) for text in ("(a", "\na", "1a")]
-    return apart is not None and any(number not in (None, apart) for number in joined)
+    return after_blank is not None and any(number not in (None, after_blank) for number in joined)
 
 
 def _last_id(tokenizer: Tokenizer, text: str) -> int | None:
-    """The id of the last entry of a text that ends in "a"; None where that is not the letter
-    alone, and where the vocabulary does not have it."""
+    """The id of the last entry of a text that ends in "a"; None where that entry is more than the
+    letter, and where the vocabulary does not have it."""
     try:
         tokens = [token for token in tokenizer.encode(text) if not token.special]
     except AttnError:
         return None
+    # "▁" and "Ġ" are how SentencePiece and byte-level BPE write the blank before a word
     if not tokens or tokens[-1].unknown or tokens[-1].text.strip("▁Ġ ") != "a":
         return None
     return tokens[-1].id

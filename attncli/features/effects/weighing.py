@@ -22,7 +22,9 @@ from attncli.mechanism.spec import Spec
 MOST = 100.0
 """The largest factor."""
 FACTOR = r"[×xX*]?\s*(?P<factor>[0-9]+(?:\.[0-9]*)?|\.[0-9]+|[0-9]+/[0-9]+)"
+"""Matches `×4`, `x0.5`, `.25` or `1/4`."""
 WEIGHING = re.compile(rf"(?P<name>.+)=\s*{FACTOR}")
+"""Matches `system=×4`."""
 
 
 class Weighing(Struct, frozen=True):
@@ -39,7 +41,8 @@ class Weighing(Struct, frozen=True):
     heads: tuple[tuple[int, int], ...] | None = None
 
     def interventions(self, spec: Spec) -> Interventions:
-        """What is changed in each layer's self-attention."""
+        """The interventions that multiply the weights in each layer's self-attention, by (layer,
+        "self"), as a run takes them."""
         by_layer: dict[int, list[int]] = {}
         for layer, head in self._heads_of(spec):
             by_layer.setdefault(layer, []).append(head)
@@ -96,7 +99,7 @@ def find_weighing(
     heads: Sequence[tuple[int, int]] | None = None,
     note: Callable[[str], None] = ignore,
 ) -> Weighing:
-    """What a value of `--weigh`, such as "system=×4", weighs in a text.
+    """Parse a value of `--weigh`, such as "system=×4", and find the keys in a text that it weighs.
 
     Args:
         text: The name of a region or a word of the text, "=", and a factor from 0 to `MOST`, with or
@@ -104,7 +107,7 @@ def find_weighing(
         tokens: Those of the text.
         regions: Those that may be named.
         heads: In which heads, (layer, head); None for all.
-        note: Is told what becomes of ambiguous names.
+        note: Called with a sentence that says what an ambiguous name was read as.
 
     Raises:
         UsageError: For what has no factor, or one out of range.
@@ -114,7 +117,8 @@ def find_weighing(
     factor = _factor_of(parts, text)
     assert parts is not None
     name = parts["name"].strip()
-    # without a word on sums and means: what is weighed is each weight
+    # no `note` here: it would say whether a region is summed or averaged, and here each of its keys
+    # is weighed by itself
     keys = region_tokens(regions, name)
     if keys is None:
         keys = _named_keys(tokens, name, note)
@@ -128,14 +132,19 @@ def find_weighing(
 
 
 def read_factor(text: str) -> float:
-    """The factor of a value of `--weigh` that names nothing, such as "×4". Raises UsageError as
-    `find_weighing`."""
+    """The factor of a value of `--weigh` without a name before it, such as "×4". Raises UsageError
+    as `find_weighing`."""
     return _factor_of(re.fullmatch(FACTOR, text.strip()), text)
 
 
 def _factor_of(parts: re.Match[str] | None, text: str) -> float:
-    """The factor in the parts of a value of `--weigh`. Raises UsageError where there is none, and for
-    one that is out of range."""
+    """The factor in a value of `--weigh`.
+
+    parts: the value as `WEIGHING` or `FACTOR` matched it; None where it did not match.
+    text: the value, for the error.
+
+    Raises UsageError where there is no factor, and for one that is out of range.
+    """
     factor = None
     if parts is not None:
         factor = _factor(parts["factor"])
@@ -149,7 +158,7 @@ def _factor_of(parts: re.Match[str] | None, text: str) -> float:
 def _named_keys(tokens: Sequence[Token], name: str, note: Callable[[str], None]) -> tuple[int, ...]:
     """The positions of the tokens that a name stands for.
 
-    note: is told which of several fitting runs was taken.
+    note: called with a sentence that says which of several fitting places was taken.
     """
     span = find_span(tokens, name)
     if span.stop - span.first == 1:

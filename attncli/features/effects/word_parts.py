@@ -38,7 +38,8 @@ STEPS, DRAWS = 6, 4
 
 
 WIDE_RUNS = 6
-"""Runs in float32 that the one in float64 and its gradients take as long as, measured on SmolLM2."""
+"""How many runs in float32 take as long as the one in float64 with its gradients, measured on
+SmolLM2."""
 VECTORS, INNER, SCORES = 8, 6, 4
 """Arrays that gradients keep of each layer: of vectors, of the feed-forward part, of scores."""
 WIDE = 8
@@ -46,12 +47,13 @@ WIDE = 8
 
 
 def word_cost(model: Model, count: int, running: CostEstimate) -> CostEstimate:
-    """What the sum over words of a text of `count` tokens takes, and taking words out to check it.
+    """The estimated cost of the sum over words of a text of `count` tokens, and of taking words out
+    to check it.
 
-    running: what one run takes.
+    running: the cost of one run.
     """
     spec = model.spec
-    layers = 0
+    layers = 0  # numbers that the gradients keep of all layers
     for block in spec.blocks:
         if isinstance(block.mlp, Mlp):
             inner = block.mlp.width
@@ -67,8 +69,9 @@ def word_cost(model: Model, count: int, running: CostEstimate) -> CostEstimate:
 
 
 def deletion_passes(count: int) -> list[PassCount]:
-    """The runs of a text of `count` tokens with words taken out, of which it has `STEPS` or more, all
-    as long: the whole one, and the rest of each order at each step."""
+    """The runs that `deletion_curve` takes for a text of `count` tokens, for a forecast of their
+    time: the whole text once, then at each step what is left of it in each order. Words count as
+    equally long, and as `STEPS` or more."""
     left = [round(count * (STEPS - step) / STEPS) for step in range(1, STEPS + 1)]
     return [
         PassCount(1, count, 0),
@@ -95,8 +98,11 @@ def word_sum(
     """The logit of `target` after the token at `position`, or its difference from that of `versus`,
     as a sum over the words of the text `source`, in float64.
 
+    With attention weights, norms and gates held as they were, the logit is a linear function of the
+    embeddings and the biases: it is the sum of each of these times the logit's gradient to it.
+
     Raises UnsupportedError for models that are not linear with all of that held, LimitError for a
-    text whose layers are not kept whole.
+    text too long for all its layers to be kept.
     """
     model = text.model
     _refuse(model, len(text.tokens))
@@ -104,6 +110,8 @@ def word_sum(
     store = model.store
     plain = numpy_backend("float64")
     entering = Variable(np.asarray(plain.numpy(store.embed(plain, text.tokens)), np.float64))
+
+    # the run; each bias that is read on the way is added to `biases`
     biases: list[Variable] = []
     context = replace(model.context(text.tokens, plain, ()), keep=frozenset())
     hidden: Array = cast("Array", entering)
@@ -117,18 +125,21 @@ def word_sum(
     if versus is not None:
         logit = logit - _logit(model.spec, backend, outer, last, versus)
     value = float(backend.numpy(logit).reshape(()))
+
+    # each variable times its gradient
     slopes = gradients(logit, [entering, *biases])
     by_token = (slopes[0] * entering.value).sum(-1)
     bias = sum(
         float((slope * variable.value).sum())
         for slope, variable in zip(slopes[1:], biases, strict=True)
     )
-    return WordSum(_word_parts(text.tokens, source, by_token), bias, value)
+    return WordSum(words=_word_parts(text.tokens, source, by_token), biases=bias, logit=value)
 
 
 def _refuse(model: Model, count: int) -> None:
-    """Raise where a logit is no sum over words: other texts, recurrences, bounds, layers that run
-    whole; and for a text that is too long."""
+    """Raise UnsupportedError for a model in which a logit is no sum over the words of the text (it
+    reads another text, has recurrences, cuts numbers off, runs its layers whole, or has no output
+    head), and LimitError for a text of more tokens than are kept."""
     refuse_foreign(model)
     refuse_hashed(model)
     spec = model.spec
@@ -157,22 +168,27 @@ def _is_bound(block: Block) -> bool:
 
 
 def _frozen_weights(weights: Weights, biases: list[Variable]) -> Weights:
-    """A layer's weights in float64, its gates' matrices held and its biases as variables, which are
-    added to `biases` as they are read."""
-    known: dict[str, Array | None] = {}
+    """A layer's weights by role, in float64, marked for the frozen run: matrices of gates as
+    `GateMatrix`, and biases as variables of the gradient, which are added to `biases` when they are
+    first read."""
+    cache: dict[str, Array | None] = {}
 
-    def role(name: str) -> Array | None:
-        """The weight of this role."""
-        if name not in known:
-            array = weights(name)
-            known[name] = None if array is None else _freeze_weight(name, array, biases)
-        return known[name]
+    def weight_of_role(role: str) -> Array | None:
+        """The weight of a role such as "mlp.up.weight"; None where the layer has none."""
+        if role not in cache:
+            array = weights(role)
+            cache[role] = None if array is None else _freeze_weight(role, array, biases)
+        return cache[role]
 
-    return role
+    return weight_of_role
 
 
 def _freeze_weight(name: str, array: Array, biases: list[Variable]) -> Array:
-    """One weight: a variable if it is added to something, a held matrix if it is a gate's."""
+    """Mark one weight for the frozen run: a bias becomes a variable, which is added to `biases`; a
+    gate's matrix a `GateMatrix`, whose product is held fixed; any other stays an array of float64.
+
+    name: the weight's role, such as "attn.o.bias" or "mlp.gate.weight".
+    """
     numbers = np.asarray(array, np.float64)
     part = name.rpartition(".")[2]
     if "bias" in part or part == "offsets":
@@ -184,14 +200,20 @@ def _freeze_weight(name: str, array: Array, biases: list[Variable]) -> Array:
 
 
 def _logit(spec: Spec, backend: Backend, weights: Weights, last: Array, entry: int) -> Array:
-    """The logit of one entry before a soft cap, an array of one number."""
+    """The logit of one vocabulary entry before a soft cap, an array of one number.
+
+    last: what leaves the last layer at one token, [1, width].
+    """
     assert spec.head is not None
     without_softcap = replace(spec, head=replace(spec.head, softcap=None))
     return logits(without_softcap, weights, backend, last, slice(entry, entry + 1))
 
 
 def _word_parts(tokens: Sequence[Token], source: str, by_token: Floats) -> list[WordPart]:
-    """The sum of each word's tokens, in the order of the text."""
+    """Sum what each token adds, [token], over the tokens of each word; in the order of the text.
+
+    source: the text itself, by which tokens are joined to words.
+    """
     words = merged_words(tokens, source)
     starts = words.starts.tolist()
     stops = [*starts[1:], len(tokens)]
@@ -215,27 +237,34 @@ def deletion_curve(
     versus: int | None,
     progress: Callable[[float], None],
 ) -> list[DeletionStep]:
-    """The measure with the words that add most taken out, and with as many random ones, the mean of
-    `DRAWS` orders. The word after which it is measured, and special tokens, stay."""
-    free = [
+    """Measure the logit of `target` (less that of `versus`) as words are taken out of the text: at
+    each step the words that add most, and as many in each of `DRAWS` random orders. The word after
+    which it is measured, and special tokens, stay.
+
+    words: with what each adds.
+    position: the token after which the logit is read.
+    progress: called with the share done.
+    """
+    removable = [
         word
         for word in words
-        if not word.first <= position <= word.last
-        and word.first < position
+        if word.last < position
         and not any(tokens[place].special for place in range(word.first, word.last + 1))
     ]
-    order = sorted(free, key=lambda word: -word.value)
-    most = len(free)
-    counts = sorted({round(most * step / STEPS) for step in range(STEPS + 1)})
-    shuffled = [
-        [free[place] for place in integers(0, f"deletion\0{draw}", most).argsort(kind="stable")]
-        for draw in range(DRAWS)
-    ]
+    order = sorted(removable, key=lambda word: -word.value)
+    counts = sorted({round(len(removable) * step / STEPS) for step in range(STEPS + 1)})
+    shuffled = []
+    for draw in range(DRAWS):
+        # sorting numbers of a named stream gives an order that is the same on every machine
+        random_numbers = integers(0, f"deletion\0{draw}", len(removable))
+        shuffled.append([removable[place] for place in random_numbers.argsort(kind="stable")])
     steps = []
     for number, count in enumerate(counts):
+        orders = [order]
+        if count:  # with no word taken out all orders are the same text
+            orders += shuffled
         values = [
-            _measure_without(model, tokens, row[:count], position, target, versus)
-            for row in ([order, *shuffled] if count else [order])
+            _measure_without(model, tokens, row[:count], position, target, versus) for row in orders
         ]
         by_order = values[1:] or values * DRAWS
         steps.append(
@@ -258,21 +287,20 @@ def _measure_without(
     target: int,
     versus: int | None,
 ) -> float:
-    """The measure after the last token of the text up to `position`, with some words deleted: the
-    logit of `target`, less that of `versus`."""
+    """Run the text up to `position` with some words deleted, and return the logit of `target` after
+    its last token, less that of `versus` unless that is None."""
     gone = {place for word in words for place in range(word.first, word.last + 1)}
     left = [token for place, token in enumerate(tokens[: position + 1]) if place not in gone]
     text = [replace(token, index=index) for index, token in enumerate(left)]
     last = len(model.spec.blocks) - 1
     (trace,) = model.trace(text, layers=[last], keep=(), idle=True)
     weights = model.store.outer(model.backend)
-    ends = [
-        float(
-            model.backend.numpy(
-                _logit(model.spec, model.backend, weights, trace.after[-1:], entry)
-            ).reshape(())
-        )
-        for entry in (target, versus)
-        if entry is not None
-    ]
-    return ends[0] - (ends[1] if len(ends) > 1 else 0.0)
+
+    def logit_of(entry: int) -> float:
+        """The logit of one vocabulary entry."""
+        logit = _logit(model.spec, model.backend, weights, trace.after[-1:], entry)
+        return float(model.backend.numpy(logit).reshape(()))
+
+    if versus is None:
+        return logit_of(target)
+    return logit_of(target) - logit_of(versus)

@@ -112,7 +112,7 @@ def find_in_source(
         link: Its ends, the text and the source.
         layers, heads: Which.
         top: How many links the document holds.
-        note: Is told what becomes of ambiguous names.
+        note: Called with a sentence that says what an ambiguous name was read as.
 
     Returns:
         The document of `attn cross` with `key_heads`.
@@ -345,9 +345,9 @@ def find(
         regions: Named sets of tokens, which `query` and `key` may name.
         memory: Bytes that cutting may take; None for what is free.
         tokens: Those of the text; None to let the model's tokenizer find them.
-        note: Is told what becomes of ambiguous names.
-        on_cost: Is told what the run will take, and of how many tokens, before it starts.
-        progress: Is told the share done, 0 to 1.
+        note: Called with a sentence that says what an ambiguous name was read as.
+        on_cost: Called before the run starts, with its estimated cost and the number of tokens.
+        progress: Called with the share done, 0 to 1.
         recording: Takes the heads of the run, for a page.
         verify: Whether the text also runs with another word in front, which heads that rest on the
             first token whatever it is then look at in its place.

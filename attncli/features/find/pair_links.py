@@ -172,8 +172,8 @@ def find_pairs(
         heads: Which heads of each: 11, [0, 3], "2-5"; or any with their layers, "L5H11" or
             (5, 11), as a `HeadSelection` too, which then counts alone.
         memory: Bytes there may be; None for what is free.
-        on_cost: Is told what the work will take, and of how many tokens, before it starts.
-        progress: Is told the share done, 0 to 1.
+        on_cost: Called before the work starts, with its estimated cost and the number of tokens.
+        progress: Called with the share done, 0 to 1.
 
     Returns:
         What `attn find --pairs --json` writes; its text and its two ends are those of the first

@@ -95,7 +95,7 @@ def rules(
         rule_files: Python files of yours with rules, which are run as your own code; they stand
             beside the rules of attn (`attncli.features.rules.rule_file`).
         note: Is told which texts are left out.
-        on_cost: Is told what the work will take, and of how many tokens, before it starts.
+        on_cost: Called before the work starts, with its estimated cost and the number of tokens.
         progress: Takes the share done, 0 to 1.
 
     Returns:

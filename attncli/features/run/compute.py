@@ -335,10 +335,10 @@ def run(
             as "L5H11,L3H1" or in a list; None for all.
         weigh_regions: Named sets of tokens that `weigh` may name, besides `regions`.
         tokens: Those of the text; None to let the model's tokenizer find them.
-        note: Is told what becomes of ambiguous names.
-        on_cost: Is told what the run will take, and of how many tokens, before it starts.
+        note: Called with a sentence that says what an ambiguous name was read as.
+        on_cost: Called before the run starts, with its estimated cost and the number of tokens.
         on_trace: Is handed each layer's trace, with every stage, to save it.
-        progress: Is told the share done, 0 to 1.
+        progress: Called with the share done, 0 to 1.
         batch: What the text gave in a padded batch, in place of a run.
         recording: Takes the heads of the run, for a page.
 
