@@ -31,12 +31,10 @@ ROOM = 256
 """Positions of a model whose positions are not learned, one by one, but computed."""
 TOKEN_DEVIATION = 0.2
 """Standard deviation of the first token vectors. Measured on `induction`, 200 steps, seeds 0 to 2:
-a loss of 0.02 with
-0.2, 0.04 with 1.0, because a layer's output then soon outweighs what entered it."""
+a loss of 0.02 with 0.2, 0.04 with 1.0, because a layer's output soon outweighs smaller vectors."""
 GAIN = 3.0**-0.5
-"""Of the first matrices: the deviation of uniform numbers within 1/√fan-in. Three times the
-variance learns later:
-0.1 to 1.1 after 200 steps."""
+"""Standard deviation of the first matrices times √fan-in: that of uniform numbers within 1/√fan-in.
+With three times the variance models learn later: a loss of 0.1 to 1.1 after 200 steps."""
 
 
 class Architecture(Struct, frozen=True):
@@ -90,21 +88,25 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     check_architecture(architecture)
     width = architecture.d_model
     position = architecture.position
-    stream = (
-        width if architecture.residual else 2 * width
-    )  # without a residual: what enters beside what is mixed
+    # without a residual one half of the stream is what enters, the other what attention writes
+    stream = width if architecture.residual else 2 * width
+
+    # the family as which a model of such positions and such a mask is saved
     both_ways = looks_ahead(architecture.mask)
-    group = {"rope": "rope", "alibi": "alibi"}.get(position, "both ways" if both_ways else "table")
     window = _window_size(architecture.mask)
-    kind = TRAINED["window" if window is not None and group == "table" else group]
-    if position == "learned":
-        rows = longest
+    if position in ("rope", "alibi"):
+        group = position
+    elif both_ways:
+        group = "both ways"
+    elif window is not None:
+        group = "window"
     else:
-        rows = max(longest, ROOM)
-    if architecture.mlp:
-        inner = 4 * stream
-    else:
-        inner = 1
+        group = "table"
+    kind = TRAINED[group]
+
+    # its config and spec at these sizes
+    rows = longest if position == "learned" else max(longest, ROOM)
+    inner = 4 * stream if architecture.mlp else 1
     sizes = TrainedSizes(
         architecture.layers,
         architecture.heads,
@@ -120,51 +122,58 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     assert definition.config is not None
     config, class_name = definition.config(sizes)
     base = definition.spec(Config(config, "config.json"))
-    own = base.blocks[0].attention
-    if architecture.residual:
-        dim = width // architecture.heads
-    else:
-        dim = own.head_dim
+
+    # what the architecture has other than the family; with another mask it cannot be saved as that
+    family_attention = base.blocks[0].attention
+    dim = width // architecture.heads if architecture.residual else family_attention.head_dim
     scale = scale_number(architecture.scale, dim, width)
-    attention = replace(own, scale=scale, mask=architecture.mask)
+    attention = replace(family_attention, scale=scale, mask=architecture.mask)
     if position == "alibi" and both_ways:
         attention = replace(attention, position=Alibi(symmetric=True))
-    saved = attention.mask == own.mask and attention.position == own.position
+    can_be_saved = (
+        attention.mask == family_attention.mask and attention.position == family_attention.position
+    )
     block = replace(base.blocks[0], attention=attention)
     if not architecture.mlp:
         block = without_feed_forward(block)
     spec = replace(base, blocks=(block,) * architecture.layers, head=Head(tied=False))
-    if position in ("learned", "rope", "alibi"):
-        fixed = {}
-    else:
-        fixed = {"positions.weight": _fixed_positions(position, rows, stream)}
-    if not architecture.residual and "positions.weight" in fixed:
-        is_in_first_half = np.arange(stream) < width
-        fixed["positions.weight"] = fixed["positions.weight"] * is_in_first_half
+
+    # numbers that training leaves alone
+    fixed: dict[str, Floats] = {}
+    if position not in ("learned", "rope", "alibi"):
+        fixed["positions.weight"] = _fixed_positions(position, rows, stream)
+    masks: dict[str, Floats] = {}
+    if not architecture.residual:
+        masks = _stream_halves(spec, width)
+        if "positions.weight" in fixed:
+            is_in_first_half = np.arange(stream) < width
+            fixed["positions.weight"] = fixed["positions.weight"] * is_in_first_half
     return SmallModel(
-        spec,
-        kind if saved else "",
-        config,
-        class_name,
-        scale / own.scale,
-        fixed,
-        {} if architecture.residual else _stream_halves(spec, width),
-        architecture,
+        spec=spec,
+        kind=kind if can_be_saved else "",
+        config=config,
+        class_name=class_name,
+        score_factor=scale / family_attention.scale,
+        fixed=fixed,
+        masks=masks,
+        architecture=architecture,
     )
 
 
 def check_architecture(architecture: Architecture) -> None:
-    """Raise UsageError for sizes that do not divide, and names that are none."""
+    """Raise UsageError for an architecture that cannot be trained: a width that heads do not
+    divide, an unknown position encoding or scale, or a mask that depends on vectors."""
     width = architecture.d_model
     heads = architecture.heads
     if width % heads:
-        low = [n for n in range(1, width + 1) if width % n == 0]
+        divisors = [number for number in range(1, width + 1) if width % number == 0]
+        nearest = min(divisors, key=lambda number: (abs(number - heads), number))
         raise UsageError(
             message(
                 "d_model {d_model} is not divisible by {heads} heads", d_model=width, heads=heads
             ),
             expected=message("d_model divisible by the number of heads"),
-            hint=f"--num-heads {min(low, key=lambda n: (abs(n - heads), n))}",
+            hint=f"--num-heads {nearest}",
         )
     if architecture.position not in POSITIONS:
         raise UsageError(
@@ -177,13 +186,14 @@ def check_architecture(architecture: Architecture) -> None:
             expected=message("an even d_k"),
             hint=f"--d-model {2 * heads * max(width // (2 * heads), 1)}",
         )
-    scale_number(architecture.scale, width // heads, width)
-    moving = [part for part in architecture.mask.parts_of() if part.depends_on == "vectors"]
-    if moving:
+    scale_number(architecture.scale, width // heads, width)  # raises for one that is unknown
+    for part in architecture.mask.parts_of():
+        if part.depends_on != "vectors":
+            continue
         raise UsageError(
             message(
                 "the mask {mask} changes with queries and keys, which training changes",
-                mask=repr(moving[0].spec()),
+                mask=repr(part.spec()),
             ),
             expected=message("a mask of positions, such as causal or window:4"),
             hint="--mask causal",
@@ -217,15 +227,17 @@ def without_feed_forward(block: Block) -> Block:
 
 
 def looks_ahead(mask: Mask) -> bool:
-    """Whether under a mask some query sees a key after it."""
+    """Whether under a mask some query sees a key after it; masks that are neither full nor causal
+    are tried out on a text of `ROOM` tokens."""
     if shows_all(mask):
         return True
     if isinstance(mask, Causal):
         return False
     backend = numpy_backend("float32")
-    i = backend.arange(0, ROOM)[:, None]
-    j = backend.arange(0, ROOM)[None, :]
-    return bool((visible(mask, i, j, keys=ROOM, backend=backend) & (j > i)).any())
+    queries = backend.arange(0, ROOM)[:, None]
+    keys = backend.arange(0, ROOM)[None, :]
+    is_visible = visible(mask, queries, keys, keys=ROOM, backend=backend)
+    return bool((is_visible & (keys > queries)).any())
 
 
 def _window_size(mask: Mask) -> int | None:
@@ -237,7 +249,11 @@ def _window_size(mask: Mask) -> int | None:
 
 
 def _fixed_positions(position: str, rows: int, width: int) -> Floats:
-    """A table of positions that nothing learns, float32 [row, width]: sinusoidal, or 0."""
+    """A table of position vectors that training leaves as it is, float32 [position, width]: of
+    sines and cosines for "sinusoidal", of zeros for "none".
+
+    rows: how many positions it has.
+    """
     if position == "sinusoidal":
         table = sinusoidal(np.arange(rows), width)
     else:
@@ -250,14 +266,13 @@ def _stream_halves(spec: Spec, width: int) -> dict[str, Floats]:
     the stream, attention reads that half and writes the other, and the output layer reads what it
     wrote."""
     entering = (np.arange(spec.d_model) < width).astype(np.float32)
-    masks = {"tokens.weight": entering, "positions.weight": entering, "head.weight": 1 - entering}
+    written = 1 - entering
+    masks = {"tokens.weight": entering, "positions.weight": entering, "head.weight": written}
     masks |= {"embed.norm.weight": entering, "embed.norm.bias": entering}
     for layer in range(len(spec.blocks)):
         masks |= {f"{layer}.attn.{name}.weight": entering for name in "qkv"}
-        masks |= {
-            f"{layer}.attn.o.weight": (1 - entering)[:, None],
-            f"{layer}.attn.o.bias": 1 - entering,
-        }
+        masks[f"{layer}.attn.o.weight"] = written[:, None]
+        masks[f"{layer}.attn.o.bias"] = written
     return masks
 
 
@@ -292,8 +307,7 @@ def first_weights(model: SmallModel, seed: int) -> dict[str, Floats]:
             array = uniform(seed, f"learn\0{name}", role.shape, TOKEN_DEVIATION)
         else:
             array = uniform(seed, f"learn\0{name}", role.shape, GAIN * role.shape[-1] ** -0.5)
+        if name in model.masks:  # numbers of this role that stay 0
+            array = array * model.masks[name]
         weights[name] = array
-    return {
-        name: array * model.masks[name] if name in model.masks else array
-        for name, array in weights.items()
-    }
+    return weights

@@ -134,9 +134,8 @@ def learn(
     attn learn sentence "今天 我 的 计划 是 买菜" --query 计划 --target 买菜
     """
     environment: Environment = ctx.obj
-    new_folder = (
-        None if save is not None and is_folder(save) else save
-    )  # one that is there is no other output's file
+    # a folder that is there already cannot be another output's file
+    new_folder = None if save is not None and is_folder(save) else save
     view = validate_options(output, environment, "learn", files={"--save": new_folder})
     if task is None:
         _refuse_options_of_training(environment)
@@ -220,7 +219,12 @@ def _refuse_options_of_training(environment: Environment) -> None:
 
 
 def _text(environment: Environment, takes: str, source: str | None) -> str | None:
-    """The text of the second argument: a sentence, or the content of a file."""
+    """The text that a task is made of, from the command's second argument: a sentence, or the
+    content of a file ("-" for standard input). None without one; for a task that takes neither, the
+    argument as it is, which the task then refuses.
+
+    takes: "TEXT", "FILE" or "", as the task says.
+    """
     if source is None or not takes:
         return source
     if takes == "TEXT":

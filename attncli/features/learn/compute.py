@@ -107,18 +107,19 @@ class LearnRequest(Struct, frozen=True):
         """
         kind = task_named(task)
         options = {name: value for name, value in (architecture or {}).items() if value is not None}
-        if unknown := [name for name in options if name not in Architecture.__struct_fields__]:
+        unknown = [name for name in options if name not in Architecture.__struct_fields__]
+        if unknown:
             raise UsageError(
                 message("no part of a small model is called {name}", name=repr(unknown[0])),
                 expected=listing(Architecture.__struct_fields__),
             )
         return cls(
-            _make_task(kind, text, query, target, note),
-            replace(kind.architecture, **options),
-            tuple(range(seed, seed + seeds)),
-            steps or kind.steps,
-            batch or kind.batch,
-            rate or kind.rate,
+            task=_make_task(kind, text, query, target, note),
+            architecture=replace(kind.architecture, **options),
+            seeds=tuple(range(seed, seed + seeds)),
+            steps=steps or kind.steps,
+            batch=batch or kind.batch,
+            rate=rate or kind.rate,
         )
 
 
@@ -129,8 +130,14 @@ def _make_task(
     target: str | None,
     note: Callable[[str], None],
 ) -> Task:
-    """A task of the class `kind`, with the text, query and target that it takes. Raises UsageError,
-    InputError.
+    """Make a task of the class `kind` from the reader's text and words: a sentence with a query and
+    a target for a task that takes TEXT, the content of a file for one that takes FILE, nothing for
+    any other.
+
+    note: called with a sentence where a word occurs more than once.
+
+    Raises UsageError for what the task does not take or lacks, InputError for a text that is too
+    short or has no such word.
     """
     if kind.takes != "TEXT" and (query is not None or target is not None):
         raise UsageError(
@@ -151,10 +158,9 @@ def _make_task(
                     message("the sentence has fewer than two words"),
                     expected=message("two words or more, with blanks between them"),
                 )
-            return sentence_task(
-                tokens,
-                *(choose_last_token(tokens, reference, note) for reference in (query, target)),
-            )
+            query_place = choose_last_token(tokens, query, note)
+            target_place = choose_last_token(tokens, target, note)
+            return sentence_task(tokens, query_place, target_place)
         case "FILE":
             if text is None:
                 raise UsageError(
@@ -201,7 +207,8 @@ class Lesson(Struct, frozen=True, eq=False):
 
 
 def task_named(name: str) -> type[Task]:
-    """The class of a task. Raises UsageError for a name that is none."""
+    """The class of the task of this name. Raises UsageError, with the closest name, where no task
+    is called so."""
     try:
         return task_class(name)
     except KeyError:
@@ -265,15 +272,15 @@ def learn(
         save: The folder of the checkpoint; None for none.
         snapshots: How many checkpoints are written on the way, into folders beside its files.
         force: Whether the folder may be there already.
-        note: Told where a word occurs more than once.
-        on_moment: Told how the first seed's model is, before the first step and then about `POINTS`
-            times.
-        on_step: Given, after each step of the first seed, a function that measures the model now;
-            what that returns is not in the document.
-        is_over: Asked after each step whether to end here.
-        ends_early: Whether Ctrl-C ends the training, not the function, so that what is known then
-            is returned.
-        keep: Asked at the end whether the model is to be saved.
+        note: Called with a sentence where a word occurs more than once.
+        on_moment: Called with the loss, scores and maps of the first seed's model, before the first
+            step and then about `POINTS` times.
+        on_step: Called after each other step of the first seed with a function that measures the
+            model now; what that returns is not in the document.
+        is_over: Called after each step: whether to end here.
+        ends_early: Whether Ctrl-C ends the training, not the function, so that what was learned by
+            then is returned.
+        keep: Called at the end: whether the model is to be saved.
 
     Returns:
         What `attn learn --json` writes.
@@ -306,6 +313,8 @@ def learn(
         check_new_folder(save, force=force)
         # a vocabulary with half of a character could not be read again
         refuse_half_characters(list(request.task.words), "TEXT")
+
+    # the first seed, then the others, unless one was stopped
     lesson = train(
         request,
         model,
@@ -329,6 +338,8 @@ def learn(
     document = _learn_document(request, lesson, runs)
     if save is None or not keep():
         return document
+
+    # checkpoints of the first seed, those on the way before the last
     folders = []
     for step, arrays in lesson.snapshots:
         folder = save / f"step-{step}"
@@ -357,6 +368,8 @@ def train(
     on the way, and the weights copied at `snapshots` steps.
 
     points: about how many times it is measured.
+    snapshots: how many copies of the weights are kept, see `snapshot_steps`.
+    on_moment, on_step, is_over, ends_early: as for `learn`.
     """
     task = request.task
     steps = request.steps
@@ -390,17 +403,14 @@ def train(
             trainer.step(task.draw(seed, f"step {step}", request.batch))
             if step in copied:
                 copies.append((step, _copy_weights(trainer)))
-            over = is_over()
-            if (
-                over
-                or step % every == 0
-                or step == steps
-                or (points > 1 and step & (step - 1) == 0)
-            ):
+            stops = is_over()
+            is_power_of_two = step & (step - 1) == 0  # most happens early
+            is_point = step % every == 0 or step == steps or (points > 1 and is_power_of_two)
+            if stops or is_point:
                 record()
             else:
                 on_step(measure)
-            if over:
+            if stops:
                 break
     except KeyboardInterrupt:
         if not ends_early or not moments:
@@ -412,15 +422,17 @@ def train(
 
 
 def snapshot_steps(steps: int, count: int) -> list[int]:
-    """The steps at which so many checkpoints are kept: the first and the last, and between them
-    ever further apart, for most happens early."""
+    """The steps, ascending, at which `count` checkpoints are kept: 0 and the last, and between them
+    ever further apart, for most happens early. A single one is the last; fewer than `count` where
+    the training has no more steps."""
     if count < 2:
         return [steps] * count
-    inner = {round(steps ** (place / (count - 1))) for place in range(1, count)}
-    rest = (step for step in range(1, steps + 1) if step not in inner)
-    while len(inner) < min(count - 1, steps):
-        inner.add(next(rest))
-    return [0, *sorted(inner)]
+    chosen = {round(steps ** (place / (count - 1))) for place in range(1, count)}
+    # early powers may round to the same step: fill up with the first steps that are free
+    free = (step for step in range(1, steps + 1) if step not in chosen)
+    while len(chosen) < min(count - 1, steps):
+        chosen.add(next(free))
+    return [0, *sorted(chosen)]
 
 
 def _copy_weights(trainer: Trainer) -> Mapping[str, Floats]:
@@ -434,15 +446,17 @@ def checkpoint_parts(
     """What a checkpoint of the trained model is written from, in a family's own layout: a missing
     feed-forward part becomes one that adds 0, and queries are multiplied so that the family's scale
     gives the trained scores.
+
+    arrays: the weights by role; those of a layer begin with its number, as "0.attn.q.weight".
+    step: after how many steps they are so.
     """
     spec = model.spec
     width = model.spec.d_model
     outer = {name: array for name, array in arrays.items() if not name[0].isdigit()}
     if spec.embedding.types:
         outer["types.weight"] = np.zeros((spec.embedding.types, width), np.float32)
-        outer.pop(
-            "head.weight", None
-        )  # an encoder is saved without the head that it was trained with
+        # an encoder is saved without the head that it was trained with
+        outer.pop("head.weight", None)
     layers = []
     for layer, block in enumerate(spec.blocks):
         start = f"{layer}."
@@ -451,13 +465,20 @@ def checkpoint_parts(
             for name, array in arrays.items()
             if name.startswith(start)
         }
-        for suffix in (".weight", ".bias"):
-            if model.score_factor != 1 and f"attn.q{suffix}" in roles:
-                roles[f"attn.q{suffix}"] = roles[f"attn.q{suffix}"] * np.float32(model.score_factor)
+        if model.score_factor != 1:
+            for role in ("attn.q.weight", "attn.q.bias"):
+                if role in roles:
+                    roles[role] = roles[role] * np.float32(model.score_factor)
         if block.mlp is None:
             roles |= _idle_feed_forward(roles, width, _feed_forward_width(model))
         layers.append(roles)
     task = request.task
+    training_facts = {
+        "task": task.name,
+        "seed": str(seed),
+        "steps": str(step),
+        "version": __version__,
+    }
     return CheckpointParts(
         model.kind,
         model.config,
@@ -467,7 +488,7 @@ def checkpoint_parts(
         layers,
         (*task.words, UNKNOWN),
         task.by_character,
-        {"task": task.name, "seed": str(seed), "steps": str(step), "version": __version__},
+        training_facts,
     )
 
 
@@ -485,7 +506,12 @@ def _feed_forward_width(model: SmallModel) -> int:
 
 
 def _idle_feed_forward(roles: Mapping[str, Floats], width: int, inner: int) -> dict[str, Floats]:
-    """Arrays by role of a feed-forward part that adds 0, norms included."""
+    """Arrays by role of a feed-forward part that adds 0, with the norms around it, for a layer that
+    was trained without one.
+
+    roles: the layer's trained arrays.
+    width, inner: of the stream and of the feed-forward part.
+    """
     added: dict[str, Floats] = {
         "mlp.up.weight": np.zeros((inner, width), np.float32),
         "mlp.up.bias": np.zeros(inner, np.float32),
@@ -494,14 +520,13 @@ def _idle_feed_forward(roles: Mapping[str, Floats], width: int, inner: int) -> d
         "mlp.in.weight": np.ones(width, np.float32),
         "mlp.in.bias": np.zeros(width, np.float32),
     }
-    if (
-        "attn.sum.weight" in roles
-    ):  # the first norm alone is undone by nothing, the second has what was learned
-        added |= {f"mlp.sum.{kind}": roles[f"attn.sum.{kind}"] for kind in ("weight", "bias")}
-        added |= {
-            "attn.sum.weight": np.ones(width, np.float32),
-            "attn.sum.bias": np.zeros(width, np.float32),
-        }
+    # a family that norms after each sum norms twice, here the same vectors: the second norm gets
+    # the factors that the first one learned, and undoes what the first did with factors of 1
+    if "attn.sum.weight" in roles:
+        added["mlp.sum.weight"] = roles["attn.sum.weight"]
+        added["mlp.sum.bias"] = roles["attn.sum.bias"]
+        added["attn.sum.weight"] = np.ones(width, np.float32)
+        added["attn.sum.bias"] = np.zeros(width, np.float32)
     return added
 
 
@@ -517,6 +542,8 @@ def _learn_document(
     moments = lesson.moments
     seed = request.seeds[0]
     last = lesson.moments[-1]
+
+    # the trained weights as a model, for what documents say of one
     backend = numpy_backend("float32")
     identity = Identity("seeded", family=model.kind or None, seed=seed)
     whole = Model(
@@ -571,12 +598,14 @@ def _learn_document(
 
 
 def _example_part(task: Task, test: Batch) -> Example:
-    """The first of the texts that a task is tested on, as words."""
+    """The document's example: the first of the texts that a task is tested on, in words, with the
+    word that is to be predicted at each."""
     words = (*task.words, UNKNOWN)
     ids = test.ids[0].tolist()
     targets = test.targets[0].tolist()
+    blank = "" if task.by_character else " "
     return Example(
-        text=("" if task.by_character else " ").join(words[number] for number in ids),
+        text=blank.join(words[number] for number in ids),
         tokens=[words[number] for number in ids],
         targets=[None if number == NO_TARGET else words[number] for number in targets],
     )
@@ -587,12 +616,16 @@ def _learned_heads(task: Task, model: SmallModel, lesson: Lesson) -> list[Learne
     even attention.
     """
     moments = lesson.moments
+
+    # scores of a head that attends evenly to all keys that the mask shows
     count = lesson.test.ids.shape[-1]
     backend = numpy_backend("float32")
-    i = backend.arange(0, count)[:, None]
-    j = backend.arange(0, count)[None, :]
-    sight = visible(model.spec.blocks[0].attention.mask, i, j, keys=count, backend=backend)
-    even = even_scores(np.broadcast_to(np.asarray(sight), (count, count)), task.pairs(lesson.test))
+    queries = backend.arange(0, count)[:, None]
+    keys = backend.arange(0, count)[None, :]
+    mask = model.spec.blocks[0].attention.mask
+    shown = np.asarray(visible(mask, queries, keys, keys=count, backend=backend))
+    even = even_scores(np.broadcast_to(shown, (count, count)), task.pairs(lesson.test))
+
     rows = []
     for layer in range(len(model.spec.blocks)):
         for head in range(model.spec.blocks[0].attention.heads):
@@ -612,11 +645,15 @@ def _learned_heads(task: Task, model: SmallModel, lesson: Lesson) -> list[Learne
 
 
 def _step_of_rise(steps: Sequence[int], values: Sequence[float]) -> int | None:
-    """The first step from which on half of the rise was done; None where there was none."""
+    """The first step from which on a score stayed above the middle between its first and its last
+    value; None where it rose by less than `ROSE`.
+
+    steps: when each of the values was measured, ascending.
+    """
     if values[-1] - values[0] < ROSE:
         return None
-    half = (values[0] + values[-1]) / 2
-    below = [place for place, value in enumerate(values) if value < half]
+    middle = (values[0] + values[-1]) / 2
+    below = [place for place, value in enumerate(values) if value < middle]
     return steps[below[-1] + 1]
 
 
@@ -644,7 +681,7 @@ def _seed_run(request: LearnRequest, lesson: Lesson, seed: int) -> SeedRun:
     last = lesson.moments[-1]
     best = []
     for score in task.scores:
-        values = last.scores[score.name]
+        values = last.scores[score.name]  # [layer, head]
         layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
         best.append(
             BestHead(
@@ -663,7 +700,7 @@ def _seed_run(request: LearnRequest, lesson: Lesson, seed: int) -> SeedRun:
 
 
 def tasks_document() -> TasksDocument:
-    """The `attn.tasks/1` document: what can be learned."""
+    """The `attn.tasks/1` document: the tasks that can be learned, with what each is learned with."""
     kinds = [task_class(name) for name in task_names()]
     return TasksDocument(
         version=__version__,
@@ -683,16 +720,19 @@ def tasks_document() -> TasksDocument:
 
 
 def kept_numbers(spec: Spec, rows: int, length: int) -> int:
-    """About how many numbers a forward pass keeps of one layer for the gradients.
+    """About how many numbers a forward pass keeps of one layer for the gradients: some 24 vectors of
+    each token in attention, 8 arrays of the size of the scores, and 24 vectors more in a
+    feed-forward part.
 
     rows: tokens of all texts together.
     length: tokens of each text.
     """
     heads = spec.blocks[0].attention.heads
     width = spec.d_model
-    return rows * (
-        24 * width + 8 * heads * length + (24 * width if spec.blocks[0].mlp is not None else 0)
-    )
+    per_token = 24 * width + 8 * heads * length
+    if spec.blocks[0].mlp is not None:
+        per_token += 24 * width
+    return rows * per_token
 
 
 def training_bytes(request: LearnRequest) -> int:
@@ -702,13 +742,14 @@ def training_bytes(request: LearnRequest) -> int:
     length = request.task.length
     rows = max(request.batch, TEST_TEXTS) * length
     numbers = len(spec.blocks) * kept_numbers(spec, rows, length) + rows * 6 * spec.vocabulary
-    return 4 * (numbers + 8 * sum(math.prod(role.shape) for role in roles_of(spec).values()))
+    parameters = sum(math.prod(role.shape) for role in roles_of(spec).values())
+    return 4 * (numbers + 8 * parameters)  # float32; about 6 arrays of logits, 8 of the weights
 
 
 NUMBERS, UPDATES, LAYER_STEPS = 4.0e8, 8.0e7, 1.2e3
-"""Of a training, a second: numbers that the forward pass keeps, with their gradients; parameters
-that AdamW changes; layers whose small products begin. Measured with two idle cores on models of 10⁴
-to 10⁷ parameters: within a factor of two."""
+"""How many of these a training does in a second: numbers that the forward pass keeps, with their
+gradients; parameters that AdamW changes; layers whose products are too small to count. Measured with
+two idle cores on models of 10⁴ to 10⁷ parameters: within a factor of two."""
 LONGEST_TRAINING = 7 * 86400.0
 """Seconds above which a training is refused before it starts."""
 
@@ -745,9 +786,10 @@ def training_cost(request: LearnRequest) -> TrainingCost:
     step = backward * forward_seconds(request.batch) + parameters / UPDATES
     heads = sum(block.attention.heads for block in spec.blocks)
     seeds = len(request.seeds)
+    # the first seed is measured at points and powers of two, the others at their start and end
     moments = min(POINTS, request.steps) + math.log2(request.steps + 1) + 2 * (seeds - 1)
     rest = seeds * (parameters / UPDATES + heads * test) + moments * test
-    return TrainingCost(step, rest, seeds * request.steps * step + rest)
+    return TrainingCost(step=step, rest=rest, all=seeds * request.steps * step + rest)
 
 
 def refuse_long(request: LearnRequest) -> TrainingCost:
@@ -756,7 +798,9 @@ def refuse_long(request: LearnRequest) -> TrainingCost:
     """
     expected = training_cost(request)
     if expected.all > LONGEST_TRAINING:
-        fewer = int((LONGEST_TRAINING / 168 - expected.rest) / (len(request.seeds) * expected.step))
+        # the hint is a number of steps that takes about an hour
+        hour = 3600.0
+        fewer = int((hour - expected.rest) / (len(request.seeds) * expected.step))
         raise LimitError(
             message(
                 "{steps:,} steps would take about {time}",
@@ -776,10 +820,10 @@ def refuse_long(request: LearnRequest) -> TrainingCost:
 
 
 def sentence_task(tokens: Sequence[Token], query: int, target: int) -> Task:
-    """The task `sentence`: to predict the word at `target` where the word at `query` stands, both
-    places among the tokens.
+    """Make the task `sentence`: to predict the word at the position `target` after the word at the
+    position `query`.
 
-    Raises InputError for one word twice.
+    Raises InputError where both are the same position.
     """
     from attncli.features.learn.tasks.own_sentence import OwnSentence
 
@@ -792,8 +836,8 @@ def sentence_task(tokens: Sequence[Token], query: int, target: int) -> Task:
 
 
 def text_task(text: str) -> Task:
-    """The task `text`: to predict each next character. Raises InputError for a text too short to be
-    cut into pieces, one of them kept apart."""
+    """Make the task `text`: to predict each next character of this text. Raises InputError for a
+    text too short to be cut into pieces of which some are kept apart to test on."""
     from attncli.features.learn.tasks.own_text import WINDOW, OwnText
 
     least = 4 * WINDOW

@@ -224,9 +224,12 @@ def curve_note(document: LearnDocument) -> Message:
 
 
 def reference_name(name: str) -> str:
-    """The name of a way of guessing as a translatable message; one that is not known, as it is."""
-    known = (message("counting characters"), message("counting pairs of characters"))
-    return next((text for text in known if text == name), name)
+    """The name of a way of guessing as a translatable message; one that this version does not know,
+    as it is."""
+    for way in (message("counting characters"), message("counting pairs of characters")):
+        if way == name:
+            return way
+    return name
 
 
 class TaskRow(Part, frozen=True, kw_only=True):

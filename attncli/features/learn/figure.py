@@ -21,6 +21,7 @@ def learn_figure(document: LearnDocument, drawing: Drawing, view: View, scale: s
     of heads (such as induction) the head that has most of it, untrained and trained."""
     title = say(view, "learning {task}", task=safe(document.task))
     top = draw_title(drawing, title, say(view, curve_note(document)))
+    # the loss, and losses to compare it with as flat lines over the same steps
     points = [(point.step, point.loss or 0.0) for point in document.curve]
     ends = (1, max(document.curve[-1].step, 2))
     loss = say(view, "loss")
@@ -33,6 +34,8 @@ def learn_figure(document: LearnDocument, drawing: Drawing, view: View, scale: s
     top = draw_curves(drawing, series, top, say(view, "step"), loss)
     if not drawing.shows("bars"):
         return
+
+    # a bar for each score
     heads = {(head.layer, head.head): head for head in document.heads}
     bars = []
     for row in document.runs[0].best:

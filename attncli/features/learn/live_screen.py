@@ -32,14 +32,15 @@ AROUND = 9
 the cursor's.
 """
 MOST_MAPS = 8
+"""Heads whose maps are drawn."""
 LEAST_MAP, MOST_MAP = 12, 24
 """Cells across a map."""
 PATIENCE, WATCHED_PATIENCE = 3.0, 20.0
-"""Seconds above which it is said before it begins what all steps will take; more where they are
-watched.
+"""Seconds from which on a note says before the start how long all steps will take; more where the
+training is drawn live.
 """
 OFF = 2.0
-"""A forecast from the first steps is told where it is further than this factor from what was told
+"""A forecast from the first steps is noted where it is further than this factor from the one noted
 before.
 """
 FIRST_STEPS = 16
@@ -52,21 +53,23 @@ FIRST_SECONDS = 2.0
 def live_training(
     environment: Environment, view: View, request: LearnRequest, expected: float
 ) -> Iterator[Training]:
-    """In the block training is shown: drawn where standard output is a terminal that can be drawn
-    on, elsewhere as a bar on standard error. Yields the `Training` that shows it.
+    """A context in which a training is shown: drawn where standard output is a terminal that can be
+    drawn on, elsewhere as a bar on standard error. Yields the `Training` that shows it.
 
-    expected: about how many seconds it takes; where that is long it is said before it begins.
+    expected: about how many seconds it takes; a note says so before the start where that is long.
     """
-    drawn = (
+    is_drawn = (
         environment.stdout_is_terminal
         and environment.variables.get("TERM") != "dumb"
         and not environment.machine
     )
-    if is_long := expected > (WATCHED_PATIENCE if drawn else PATIENCE):
+    patience = WATCHED_PATIENCE if is_drawn else PATIENCE
+    is_long = expected > patience
+    if is_long:
         _tell_cost(environment, request, expected)
     with ExitStack() as stack:
         training = Training(environment, view, request, expected if is_long else None)
-        if drawn:
+        if is_drawn:
             training.live = stack.enter_context(_live_display(environment, view))
             training.has_keys = stack.enter_context(_single_keys(environment))
         else:
@@ -91,7 +94,8 @@ def _tell_cost(environment: Environment, request: LearnRequest, seconds: float) 
 
 @contextmanager
 def _live_display(environment: Environment, view: View) -> Iterator[Live]:
-    """Rich's display on standard output, drawn anew in place each time."""
+    """A context with Rich's live display on standard output: each update draws over the last one,
+    and nothing stays at the end."""
     from rich.live import Live
 
     from attncli.draw.lines import console
@@ -108,7 +112,8 @@ def _live_display(environment: Environment, view: View) -> Iterator[Live]:
 
 
 class _StandardOutput(TextIOBase):
-    """Standard output as a stream of text; what cannot be written there ends the command."""
+    """Standard output as a stream of text for Rich. It writes through the environment, which ends
+    the command where a write fails."""
 
     def __init__(self, environment: Environment) -> None:
         super().__init__()
@@ -124,8 +129,8 @@ class _StandardOutput(TextIOBase):
 
 @contextmanager
 def _single_keys(environment: Environment) -> Iterator[bool]:
-    """In the block pressed keys can be read one by one, without Return. Yields whether that works:
-    it does not without a terminal."""
+    """A context in which pressed keys can be read one by one, without Return; the terminal's
+    settings are put back after it. Yields whether that works: it does not without a terminal."""
     if environment.keys is None:
         yield False
         return
@@ -133,21 +138,28 @@ def _single_keys(environment: Environment) -> Iterator[bool]:
         import termios
         import tty
 
-        place = sys.stdin.fileno()
-        before = termios.tcgetattr(place)
-        tty.setcbreak(place)
-    except (ImportError, OSError, ValueError):  # no such thing on Windows
+        descriptor = sys.stdin.fileno()
+        settings = termios.tcgetattr(descriptor)
+        tty.setcbreak(descriptor)
+    except (ImportError, OSError, ValueError):  # Windows has no termios
         yield False
         return
     try:
         yield True
     finally:
         with suppress(OSError):
-            termios.tcsetattr(place, termios.TCSADRAIN, before)
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, settings)
 
 
 class Training:
-    """Shows a training while it runs, tells how long it takes, and knows whether it is to end."""
+    """Shows a training while it runs, forecasts how long it takes, and reads whether someone ended
+    it. Its methods are the callbacks of `learn`.
+
+    expected: the seconds that a note has forecast already; None for none.
+    live: the display to draw on; None where nothing is drawn.
+    has_keys: whether pressed keys can be read.
+    report: called after each step with the share done.
+    """
 
     def __init__(
         self,
@@ -169,22 +181,23 @@ class Training:
         self._steps = 0
         self._drawn_at = 0.0
         self._start_time = 0.0
-        self._foretold = False
+        self._has_forecast = False
         self._stopped = False
 
     def show(self, moment: Moment) -> None:
-        """Draw the loss, scores and maps at a step that the document keeps."""
+        """Called with each moment that the document keeps: draw its loss, scores and maps."""
         self._moments.append(moment)
         self._draw(moment)
 
     def glance(self, measure: Callable[[], Moment]) -> None:
-        """Measure and draw the loss, scores and maps of now, if the last picture is old."""
+        """Called after each other step: measure the model as it is now and draw that, if the last
+        picture is older than `INTERVAL`."""
         if self.live is not None and time.monotonic() - self._drawn_at >= INTERVAL:
             self._draw(measure())
 
     def _draw(self, moment: Moment) -> None:
-        """Draw the model as it is at a moment, unless the last picture is new, and remember the
-        moment.
+        """Remember a moment of the model, and draw it unless the last picture is younger than
+        `INTERVAL`.
         """
         self._before = self._last or moment
         self._last = moment
@@ -204,35 +217,41 @@ class Training:
         if self.has_keys and not self._stopped:
             from select import select
 
-            place = sys.stdin.fileno()
-            if select([place], [], [], 0)[0]:
+            descriptor = sys.stdin.fileno()
+            ready, _, _ = select([descriptor], [], [], 0)  # 0 seconds: without waiting
+            if ready:
                 import os
 
-                self._stopped = os.read(place, 1) in (b"q", b"Q")
+                self._stopped = os.read(descriptor, 1) in (b"q", b"Q")
         return self._stopped
 
     def _warn_of_long_training(self, total: int) -> None:
-        """After the first steps, note how long all of them will take, if that is long, nobody
-        watches the training live, and no forecast near it was noted before."""
+        """Once, after the first steps, note how long all of them will take, if that is long, nobody
+        watches the training live, and no forecast near it was noted before.
+
+        total: the steps of all seeds.
+        """
         now = time.monotonic()
         if self._steps == 1:
             self._start_time = now
-        elif not self._foretold and (
-            self._steps == FIRST_STEPS or now - self._start_time > FIRST_SECONDS
-        ):
-            self._foretold = True
-            seconds = (now - self._start_time) / (self._steps - 1) * total
-            before = self._expected
-            is_told = before is not None and before / OFF <= seconds <= before * OFF
-            if seconds > PATIENCE and self.live is None and not is_told:
-                _tell_cost(self._environment, self._request, seconds)
+            return
+        has_measured = self._steps == FIRST_STEPS or now - self._start_time > FIRST_SECONDS
+        if self._has_forecast or not has_measured:
+            return
+        self._has_forecast = True
+        seconds = (now - self._start_time) / (self._steps - 1) * total
+        before = self._expected
+        is_near = before is not None and before / OFF <= seconds <= before * OFF
+        if seconds > PATIENCE and self.live is None and not is_near:
+            _tell_cost(self._environment, self._request, seconds)
 
     def keeps(self) -> bool:
         """Whether the trained weights are to be saved: not after Ctrl-C."""
         return self._environment.stop_signal is None
 
     def maps(self) -> dict[int, Numbers]:
-        """Where heads looked in the example, by step, [layer, head, query, key]."""
+        """The attention weights in the example at each moment that the document keeps, by step,
+        [layer, head, query, key]."""
         return {moment.step: moment.weights for moment in self._moments}
 
     def _moment_lines(self, last: Moment) -> Lines:
@@ -251,8 +270,12 @@ class Training:
             steps=steps,
             loss=last.loss,
         )
+
+        # maps take what lines they need, the curve what is left
         maps = self._maps(last, lines - AROUND - LEAST_PLOT)
         plot = min(max(lines - AROUND - len(maps.rows), LEAST_PLOT), MOST_PLOT)
+
+        # the axes are logarithmic: step 0 stands at 1
         moments = [*self._moments, last]
         points = tuple((float(max(moment.step, 1)), max(moment.loss, 1e-9)) for moment in moments)
         chance = Series(message("chance"), tuple((x, task.chance) for x in (1.0, float(steps))))
@@ -274,7 +297,7 @@ class Training:
         from attncli.features.learn.document import score_name
 
         parts = []
-        for name, values in last.scores.items():
+        for name, values in last.scores.items():  # [layer, head]
             layer, head = divmod(int(values.argmax()), values.shape[1])
             parts.append(
                 f"{localize(score_name(name), self._view)} {head_name(layer, head)}"
@@ -301,10 +324,9 @@ class Training:
             in_a_row = len(places)
         else:
             in_a_row = min(heads, across)
-        rows_of_maps = -(-len(places) // in_a_row)
-        tall = max(
-            lines // rows_of_maps - 2, LEAST_PLOT
-        )  # one line for its title, one to part it from the next
+        rows_of_maps = -(-len(places) // in_a_row)  # rounded up
+        # of each row of maps one line is the titles, one parts it from the next
+        tall = max(lines // rows_of_maps - 2, LEAST_PLOT)
         blocks = [
             stack(
                 line((f"{head_name(layer, head)}{self._rise_mark(layer, head)}", "bold")),
@@ -323,7 +345,7 @@ class Training:
 
     def _rise_mark(self, layer: int, head: int) -> str:
         """An arrow where a score of this head rose more than any other between the last two
-        moments; else "".
+        moments, and by more than 0.01; else "".
         """
         before = self._before
         last = self._last
@@ -331,8 +353,8 @@ class Training:
             return ""
         rises = {name: last.scores[name] - before.scores[name] for name in last.scores}
         largest = max(float(rise.max()) for rise in rises.values())
-        own = max(float(rise[layer, head]) for rise in rises.values())
-        if own >= largest > 0.01:
+        head_rise = max(float(rise[layer, head]) for rise in rises.values())
+        if head_rise >= largest > 0.01:
             if self._view.ascii:
                 return " ^"
             return " ↑"

@@ -41,7 +41,8 @@ MOST_MAPS = 8
 
 
 def learn_rows(document: LearnDocument) -> Iterator[Sequence[object]]:
-    """One line per point of the curve, for `--plain`: the loss, and every score of every head."""
+    """The rows of `--plain` for a training: column names, then one row for each point of the curve
+    with the loss and every score of every head."""
     names = [(head, name) for head in document.heads for name in head.scores]
     yield ("step", "loss", *(f"{head_name(head.layer, head.head)} {name}" for head, name in names))
     for place, point in enumerate(document.curve):
@@ -80,9 +81,9 @@ def _model_and_task(document: LearnDocument, view: View) -> Lines:
 
 
 def _loss_curve(document: LearnDocument, view: View) -> Lines:
-    """The loss by step, with the losses to compare it with."""
+    """A plot of the loss by step, with the losses to compare it with as flat lines."""
     points = tuple((float(point.step), point.loss or 0.0) for point in document.curve)
-    ends = (1.0, float(max(document.curve[-1].step, 2)))
+    ends = (1.0, float(max(document.curve[-1].step, 2)))  # the axis of steps is logarithmic
     flat: list[tuple[str, float]] = [(message("chance"), document.chance)]
     flat += [(reference_name(reference.name), reference.loss) for reference in document.references]
     series = [Series(localize(message("loss"), view), points)]
@@ -94,8 +95,9 @@ def _loss_curve(document: LearnDocument, view: View) -> Lines:
 
 
 def _step_table(document: LearnDocument, view: View) -> Lines:
-    """A row for each power of two: the loss, and each score of the head that has most of it in the
-    end.
+    """A table with a row for each step that is a power of two, and the last (in a full view, for
+    each point of the curve): the loss, and for each score that of the head which has most of it in
+    the end. The last row is of even attention.
     """
     best = document.runs[0].best
     heads = {(head.layer, head.head): head for head in document.heads}
@@ -107,7 +109,8 @@ def _step_table(document: LearnDocument, view: View) -> Lines:
     last = document.curve[-1].step
     rows = []
     for place, point in enumerate(document.curve):
-        if not view.full and point.step & (point.step - 1) and point.step != last:
+        is_power_of_two = point.step & (point.step - 1) == 0
+        if not view.full and not is_power_of_two and point.step != last:
             continue
         scores = [heads[row.layer, row.head].scores[row.score].values[place] for row in best]
         rows.append(
@@ -131,7 +134,8 @@ def _step_table(document: LearnDocument, view: View) -> Lines:
 
 
 def _maps_before_and_after(document: LearnDocument, view: View) -> Lines:
-    """Where each head looks in the example: before training and after."""
+    """Maps of each head's attention weights in the example, [query, key], after training; in a full
+    view also before it."""
     first = document.maps[0]
     last = document.maps[-1]
     heads = [(head.layer, head.head) for head in document.heads]
@@ -172,17 +176,20 @@ def _maps_before_and_after(document: LearnDocument, view: View) -> Lines:
 
 
 def _reached_scores(document: LearnDocument, layer: int, head: int, view: View) -> tuple[str, ...]:
-    """The text below a head's map: each score that has reached its threshold."""
-    row = next(row for row in document.heads if (row.layer, row.head) == (layer, head))
+    """The lines below a head's map, one for each score that has reached its threshold, such as
+    `induction 0.83`."""
     return tuple(
         f"{safe(localize(score_name(name), view))} {score.last:.2f}"
+        for row in document.heads
+        if (row.layer, row.head) == (layer, head)
         for name, score in row.scores.items()
         if score.last >= score.threshold
     )
 
 
 def _head_table(document: LearnDocument, view: View) -> Lines:
-    """Each head's scores before and after, and the loss without it."""
+    """A table of the heads: each score before and after training, the step at which one rose, and
+    the loss without the head."""
     losses = {(row.layer, row.head): row.loss for row in document.ablation.heads}
     names = list(document.heads[0].scores)
     arrow_text = arrow(view)
@@ -215,15 +222,17 @@ def _head_table(document: LearnDocument, view: View) -> Lines:
 
 
 def _rise_step(head: LearnedHead) -> str:
-    """The step at which the score of a head that rose most rose; "-" where none did."""
+    """The step by which the score of a head that rose most had risen half of the way; "-" where none
+    rose."""
     rises = [
         (score.last - score.first, score.rose_at)
         for score in head.scores.values()
         if score.rose_at is not None
     ]
-    if rises:
-        return f"{max(rises)[1]:,}"
-    return "-"
+    if not rises:
+        return "-"
+    _, step = max(rises)
+    return f"{step:,}"
 
 
 def _seed_table(document: LearnDocument, view: View) -> Lines:
@@ -343,24 +352,23 @@ MOST_OTHERS = 6
 def _others_sentences(row: BestHead, document: LearnDocument) -> list[Message]:
     """One sentence that names the other heads that reached the threshold of the best head's score;
     empty if there are none."""
-    others = [
-        (head, score)
-        for head in document.heads
-        if (head.layer, head.head) != (row.layer, row.head)
-        and (score := head.scores[row.score]).rose_at is not None
-        and score.last >= score.threshold
-    ]
+    others: list[LearnedHead] = []
+    for head in document.heads:
+        score = head.scores[row.score]
+        is_best = (head.layer, head.head) == (row.layer, row.head)
+        if not is_best and score.rose_at is not None and score.last >= score.threshold:
+            others.append(head)
     if not others:
         return []
-    others.sort(key=lambda pair: -pair[1].last)
+    others.sort(key=lambda head: -head.scores[row.score].last)
     names = [
         message(
             "layer {layer} head {head} ({value:.2f})",
             layer=head.layer,
             head=head.head,
-            value=score.last,
+            value=head.scores[row.score].last,
         )
-        for head, score in others[:MOST_OTHERS]
+        for head in others[:MOST_OTHERS]
     ]
     rest = len(others) - len(names)
     if rest:
@@ -373,7 +381,7 @@ def _seeds_sentence(document: LearnDocument) -> Message:
     threshold of the task's score."""
     count = len(document.runs)
     learned = sum(run.learned for run in document.runs)
-    name = document.runs[0].best[-1].score
+    name = document.runs[0].best[-1].score  # a task's own score is its last
     threshold = document.heads[0].scores[name].threshold
     doing = sum(
         row.value >= threshold for run in document.runs for row in run.best if row.score == name
@@ -390,11 +398,9 @@ def _seeds_sentence(document: LearnDocument) -> Message:
 def _next_steps(document: LearnDocument, view: View) -> list[Message]:
     """Sentences on what to do next: commands for the trained model, or settings with which it may
     learn the task."""
-    stopped = message("It was stopped before its {planned:,} steps.", planned=document.planned)
+    texts: list[Message] = []
     if document.steps < document.planned:
-        texts = [stopped]
-    else:
-        texts = []
+        texts = [message("It was stopped before its {planned:,} steps.", planned=document.planned)]
     if document.saved is not None:
         folder = safe(quote(document.saved), ascii=view.ascii)
         text = safe(quote(document.example.text), ascii=view.ascii)
@@ -406,15 +412,16 @@ def _next_steps(document: LearnDocument, view: View) -> list[Message]:
         ]
     if document.learned or texts:
         return texts
-    is_chance = document.loss is not None and document.loss > CHANCE * document.chance
-    if is_chance:
+
+    # all steps were made and it has not learned: another seed, or the task's own settings
+    if document.loss is not None and document.loss > CHANCE * document.chance:
         texts = [message("That is no better than chance.")]
-    else:
-        texts = []
     kind = _known_task(document.task)
     if kind is None or len(document.runs) > 1:
         return texts
-    command = f"attn learn {kind.name}" + (" …" if kind.takes else "")
+    command = f"attn learn {kind.name}"
+    if kind.takes:
+        command += " …"
     if _is_as_intended(document, kind):
         texts.append(
             message("Another seed may: {command}", command=f"{command} --seed {document.seed + 1}")
@@ -433,26 +440,20 @@ def _is_as_intended(document: LearnDocument, kind: type[Task]) -> bool:
     model = document.model
     attention = document.attention
     intended = kind.architecture
-    stream = intended.d_model * (1 if intended.residual else 2)
+    # a stream without a residual is twice as wide: 1/√d_k is then of the wider heads
+    stream = intended.d_model if intended.residual else 2 * intended.d_model
     scale = (stream // intended.heads) ** -0.5
-    return (
-        (
-            model.layers,
-            model.heads,
-            attention.position,
-            attention.mask,
-            document.steps,
-            document.batch,
-        )
-        == (
-            intended.layers,
-            intended.heads,
-            intended.position,
-            intended.mask.spec(),
-            kind.steps,
-            kind.batch,
-        )
+    is_intended_model = (
+        model.layers == intended.layers
+        and model.heads == intended.heads
+        and attention.position == intended.position
+        and attention.mask == intended.mask.spec()
         and (attention.scale is None or abs(attention.scale - scale) < 1e-6)
+    )
+    return (
+        is_intended_model
+        and document.steps == kind.steps
+        and document.batch == kind.batch
         and document.learning_rate == kind.rate
     )
 
@@ -478,7 +479,7 @@ def _score_phrase(task: str, score: str) -> str:
 
 def _verbatim(name: str) -> Message:
     """A name as a message that is the same in every language, made safe for the screen."""
-    return listing((safe(name),))
+    return listing((safe(name),))  # a list of one is that one, and no catalogue has it
 
 
 def _loss_text(loss: float | None) -> str:
@@ -493,10 +494,12 @@ def _loss_text(loss: float | None) -> str:
 def learn_page(
     document: LearnDocument, lang: str, maps: Mapping[int, Numbers] | None = None
 ) -> bytes | None:
-    """The page of a training: a slider over its steps; None where there is no map of any step.
+    """The HTML page of a training, with a slider over its steps; None where there is no map of any
+    step.
 
-    maps: where heads look in the example by step, [layer, head, query, key]; None for those that
-    the document has.
+    lang: the page's language, such as "en".
+    maps: attention weights in the example by step, [layer, head, query, key]; None for those that
+        the document has.
     """
     from attncli.draw.page.document_page import without_places
     from attncli.draw.page.steps_page import StepsPage, steps_page
@@ -547,7 +550,8 @@ def learn_page(
 
 
 def _heads_of_all_layers(weights: Numbers) -> Numbers:
-    """[layer, head, query, key] to [head of all layers, query, key]."""
+    """Put the heads of all layers in one row: weights [layer, head, query, key] as float64 [layer ·
+    head, query, key]."""
     array = np.asarray(weights, np.float64)
     return array.reshape((-1, *array.shape[2:]))
 
@@ -556,7 +560,8 @@ def _heads_of_all_layers(weights: Numbers) -> Numbers:
 
 
 def tasks_screen(document: TasksDocument, view: View) -> Lines:
-    """The tasks: what their texts are, and what each shows."""
+    """The screen of the tasks, with what their texts are and what each shows: a table, or one block
+    for each task where the screen is narrow."""
     rows = [
         [
             f"{safe(row.name)} {row.takes}".rstrip(),
@@ -600,8 +605,11 @@ def tasks_rows(document: TasksDocument) -> Iterator[Sequence[object]]:
 
 
 def _task_words(name: str, part: str, text: str) -> str:
-    """A task's attribute `part` as a translatable message where it still is `text`; else the
-    document's `text`, made safe."""
+    """What a document says of a task, so that it can be translated: the task's own message where
+    the text is still the same, else (in a document of another version) the text, made safe.
+
+    part: the attribute of the task's class, "summary" or "lesson".
+    """
     kind = _known_task(name)
     own = getattr(kind, part, None)
     if isinstance(own, Message) and own == text:

@@ -29,7 +29,7 @@ Floats = np.ndarray[Any, Any]
 Integers = np.ndarray[Any, Any]
 
 NO_TARGET = -1
-"""In a batch's targets: nothing is to be said here."""
+"""In a batch's targets: nothing is to be predicted at this token."""
 
 
 class Batch(Struct, frozen=True, eq=False):
@@ -53,7 +53,8 @@ class RoleStore:
         self._arrays = arrays
 
     def vectors(self, backend: Backend, ids: Integers) -> Array:
-        """The vectors that enter layer 0, [..., token, width], of ids [..., token]."""
+        """Embed ids, [..., token]: the vectors that enter layer 0, [..., token, width], positions
+        and the embedding's norm included."""
         embedding = self._spec.embedding
         outer = self.outer(backend)
         table = self._arrays["tokens.weight"]
@@ -139,18 +140,18 @@ def forward(
     """
     store = RoleStore(spec, arrays)
     count = ids.shape[-1]
+    stages: Collection[str] = ()
     if keep:
-        stages: Collection[str] = ("weights",)
-    else:
-        stages = ()
+        stages = ("weights",)
     context = Context(np.arange(count), count, keep=frozenset(stages), interventions=interventions)
-    traces = list(
-        run_layers(
-            spec, store, backend, store.vectors(backend, ids), context, range(len(spec.blocks))
-        )
-    )
+    entering = store.vectors(backend, ids)
+    layers = range(len(spec.blocks))
+    traces = list(run_layers(spec, store, backend, entering, context, layers))
     output = logits(spec, store.outer(backend), backend, traces[-1].after)
-    return ForwardPass(output, [trace.stages["weights"] for trace in traces] if keep else ())
+    weights: Sequence[Array] = ()
+    if keep:
+        weights = [trace.stages["weights"] for trace in traces]
+    return ForwardPass(logits=output, weights=weights)
 
 
 def cross_entropy(backend: Backend, scores: Array, targets: Integers) -> Array:
@@ -161,8 +162,10 @@ def cross_entropy(backend: Backend, scores: Array, targets: Integers) -> Array:
     """
     shifted = scores - backend.max(scores, -1)
     log_p = shifted - backend.log(backend.sum(backend.exp(shifted), -1))
-    hits = targets[..., None] == np.arange(scores.shape[-1])
-    shares = backend.array(hits / max(int((targets != NO_TARGET).sum()), 1))
+    # 1 ⁄ places at each target's logit, 0 elsewhere: gradients have products, and no indexing
+    is_target = targets[..., None] == np.arange(scores.shape[-1])
+    places = max(int((targets != NO_TARGET).sum()), 1)
+    shares = backend.array(is_target / places)
     return -backend.sum((log_p * shares).reshape((-1,)), -1)
 
 
@@ -187,17 +190,20 @@ class AdamW:
         self._betas = betas
         self._eps = eps
         self._decay = decay
-        self._mean, self._square = np.zeros_like(parameters), np.zeros_like(parameters)
+        # running means of the gradient and of its square
+        self._mean = np.zeros_like(parameters)
+        self._square = np.zeros_like(parameters)
         self._steps = 0
 
     def step(self, gradient: Floats) -> None:
         """Change the parameters by one step against their gradient, an array of the same shape."""
         self._steps += 1
-        first, second = self._betas
-        self._mean += (1 - first) * (gradient - self._mean)
-        self._square += (1 - second) * (gradient * gradient - self._square)
-        size = self._rate / (1 - first**self._steps)
-        deviation = np.sqrt(self._square) / (1 - second**self._steps) ** 0.5 + self._eps
+        beta_1, beta_2 = self._betas
+        self._mean += (1 - beta_1) * (gradient - self._mean)
+        self._square += (1 - beta_2) * (gradient * gradient - self._square)
+        # both means began at 0: the powers of beta undo that bias
+        size = self._rate / (1 - beta_1**self._steps)
+        deviation = np.sqrt(self._square) / (1 - beta_2**self._steps) ** 0.5 + self._eps
         self._parameters *= 1 - self._rate * self._decay
         self._parameters -= size * self._mean / deviation
 
@@ -212,6 +218,7 @@ class Trainer:
 
     def __init__(self, model: SmallModel, seed: int, rate: float, thrift: float = 0.0) -> None:
         self.model = model
+        # all weights lie in one flat array, which the optimizer changes; the arrays are its views
         weights = first_weights(model, seed)
         flat = np.concatenate([array.reshape(-1) for array in weights.values()]).astype(np.float32)
         trained: dict[str, Floats] = {}
@@ -221,15 +228,17 @@ class Trainer:
             start += array.size
         self._trained = trained
         self.arrays: dict[str, Floats] = {**trained, **model.fixed}
-        self._backend, self._plain = gradient_backend(), numpy_backend("float32")
+        self._backend = gradient_backend()
+        self._plain = numpy_backend("float32")
         self._optimizer = AdamW(flat, rate)
         self._rate = rate
         self._thrift = thrift
         self._steps = 0
 
-    @np.errstate(over="ignore", invalid="ignore")  # a loss that is no number is told
+    @np.errstate(over="ignore", invalid="ignore")  # a loss that is no number is refused below
     def step(self, batch: Batch) -> float:
-        """One step of training; the loss before it. Raises AttnError where that is no number."""
+        """Train one step on a batch: compute the loss and its gradients, and change the weights.
+        Returns the loss before the change. Raises AttnError where that is no number."""
         self._steps += 1
         variables = {name: Variable(array) for name, array in self._trained.items()}
         output = forward(
@@ -243,12 +252,12 @@ class Trainer:
                 expected=message("smaller steps than --learning-rate {rate:g}", rate=self._rate),
                 hint=f"--learning-rate {self._rate / 10:g}",
             )
-        parts = gradients(loss, variables.values())
         masks = self.model.masks
-        flat = [
-            (part * masks[name] if name in masks else part).reshape(-1)
-            for name, part in zip(variables, parts, strict=True)
-        ]
+        flat = []
+        for name, part in zip(variables, gradients(loss, variables.values()), strict=True):
+            if name in masks:  # numbers of this role that stay 0
+                part = part * masks[name]
+            flat.append(part.reshape(-1))
         self._optimizer.step(np.concatenate(flat))
         if self._thrift:
             self._shrink_heads()
@@ -267,7 +276,11 @@ class Trainer:
     def run(
         self, batch: Batch, *, keep: bool = False, interventions: Interventions = NO_INTERVENTIONS
     ) -> ForwardPass:
-        """The forward pass of a batch with the weights of now, in NumPy arrays."""
+        """The forward pass of a batch with the weights as they are now, without gradients, in NumPy
+        arrays of float32.
+
+        keep: whether to keep the attention weights too.
+        """
         return forward(
             self._plain,
             self.model.spec,

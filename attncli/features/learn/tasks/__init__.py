@@ -14,25 +14,29 @@ FILES = {"text": "own_text", "order": "which_first", "sentence": "own_sentence"}
 
 
 def task_names() -> tuple[str, ...]:
-    """The names of all tasks, in the order in which they are listed."""
-    files = {file: name for name, file in FILES.items()}
-    names = [
-        files.get(module.name, module.name)
-        for module in iter_modules(__path__)
-        if module.name != "task"
-    ]
-    return tuple(
-        sorted(names, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
-    )
+    """The names of all tasks, one for each file of this folder, in the order in which they are
+    listed."""
+    names_of_files = {file: name for name, file in FILES.items()}
+    files = [module.name for module in iter_modules(__path__) if module.name != "task"]
+    names = [names_of_files.get(file, file) for file in files]
+
+    def order(name: str) -> tuple[int, str]:
+        """Tasks of `ORDER` first, then the others by name."""
+        if name in ORDER:
+            return ORDER.index(name), name
+        return len(ORDER), name
+
+    return tuple(sorted(names, key=order))
 
 
 def task_class(name: str) -> type[Task]:
-    """The class of a task. Raises KeyError for a name that is none."""
+    """The class of the task of this name, which is the one in its file that is called so. Raises
+    KeyError where no task is."""
     if name not in task_names():
         raise KeyError(name)
     module = import_module(f"{__name__}.{FILES.get(name, name)}")
-    return next(
-        kind
-        for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, Task) and getattr(kind, "name", "") == name
-    )
+    for kind in vars(module).values():
+        is_task = isinstance(kind, type) and issubclass(kind, Task)
+        if is_task and getattr(kind, "name", "") == name:
+            return kind
+    raise KeyError(name)

@@ -50,14 +50,17 @@ class Induction(Task):
         return math.log(len(self.words))
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
-        """Texts that repeat a cycle of random length; targets from its second time on."""
+        """Texts that repeat a cycle of random length; targets from its second time on.
+
+        Of each text a stream gives one random number for each symbol, which sort the symbols, and
+        one for the length of the cycle.
+        """
         kinds = len(self.words)
-        numbers = integers(seed, f"induction\0{stream}", size * (kinds + 1)).reshape(
-            size, kinds + 1
-        )
+        numbers = integers(seed, f"induction\0{stream}", size * (kinds + 1))
+        numbers = numbers.reshape(size, kinds + 1)
         order = np.argsort(numbers[:, :kinds], 1, kind="stable")
         period = SHORTEST + (numbers[:, kinds:] % (LONGEST - SHORTEST + 1)).astype(np.int64)
-        places = np.arange(self.length + 1)[None]
+        places = np.arange(self.length + 1)[None]  # one more: each target is the next symbol
         ids = np.take_along_axis(order, places % period, 1)
         # from the second time on, what comes next is known; before, it is not
         targets = np.where(places[:, :-1] >= period, ids[:, 1:], NO_TARGET)

@@ -51,17 +51,21 @@ class Lookup(Task):
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
         """Texts with a list of letters and their digits, then the letters in another order; targets
-        are the letters' digits."""
+        are the letters' digits.
+
+        Of each text a stream gives random numbers that sort the letters, then those that choose a
+        digit for each pair, then those that sort the pairs for the second list.
+        """
         width = len(KEYS) + 2 * PAIRS
         numbers = integers(seed, f"lookup\0{stream}", size * width).reshape(size, width)
-        keys = np.argsort(numbers[:, : len(KEYS)], 1, kind="stable")[:, :PAIRS]
-        values = len(KEYS) + (numbers[:, len(KEYS) : len(KEYS) + PAIRS] % len(VALUES)).astype(
-            np.int64
-        )
-        order = np.argsort(numbers[:, len(KEYS) + PAIRS :], 1, kind="stable")
-        listed = np.stack([keys, values], -1)
+        for_keys, for_values, for_order = np.split(numbers, [len(KEYS), len(KEYS) + PAIRS], axis=1)
+        keys = np.argsort(for_keys, 1, kind="stable")[:, :PAIRS]
+        values = len(KEYS) + (for_values % len(VALUES)).astype(np.int64)
+        order = np.argsort(for_order, 1, kind="stable")
+        listed = np.stack([keys, values], -1)  # [text, pair, 2]
         queries = np.take_along_axis(listed, order[..., None], 1)
         ids = np.concatenate([listed, queries], 1).reshape(size, -1)
+        # at each letter of the second list the target is the digit after it
         targets = np.full(ids.shape, NO_TARGET)
         targets[:, 2 * PAIRS :: 2] = ids[:, 2 * PAIRS + 1 :: 2]
         return Batch(ids[:, :-1], targets[:, :-1])
@@ -76,13 +80,14 @@ class Lookup(Task):
 
 
 def _pairs_of_listed_word(ids: Integers) -> Bools:
-    """Which pairs join a word asked for (query) to the same word in the list before it (key),
+    """Which pairs join a letter of the second list (query) to the same letter in the first (key),
     [text, query, key].
 
     ids: [text, token].
     """
     places = np.arange(ids.shape[-1])
-    asks = (places >= 2 * PAIRS) & (places % 2 == 0)
-    listed = (places < 2 * PAIRS) & (places % 2 == 0)
+    is_letter = places % 2 == 0  # letters and digits alternate
+    is_query = is_letter & (places >= 2 * PAIRS)
+    is_listed = is_letter & (places < 2 * PAIRS)
     same: Bools = ids[:, :, None] == ids[:, None, :]
-    return same & asks[None, :, None] & listed[None, None, :]
+    return same & is_query[None, :, None] & is_listed[None, None, :]

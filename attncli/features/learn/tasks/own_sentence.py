@@ -41,7 +41,8 @@ class OwnSentence(Task):
         self.tokens = tokens
         self.query = query
         self.target = target
-        self.words, self.length = tuple(dict.fromkeys(tokens)), len(tokens)
+        self.words = tuple(dict.fromkeys(tokens))  # each once
+        self.length = len(tokens)
 
     @property
     def chance(self) -> float:
@@ -49,7 +50,7 @@ class OwnSentence(Task):
         return math.log(max(len(self.words), 2))
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
-        """A batch of the sentence alone, whatever the seed."""
+        """A batch of one text, the sentence, whatever the seed and the size."""
         del seed, stream
         ids = np.asarray([[self.words.index(word) for word in self.tokens]] * min(size, 1))
         targets = np.full(ids.shape, NO_TARGET)

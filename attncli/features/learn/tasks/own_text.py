@@ -88,24 +88,22 @@ class OwnText(Task):
         return {"previous": previous_pairs(batch.ids), "same": after_same_pairs(batch.ids)}
 
     def references(self) -> Sequence[Reference]:
-        """The losses of predicting by counts of characters, and of pairs of characters, each count
-        one more, on the part that is kept apart."""
-        trained = self._ids[: self._end]
-        test = self._ids[self._end :]
-        kinds = len(self.words) + 1
-        single = np.bincount(trained, minlength=kinds) + 1.0
-        pairs = np.ones((kinds, kinds))
-        np.add.at(pairs, (trained[:-1], trained[1:]), 1.0)
+        """The losses, on the part that is kept apart, of predicting each character by how often it
+        occurs in the other part, and by how often it follows the one before it. Each count is one
+        more, so that nothing has a probability of 0."""
+        train_ids = self._ids[: self._end]
+        test_ids = self._ids[self._end :]
+        kinds = len(self.words) + 1  # and the unknown character
+        single = np.bincount(train_ids, minlength=kinds) + 1.0
+        pairs = np.ones((kinds, kinds))  # [character, next character]
+        np.add.at(pairs, (train_ids[:-1], train_ids[1:]), 1.0)
+        next_shares = (pairs / pairs.sum(1, keepdims=True)).reshape(-1)
+        pair_entries = test_ids[:-1] * kinds + test_ids[1:]
+        single_loss = _mean_surprise(single / single.sum(), test_ids[1:])
+        pair_loss = _mean_surprise(next_shares, pair_entries)
         return (
-            Reference(
-                message("counting characters"), _mean_surprise(single / single.sum(), test[1:])
-            ),
-            Reference(
-                message("counting pairs of characters"),
-                _mean_surprise(
-                    (pairs / pairs.sum(1, keepdims=True)).reshape(-1), test[:-1] * kinds + test[1:]
-                ),
-            ),
+            Reference(message("counting characters"), single_loss),
+            Reference(message("counting pairs of characters"), pair_loss),
         )
 
 

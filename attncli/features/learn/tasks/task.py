@@ -136,8 +136,12 @@ def even_scores(visible: Bools, pairs: Mapping[str, Bools]) -> dict[str, float]:
 
 def _mean_weight(weights: Floats, counted: Bools) -> Floats:
     """The weight of each head on the counted keys, mean over the rows that have such keys, [head];
-    NaN where none has."""
-    rows = np.any(counted, -1, keepdims=True)[..., 0]
+    NaN where none has.
+
+    weights: [text, head, query, key].
+    counted: [text, query, key].
+    """
+    rows = np.any(counted, -1, keepdims=True)[..., 0]  # which have keys that count, [text, query]
     total = np.einsum("...hqk,...qk->...hq", weights, counted.astype(weights.dtype))
     if not rows.any():
         return np.full(weights.shape[-3], np.nan)
@@ -161,7 +165,7 @@ def after_same_pairs(ids: Integers) -> Bools:
     ids: [text, token].
     """
     count = ids.shape[-1]
-    same = (
-        ids[:, :, None] == np.concatenate([np.full((len(ids), 1), -1), ids[:, :-1]], 1)[:, None, :]
-    )
+    no_token = np.full((len(ids), 1), -1)
+    previous_ids = np.concatenate([no_token, ids[:, :-1]], 1)  # of the token before each key
+    same: Bools = ids[:, :, None] == previous_ids[:, None, :]
     return same & np.tri(count, dtype=bool)

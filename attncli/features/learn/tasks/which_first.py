@@ -43,10 +43,12 @@ class WhichFirst(Task):
         return math.log(2)
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
-        """Two different symbols and a question mark, whose target is the first of them."""
-        numbers = integers(seed, f"order\0{stream}", size * len(SYMBOLS)).reshape(
-            size, len(SYMBOLS)
-        )
+        """Texts of two different symbols and a question mark, whose target is the first of them.
+
+        Random numbers of a stream sort all symbols, and the first two of that order are taken.
+        """
+        numbers = integers(seed, f"order\0{stream}", size * len(SYMBOLS))
+        numbers = numbers.reshape(size, len(SYMBOLS))
         ids = np.argsort(numbers, 1, kind="stable")[:, :3]
         first = ids[:, 0].copy()
         ids[:, 2] = len(SYMBOLS)
