@@ -266,13 +266,13 @@ def _stream_halves(spec: Spec, width: int) -> dict[str, Floats]:
     the stream, attention reads that half and writes the other, and the output layer reads what it
     wrote."""
     entering = (np.arange(spec.d_model) < width).astype(np.float32)
-    written = 1 - entering
-    masks = {"tokens.weight": entering, "positions.weight": entering, "head.weight": written}
+    mixed = 1 - entering  # the half that attention writes
+    masks = {"tokens.weight": entering, "positions.weight": entering, "head.weight": mixed}
     masks |= {"embed.norm.weight": entering, "embed.norm.bias": entering}
     for layer in range(len(spec.blocks)):
         masks |= {f"{layer}.attn.{name}.weight": entering for name in "qkv"}
-        masks[f"{layer}.attn.o.weight"] = written[:, None]
-        masks[f"{layer}.attn.o.bias"] = written
+        masks[f"{layer}.attn.o.weight"] = mixed[:, None]
+        masks[f"{layer}.attn.o.bias"] = mixed
     return masks
 
 

@@ -26,9 +26,10 @@ BLOCK = 2**21
 class PatternBlock(Struct, frozen=True, eq=False):
     """Some query rows of one layer in one text.
 
-    text: its number among those that run.
-    layer, kind: the layer, and which of the model's masks it has.
-    heads: the numbers of its heads among all heads of the model.
+    text: the text's number among those that run.
+    layer: which layer.
+    kind: the index of its mask among the model's masks.
+    heads: the range of its heads among all heads of the model.
     queries: positions, [row].
     weights: attention weights, [head, row, key].
     rules: those of the rules, [rule, row, key].
@@ -46,16 +47,17 @@ class PatternBlock(Struct, frozen=True, eq=False):
 
     @property
     def with_choice(self) -> Bools:
-        """The rows that see two keys or more, booleans [row]: in others there is nothing to say."""
+        """Which rows see two keys or more, booleans [row]. A row of one key has weight 1 there by any
+        rule, and says nothing about rules."""
         return self.visible.sum(-1) >= 2
 
 
 class HeadKinds(Struct, frozen=True):
-    """The heads of a model in one row, by what they may see.
+    """The numbers of a model's heads, counted through all layers, and the mask that each layer has.
 
     layers: those that attend.
-    starts: the first head of each, and how many there are.
-    kinds: which of the model's masks each layer has.
+    starts: the number of the first head of each of these layers, and last the number of all heads.
+    kinds: the index of the mask of each of these layers among the model's distinct masks.
     """
 
     layers: tuple[int, ...]
@@ -73,31 +75,31 @@ class HeadKinds(Struct, frozen=True):
         return max(self.kinds) + 1
 
     def names(self) -> list[tuple[int, int]]:
-        """Layer and head of each, in order."""
-        return [
-            (layer, head - start)
-            for layer, start, stop in zip(self.layers, self.starts, self.starts[1:], strict=False)
-            for head in range(start, stop)
-        ]
+        """The (layer, head) of each head, in the order of their numbers."""
+        names = []
+        for place, layer in enumerate(self.layers):
+            heads = self.starts[place + 1] - self.starts[place]
+            names += [(layer, head) for head in range(heads)]
+        return names
 
     def slice_of(self, layer: int) -> slice:
-        """The heads of a layer among all."""
+        """The range of a layer's heads among all."""
         place = self.layers.index(layer)
         return slice(self.starts[place], self.starts[place + 1])
 
     def kind_of(self, layer: int) -> int:
-        """Which mask a layer has, as a number in `masks`."""
+        """The index of a layer's mask among the model's distinct masks."""
         return self.kinds[self.layers.index(layer)]
 
     def head_kinds(self) -> Ints:
-        """Which mask each head has, [head]."""
+        """The index of each head's mask among the model's distinct masks, [head]."""
         return np.repeat(np.asarray(self.kinds), np.diff(self.starts))
 
 
 class HeadPlaces(HeadKinds, frozen=True):
-    """The heads of a model in one row, with the masks that its layers have.
+    """As `HeadKinds`, with the masks themselves.
 
-    masks: those there are.
+    masks: the model's distinct masks.
     """
 
     masks: tuple[Mask, ...]
@@ -149,7 +151,8 @@ def sees(mask: Mask, queries: Ints, count: int) -> Bools:
 
 
 class TextRules:
-    """The rows of rules in one text, made when they are asked for, and kept where they are few."""
+    """What rules say of the rows of one text, computed when it is asked for, and kept where all rows
+    fit in one block."""
 
     def __init__(self, rules: Sequence[HeadRule], tokens: Sequence[Token]) -> None:
         self._rules = rules
@@ -163,27 +166,27 @@ class TextRules:
         return max(BLOCK // (self.count * len(self._rules)), 1)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """The queries of the text, some at a time: the first, and the one after the last."""
+        """Yield the queries of the text in blocks, each as its first query and the one after its
+        last."""
         step = self.rows_at_once
         for start in range(0, self.count, step):
             yield start, min(start + step, self.count)
 
     def rows(self, mask: Mask, start: int, stop: int) -> tuple[Floats, Bools]:
-        """The rows of the queries start..stop−1, [rule, query, key], and what they see, [query,
-        key]."""
-        whole = (0, self.count)
-        if next(self.blocks()) != whole:
+        """What the rules say of the queries start..stop−1 under a mask, [rule, query, key], and
+        which keys these see, [query, key]."""
+        if self.rows_at_once < self.count:
             return self._make(mask, start, stop)
         if mask not in self._kept:
-            self._kept[mask] = self._make(mask, *whole)
-        rows, booleans = self._kept[mask]
-        return rows[:, start:stop], booleans[start:stop]
+            self._kept[mask] = self._make(mask, 0, self.count)
+        rows, is_visible = self._kept[mask]
+        return rows[:, start:stop], is_visible[start:stop]
 
     def _make(self, mask: Mask, start: int, stop: int) -> tuple[Floats, Bools]:
         """Compute the rows that `rows` returns, without its cache."""
         queries = np.arange(start, stop)
-        booleans = sees(mask, queries, self.count)
-        return rule_rows(self._rules, self._patterns, queries, booleans), booleans
+        is_visible = sees(mask, queries, self.count)
+        return rule_rows(self._rules, self._patterns, queries, is_visible), is_visible
 
 
 def observe(
@@ -195,11 +198,13 @@ def observe(
     *,
     progress: Callable[[int], None] = ignore,
 ) -> None:
-    """Run texts, and hand on the attention of each layer beside what rules say of it.
+    """Run texts, and call `consume` with the attention of each layer beside what rules say of it, a
+    block of query rows at a time.
 
-    consume: takes each block; the layers of a text come in order.
-    progress: takes how many tokens have run.
+    consume: called with each block; the layers of a text come in order.
+    progress: called with how many more tokens have run.
     """
+    # short texts side by side; places in a batch count from the first text of its group
     short = [number for number, tokens in enumerate(texts) if len(tokens) <= LONG]
     begin = 0
     for group in model.batches([list(texts[number]) for number in short], keep=("weights",)):
@@ -207,17 +212,19 @@ def observe(
         for batch in group:
             numbers = [short[begin + place] for place in batch.places]
             batched += len(numbers)
-            known = [TextRules(rules, tokens) for tokens in batch.texts]
+            text_rules = [TextRules(rules, tokens) for tokens in batch.texts]
             for trace in batch.layers:
                 weights = model.backend.numpy(trace.stages["weights"])
-                for entry, text in enumerate(known):
-                    own = weights[entry, :, : text.count, : text.count]
+                for entry, text in enumerate(text_rules):
+                    text_weights = weights[entry, :, : text.count, : text.count]  # no padding
                     for start, stop in text.blocks():
                         # a block at a time: a batch as float64 would be twice its size
-                        rows = np.asarray(own[:, start:stop], np.float64)
+                        rows = np.asarray(text_weights[:, start:stop], np.float64)
                         consume(_block(places, text, numbers[entry], trace.layer, start, rows))
             progress(sum(map(len, batch.texts)))
         begin += batched
+
+    # long ones alone
     for number, tokens in enumerate(texts):
         if len(tokens) > LONG:
             _observe_long(model, tokens, TextRules(rules, tokens), places, number, consume)
@@ -233,17 +240,27 @@ def _block(
     weights: Floats,
     first: int = 0,
 ) -> PatternBlock:
-    """A block of the heads `first`, `first` + 1, … of a layer.
+    """Set some rows of attention weights of a layer beside what rules say of these rows.
 
+    number: the text's.
     row: the first query.
     weights: [head, row, key].
+    first: the number within the layer of the first of these heads.
     """
     kind = places.kind_of(layer)
-    queries = np.arange(row, row + weights.shape[1])
-    rows, visible_keys = text.rows(places.masks[kind], row, row + weights.shape[1])
-    start = places.slice_of(layer).start + first
-    heads = slice(start, start + weights.shape[0])
-    return PatternBlock(number, layer, kind, heads, queries, weights, rows, visible_keys)
+    stop = row + weights.shape[1]
+    rows, visible_keys = text.rows(places.masks[kind], row, stop)
+    first_head = places.slice_of(layer).start + first
+    return PatternBlock(
+        text=number,
+        layer=layer,
+        kind=kind,
+        heads=slice(first_head, first_head + weights.shape[0]),
+        queries=np.arange(row, stop),
+        weights=weights,
+        rules=rows,
+        visible=visible_keys,
+    )
 
 
 def _observe_long(
@@ -254,7 +271,10 @@ def _observe_long(
     number: int,
     consume: Callable[[PatternBlock], None],
 ) -> None:
-    """As `observe`, for one text whose pairs are never in memory together."""
+    """As `observe`, for one long text, of which only some rows of attention are in memory at a time.
+
+    number: the text's among those that run.
+    """
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
         """Hand the weights of a block, the queries start..stop−1 over the keys low..high−1, to

@@ -94,9 +94,9 @@ def rules(
         seed: Of the heads that are drawn at random.
         rule_files: Python files of yours with rules, which are run as your own code; they stand
             beside the rules of attn (`attncli.features.rules.rule_file`).
-        note: Is told which texts are left out.
+        note: Called with a sentence where texts are left out.
         on_cost: Called before the work starts, with its estimated cost and the number of tokens.
-        progress: Takes the share done, 0 to 1.
+        progress: Called with the share done, 0 to 1.
 
     Returns:
         What `attn heads --rules --json` writes; `swapped` is empty for a model without an output
@@ -129,31 +129,38 @@ def rules(
     places = head_places(model)
     usable = usable_rules(places, own_rules)
     halves = (tokens[0::2], tokens[1::2])
-    # a model that sees the next token predicts nothing
+
+    # what all runs cost; a model that sees the next token predicts nothing, and has no swaps
     predicts = model.spec.head is not None and reads_on(model.spec)
     runs = 0
     if predicts:
         runs = 1 + KINDS_OF_RUNS * len(shares)
     on_cost(_cost(model, halves, len(usable), runs), sum(map(len, tokens)))
     steps = _Steps(sum(map(len, tokens)) + runs * sum(map(len, halves[1])), progress)
+
+    # the first half of the texts: find the mixture of each head
     fitted = HalfRecord(places, len(usable), [len(text) for text in halves[0]])
     observe(model, halves[0], usable, places, fitted.add, progress=steps.add)
-    mixtures, chosen_by = fitted.choose()
+    mixtures, choice_overlaps = fitted.choose()
     profile = fitted.profile()
+
+    # the second half: measure the mixtures, and find others, to compare them with
     second = HalfRecord(places, len(usable), [len(text) for text in halves[1]])
     names = [rule.name for rule in usable]
     overlaps = OverlapSums(places, mixtures, profile, names.index("first"), names.index("even"))
 
     def measure(block: PatternBlock) -> None:
-        """Take rows of the texts that are measured on."""
+        """Called with each block of rows of the second half."""
         overlaps.add(block)
         second.add(block)
 
     observe(model, halves[1], usable, places, measure, progress=steps.add)
+
+    # run the model with rules in place of the heads of the largest overlap
     swapped: list[SwappedHeads] = []
     if predicts:
         trial = _SwapTrial(model, halves[1], usable, places, mixtures, profile, seed, steps.add)
-        swapped = trial.run(np.argsort(-chosen_by, kind="stable").tolist(), shares)
+        swapped = trial.run(np.argsort(-choice_overlaps, kind="stable").tolist(), shares)
     parts = overlaps.overlaps()
     choosing = sum(map(is_choice, range(len(halves[0]))))
     return RulesDocument(
@@ -200,28 +207,36 @@ def _distinct_texts(
 def _cost(
     model: Model, halves: Sequence[Sequence[Sequence[Token]]], rules: int, runs: int
 ) -> CostEstimate:
-    """What everything takes: each text runs once, those that are measured on `runs` times more, and
-    all heads are compared with all rules pair by pair."""
-    spec, dtype = model.spec, model.backend.dtype
+    """The estimated cost of everything: each text runs once, those that are measured on `runs` times
+    more, and all heads are compared with all rules pair by pair.
+
+    halves: the texts that are fitted to, and those that are measured on.
+    """
+    spec = model.spec
+    dtype = model.backend.dtype
     lengths = [[len(text) for text in half] for half in halves]
     longest = max(map(max, lengths))
     expected = cost(model, longest, RunRequest(matrices=False), is_saved=False)
+
+    # time of the runs, and of comparing
     passes = [*lengths[0], *lengths[1] * (1 + runs)]
+    run_seconds = sum(seconds_of(work_of(spec, spec.blocks, count), dtype) for count in passes)
     heads = sum(block.attention.heads for block in spec.blocks)
     compared = sum(count**2 for half in lengths for count in half) * heads * rules
+
+    # memory in bytes: the rules' rows of a block, float64, and the sample of rows, float32
     rows = 8 * rules * min(longest**2, BLOCK // rules)
     kept = 4 * (heads + rules) * SAMPLE
     return replace(
         expected,
-        seconds=sum(seconds_of(work_of(spec, spec.blocks, count), dtype) for count in passes)
-        + compared / COMPARES,
+        seconds=run_seconds + compared / COMPARES,
         memory={**expected.memory, "rules": 2 * (rows + kept)},
     )
 
 
 def _refuse(model: Model, shares: Sequence[float]) -> None:
-    """Raise UnsupportedError for a model whose texts do not run side by side, UsageError for a share
-    out of range."""
+    """Raise UnsupportedError for a model that runs whole through another library or reads another
+    text, so that its texts do not run side by side; UsageError for a share out of range."""
     if not model.own_layers or model.memory is not None:
         raise UnsupportedError(
             "rules take the place of heads in texts that run side by side, and this {family} model"
@@ -237,7 +252,7 @@ def _refuse(model: Model, shares: Sequence[float]) -> None:
 
 
 class _Steps:
-    """Tells what share of all tokens to run has run."""
+    """Adds up the tokens that have run, and calls `progress` with their share of `total`."""
 
     def __init__(self, total: int, progress: Callable[[float], None]) -> None:
         self._total = total
@@ -245,13 +260,19 @@ class _Steps:
         self._progress = progress
 
     def add(self, tokens: int) -> None:
-        """So many more tokens have run."""
+        """Called when so many more tokens have run."""
         self._done += tokens
         self._progress(min(self._done / self._total, 1.0))
 
 
 class _SwapTrial:
-    """Runs a model on texts with rules in place of some of its heads."""
+    """Runs a model on texts with rules in place of some of its heads.
+
+    mixtures: of all heads, [head, rule].
+    profile: mean weight by distance of all heads, [head, distance].
+    seed: of the heads that are drawn at random.
+    progress: called with how many more tokens have run.
+    """
 
     def __init__(
         self,
@@ -279,9 +300,10 @@ class _SwapTrial:
         self._first[:, names.index("first")] = 1.0
 
     def run(self, ranked: Sequence[int], shares: Sequence[float]) -> list[SwappedHeads]:
-        """The losses for each share of the heads, the fewest first.
+        """Measure the loss with rules in place of each share of the heads, the smallest share first,
+        beside baselines in their place, and rules in as many heads drawn at random.
 
-        ranked: heads, the best first.
+        ranked: the numbers of all heads, those of the largest overlap first.
         """
         own = self._loss(None)
         rows = []
@@ -306,7 +328,8 @@ class _SwapTrial:
         return rows
 
     def _loss(self, swap: Swap | None) -> float:
-        """The mean loss with these heads swapped; None for the model as it is."""
+        """The mean loss of the next token over all texts with these heads swapped; with None, that of
+        the model as it is."""
         return next_token_loss(
             self._model, self._texts, self._rules, self._places, swap, progress=self._progress
         )

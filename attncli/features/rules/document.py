@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
@@ -30,8 +31,8 @@ class RuleMeaning(Part, frozen=True, kw_only=True):
 
 
 def known_share(share: float) -> float | UnsetType:
-    """A share of rows; UNSET for NaN, where there is no row."""
-    if share != share:
+    """A share of rows as documents hold it: UNSET for NaN, which stands for no rows."""
+    if math.isnan(share):
         return UNSET
     return share
 

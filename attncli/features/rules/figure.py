@@ -42,19 +42,21 @@ def rules_figure(document: RulesDocument, drawing: Drawing, view: View, scale: s
         top = _draw_legend(drawing, inks, top + 14, view)
     if not document.swapped:
         return
-    curves: dict[str, list[tuple[float, float]]] = {
-        message("rules"): [],
-        message("by distance"): [],
-        message("even"): [],
-        message("drawn heads"): [],
-        message("first token"): [],
-    }
+
+    # a curve for the rules and each baseline; older documents have no losses at the first token
+    curves: dict[str, list[tuple[float, float]]] = {}
     for row in document.swapped:
-        losses = [row.loss, row.loss_distance, row.loss_even, row.loss_drawn]
-        if row.loss_first is not UNSET:
-            losses.append(row.loss_first)
-        for points, loss in zip(curves.values(), losses, strict=False):
-            points.append((100 * row.share, perplexity_factor(row, loss)))
+        losses = {
+            message("rules"): row.loss,
+            message("by distance"): row.loss_distance,
+            message("even"): row.loss_even,
+            message("drawn heads"): row.loss_drawn,
+            message("first token"): row.loss_first,
+        }
+        for title, loss in losses.items():
+            points = curves.setdefault(title, [])
+            if loss is not UNSET:
+                points.append((100 * row.share, perplexity_factor(row, loss)))
     series = [(say(view, title), points) for title, points in curves.items()]
     draw_curves(
         drawing,
@@ -67,8 +69,8 @@ def rules_figure(document: RulesDocument, drawing: Drawing, view: View, scale: s
 
 
 def _rule_inks(document: RulesDocument, drawing: Drawing) -> dict[str, str]:
-    """The colour of each of the rules that are the strongest of most heads, as many as there are
-    colours."""
+    """A colour for each of the rules that are the strongest of most heads, by rule; for as many as
+    there are colours."""
     counts: dict[str, int] = {}
     for head in document.heads:
         counts[head.parts[0].rule] = counts.get(head.parts[0].rule, 0) + 1
@@ -79,7 +81,11 @@ def _rule_inks(document: RulesDocument, drawing: Drawing) -> dict[str, str]:
 def _draw_heads(
     drawing: Drawing, document: RulesDocument, inks: dict[str, str], top: float, view: View
 ) -> float:
-    """Draw the squares, layers downward, heads to the right. Returns where they end."""
+    """Draw a square for each head, layers downward, heads to the right. Returns where they end.
+
+    inks: colours by rule; a head of another strongest rule is grey.
+    top: where the drawing is free, in points from above.
+    """
     layers = sorted({head.layer for head in document.heads})
     most = 1 + max(head.head for head in document.heads)
     left = 34.0
@@ -87,11 +93,11 @@ def _draw_heads(
     drawing.text(left, top + 8, say(view, "head →"), size=8, quiet=True)
     begin = top + 12
     for row, layer in enumerate(layers):
-        if side >= 8 or row % 4 == 0:
+        if side >= 8 or row % 4 == 0:  # small rows have room for every fourth number
             y = begin + (row + 0.75) * side
             drawing.text(left - 5, y, str(layer), size=7, anchor="end", quiet=True)
     for head in document.heads:
-        size = 0.92 * side * math.sqrt(max(head.overlap, LEAST_AREA))
+        size = 0.92 * side * math.sqrt(max(head.overlap, LEAST_AREA))  # 0.92: a gap between squares
         x = left + (head.head + 0.5) * side - size / 2
         y = begin + (layers.index(head.layer) + 0.5) * side - size / 2
         ink = inks.get(head.parts[0].rule, drawing.theme.quiet)

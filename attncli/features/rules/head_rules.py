@@ -41,13 +41,17 @@ class HeadRule(Struct, frozen=True):
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether it prefers keys after the query alone, which many models never see."""
+        """Whether it prefers only keys after the query, which a causal model never sees."""
         return False
 
     @abstractmethod
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
-        """How much each query prefers each key by this rule, 0 or more, [query, key]; keys that a
-        query does not see do not count."""
+        """How much each query prefers each key by this rule, 0 or more, [query, key]; `rule_rows`
+        leaves out the keys that a query does not see.
+
+        patterns: facts about the text's tokens.
+        queries: positions, [query].
+        """
 
 
 class EvenSpread(HeadRule, frozen=True):
@@ -89,7 +93,7 @@ class LastKey(HeadRule, frozen=True):
 
     @property
     def looks_ahead(self) -> bool:
-        """True: no other query than the last has the key before it."""
+        """True: of all queries only the last one does not see it as a later key."""
         return True
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
@@ -98,9 +102,9 @@ class LastKey(HeadRule, frozen=True):
 
 
 class Decay(HeadRule, frozen=True):
-    """Less by a factor of e every `reach` tokens of distance.
+    """Keys near the query: the preference falls by a factor of e every `reach` tokens of distance.
 
-    kind: the only tokens that count, an attribute of `TokenPatterns`; "" for all.
+    kind: the attribute of `TokenPatterns` that marks the only tokens that count; "" for all.
     """
 
     reach: float
@@ -116,7 +120,8 @@ class Decay(HeadRule, frozen=True):
 
 
 class Opening(HeadRule, frozen=True):
-    """Less by a factor of e every `reach` tokens from the beginning of the text."""
+    """The beginning of the text: the preference falls by a factor of e every `reach` tokens from
+    it."""
 
     reach: float
 
@@ -181,13 +186,15 @@ class Place(HeadRule, frozen=True):
 
 
 class Twin(HeadRule, frozen=True):
-    """Tokens beside others that are like the query.
+    """Earlier tokens that are like the query (its twins), or tokens at a fixed distance from them:
+    with `beside` 1 the token after an earlier occurrence of the query, as an induction head looks.
 
-    kind: what makes two alike, an attribute of `TokenPatterns`.
-    beside: how far the key is from the one that is like the query, 1 for the token after it.
-    alike: how many tokens up to the query must be like those up to the other.
-    starts: whether only first pieces of words count.
-    apart: numbers by token that must differ, such as "word"; "" for none.
+    kind: the attribute of `TokenPatterns` whose numbers are equal for twins.
+    beside: how far the key is from the twin, 1 for the token after it.
+    alike: how many tokens, up to the query and up to the twin, must be alike.
+    starts: whether only keys that begin a word count.
+    apart: the attribute of `TokenPatterns` whose numbers must differ between query and key, such as
+        "word"; "" for none.
     """
 
     kind: str = "identity"
@@ -200,35 +207,42 @@ class Twin(HeadRule, frozen=True):
         """1 for such keys, [query, key]."""
         numbers = _numbers(patterns, self.kind)
         keys = np.arange(patterns.count)
-        twins = np.ones((queries.size, patterns.count), bool)
+        is_key = np.ones((queries.size, patterns.count), bool)
+        # the twin of each key, and the query, alike, and so the tokens before them
         for step in range(self.alike):
-            at = keys - self.beside - step
-            asking = queries - step
-            twins &= (at >= 0) & (at < patterns.count) & (asking >= 0)[:, None]
-            like = numbers[np.clip(at, 0, patterns.count - 1)]
-            twins &= like == numbers[np.maximum(asking, 0), None]
-        twins &= keys - self.beside < queries[:, None]
+            twin_places = keys - self.beside - step
+            query_places = queries - step
+            is_key &= (twin_places >= 0) & (twin_places < patterns.count)
+            is_key &= (query_places >= 0)[:, None]
+            twin_numbers = numbers[np.clip(twin_places, 0, patterns.count - 1)]
+            is_key &= twin_numbers == numbers[np.maximum(query_places, 0), None]
+        is_key &= keys - self.beside < queries[:, None]  # the twin comes before the query
         if self.starts:
-            twins &= patterns.word_start
+            is_key &= patterns.word_start
         if self.apart:
             groups = _numbers(patterns, self.apart)
-            twins &= groups != groups[queries, None]
-        return twins.astype(np.float64)
+            is_key &= groups != groups[queries, None]
+        return is_key.astype(np.float64)
 
 
 def _one_hot_keys(keys: Ints, count: int) -> Floats:
-    """1 for one key of each row, [row, key]; nothing for keys that are not there."""
+    """Rows with 1 at one key and 0 elsewhere, [row, key]; all 0 for a key that is not in the text.
+
+    keys: the position of each row's key, [row].
+    count: how many keys there are.
+    """
     return (keys[:, None] == np.arange(count)).astype(np.float64)
 
 
 def _tokens_of_kind(patterns: TokenPatterns, kind: str) -> Bools:
-    """The tokens of a kind, booleans [token]."""
+    """Which tokens are of a kind, booleans [token]: the attribute `kind` of `TokenPatterns`, such as
+    "punctuation"."""
     marked: Bools = getattr(patterns, kind)
     return marked
 
 
 def _numbers(patterns: TokenPatterns, kind: str) -> Ints:
-    """Numbers by token, [token]."""
+    """Numbers by token, [token]: the attribute `kind` of `TokenPatterns`, such as "sentence"."""
     numbers: Ints = getattr(patterns, kind)
     return numbers
 
@@ -240,17 +254,19 @@ def rule_rows(
 
     queries: positions, [query].
     visible: which keys they see, [query, key]. A row in which a rule finds no key that is seen
-        rests on the first key that is.
+        gets weight 1 at the first key that is.
     """
     rows = np.zeros((len(rules), queries.size, patterns.count))
     for place, rule in enumerate(rules):
         rows[place] = rule.rows(patterns, queries)
     rows *= visible
     total = rows.sum(-1, keepdims=True)
-    rests = total == 0
-    np.divide(rows, total, out=rows, where=~rests)
-    sees = visible.any(-1)
-    first = visible.argmax(-1)
-    places, at = np.nonzero(rests[..., 0] & sees)
-    rows[places, at, first[at]] = 1.0
+    is_empty = total == 0
+    np.divide(rows, total, out=rows, where=~is_empty)
+
+    # empty rows of queries that see something
+    sees_key = visible.any(-1)
+    first_key = visible.argmax(-1)
+    rule_places, query_places = np.nonzero(is_empty[..., 0] & sees_key)
+    rows[rule_places, query_places, first_key[query_places]] = 1.0
     return rows

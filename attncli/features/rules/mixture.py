@@ -51,6 +51,8 @@ def fit_mixtures(sums: PairSums, allowed: Bools) -> Floats:
 
     allowed: which rules each head may have, [head, rule], at least one each.
     """
+    # M of the module's docstring, Σ (R_r − A)(R_s − A), scaled to a largest diagonal of 1; the
+    # ones added are (Σc − 1)² without its linear part, which is the target
     both = sums.both
     problem = sums.rules - both[:, :, None] - both[:, None, :] + sums.heads[:, None, None]
     scale = np.maximum(np.einsum("hrr->hr", problem).max(-1), 1e-300)
@@ -61,10 +63,14 @@ def fit_mixtures(sums: PairSums, allowed: Bools) -> Floats:
 
 
 def _least_non_negative(problem: Floats, target: Floats, allowed: Bools) -> Floats:
-    """x ≥ 0 with the least xᵀ P x − 2 xᵀ t in each problem, [problem, variable]; only allowed ones
-    leave 0.
+    """Solve many non-negative least-squares problems: the x ≥ 0 with the least xᵀ P x − 2 xᵀ t of
+    each, [problem, variable]; variables that are not allowed stay 0.
 
-    Problems go on together, each with an active set of its own, until none of them gains.
+    problem: P of each, [problem, variable, variable].
+    target: t of each, [problem, variable].
+
+    Problems go on together, each with an active set of its own (the variables that are not 0),
+    which the variable of the largest gain joins, until none of them gains.
     """
     count, size = target.shape
     weights: Floats = np.zeros((count, size))
@@ -83,14 +89,23 @@ def _least_non_negative(problem: Floats, target: Floats, allowed: Bools) -> Floa
 
 
 def _shrink(problem: Floats, target: Floats, weights: Floats, active: Bools, rows: Any) -> None:
-    """Solve the active variables of these problems, leaving out those that would be negative, until
-    all are positive. Changes `weights` and `active`."""
+    """Solve some problems for their active variables, leaving out those that would be negative,
+    until all are positive. Changes `weights` and `active` in place.
+
+    rows: the problems that are solved.
+    """
     while rows.size:
+        # problems whose solution is positive are done
         solution = _solve_active(problem[rows], target[rows], active[rows])
         negative = active[rows] & (solution <= 0)
-        bad = negative.any(-1)
-        weights[rows[~bad]] = solution[~bad]
-        rows, solution, negative = rows[bad], solution[bad], negative[bad]
+        has_negative = negative.any(-1)
+        weights[rows[~has_negative]] = solution[~has_negative]
+        rows = rows[has_negative]
+        solution = solution[has_negative]
+        negative = negative[has_negative]
+
+        # the others go from their last weights toward the solution until a first variable is 0,
+        # and that one leaves the active set
         before = weights[rows]
         fall = before - solution
         steps = np.where(negative, before / np.where(negative & (fall > 0), fall, 1.0), np.inf)
@@ -105,6 +120,7 @@ def _solve_active(problem: Floats, target: Floats, active: Bools) -> Floats:
     """The solution of P x = t over the active variables, 0 elsewhere, [problem, variable]."""
     size = target.shape[-1]
     both = active[:, :, None] & active[:, None, :]
+    # 1 on the diagonal of what is not active, and next to nothing elsewhere, so that it can be solved
     ridge: Floats = np.eye(size) * np.where(active, CLOSE, 1.0)[:, None, :]
     system: Floats = np.where(both, problem, 0.0) + ridge
     right = np.where(active, target, 0.0)[..., None]

@@ -22,8 +22,10 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def rule_meanings(rules: Sequence[HeadRule], found_shares: Floats) -> list[RuleMeaning]:
-    """What each rule means in words, and the share of rows in which it finds a key, [rule];
-    elsewhere a rule says the first token."""
+    """The document's list of rules, each with its formula and its meaning in words.
+
+    found_shares: the share of rows in which each finds a key of its own, [rule], NaN without rows.
+    """
     return [
         RuleMeaning(
             name=rule.name,
@@ -38,12 +40,13 @@ def rule_meanings(rules: Sequence[HeadRule], found_shares: Floats) -> list[RuleM
 def ruled_heads(
     places: Sequence[tuple[int, int]], names: Sequence[str], mixtures: Floats, overlaps: Floats
 ) -> list[RuledHead]:
-    """All heads as documents hold them.
+    """The document's list of heads, each with its rules and overlaps.
 
     places: layer and head of each.
     names: of the rules.
     mixtures: [head, rule].
-    overlaps: with the mixture, first, even, by distance, [4, head].
+    overlaps: of each head with its mixture, the first token, an even spread, and its own mean by
+        distance, [4, head].
     """
     return [
         _ruled_head(layer, head, names, mixtures[place], overlaps[:, place])
@@ -54,9 +57,11 @@ def ruled_heads(
 def _ruled_head(
     layer: int, head: int, names: Sequence[str], mixture: Floats, overlaps: Floats
 ) -> RuledHead:
-    """One head as documents hold it.
+    """The document's row of one head.
 
-    overlaps: with the mixture, first, even, by distance.
+    names: of the rules.
+    mixture: the weight of each rule, [rule]; those of 0 are left out.
+    overlaps: with the mixture, the first token, an even spread, the mean by distance, [4].
     """
     order = [place for place in np.argsort(-mixture, kind="stable").tolist() if mixture[place] > 0]
     said, first, even, distance = overlaps.tolist()
@@ -73,9 +78,10 @@ def _ruled_head(
 
 
 def mean_overlaps(overlaps: Floats) -> RuleOverlaps:
-    """The means over heads.
+    """The means over heads of their overlaps.
 
-    overlaps: with the mixture, first, even, by distance, [4, head].
+    overlaps: of each head with its mixture, the first token, an even spread, and its own mean by
+        distance, [4, head].
     """
     rules, first, even, distance = overlaps.mean(-1).tolist()
     return RuleOverlaps(rules=rules, first=first, even=even, distance=distance)

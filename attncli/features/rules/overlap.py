@@ -18,9 +18,11 @@ def distance_rows(profile: Floats, queries: Ints, visible: Bools) -> Floats:
     something.
 
     profile: mean weight by distance, [head, distance].
+    queries: positions, [query].
     visible: [query, key].
     """
     rows = profile[:, distance_bins(queries, visible.shape[-1])] * visible
+    # where all visible keys have a mean of 0, spread evenly over them
     total = rows.sum(-1, keepdims=True)
     rows = np.where(total > 0, rows, visible)
     total = rows.sum(-1, keepdims=True)
@@ -29,11 +31,12 @@ def distance_rows(profile: Floats, queries: Ints, visible: Bools) -> Floats:
 
 
 class OverlapSums:
-    """Collects the overlap of heads with their mixtures and with baselines.
+    """Collects the overlap of heads with their mixtures of rules and with baselines: Σ min(A, Â) of
+    each row.
 
     mixtures: [head, rule].
     profile: mean weight by distance, [head, distance].
-    first, even: which of the rules are these.
+    first, even: the indices of the rules of the first token and of an even spread.
     """
 
     def __init__(
@@ -46,7 +49,8 @@ class OverlapSums:
         self._rows = np.zeros(places.count)
 
     def add(self, block: PatternBlock) -> None:
-        """Take a block of rows of one layer in one text."""
+        """Add the overlaps of a block of rows of one layer in one text; rows that see a single key
+        are left out."""
         keep = block.with_choice
         weights = block.weights[:, keep]
         rules = block.rules[:, keep]

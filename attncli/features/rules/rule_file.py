@@ -100,6 +100,7 @@ class FileRule(HeadRule, frozen=True):
         """The function's preferences, checked, [query, key]. Raises InputError where it fails, or
         gives another shape or numbers that are no preferences."""
         where = f"{self.path}:{self.line}"
+        # run the user's function, whatever it raises
         try:
             answer = np.asarray(self.function(RuleText(patterns, queries)))
             numbers = None
@@ -108,13 +109,18 @@ class FileRule(HeadRule, frozen=True):
         except (Exception, SystemExit) as error:
             what = message("the rule {name} failed", name=self.name)
             raise failure_of_code(error, self.path, what, self.line) from error
+
+        # numbers, of the right shape, finite and not below 0
         if numbers is None:
+            value = str(answer.dtype)
+            if answer.size:
+                value = repr(answer.flat[0].item())[:80]
             raise InputError(
                 "the rule {name} gave {value}",
                 where=where,
                 expected="finite numbers of 0 or more",
                 name=self.name,
-                value=repr(answer.flat[0].item())[:80] if answer.size else str(answer.dtype),
+                value=value,
             )
         shape = (queries.size, patterns.count)
         if numbers.shape not in (shape, shape[1:]):
@@ -200,7 +206,8 @@ def load_rules(paths: Sequence[str | Path]) -> list[FileRule]:
 
 
 def _plugin_of(path: str | Path) -> Plugin | None:
-    """The plugin whose rule has this name; None where it is a file's, or nobody's."""
+    """The plugin that adds a rule of this name; None for the path of a file, and where no plugin
+    has such a rule."""
     if not NAME.fullmatch(str(path)) or is_there(Path(path)):
         return None
     return plugin_named("rules", str(path))
@@ -214,37 +221,43 @@ def plugin_rule(plugin: Plugin) -> PluginRule:
         what = message("{target} is no function", target=plugin.target)
         plugin.refuse(what, message("a function of a text, as in a file of --rule-file"))
     path = Path(function.__code__.co_filename)
-    with plugin.guard():
+    with plugin.guard():  # what fails in here is the plugin's error
         raw = read_regular(path, what=FILE_WORDS.what, limit=LARGEST)
         digest = hashlib.sha256(f"{plugin.package} {plugin.version} ".encode() + raw).hexdigest()
         file = FunctionFile(path, digest, {plugin.name: function})
-        rule = _rule_of(file, plugin.name, plugin.name)
-    added = PluginRule(
-        rule.name,
-        rule.label,
-        rule.formula,
-        rule.sentence,
-        function,
-        path,
-        rule.line,
-        digest,
-        plugin,
+        file_rule = _rule_of(file, plugin.name, plugin.name)
+    rule = PluginRule(
+        name=file_rule.name,
+        label=file_rule.label,
+        formula=file_rule.formula,
+        sentence=file_rule.sentence,
+        function=function,
+        path=path,
+        line=file_rule.line,
+        sha256=digest,
+        plugin=plugin,
     )
-    _try(added)
-    return added
+    _try(rule)
+    return rule
 
 
 def usable_rules(places: HeadPlaces, own_rules: Sequence[HeadRule]) -> list[HeadRule]:
-    """The rules that some query may follow, attn's own first: without those that look ahead where
-    none sees a later key."""
-    ahead = any(sees(mask, np.arange(1), 2)[0, 1] for mask in places.masks)
-    return [rule for rule in (*BUILT_IN, *own_rules) if ahead or not rule.looks_ahead]
+    """The rules that some head of a model may follow, built-in ones first: all, but without those
+    that look at later keys where every mask hides these.
+
+    own_rules: rules of the user's files.
+    """
+    # of two tokens, whether the first sees the second under some mask
+    shows_later = any(sees(mask, np.arange(1), 2)[0, 1] for mask in places.masks)
+    return [rule for rule in (*BUILT_IN, *own_rules) if shows_later or not rule.looks_ahead]
 
 
 def _rule_of(file: FunctionFile, name: str, full_name: str) -> FileRule:
-    """The rule of one function, tried on a small text. Raises InputError as `load_rules`.
+    """Make the rule of one function of a file, and try it on a small text. Raises InputError as
+    `load_rules`.
 
-    full_name: what it is called by.
+    name: the function's.
+    full_name: the rule's, such as "mine.vowels".
     """
     function = file.functions[name]
     formula = formula_of(function, name, "text")
@@ -258,8 +271,16 @@ def _rule_of(file: FunctionFile, name: str, full_name: str) -> FileRule:
             name=full_name,
             value=repr(says)[:80],
         )
-    line = function.__code__.co_firstlineno
-    rule = FileRule(full_name, full_name, formula, says, function, file.path, line, file.sha256)
+    rule = FileRule(
+        name=full_name,
+        label=full_name,
+        formula=formula,
+        sentence=says,
+        function=function,
+        path=file.path,
+        line=function.__code__.co_firstlineno,
+        sha256=file.sha256,
+    )
     _try(rule)
     return rule
 

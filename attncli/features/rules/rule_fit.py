@@ -36,23 +36,30 @@ CHOICE_SHARE = 3
 SAMPLE = 2**16
 """Pairs of query and key, about, on which it is decided."""
 LEAST_USE = 0.05
-"""Share of the rows in which a rule must find a key: one that seldom does is the first token under
-another name, for that is where it rests."""
+"""Share of the rows in which a rule must find a key of its own: in all others it gives the first
+token, so that a rule that seldom finds one is the rule of the first token under another name."""
 FARTHEST = 256
 """Distance from which on keys count as equally far for the mean by distance."""
 DISTANCES = 2 * FARTHEST + 1
-"""How many distances are told apart; see `distance_bins`."""
+"""How many distances have a bin of their own; see `distance_bins`."""
 
 
 class RuleSums:
-    """What texts add up to for the fit: sums over pairs, the mean weight by distance, and in how many
-    rows each rule finds a key. Those of several processes add up.
+    """Sums over the attention of texts that the fit of rules to heads needs. R_r is what rule r says,
+    A a head's weights, and Σ goes over all pairs of a query and a key.
 
-    rules: how many there are; the first of them must be that of the first token. arrays: by name,
-    each of its first axis text part (0: fitted to, 1: decide) where it has two: `pairs` Σ R_r R_s
-    [part, kind, rule, rule], `both` Σ R_r A [part, head, rule], `squares` Σ A² [part, head];
-    `profile` Σ A by distance [head, distance], `chances` pairs by distance [kind, distance]; `used`
-    rows in which a rule finds a key [kind, rule], `rows` [kind]. kind: of the model's masks.
+    rules: how many there are; the first of them must be that of the first token.
+    arrays: the sums by name. Axis `part` is 0 for the texts that are fitted to and 1 for those that
+        decide which rules stay; `kind` numbers the model's masks, since what rules say is the same
+        for all layers of one mask.
+
+        - `pairs`: Σ R_r R_s, [part, kind, rule, rule].
+        - `both`: Σ R_r A, [part, head, rule].
+        - `squares`: Σ A², [part, head].
+        - `profile`: Σ A by distance, [head, distance].
+        - `chances`: how many pairs have that distance, [kind, distance].
+        - `used`: in how many rows a rule finds a key of its own, [kind, rule].
+        - `rows`: how many rows there are, [kind].
     """
 
     def __init__(self, places: HeadKinds, rules: int) -> None:
@@ -87,6 +94,7 @@ class RuleSums:
         arrays = self.arrays
         if self.is_first(block):
             arrays["pairs"][part, block.kind] += flat @ flat.T
+            # a rule that finds no key gives the row of rule 0, the first token
             arrays["used"][block.kind] += np.any(rules != rules[0], axis=-1).sum(-1)
             arrays["rows"][block.kind] += int(keep.sum())
         arrays["both"][part, block.heads] += flat_weights @ flat.T
@@ -96,7 +104,12 @@ class RuleSums:
     def _add_profile(
         self, block: PatternBlock, weights: Floats, visible: Bools, queries: Ints
     ) -> None:
-        """Add to the mean weight by distance."""
+        """Add a block's weights to the sums by distance.
+
+        weights: [head, row, key].
+        visible: what the rows see, [row, key].
+        queries: positions, [row].
+        """
         bins = distance_bins(queries, visible.shape[-1])[visible]
         if self.is_first(block):
             self.arrays["chances"][block.kind] += np.bincount(bins, minlength=DISTANCES)
@@ -109,16 +122,20 @@ class RuleSums:
         return self.arrays["profile"] / np.maximum(chances, 1)
 
     def choose(self, samples: Sequence[ChoiceRows]) -> tuple[Floats, Floats]:
-        """The mixture of each head, [head, rule], of sum 1, and its overlap on the rows that it was
-        chosen by, [head].
+        """Choose the rules of each head, and fit their weights to all texts of this half. Returns the
+        mixture of each head, [head, rule], of sum 1, and its overlap on the rows that it was chosen
+        by, [head].
 
         samples: these rows, of each head.
         """
         kinds = self._places.head_kinds()
-        used = self.arrays["used"] / np.maximum(self.arrays["rows"], 1)[:, None] >= LEAST_USE
-        used[:, 0] = True
-        chosen, overlaps = choose_rules(self._sums(slice(0, 1)), samples, used[kinds])
-        return fit_mixtures(self._sums(slice(0, 2)), chosen), overlaps
+        found_shares = self.arrays["used"] / np.maximum(self.arrays["rows"], 1)[:, None]
+        usable = found_shares >= LEAST_USE  # [kind, rule]
+        usable[:, 0] = True  # the first token is always there
+        fitted_part = self._sums(slice(0, 1))
+        both_parts = self._sums(slice(0, 2))
+        chosen, overlaps = choose_rules(fitted_part, samples, usable[kinds])
+        return fit_mixtures(both_parts, chosen), overlaps
 
     def found_shares(self) -> Floats:
         """In what share of the rows each rule finds a key of its own, [rule]; in other rows it
@@ -132,10 +149,15 @@ class RuleSums:
         return shares
 
     def _sums(self, parts: slice) -> PairSums:
-        """The sums over the texts that are fitted to (part 0), those that choose (1), or both."""
+        """The sums of each head over the texts that are fitted to (part 0), those that choose (1), or
+        both, as `fit_mixtures` takes them."""
         arrays = self.arrays
-        rules = arrays["pairs"][parts].sum(0)[self._places.head_kinds()]
-        return PairSums(rules, arrays["both"][parts].sum(0), arrays["squares"][parts].sum(0))
+        pairs = arrays["pairs"][parts].sum(0)  # [kind, rule, rule]
+        return PairSums(
+            rules=pairs[self._places.head_kinds()],
+            both=arrays["both"][parts].sum(0),
+            heads=arrays["squares"][parts].sum(0),
+        )
 
 
 def sum_shapes(places: HeadKinds, rules: int) -> dict[str, tuple[int, ...]]:
@@ -154,7 +176,8 @@ def sum_shapes(places: HeadKinds, rules: int) -> dict[str, tuple[int, ...]]:
 
 
 class HalfRecord:
-    """What a half of the texts tells of all heads: sums to fit to, and rows to choose by.
+    """Collects from a half of the texts what the rules of all heads are found by: sums that weights
+    are fitted to, and a sample of rows that decide which rules stay.
 
     rules: how many there are; the first of them must be that of the first token.
     lengths: the tokens of each text.
@@ -165,8 +188,9 @@ class HalfRecord:
         self._places = places
         self._sums = RuleSums(places, rules)
         self._choosing = {number for number in range(len(lengths)) if is_choice(number)}
+        # every so many rows give some SAMPLE pairs; under a causal mask half of all pairs are seen
         pairs = sum(lengths[number] ** 2 for number in self._choosing)
-        self._stride = max(-(-pairs // (2 * SAMPLE)), 1)
+        self._stride = max(-(-pairs // (2 * SAMPLE)), 1)  # rounded up
         # rows are taken in turn over all texts: of many short ones not the first row alone
         self._first_rows = np.concatenate([[0], np.cumsum(lengths)])
         self._head_rows: list[list[Sample]] = [[] for _ in range(places.count)]
@@ -185,11 +209,15 @@ class HalfRecord:
             self._add_sample(block, is_sampled & block.with_choice)
 
     def _add_sample(self, block: PatternBlock, rows: Bools) -> None:
-        """Keep these rows to choose by."""
+        """Keep the pairs of query and key that these rows see, in one long axis: each head's weights,
+        and, once for all layers of a mask, what each rule says.
+
+        rows: which rows of the block, booleans [row].
+        """
         pairs = block.visible[rows]
         heads = range(block.heads.start, block.heads.stop)
-        for head, own in zip(heads, block.weights, strict=True):
-            self._head_rows[head].append(own[rows][pairs].astype(np.float32))
+        for head, weights in zip(heads, block.weights, strict=True):
+            self._head_rows[head].append(weights[rows][pairs].astype(np.float32))
         if self._sums.is_first(block):
             self._rows[block.kind] += int(rows.sum())
             self._rule_rows[block.kind].append(block.rules[:, rows][:, pairs].astype(np.float32))
@@ -210,27 +238,28 @@ class HalfRecord:
                 "no token of the texts that choose the rules sees two tokens",
                 expected=message("longer texts"),
             )
+        # by mask: what the rules say, [rule, pair], and the share of each pair's row
         rule_rows = [np.concatenate(rows, 1) for rows in self._rule_rows]
         shares = [
             np.full(said.shape[1], 1 / rows)
             for said, rows in zip(rule_rows, self._rows, strict=True)
         ]
-        return self._sums.choose(
-            [
-                ChoiceRows(np.concatenate(rows), rule_rows[kind], shares[kind])
-                for rows, kind in zip(
-                    self._head_rows, self._places.head_kinds().tolist(), strict=True
-                )
-            ]
-        )
+        samples: list[ChoiceRows] = []
+        kinds = self._places.head_kinds().tolist()
+        for rows, kind in zip(self._head_rows, kinds, strict=True):
+            samples.append(
+                ChoiceRows(weights=np.concatenate(rows), rules=rule_rows[kind], shares=shares[kind])
+            )
+        return self._sums.choose(samples)
 
 
 class ChoiceRows(Struct, frozen=True, eq=False):
-    """Rows of one head that its rules are chosen by.
+    """Rows of one head that its rules are chosen by, as one long axis of their pairs of query and
+    key.
 
-    weights: [pair].
-    rules: [rule, pair].
-    shares: how much each pair's row counts in the mean over rows, [pair]; over rows these sum to 1.
+    weights: the head's, [pair].
+    rules: what each rule says, [rule, pair].
+    shares: how much each pair's row counts in the mean over rows, [pair]: 1 ⁄ rows.
     """
 
     weights: Sample
@@ -256,21 +285,28 @@ def choose_rules(
     usable: which rules a head may have, [head, rule]; rule 0 is that of the first token, and
         another begins only where it says `GAIN` more.
     """
+    # begin with the rule that alone has the least squared error, Σ R² − 2 Σ R A + const
     heads, rules = sums.both.shape
+    all_heads = np.arange(heads)
     chosen = np.zeros((heads, rules), bool)
-    alone = np.einsum("hrr->hr", sums.rules) - 2 * sums.both
-    alone[~usable] = np.inf
-    chosen[np.arange(heads), _first_best(-alone)] = True
+    errors_alone = np.einsum("hrr->hr", sums.rules) - 2 * sums.both
+    errors_alone[~usable] = np.inf
+    chosen[all_heads, _first_best(-errors_alone)] = True
     mixtures = chosen.astype(np.float64)
-    overlaps = _overlaps(samples, mixtures, np.arange(heads), np.zeros(heads))
-    # the first token is what a rule says that finds no key: another one has to say more
-    at_first = np.zeros_like(mixtures)
-    at_first[:, 0] = 1.0
-    first_overlaps = _overlaps(samples, at_first, np.arange(heads), np.zeros(heads))
-    at_rest = overlaps < first_overlaps + GAIN
-    chosen[at_rest] = at_first[at_rest] > 0
-    mixtures[at_rest] = at_first[at_rest]
-    overlaps[at_rest] = first_overlaps[at_rest]
+    overlaps = _overlaps(samples, mixtures, all_heads, np.zeros(heads))
+
+    # a rule that finds no key gives the first token: where the best rule says hardly more than
+    # that rule, begin with the first token
+    only_first = np.zeros_like(mixtures)
+    only_first[:, 0] = 1.0
+    first_overlaps = _overlaps(samples, only_first, all_heads, np.zeros(heads))
+    begins_at_first = overlaps < first_overlaps + GAIN
+    chosen[begins_at_first] = only_first[begins_at_first] > 0
+    mixtures[begins_at_first] = only_first[begins_at_first]
+    overlaps[begins_at_first] = first_overlaps[begins_at_first]
+
+    # let the rule of the largest gain join each head, for all heads in step; it stays where the
+    # overlap on other texts grows
     refused = np.zeros((heads, rules), bool)
     failures = np.zeros(heads, np.int64)
     for _ in range(MOST_RULES * TRIES):
@@ -304,8 +340,13 @@ def _drop_rules(
     mixtures: Floats,
     overlaps: Floats,
 ) -> tuple[Bools, Floats]:
-    """The choice without rules that later ones have made superfluous: the lightest rule is dropped
-    as long as the overlap falls by less than `GAIN`.
+    """Drop the rules of each head that later ones have made superfluous: the one of the smallest
+    weight, as long as the overlap falls by less than `GAIN`. Returns which rules are left, [head,
+    rule], and the overlaps with them, [head]; changes the arrays it is given.
+
+    chosen: the rules of each head, [head, rule].
+    mixtures: their weights, [head, rule].
+    overlaps: what they reach on the samples, [head].
     """
     rows = np.arange(len(chosen))
     while True:
@@ -325,19 +366,24 @@ def _drop_rules(
 
 def _gains(sums: PairSums, mixtures: Floats) -> Floats:
     """How much the squared error of each head falls at most on the way from its mixture to a rule
-    alone, [head, rule]; 0 for rules that make it larger."""
-    ahead = np.einsum("hrs,hs->hr", sums.rules, mixtures)
-    gradient = ahead - sums.both
-    falls = (gradient * mixtures).sum(-1, keepdims=True) - gradient
-    own = np.einsum("hr,hr->h", ahead, mixtures)[:, None]
-    lengths = own - 2 * ahead + np.einsum("hrr->hr", sums.rules)
-    gains: Floats = np.where(falls > 0, falls, 0.0) ** 2 / np.maximum(lengths, 1e-300)
+    alone, [head, rule]; 0 for rules that make it larger.
+
+    Along the direction d from the mixture to rule r the error is a parabola: it falls by at most
+    (slope)² ⁄ ‖d‖².
+    """
+    with_mixture = np.einsum("hrs,hs->hr", sums.rules, mixtures)  # ⟨R_r, mixture⟩
+    gradient = with_mixture - sums.both
+    slopes = (gradient * mixtures).sum(-1, keepdims=True) - gradient
+    mixture_squares = np.einsum("hr,hr->h", with_mixture, mixtures)[:, None]
+    rule_squares = np.einsum("hrr->hr", sums.rules)
+    lengths = mixture_squares - 2 * with_mixture + rule_squares  # ‖R_r − mixture‖²
+    gains: Floats = np.where(slopes > 0, slopes, 0.0) ** 2 / np.maximum(lengths, 1e-300)
     return gains
 
 
 def _first_best(gains: Floats) -> Ints:
-    """The first rule of each head whose gain is close to the largest, [head]: a rule that is better
-    by chance alone does not replace a plainer one.
+    """The first rule of each head whose gain is within `TIE` of the largest, [head]. Rules are in
+    order from the plainest, so that one that is better by chance alone replaces no plainer one.
 
     gains: [head, rule].
     """
@@ -346,7 +392,11 @@ def _first_best(gains: Floats) -> Ints:
 
 
 def _fit_some(sums: PairSums, allowed: Bools, rows: Ints, mixtures: Floats) -> Floats:
-    """The mixtures, [head, rule], those of these heads fitted anew to the rules allowed."""
+    """A copy of the mixtures, [head, rule], in which some heads are fitted anew.
+
+    allowed: which rules each head may have, [head, rule].
+    rows: the heads that are fitted.
+    """
     part = PairSums(sums.rules[rows], sums.both[rows], sums.heads[rows])
     fitted = mixtures.copy()
     fitted[rows] = fit_mixtures(part, allowed[rows])
@@ -356,7 +406,11 @@ def _fit_some(sums: PairSums, allowed: Bools, rows: Ints, mixtures: Floats) -> F
 def _overlaps(
     samples: Sequence[ChoiceRows], mixtures: Floats, rows: Ints, overlaps: Floats
 ) -> Floats:
-    """The overlap of each head, those of these heads computed anew, [head]."""
+    """A copy of the overlaps, [head], in which those of some heads are computed anew.
+
+    samples: the rows that each head is compared on.
+    rows: the heads that are computed.
+    """
     after = overlaps.copy()
     for head in rows.tolist():
         after[head] = samples[head].overlap(mixtures[head])
@@ -369,6 +423,11 @@ def is_choice(number: int) -> bool:
 
 
 def distance_bins(queries: Ints, count: int) -> Ints:
-    """The bin of each pair's distance, [query, key]: j − i + `FARTHEST`, farther ones together."""
+    """The bin of each pair's distance, [query, key]: j − i + `FARTHEST`, where all that are farther
+    than `FARTHEST` count as that far.
+
+    queries: positions i, [query].
+    count: how many keys j there are.
+    """
     offsets = np.arange(count) - queries[:, None]
     return np.clip(offsets, -FARTHEST, FARTHEST) + FARTHEST

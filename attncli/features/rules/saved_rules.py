@@ -36,10 +36,13 @@ def read_rules(file: Path) -> RulesDocument:
 def mixtures_of(
     document: RulesDocument, model: Model, where: str = ""
 ) -> Mapping[tuple[int, int], HeadMixture]:
-    """The rules of each head, by layer and head.
+    """The rules of each head of a saved document, by (layer, head).
+
+    model: the one that the rules are to be of.
+    where: what errors call the file.
 
     Raises InputError for rules of another model: another family or size, or other weights where a
-    digest of both is known. where: what errors call the file.
+    digest of both is known.
     """
     own = model_part(model)
     part = document.model

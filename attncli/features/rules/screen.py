@@ -64,8 +64,12 @@ def rules_rows(document: RulesDocument) -> Iterator[Sequence[object]]:
 
 
 def rule_label(name: str) -> str:
-    """A rule as screens name it; the plain name for a rule that is not built in."""
-    return next((rule.label for rule in BUILT_IN if rule.name == name), name)
+    """A rule as screens name it, such as "previous token"; its own name for a rule that is not built
+    in."""
+    for rule in BUILT_IN:
+        if rule.name == name:
+            return rule.label
+    return name
 
 
 def mixture_text(head: RuledHead | HeadMixture, view: View) -> str:
@@ -94,13 +98,15 @@ def best_baseline(head: RuledHead) -> float:
 
 
 def ranked_heads(heads: Sequence[RuledHead]) -> list[RuledHead]:
-    """The heads, those first of which rules say most beyond the best baseline: many heads rest on the
-    first token, or look by distance alone, and are all alike."""
+    """The heads, sorted by how much more of their weights rules say than the best baseline, the most
+    first. Many heads put all weight on the first token, or look by distance alone, and need no
+    rules."""
     return sorted(heads, key=lambda head: best_baseline(head) - head.overlap)
 
 
 def _model_and_texts(document: RulesDocument, view: View) -> Lines:
-    """The model, and how the texts are split."""
+    """The top of the screen: the model's name and size, how many rules there are, how the texts are
+    split, and warnings."""
     model = document.model
     texts = document.texts
     name = label(model.name or model.family or model.source, ascii=view.ascii)
@@ -121,12 +127,14 @@ def _model_and_texts(document: RulesDocument, view: View) -> Lines:
 
 
 def _head_table(document: RulesDocument, view: View) -> Lines:
-    """The heads that rules say most of, beside the baselines; all with --full."""
+    """A table of the heads and their rules; see `ruled_heads_table`."""
     return ruled_heads_table(document.heads, view)
 
 
 def ruled_heads_table(every: Sequence[RuledHead], view: View) -> Lines:
-    """The heads that rules say most of, beside the baselines; all in a full view."""
+    """A table of the heads with the largest gain of rules over baselines: their overlap with the
+    rules, with the first token, with their mean by distance, and the rules themselves. All heads in
+    a full view."""
     heads = ranked_heads(every)
     if not view.full:
         heads = heads[: view.top]
@@ -159,16 +167,18 @@ def ruled_heads_table(every: Sequence[RuledHead], view: View) -> Lines:
 
 
 def _rule_table(document: RulesDocument, view: View) -> Lines:
-    """A table of rules: how many heads have each as their strongest."""
+    """A table of the rules by their weight in all heads; see `rule_weights_table`."""
     return rule_weights_table(document.heads, view)
 
 
 def rule_weights_table(heads: Sequence[RuledHead], view: View) -> Lines:
-    """Which rules have how much of all mixtures, and are the strongest of how many heads."""
+    """A table of the rules: the mean weight of each over the mixtures of all heads, and in how many
+    heads it is the strongest rule."""
     counts: dict[str, int] = {}
     shares: dict[str, float] = {}
     for head in heads:
-        counts[head.parts[0].rule] = counts.get(head.parts[0].rule, 0) + 1
+        strongest = head.parts[0].rule
+        counts[strongest] = counts.get(strongest, 0) + 1
         for part in head.parts:
             shares[part.rule] = shares.get(part.rule, 0.0) + part.weight / len(heads)
     order = sorted(shares, key=lambda name: -shares[name])
@@ -188,7 +198,8 @@ def rule_weights_table(heads: Sequence[RuledHead], view: View) -> Lines:
 
 
 def _swap_table(document: RulesDocument, view: View) -> Lines:
-    """What the model loses with rules in place of heads, as multiples of its perplexity."""
+    """A table of what the model loses with rules in place of heads, a row for each share of the
+    heads, as multiples of its perplexity; empty where nothing was swapped."""
     if not document.swapped:
         return Lines()
     columns: dict[str, list[str]] = {
@@ -225,7 +236,7 @@ def _swap_table(document: RulesDocument, view: View) -> Lines:
 
 def perplexity_factor(row: SwappedHeads, loss: float) -> float:
     """How many times larger the perplexity at this loss is than the model's own."""
-    return math.exp(min(loss - row.loss_model, 700.0))
+    return math.exp(min(loss - row.loss_model, 700.0))  # e^709 is the largest float
 
 
 def _factor_text(row: SwappedHeads, loss: float, view: View) -> str:
@@ -239,7 +250,8 @@ def _factor_text(row: SwappedHeads, loss: float, view: View) -> str:
 
 
 def rules_sentences(document: RulesDocument, view: View) -> Iterator[str]:
-    """Sentences on what rules say of the heads, how stable that is, and what it costs."""
+    """Yield the answer in sentences: how much of the heads' weights rules say, how stable the rules
+    are, and what the model loses with rules in place of heads."""
     yield from mixture_sentences(
         document.heads, document.overlap, document.stability, view, document.rules
     )
@@ -272,7 +284,11 @@ def head_sentence(head: RuledHead, view: View) -> str:
 
 
 def seldom_sentences(head: RuledHead, rules: Sequence[RuleMeaning], view: View) -> Iterator[str]:
-    """The sentence that a rule of a head finds no token of its own in most rows."""
+    """Yield a sentence for each rule of a head that finds no token of its own in most rows, where it
+    gives the first token.
+
+    rules: all rules, with the share of rows in which each finds one.
+    """
     shares = {rule.name: rule.found_share for rule in rules}
     for part in head.parts:
         found_share = shares.get(part.rule, UNSET)
@@ -306,8 +322,14 @@ def mixture_sentences(
     view: View,
     rules: Sequence[RuleMeaning],
 ) -> Iterator[str]:
-    """What rules say of the heads, of the best one by name, beside what needs no rules, and how stable
-    that is."""
+    """Yield sentences on how much of the heads' weights rules say: of the head with the largest gain
+    over baselines, then over all heads, beside baselines that need no rules, and how stable the
+    rules are.
+
+    means: overlaps over all heads.
+    stability: how alike the rules of the other half of the texts are; UNSET where not measured.
+    rules: all rules, with the share of rows in which each finds a key.
+    """
     first = ranked_heads(heads)[0]
     yield head_sentence(first, view)
     yield baseline_sentence(first, view)
@@ -359,6 +381,7 @@ def _swap_sentences(document: RulesDocument, view: View) -> Iterator[str]:
                 view, "This model predicts no next word: no swap can be measured by its perplexity."
             )
         return
+    # the row of the share nearest to a quarter of the heads
     row = min(document.swapped, key=lambda row: abs(row.share - 0.25))
     yield say(
         view,

@@ -29,9 +29,9 @@ LOGIT_ROWS = 64
 
 
 class Swap(Struct, frozen=True, eq=False):
-    """Which heads attend by rule.
+    """Which heads attend by rule in place of their own weights.
 
-    heads: their numbers among all.
+    heads: their numbers among all heads of the model.
     mixtures: of all heads, [head, rule].
     profile: where they attend by distance alone, mean weights of all heads, [head, distance]; None
         for the mixtures.
@@ -43,8 +43,9 @@ class Swap(Struct, frozen=True, eq=False):
 
 
 class SwapLayers(Mapping[tuple[int, Kind], Sequence[Intervention]]):
-    """What a swap changes in each layer for texts that run side by side; a layer's weights are made
-    when the run reaches it."""
+    """The interventions of a swap for texts that run side by side, as a mapping by (layer, "self").
+    The weights of a layer are computed when the run asks for them, since those of all layers would
+    not fit in memory."""
 
     def __init__(
         self,
@@ -80,13 +81,15 @@ class SwapLayers(Mapping[tuple[int, Kind], Sequence[Intervention]]):
         first = self._places.slice_of(layer).start
 
         def rows(start: int, stop: int) -> Array:
-            """The weights of these queries, [text, head, query, key], 0 in what is padding."""
+            """Called for a block of queries, start to stop − 1: their weights, [text, head, query,
+            key], 0 in padding after shorter texts."""
             weights = np.zeros((len(self._texts), len(numbers), stop - start, self._longest))
             for entry, text in enumerate(self._texts):
                 step = text.rows_at_once
                 for begin in range(start, min(stop, text.count), step):
                     end = min(begin + step, stop, text.count)
-                    weights[entry, :, begin - start : end - start, : text.count] = self._rows_of(
+                    in_block = slice(begin - start, end - start)
+                    weights[entry, :, in_block, : text.count] = self._rows_of(
                         text, layer, numbers, begin, end
                     )
             return self._backend.array(weights)
@@ -96,8 +99,13 @@ class SwapLayers(Mapping[tuple[int, Kind], Sequence[Intervention]]):
     def _rows_of(
         self, text: TextRules, layer: int, numbers: Sequence[int], start: int, stop: int
     ) -> Floats:
-        """The weights of some queries of a text, [head, query, key]."""
-        rows, visible = text.rows(self._places.masks[self._places.kind_of(layer)], start, stop)
+        """The weights by rule, or by distance alone, of the queries start to stop − 1 of a text,
+        [head, query, key].
+
+        numbers: the heads, among all of the model.
+        """
+        mask = self._places.masks[self._places.kind_of(layer)]
+        rows, visible = text.rows(mask, start, stop)
         if self._swap.profile is None:
             return np.tensordot(self._swap.mixtures[list(numbers)], rows, 1)
         return distance_rows(self._swap.profile[list(numbers)], np.arange(start, stop), visible)
@@ -122,7 +130,7 @@ def next_token_loss(
     each text; 0 where no text has two tokens.
 
     swap: which heads attend by rule; None for the model as it is.
-    progress: takes how many tokens have run.
+    progress: called with how many more tokens have run.
     """
     last = len(model.spec.blocks) - 1
     changes: Callable[[Sequence[Sequence[Token]]], Interventions] | None = None
@@ -132,6 +140,7 @@ def next_token_loss(
             """The interventions that put rules in place of heads in a batch."""
             return SwapLayers(swap, places, rules, model.backend, batch)
 
+    # short texts side by side
     total = 0.0
     count = 0
     short = [list(tokens) for tokens in texts if len(tokens) <= LONG]
@@ -142,6 +151,8 @@ def next_token_loss(
                 total += _loss_sum(model, trace.after[entry, : len(tokens)], tokens)
                 count += len(tokens) - 1
             progress(sum(map(len, batch.texts)))
+
+    # long ones alone
     for text in texts:
         if len(text) > LONG:
             (trace,) = model.trace(
@@ -168,6 +179,6 @@ def _loss_sum(model: Model, after: Array, tokens: Sequence[Token]) -> float:
         scores = np.asarray(model.backend.numpy(model.logits(after[start:stop])), np.float64)
         scores -= scores.max(-1, keepdims=True)
         following = [tokens[place + 1].id or 0 for place in range(start, stop)]
-        picked = scores[np.arange(stop - start), following]
-        total += float((np.log(np.exp(scores).sum(-1)) - picked).sum())
+        following_scores = scores[np.arange(stop - start), following]
+        total += float((np.log(np.exp(scores).sum(-1)) - following_scores).sum())
     return total

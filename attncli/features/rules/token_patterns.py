@@ -17,7 +17,7 @@ from attncli.inputs.token import BYTES, MARKS, Token
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 NONE = -1
-"""Stands for no token where the place of one is asked for."""
+"""In arrays of token positions: no token."""
 SENTENCE_ENDS = frozenset(".!?。！？…")
 OPENING = {"(": ")", "[": "]", "{": "}", "（": "）", "「": "」", "“": "”", "《": "》", "【": "】"}
 """Brackets that open, each with the one that closes it."""
@@ -36,7 +36,8 @@ CLASSIFIERS = frozenset("个只条张本件位头匹辆台座块片杯瓶家间�
 
 
 class TokenPatterns:
-    """The tokens of one text as rules see them. Everything is by token, [token], and found once."""
+    """Facts about the tokens of one text that rules are made of: each property is an array by token,
+    [token], computed when it is first asked for."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
@@ -73,9 +74,7 @@ class TokenPatterns:
     def sentence_end(self) -> Bools:
         """Tokens that end in a mark of `SENTENCE_ENDS`, those of "a.m." and "e.g." as well: what
         comes after the mark is not looked at."""
-        return self.mark_tokens(
-            lambda text: text.strip()[-1:] in SENTENCE_ENDS and bool(text.strip())
-        )
+        return self.mark_tokens(lambda text: text.strip()[-1:] in SENTENCE_ENDS)
 
     @cached_property
     def comma(self) -> Bools:
@@ -115,27 +114,26 @@ class TokenPatterns:
 
     @cached_property
     def classifier(self) -> Bools:
-        """Tokens that are a Chinese measure word after a numeral or a demonstrative."""
-        marked = self.mark_tokens(lambda text: text.strip() in CLASSIFIERS)
-        before = self.mark_tokens(
-            lambda text: text.strip()[-1:] in tuple("一二两三四五六七八九十百千几这那每")
-        )
-        before |= self.number
-        marked[1:] &= before[:-1]
-        marked[:1] = False
-        return marked
+        """Tokens that are a Chinese measure word after a numeral or a demonstrative, as 个 in 三个."""
+        measure_words = self.mark_tokens(lambda text: text.strip() in CLASSIFIERS)
+        numerals = tuple("一二两三四五六七八九十百千几这那每")
+        counts = self.number | self.mark_tokens(lambda text: text.strip()[-1:] in numerals)
+        follows_count = np.zeros(self.count, bool)
+        follows_count[1:] = counts[:-1]
+        return measure_words & follows_count
 
     @cached_property
     def identity(self) -> Ints:
-        """A number for each token, equal where the vocabulary has the same entry."""
+        """A number for each token, equal for tokens of the same vocabulary entry (of the same text
+        where there is no vocabulary)."""
         return _value_numbers(
             [token.text if token.id is None else token.id for token in self.tokens]
         )
 
     @cached_property
     def word_start(self) -> Bools:
-        """Tokens that begin a word: something stands before them, or they or the one before are
-        punctuation."""
+        """Tokens that begin a word: a blank stands before them, or they or the one before are
+        punctuation or special; see `_begins_word`."""
         start = np.ones(self.count, bool)
         for place in range(1, self.count):
             start[place] = _begins_word(
@@ -155,23 +153,23 @@ class TokenPatterns:
         spellings: dict[int, str] = {}
         for place, number in enumerate(self.word.tolist()):
             spellings[number] = spellings.get(number, "") + self.texts[place].strip().lower()
-        return _value_numbers(
-            [
-                spellings[number] if any(map(str.isalpha, spellings[number])) else (number,)
-                for number in self.word.tolist()
-            ]
-        )
+        values: list[Hashable] = []
+        for number in self.word.tolist():
+            has_letter = any(map(str.isalpha, spellings[number]))
+            # a tuple equals no spelling, and no other word's tuple
+            values.append(spellings[number] if has_letter else (number,))
+        return _value_numbers(values)
 
     @cached_property
     def name(self) -> Ints:
         """The number of the name that each token is a piece of, as code spells names: letters,
         digits and underscores without a blank."""
-        joined = np.zeros(self.count, bool)
+        goes_on = np.zeros(self.count, bool)  # tokens that go on with the name of the one before
         for place in range(1, self.count):
             pieces = self.texts[place - 1 : place + 1]
-            near = self.tokens[place].start == self.tokens[place - 1].end
-            joined[place] = near and all(map(NAME.fullmatch, pieces))
-        return np.cumsum(~joined) - 1
+            is_adjacent = self.tokens[place].start == self.tokens[place - 1].end
+            goes_on[place] = is_adjacent and all(map(NAME.fullmatch, pieces))
+        return np.cumsum(~goes_on) - 1
 
     @cached_property
     def same_name(self) -> Ints:
@@ -180,16 +178,15 @@ class TokenPatterns:
         names = [""] * self.count
         for number, text in zip(self.name.tolist(), self.texts, strict=True):
             names[number] += text.strip()
-        return _value_numbers(
-            [
-                names[number] if NAME.fullmatch(names[number]) else (place,)
-                for place, number in enumerate(self.name.tolist())
-            ]
-        )
+        values: list[Hashable] = []
+        for place, number in enumerate(self.name.tolist()):
+            # a tuple equals no name, and no other token's tuple
+            values.append(names[number] if NAME.fullmatch(names[number]) else (place,))
+        return _value_numbers(values)
 
     @cached_property
     def first_of_word(self) -> Ints:
-        """The place of the first piece of each token's word."""
+        """The position of the first piece of each token's word."""
         return latest(self.word_start)
 
     @cached_property
@@ -212,11 +209,14 @@ class TokenPatterns:
     def character(self) -> Ints:
         """A number for the character that each token is a piece of; equal where one character takes
         several tokens."""
-        spans: list[Hashable] = []
+        values: list[Hashable] = []
         for place, token in enumerate(self.tokens):
-            alone = token.start is None or token.end is None or token.end - token.start != 1
-            spans.append(("token", place) if alone else (token.part, token.start))
-        return _value_numbers(spans)
+            # the bytes of one character have the same place in the text, and are one character long
+            is_one_character = (
+                token.start is not None and token.end is not None and token.end - token.start == 1
+            )
+            values.append((token.part, token.start) if is_one_character else ("token", place))
+        return _value_numbers(values)
 
     @cached_property
     def bracket(self) -> Ints:
@@ -236,20 +236,22 @@ class TokenPatterns:
 
     @cached_property
     def indentation(self) -> Ints:
-        """For each token, the first token of the line before that is indented as its own; `NONE`
-        without one."""
-        by_depth: dict[int, int] = {}
+        """For each token, the first token of the last line before its own that is indented as far;
+        `NONE` without one."""
+        line_starts: dict[int, int] = {}  # by indentation, the first token of the last such line
         places = np.full(self.count, NONE)
         earlier = NONE
-        depth = 0
+        depth = 0  # blanks since the line break
         for place in range(self.count):
             if self.line_break[place]:
-                blanks = self.texts[place].rpartition("\n")[2]
+                _, _, blanks = self.texts[place].rpartition("\n")
                 depth = len(blanks)
             elif self.line_start[place]:
-                own = depth + int((self.tokens[place].utf8 or b"")[:1] == b" ")
-                earlier = by_depth.get(own, NONE)
-                by_depth[own] = place
+                # the token itself may begin with the last blank
+                has_blank = (self.tokens[place].utf8 or b"").startswith(b" ")
+                indentation = depth + int(has_blank)
+                earlier = line_starts.get(indentation, NONE)
+                line_starts[indentation] = place
             elif not self.texts[place].strip():
                 depth += len(self.texts[place])
             places[place] = earlier
@@ -270,7 +272,7 @@ class TokenPatterns:
 
 
 def _spelled_text(token: Token) -> str:
-    """The characters of a token in its text, with the blank before it where the token includes one."""
+    """The text of a token for rules; "" for one that is a byte of a character, such as `<0xE4>`."""
     if BYTES.fullmatch(token.text):
         return ""
     return token.text
@@ -284,29 +286,41 @@ def _is_punctuation(text: str) -> bool:
 
 
 def _begins_word(before: Token, token: Token, text_before: str, text: str) -> bool:
-    """Whether a token begins a word, the one before it being `before`."""
+    """Whether a token begins a word, the one before it being `before`.
+
+    text_before, text: what both spell.
+    """
+    # beside special tokens, and at the border of two texts
     if token.special or before.special or token.part != before.part:
         return True
+    # after a blank token, and beside punctuation
     if _is_punctuation(text) or _is_punctuation(text_before) or not text_before.strip():
         return True
-    if text[:1].isspace() or text[:1] in MARKS or (token.utf8 or b"")[:1] == b" ":
+    # with a blank of its own, or a mark that stands for one
+    if text[:1].isspace() or text[:1] in MARKS or (token.utf8 or b"").startswith(b" "):
         return True
+    # with a blank between the two that belongs to neither
     return token.start is None or before.end is None or token.start > before.end
 
 
 def _value_numbers(values: Sequence[Hashable]) -> Ints:
-    """A number for each value, equal values alike, in the order in which they come first."""
+    """Number the values in the order in which they first occur, equal values alike, [token]: "b",
+    "a", "b" become 0, 1, 0."""
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(value, len(numbers)) for value in values], np.int64)
 
 
 def _segments(end: Bools) -> Ints:
-    """The number of the segment of each token; a segment ends after a run of end marks."""
+    """The number of the segment that each token stands in, [token]; a segment ends after a run of
+    end marks.
+
+    end: which tokens are end marks.
+    """
     begins = np.zeros(end.size, bool)
     begins[1:] = end[:-1] & ~end[1:]
     return np.cumsum(begins)
 
 
 def latest(marked: Bools) -> Ints:
-    """For each place, the last marked one up to it; `NONE` before the first."""
+    """For each position, that of the last marked token up to it; `NONE` before the first."""
     return np.maximum.accumulate(np.where(marked, np.arange(marked.size), NONE))

@@ -131,7 +131,8 @@ def run(
     hint = request.smaller_run(loaded_model.spec, "--query TOK", "--show links")
 
     def on_cost(expected: CostEstimate, count: int) -> None:
-        """Refuse a run of too much memory or output, and announce a long one. Raises LimitError."""
+        """Called before a text runs with its estimated cost and number of tokens: refuse a run of too
+        much memory or output, and announce a long one. Raises LimitError."""
         request.refuse_memory(expected.peak, setup.compute, hint, resident=expected.resident)
         if is_data:
             from attncli.draw.encoding import NUMBER_BYTES
@@ -149,15 +150,10 @@ def run(
         texts = list(request.texts(environment, text, single=single))
         traces_of_batch = iter(_run_as_batch(loaded_model, texts, setup))
 
+    # what needs the weights of single tokens, which regions would sum
+    is_figure_of_weights = output.svg is not None and not is_named  # a chat's figure is
     keeps_weights = any(
-        (
-            parts & WEIGHT_PARTS,
-            all_stages,
-            save is not None,
-            batch,
-            words,
-            output.svg is not None and not is_named,  # a chat's figure is of its weights
-        )
+        (parts & WEIGHT_PARTS, all_stages, save is not None, batch, words, is_figure_of_weights)
     )
 
     def compute(run: TextRun) -> RunDocument:
@@ -223,12 +219,13 @@ def run(
 
         if is_data:
             return every_weight
-        which = (len(loaded_model.spec.blocks) == 1, setup.model.layer, setup.model.head)
-        few_rows = any((output.full, query is not None, not is_long(count)))
-        return every_weight and any(which) and few_rows
+        has_one_layer = len(loaded_model.spec.blocks) == 1
+        is_chosen = any((has_one_layer, setup.model.layer, setup.model.head))
+        has_few_rows = any((output.full, query is not None, not is_long(count)))
+        return every_weight and is_chosen and has_few_rows
 
     def opens_at(run: TextRun, record: RunRecord) -> Mapping[str, str]:
-        """The token asked about."""
+        """What a page of this run shows first: the token asked about; {} without one."""
         if query is None:
             return {}
         quiet = environment.without_notes()

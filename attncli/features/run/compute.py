@@ -110,7 +110,8 @@ def cost(
     rows: int | None = None,
     last_rows: int | None = None,
 ) -> CostEstimate:
-    """The memory, time and numbers that running a text of `count` tokens takes; see `cost_of`."""
+    """The memory, time and numbers of the document that running a text of `count` tokens takes,
+    with the model's weights in memory. Arguments are those of `cost_of`."""
     running = cost_of(
         model.spec,
         count,
@@ -138,14 +139,16 @@ def cost_of(
 ) -> CostEstimate:
     """The cost of running `count` tokens through a model of this Spec.
 
+    request: what the document holds.
     dtype: of its results.
     compute_dtype: what it computes in.
-
     is_saved: whether all stages are kept to be saved.
-    rows: query rows at a time.
-    last_rows: how many of the last layer are computed, None for all.
+    rows: query rows at a time; None for all at once.
+    last_rows: how many rows of the last layer are computed, None for all.
     stored_sizes: sizes of weights in files.
     """
+    # count numbers of the document, numbers held to the end (in the document, or to be saved), and
+    # the most scores of one layer
     layers = spec.attending(request.layers)
     attentions = [spec.blocks[layer].attention for layer in layers]
     item = SCORE_ITEM[dtype]
@@ -154,7 +157,9 @@ def cost_of(
     else:
         row_count = count
     everything = request.stages or is_saved
-    numbers = answer_numbers = most = 0  # held: to the end, in the document or to be saved
+    numbers = 0
+    answer_numbers = 0
+    most_scores = 0
     for attention in attentions:
         heads = len(numbers_of(request.heads, attention.heads))
         mixed_width = heads * attention.v_dim
@@ -167,17 +172,13 @@ def cost_of(
             square_arrays = 2
         if request.matrices:
             numbers += heads * row_count * count * square_arrays + wide
-        # a bias by position is as large as what it is added to
-        if request.matrices:
-            least = 2
-        else:
-            least = 1
-            if isinstance(attention.position, ADDED):
-                least = 2
+        # arrays [query, key] of a head; a bias by position is as large as what it is added to
         if everything:
             squares = _square_count(attention)
+        elif request.matrices or isinstance(attention.position, ADDED):
+            squares = 2
         else:
-            squares = least
+            squares = 1
         if is_saved:
             rows_in_memory = 2 * count  # what is saved is there twice while it is written
         elif request.matrices:
@@ -185,7 +186,8 @@ def cost_of(
         else:
             rows_in_memory = 0
         answer_numbers += heads * count * squares * rows_in_memory
-        most = max(most, attention.heads * count * count * squares)
+        most_scores = max(most_scores, attention.heads * count * count * squares)
+
     running = estimate(
         spec,
         count,
@@ -196,16 +198,20 @@ def cost_of(
         dtype=compute_dtype,
         last_rows=last_rows,
     )
+
+    # a layer's scores are the answer's own arrays only where it keeps all of them in their type;
+    # else they are in memory besides
     rounds = compute_dtype != dtype
-    whole = is_saved or (request.matrices and request.query is None)
+    keeps_all = is_saved or (request.matrices and request.query is None)
     score_bytes = 0
-    # what a layer keeps is part of the answer only where all of it is, as it is
-    if rounds or not whole or request.heads is not EVERY:
-        score_bytes = most * SCORE_ITEM[compute_dtype]
-    if rounds and not whole:
-        score_bytes += most * item
+    if rounds or not keeps_all or request.heads is not EVERY:
+        score_bytes = most_scores * SCORE_ITEM[compute_dtype]
+    if rounds and not keeps_all:
+        score_bytes += most_scores * item
+    if rows is not None:
+        score_bytes = 0
     parts = {
-        message("scores that are kept"): score_bytes if rows is None else 0,
+        message("scores that are kept"): score_bytes,
         "answer": answer_numbers * item,
     }
     return replace(running, memory={**running.memory, **parts}, numbers=numbers)
@@ -238,6 +244,7 @@ def _square_count(attention: Attention) -> int:
     """How many arrays [query, key] a head has if every stage is kept; a step that changes nothing
     shares its array.
     """
+    # raw scores, scaled scores and weights are always there
     count = 3 + len(position_stages(attention.position))
     if isinstance(attention.position, ADDED):
         count += 1
@@ -260,9 +267,9 @@ class BatchTraces(Struct, frozen=True):
 def run_batch(
     model: Model, texts: Sequence[Sequence[Token]], layers: Selection, heads: Selection
 ) -> list[BatchTraces]:
-    """Run texts together, padded to the longest, and return each one's part.
+    """Run texts together, padded to the longest, and return each one's part without the padding.
 
-    layers, heads: which.
+    layers, heads: the layers that are returned, and the heads of each.
     """
     traces = list(model.trace_batch(texts, layers=layers, heads=heads))
     first = traces[0]
@@ -337,10 +344,10 @@ def run(
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Called with a sentence that says what an ambiguous name was read as.
         on_cost: Called before the run starts, with its estimated cost and the number of tokens.
-        on_trace: Is handed each layer's trace, with every stage, to save it.
+        on_trace: Called with each layer's trace, with every stage, to save it.
         progress: Called with the share done, 0 to 1.
-        batch: What the text gave in a padded batch, in place of a run.
-        recording: Takes the heads of the run, for a page.
+        batch: The text's part of a padded batch that has run, in place of a run of its own.
+        recording: Records the heads of the run, for a page.
 
     Returns:
         What `attn run --json` writes. Masked scores are null, rows that see no key are all 0 and
@@ -352,9 +359,10 @@ def run(
     """
     if tokens is None:
         tokens = model.encode(text)
+
+    # what is asked for, and what of it needs every row at once
     index, several = _query_place(tokens, text, query, note, words=words, last=bool(regions))
     is_saved = on_trace is not None
-    # what needs every row at once
     needs_whole = stages or bool(words) or several is not None or is_saved
     if regions:
         _check_regions_alone(needs_whole or batch is not None)
@@ -368,30 +376,36 @@ def run(
     weighed_heads = pairs_or_all(model.spec, weigh_in)
     weighing = _weighing_of(weigh, tokens, nameable, weighed_heads, note)
     request = RunRequest(
-        layers,
-        heads,
-        index,
-        matrices,
-        stages,
-        top,
-        all_links,
-        words,
-        several,
-        tuple(regions),
-        weighing,
+        layers=layers,
+        heads=heads,
+        query=index,
+        matrices=matrices,
+        stages=stages,
+        top=top,
+        all_links=all_links,
+        words=words,
+        span=several,
+        regions=tuple(regions),
+        weighing=weighing,
     )
+
+    # regions and long texts run a block of rows at a time, unless the answer holds whole matrices
+    # of every query
     rows = None
     fits_at_once = whole or not is_long(len(tokens)) or needs_whole
     wants_blocks = bool(regions) or not fits_at_once
-    # whole matrices of every query need all rows together; one query's rows never do
     if wants_blocks and not (matrices and query is None):
         rows = rows_for(model.spec, len(tokens))
+
+    # the cost, before anything runs
     expected = cost(model, len(tokens), request, is_saved=is_saved, rows=rows)
     if batch is None:
         expected = with_next_token(expected, model.spec, layers, model.backend.dtype)
     if recurrences:
         expected = _with_implicit_weights(expected, model, recurrences, heads, len(tokens))
     on_cost(expected, len(tokens))
+
+    # the run, and parts of the document that need another
     before = model.store.bytes_read()
     document = _measured_run(
         model,
@@ -434,8 +448,10 @@ def _weighing_of(
 ) -> Weighing | None:
     """The weighing of attention that a run applies; None where nothing is weighed.
 
-    regions: those that `weigh` may name.
-    heads: as `weigh_in` of `run`.
+    weigh: a value of `--weigh`, such as "document=×4".
+    regions: those that it may name.
+    heads: in which it is done, each (layer, head); None for all.
+    note: called with a sentence that says what an ambiguous name was read as.
     """
     if weigh is None:
         return None
@@ -461,11 +477,11 @@ def _query_place(
     words: bool | Words,
     last: bool = False,
 ) -> tuple[int | None, tuple[int, int] | None]:
-    """The place of a query's first token, None for none; and its span, where it has several tokens.
+    """Find the token or word that `query` names: its position, None where `query` is None, and where
+    it is several in a row their span, (first, stop), else None.
 
-    words: whether it is a word that tokens are merged to.
-    last: whether the last token stands for all of a word, as where rows are counted one by one;
-        `note` is told so.
+    words: whether positions are those of words that tokens are merged to.
+    last: whether a word of several tokens is its last token alone, which a note says.
     """
     if query is None:
         return None, None
@@ -509,18 +525,17 @@ def _measured_run(
 ) -> RunDocument:
     """Run a text and return its `attn.run/1` document.
 
-    on_trace: is handed each layer's trace, to save it.
+    on_trace: called with each layer's trace, to save it.
     rows: None for dense attention; else query rows at a time, nothing is n × n then, and maps are
         pooled.
-    progress: told the share done, where rows are given.
-    batch: what the text gave in a batch, in place of a run.
-    recording: takes the heads of the run.
+    progress: called with the share done, where rows are given.
+    batch: the text's part of a padded batch that has run, in place of a run of its own.
+    recording: records the heads of the run, for a page.
     """
     words = _words_of(tokens, text, request)
-    if words is None:
-        row_tokens = tokens
-    else:
-        row_tokens = words.words
+    row_tokens = tokens if words is None else words.words
+
+    # what collects the parts of the document, layer by layer
     links = _RunLinks(row_tokens, request, is_learned(model.identity.source))
     long: BlockCollector | None = None
     if rows is not None:
@@ -537,6 +552,8 @@ def _measured_run(
             rest=resting_keys(row_tokens, model.identity.source),
         )
     parts = _LayerParts(model, tokens, request, words, links, long)
+
+    # the run
     if batch is not None:
         traces: Iterable[LayerTrace] = batch.traces
         parts.shapes = batch.shapes
@@ -551,11 +568,9 @@ def _measured_run(
         parts.add(trace)
         if trace.layer == len(model.spec.blocks) - 1 and batch is None:
             likeliest = _next_tokens(model, trace.after[-1:])
-        del trace  # while the next layer is computed
-    if request.query is None:
-        query = len(tokens) - 1
-    else:
-        query = request.query
+        del trace  # free this layer's arrays before the next one is computed
+
+    query = len(tokens) - 1 if request.query is None else request.query
     links.finish(query)
     warnings = [*notes(model, text, tokens), *parts.warnings]
     if request.weighing is not None:
@@ -575,8 +590,8 @@ def _measured_run(
 
 
 def _words_of(tokens: Sequence[Token], text: str, request: RunRequest) -> Words | None:
-    """The words that pieces are merged to, and the query of several tokens; None where nothing is
-    merged."""
+    """The words that the request merges tokens to, the query's several tokens as one; None where
+    nothing is merged."""
     words: Words | None = None
     if isinstance(request.words, Words):
         words = request.words
@@ -596,10 +611,17 @@ def _traces(
     rows: int | None,
     is_saved: bool,
 ) -> Iterable[LayerTrace]:
-    """The layers that a request asks for, as they are computed; none where it asks for none."""
+    """Run the text and yield the trace of each layer that a request asks for, as it is computed;
+    nothing where it asks for none.
+
+    running: what runs: the model, or a recording of it for a page.
+    long: collects the blocks of a text that runs `rows` query rows at a time; None for dense
+        attention.
+    is_saved: whether every stage is kept to be saved.
+    """
     if request.layers is not EVERY and not request.layers:
         return ()
-    # scores that are kept could not be overwritten
+    # scores are kept only where the document shows them: without, weights overwrite their memory
     if long is None:
         keeps_scores = request.matrices
     else:
@@ -631,22 +653,24 @@ class _RunLinks:
     """
 
     def __init__(self, row_tokens: Sequence[Token], request: RunRequest, is_trained: bool) -> None:
-        # only training makes heads rest on special tokens and neighbours; other weights have
-        # nothing to leave out
+        # only training makes heads put weight on special tokens and neighbours when they look for
+        # nothing; of random weights no link is left out
         self._is_trained = is_trained
         self._query = request.query
         self._leave_out: Sequence[LeftOutKind] = ()
         if not request.all_links:
             self._leave_out = kinds_left_out(row_tokens, is_learned=is_trained)
         self.strongest = self._collector(row_tokens, request, self._leave_out)
-        self._of_query: QueryLinks | None = None
+        self._query_links: QueryLinks | None = None
+        # the collector that `finish` falls back on, which leaves out unknown words alone, and the
+        # rows that it is then given
         self._uncut: LinkCollector | None = None
         self._all_count = False
         self._rows: list[tuple[int, list[int], list[Numbers]]] = []
         if request.query is not None and not request.regions:
             from attncli.measure.query_links import QueryLinks
 
-            self._of_query = QueryLinks(row_tokens, request.query)
+            self._query_links = QueryLinks(row_tokens, request.query)
             if self._leave_out:
                 kinds = [kind for kind in self._leave_out if kind == "unknown"]
                 self._uncut = self._collector(row_tokens, request, kinds)
@@ -660,22 +684,29 @@ class _RunLinks:
 
     @property
     def watchers(self) -> list[QueryLinks | LinkCollector]:
-        """What receives the rows of a long text, beside `strongest`."""
-        return [watcher for watcher in (self._of_query, self._uncut) if watcher is not None]
+        """The collectors, beside `strongest`, that a long text's rows are given to block by block."""
+        return [watcher for watcher in (self._query_links, self._uncut) if watcher is not None]
 
     def add_whole(self, layer: int, heads: list[int], weights: list[Numbers]) -> None:
-        """Add all rows of a layer, before they are cut to those of the query."""
-        if self._of_query is not None:
-            self._of_query.add(layer, heads, weights)
+        """Add all rows of a layer, before they are cut to that of the query.
+
+        weights: of each of the heads, [query, key].
+        """
+        if self._query_links is not None:
+            self._query_links.add(layer, heads, weights)
 
     def add(self, layer: int, heads: list[int], weights: list[Numbers]) -> None:
-        """Add the rows of a layer that were kept."""
+        """Add the rows of a layer that the document keeps: all, or the query's alone.
+
+        weights: of each of the heads, [row, key].
+        """
         self.strongest.add(layer, heads, weights, self._query or 0)
         if self._uncut is not None:
             self._rows.append((layer, heads, weights))
 
     def finish(self, query: int) -> None:
-        """End the collection; where no link is left, let every link count."""
+        """Called after the last layer: where every link of the query was left out, collect again and
+        let every link count."""
         if self._uncut is None or self.strongest.strongest():
             return
         for layer, heads, weights in self._rows:
@@ -686,17 +717,17 @@ class _RunLinks:
 
     def members(self) -> dict[str, Any]:
         """The members of the document about links."""
-        beside = self._of_query
-        return {
+        members: dict[str, Any] = {
             "overview": self.strongest.overview(),
             "links": self.strongest.strongest(),
             "links_leave_out": list(self._leave_out) or UNSET,
             "every_link_counts": True if self._all_count else UNSET,
-            "strongest_neighbour": (
-                beside.strongest_neighbour() if beside is not None and self._is_trained else UNSET
-            ),
-            "strongest_back": UNSET if beside is None else beside.strongest_back(),
         }
+        if self._query_links is not None:
+            members["strongest_back"] = self._query_links.strongest_back()
+            if self._is_trained:
+                members["strongest_neighbour"] = self._query_links.strongest_neighbour()
+        return members
 
 
 class _LayerParts:
@@ -730,7 +761,7 @@ class _LayerParts:
         self.warnings: list[str] = []
 
     def add(self, trace: LayerTrace) -> None:
-        """Add one layer."""
+        """Add what the document holds of one layer, from the layer's trace."""
         model = self._model
         attention = model.spec.blocks[trace.layer].attention
         heads = numbers_of(self._request.heads, attention.heads)
@@ -743,7 +774,7 @@ class _LayerParts:
             part = self._add_long(trace, heads, self._long)
         else:
             part = self._add_dense(trace, heads)
-        if self._request.query is not None:
+        if self._request.query is not None:  # the query's row, mean over heads
             count = len(self._tokens if self._words is None else self._words.words)
             rows = [kept_weights(head)[0][:count] for head in part.heads]
             self._query_rows.append(np.asarray(np.mean(rows, 0, dtype=np.float64)))
@@ -753,12 +784,14 @@ class _LayerParts:
     def _add_long(self, trace: LayerTrace, heads: list[int], long: BlockCollector) -> RunLayer:
         """Keep the maps and shares of a layer that ran by blocks of rows, and return its part."""
         self._maps += long.maps()
-        if (shares := long.region_shares()) is not None:
+        shares = long.region_shares()
+        if shares is not None:
             self._region_shares.append((trace.layer, heads, shares))
         return rows_of_long_text(trace.layer, heads, long.row())
 
     def _add_dense(self, trace: LayerTrace, heads: list[int]) -> RunLayer:
-        """Count the links of a layer that has all its rows, and return its part."""
+        """Collect the links of a layer that has all its rows, and return its part of the document:
+        between words where tokens are merged, of the query's row alone where one is asked about."""
         request = self._request
         part = layer_part(self._model.backend, trace, heads, stages=request.stages)
         if request.stages and trace.layer == 0:
@@ -776,7 +809,7 @@ class _LayerParts:
     def members(self, query: int) -> dict[str, Any]:
         """The members of the document about layers.
 
-        query: the token whose shares of regions are told.
+        query: the token whose weight on each region the document has.
         """
         request = self._request
         regions = [
@@ -796,12 +829,15 @@ class _LayerParts:
 
 
 LIKELIEST = 3
-"""Next tokens that a run tells."""
+"""Next tokens that the document of a run has."""
 
 
 def _next_tokens(model: Model, vector: Array) -> list[NextToken]:
-    """What comes most likely after the last token, whose vector leaves the last layer, [1, width];
-    none of a model that does not predict it."""
+    """The likeliest next tokens of a text with their probabilities; empty for a model that does not
+    predict them.
+
+    vector: what leaves the last layer at the last token, [1, width].
+    """
     if model.spec.head is None:
         return []
     from attncli.features.effects.places import reads_on
@@ -823,13 +859,14 @@ def region_part(
     regions: Sequence[Region],
     top: int,
 ) -> RegionPart:
-    """How one query, and the tokens of each region (a named set of tokens), share their weight out
-    over the regions.
+    """The document's part on regions (named sets of tokens): how much of its weight one query, and
+    the tokens of each region, give to each region, by head, by layer and on average.
 
     layers: of each its number, its heads and its shares.
-    query: the token that looks.
-    top: how many links.
+    query: the position of that query.
+    top: how many links between regions are listed.
     """
+    # a row of an even share may be the same for all heads, and is then there once
     heads = [
         HeadRegions(
             layer=layer,
@@ -844,15 +881,15 @@ def region_part(
     ]
 
     def mean(name: str) -> Numbers:
-        """The mean of a member of the shares over all layers and heads."""
-        return finite_mean(np.concatenate([getattr(shares, name) for *_, shares in layers]))
+        """The mean over all layers and heads of the attribute of this name of the shares."""
+        return finite_mean(np.concatenate([getattr(shares, name) for _, _, shares in layers]))
 
     return RegionPart(
         query=query,
         share=mean("query"),
         even=mean("query_even"),
-        layers=[layer for layer, *_ in layers],
-        by_layer=np.stack([finite_mean(shares.query) for *_, shares in layers]),
+        layers=[layer for layer, _, _ in layers],
+        by_layer=np.stack([finite_mean(shares.query) for _, _, shares in layers]),
         between=mean("between"),
         between_even=mean("between_even"),
         heads=heads,
@@ -860,8 +897,10 @@ def region_part(
         even_rest=_finite_or_none(mean("query_rest_even")),
         share_beyond_rest=mean("query_beyond"),
         even_beyond_rest=mean("query_even_beyond"),
-        by_layer_beyond_rest=np.stack([finite_mean(shares.query_beyond) for *_, shares in layers]),
-        rest_by_layer=np.stack([finite_mean(shares.query_rest)[0] for *_, shares in layers]),
+        by_layer_beyond_rest=np.stack(
+            [finite_mean(shares.query_beyond) for _, _, shares in layers]
+        ),
+        rest_by_layer=np.stack([finite_mean(shares.query_rest)[0] for _, _, shares in layers]),
         between_beyond_rest=mean("between_beyond"),
         rest_between=mean("between_rest")[:, 0],
         links=region_links(layers, regions, top),
@@ -879,9 +918,10 @@ def _finite_or_none(value: Numbers) -> float | None:
 def region_links(
     layers: Sequence[tuple[int, list[int], RegionShares]], regions: Sequence[Region], top: int
 ) -> list[RegionLink]:
-    """The `top` largest weights that single heads give from one region to another, to keys where
-    heads do not rest. Regions that share a token are left out, and so is the region of all tokens
-    that are in no other.
+    """The `top` largest weights that single heads give from one region to another, without resting
+    keys (the first token and special tokens, on which heads put weight when they look for nothing).
+    Regions that share a token are left out, and so is the region of all tokens that are in no
+    other.
 
     layers: number, heads and their shares, of each layer.
     """
@@ -889,9 +929,10 @@ def region_links(
 
     pairs = [
         (query, key)
-        for query, asking in enumerate(regions)
-        for key, answering in enumerate(regions)
-        if REST not in (asking.name, answering.name) and not {*asking.tokens} & {*answering.tokens}
+        for query, query_region in enumerate(regions)
+        for key, key_region in enumerate(regions)
+        if REST not in (query_region.name, key_region.name)
+        and set(query_region.tokens).isdisjoint(key_region.tokens)
     ]
     links = []
     for layer, heads, shares in layers:
@@ -917,24 +958,23 @@ def region_links(
 def finite_mean(values: Numbers) -> Numbers:
     """The mean over the first axis of the finite entries; NaN where there are none."""
     is_number = np.isfinite(values)
-    total: Numbers = np.where(is_number, values, 0).sum(0) / np.where(
-        is_number.any(0), is_number.sum(0), np.nan
-    )
-    return total
+    counts = np.where(is_number.any(0), is_number.sum(0), np.nan)
+    mean: Numbers = np.where(is_number, values, 0).sum(0) / counts
+    return mean
 
 
 def _with_embedding(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer:
-    """The first layer with the stages "embedding" E and "position" P, whose sum its input X is,
-    where `split_embedding` has them."""
+    """The document's first layer with two stages more, "embedding" E and "position" P, whose sum is
+    its input X; unchanged for a model whose input is no such sum."""
     from attncli.models.one_layer import split_embedding  # only a document of every stage asks
 
     if part.stages is UNSET:
-        both = None
-    else:
-        both = split_embedding(model, tokens)
-    if both is None or part.stages is UNSET:
         return part
-    return replace(part, stages={"embedding": both[0], "position": both[1], **part.stages})
+    summands = split_embedding(model, tokens)
+    if summands is None:
+        return part
+    embedding, position = summands
+    return replace(part, stages={"embedding": embedding, "position": position, **part.stages})
 
 
 # What of a layer goes into the document of a run: one query's rows, weights between words, a long
@@ -948,13 +988,15 @@ def kept_weights(head: RunHead) -> Numbers:
 
 
 def rows_of_long_text(layer: int, heads: Sequence[int], rows: Mapping[str, Numbers]) -> RunLayer:
-    """A layer of the document of which only one query's rows were kept.
+    """A layer of the document of which only one query's row was kept.
 
-    rows: its "masked" scores and "weights", [head, 1, key]; empty where nothing was kept.
+    rows: the row's "masked" scores and "weights", [head, 1, key]; empty where nothing was kept.
     """
-    numbered = zip(heads, rows["masked"], rows["weights"], strict=True) if rows else ()
+    if not rows:
+        return RunLayer(layer=layer, heads=[])
     parts = [
-        RunHead(head=head, scores=scores, weights=weights) for head, scores, weights in numbered
+        RunHead(head=head, scores=scores, weights=weights)
+        for head, scores, weights in zip(heads, rows["masked"], rows["weights"], strict=True)
     ]
     return RunLayer(layer=layer, heads=parts)
 
@@ -963,7 +1005,7 @@ def between_words(layer: RunLayer, words: Words, *, outputs: bool = False) -> Ru
     """The layer with its weights between words; scores, outputs and stages belong to pieces and are
     left out.
 
-    outputs: whether those of a word's tokens are averaged instead.
+    outputs: whether the outputs of a word's tokens are averaged, not left out.
     """
     heads = [
         RunHead(
@@ -977,8 +1019,8 @@ def between_words(layer: RunLayer, words: Words, *, outputs: bool = False) -> Ru
 
 
 def rows_of_query(layer: RunLayer, query: int) -> RunLayer:
-    """The layer with only one query's rows in what has a row per query; the others are let go.
-    Keys, values and inputs are whole."""
+    """A layer of the document with the row of one query alone in each array that has a row per
+    query. Keys and values, which have a row per key, stay whole."""
 
     def take_row(rows: Numbers | UnsetType) -> Numbers | UnsetType:
         """A copy of the query's row alone, [1, …]."""
@@ -990,14 +1032,11 @@ def rows_of_query(layer: RunLayer, query: int) -> RunLayer:
         """The stages, with only the one query's row where a stage has a row per query; UNSET stays."""
         if stages is UNSET:
             return UNSET
-        return {
-            stage: (
-                rows[query : query + 1].copy()
-                if stage in DECLARED and "query" in DECLARED[stage].axes
-                else rows
-            )
-            for stage, rows in stages.items()
-        }
+        cut = dict(stages)
+        for stage, rows in stages.items():
+            if stage in DECLARED and "query" in DECLARED[stage].axes:
+                cut[stage] = rows[query : query + 1].copy()
+        return cut
 
     heads = [
         RunHead(
@@ -1057,8 +1096,8 @@ class SavedStages:
 
 
 def is_long(count: int) -> bool:
-    """Whether a text of so many tokens runs a few rows at a time, where nobody needs all of them at
-    once.
+    """Whether a text of so many tokens runs a block of query rows at a time, unless the answer needs
+    all rows at once.
     """
     return count > LONG
 
@@ -1093,14 +1132,21 @@ def metadata(document: RunDocument, heads: Mapping[str, Sequence[int]]) -> dict[
             raise TypeError(f"metadata holds no {type(part).__name__}")
         return dict(members(part))
 
-    values = dict(members(document)) | {
-        "tokens": document.tokens if document.pieces is UNSET else document.pieces,
-        "formulas": {row.step: row.formula for row in document.shapes},
-        "heads": heads,
-    }
+    values = dict(members(document))
+    if document.pieces is not UNSET:  # the document's tokens are words then
+        values["tokens"] = document.pieces
+    values["formulas"] = {row.step: row.formula for row in document.shapes}
+    values["heads"] = heads
     names = (
-        *("schema", "version", "text", "tokens", "model", "attention", "empty_rows"),
-        *("formulas", "heads"),
+        "schema",
+        "version",
+        "text",
+        "tokens",
+        "model",
+        "attention",
+        "empty_rows",
+        "formulas",
+        "heads",
     )
     try:
         return {name: orjson.dumps(values[name], default=members_of).decode() for name in names}
@@ -1110,44 +1156,39 @@ def metadata(document: RunDocument, heads: Mapping[str, Sequence[int]]) -> dict[
 
 # W_Q, W_K, W_V and W_O as the texts write them: what a row x is multiplied with from the right.
 
-OF_HEAD = ("W_Q", "W_K", "W_V")
-"""The matrices that each head has of its own."""
-
 
 def head_projections(model: Model, layer: int, head: int) -> dict[str, Numbers]:
-    """A head's W_Q and W_K, [width, dim], and W_V, [width, v_dim]: heads that share keys and values
-    share these.
+    """A head's W_Q and W_K, [width, dim], and W_V, [width, v_dim], by name; heads that share keys and
+    values have the same W_K and W_V.
 
-    Empty where a model's weights are not to be had by role; without those that its layers do not
-    have as one matrix.
+    Empty for a model that runs through another library, whose weights cannot be read one by one;
+    without the projections that a layer has not as one matrix.
     """
     if not model.own_layers:
         return {}
     spec = model.spec.blocks[layer].attention
     weights = model.store.layer(model.backend, layer)
     matrices = {}
-    for name, role, dim in zip(
-        OF_HEAD, "qkv", (spec.head_dim, spec.head_dim, spec.v_dim), strict=True
-    ):
-        matrix = weights(f"attn.{role}.weight")
-        if role == "q":
-            heads = spec.heads
-        else:
-            heads = spec.kv_heads
+    projections = (
+        ("W_Q", "q", spec.head_dim, spec.heads),
+        ("W_K", "k", spec.head_dim, spec.kv_heads),
+        ("W_V", "v", spec.v_dim, spec.kv_heads),
+    )
+    for name, role, dim, heads in projections:
+        matrix = weights(f"attn.{role}.weight")  # [head · dim, width]
         if matrix is not None and matrix.shape[0] == heads * dim:
-            first = head * heads // spec.heads * dim
-            matrices[name] = np.asarray(model.backend.numpy(matrix), np.float64)[
-                first : first + dim
-            ].T
+            own_head = head * heads // spec.heads  # several heads may share one of keys and values
+            rows = slice(own_head * dim, (own_head + 1) * dim)
+            matrices[name] = np.asarray(model.backend.numpy(matrix), np.float64)[rows].T
     return matrices
 
 
 def layer_projections(model: Model, layer: int) -> dict[str, Numbers]:
     """A layer's W_O, [head · v_dim, width]; empty where the layer has none or it cannot be read."""
-    if model.own_layers:
-        matrix = model.store.layer(model.backend, layer)("attn.o.weight")
-    else:
-        matrix = None
+    if not model.own_layers:
+        return {}
+    weights = model.store.layer(model.backend, layer)
+    matrix = weights("attn.o.weight")  # [width, head · v_dim]
     if matrix is None:
         return {}
     return {"W_O": np.asarray(model.backend.numpy(matrix), np.float64).T}
@@ -1159,6 +1200,9 @@ def layer_projections(model: Model, layer: int) -> dict[str, Numbers]:
 def recurrences_of(spec: Spec, layers: Selection, count: int, *, merged: bool) -> list[int]:
     """Which of these layers have a recurrence that can be written as implicit weights, A in O =
     A·V: their numbers, ascending.
+
+    count: how many tokens the text has.
+    merged: whether tokens are merged to words.
 
     Raises UsageError where tokens are merged or too many, UnsupportedError where no layer has any.
     """
@@ -1177,16 +1221,13 @@ def recurrences_of(spec: Spec, layers: Selection, count: int, *, merged: bool) -
             ),
             most=LONG,
         )
-    if not set(layers_with) & set(numbers):
-        raise UnsupportedError(
-            "none of these layers has implicit weights",
-            expected=(
-                message("one of the layers {layers}", layers=listing(map(str, layers_with)))
-                if layers_with
-                else message("a model with the gated delta rule, Mamba 2 or lightning attention")
-            ),
-        )
-    return sorted(set(layers_with) & set(numbers))
+    chosen = sorted(set(layers_with) & set(numbers))
+    if not chosen:
+        expected = message("a model with the gated delta rule, Mamba 2 or lightning attention")
+        if layers_with:
+            expected = message("one of the layers {layers}", layers=listing(map(str, layers_with)))
+        raise UnsupportedError("none of these layers has implicit weights", expected=expected)
+    return chosen
 
 
 def _implicit_heads(spec: Spec, layer: int, heads: Selection) -> list[int]:
@@ -1205,7 +1246,7 @@ def implicit_layers(
 ) -> list[ImplicitLayer]:
     """The implicit weights of the recurrences in these layers, A in O = A·V, by head.
 
-    query: whose row alone; None for all.
+    query: the query whose row alone is returned; None for all rows.
     """
     from attncli.mechanism.mixer import implicit_weights
 
@@ -1233,7 +1274,8 @@ def implicit_layers(
 
 
 def with_projections(document: RunDocument, model: Model) -> RunDocument:
-    """The document with W_Q, W_K and W_V of every head, and W_O of every layer, that it holds."""
+    """The document with projections added: W_Q, W_K and W_V to each of its heads, W_O to each of its
+    layers."""
     layers = [
         replace(
             layer,

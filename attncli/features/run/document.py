@@ -136,7 +136,8 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
     resources: Resources | UnsetType = UNSET
 
     def lengths(self) -> Mapping[str, int | range]:
-        """How long axes are: of queries as many as are named, or every token."""
+        """The length of each axis by name; "query" is as long as the queries that are named, or as
+        the text."""
         count = len(self.tokens)
         lengths = {
             **super().lengths(),
@@ -159,12 +160,9 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
         for layer in self.layers:
             for head in layer.heads:
                 for name, stage in (head.stages or {}).items():
-                    square = name in SQUARE
-                    if (
-                        stage.ndim != 2
-                        or len(stage) not in rows
-                        or (square and stage.shape[1] not in rows)
-                    ):
+                    has_rows = stage.ndim == 2 and len(stage) in rows
+                    is_square = name in SQUARE
+                    if not has_rows or (is_square and stage.shape[1] not in rows):
                         yield (
                             f"layers[{layer.layer}].heads[{head.head}].stages[{name!r:.40}]",
                             f"shape {list(stage.shape)}",

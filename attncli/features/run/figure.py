@@ -28,7 +28,8 @@ from attncli.mechanism.spec import spoken_head
 
 
 def _run_weights(document: RunDocument, view: View) -> Iterator[HeadWeights]:
-    """The heads of a run: those whose weights it holds, or the small maps of all."""
+    """Yield the heads of a run for a figure: those whose weights it holds, or the small maps of
+    all."""
     for layer in document.layers:
         for head in layer.heads:
             if head.weights is not UNSET:

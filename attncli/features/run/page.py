@@ -26,10 +26,11 @@ Tensors = Mapping[str, np.ndarray[Any, Any]]
 
 
 def run_document_heads(document: RunDocument) -> DocumentHeads:
-    """The heads of a run: those whose weights it holds, or the small maps of all."""
+    """The heads of a run as a page lists them: those whose weights it holds, or the small maps of
+    all."""
 
     def facts(layer: int, head: Any) -> HeadFacts:
-        """The links of a head that the run lists."""
+        """The links that the page shows for a head: those that the run lists."""
         return HeadFacts(links_of_head(document.links, layer, head.head))
 
     parts: list[tuple[int, Any]] = [
@@ -43,7 +44,7 @@ def run_document_heads(document: RunDocument) -> DocumentHeads:
 
 
 def run_page_focus(document: RunDocument) -> PageFocus:
-    """The page begins with the query that the run was asked about."""
+    """What a page of a run shows first: the query that the run was asked about, if there is one."""
     if document.queries is not UNSET and len(document.queries) == 1:
         return PageFocus({"query": str(document.queries[0])})
     return PageFocus()
@@ -72,11 +73,11 @@ def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
                 NUMPY, layer, sides, range(len(stages["weights"])), is_learned=is_learned
             )
             feed_whole(NUMPY, records, stages, None)
+            # a page computes weights from q and k where the scale is known and no hash is needed
+            recipe = None
             scale = attention.scale
-            cap = attention.softcap
-            has_recipe = scale is not None and attention.hashing is UNSET
-            yield from records.records(
-                arithmetic(NUMPY, stages, scale, cap) if has_recipe and scale is not None else None
-            )
+            if scale is not None and attention.hashing is UNSET:
+                recipe = arithmetic(NUMPY, stages, scale, attention.softcap)
+            yield from records.records(recipe)
 
     return record_of_document(document, document.text, sides, head_records())

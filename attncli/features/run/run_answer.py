@@ -42,6 +42,7 @@ FEW_KEYS = 4
 
 
 TINY = 1e-12
+"""A sum below this counts as this, so that nothing is divided by 0."""
 
 
 class LayerHeadLink(Struct, frozen=True):
@@ -83,7 +84,23 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
     answer_sentences: list[str] = []
     if document.queries:
         answer_sentences += _query_sentences(document, document.queries[0], head_links, view)
-    elif (link := _link_of_choice(document, head_links)) is not None:
+    else:
+        answer_sentences += _strongest_link_sentences(document, head_links, view)
+    if tokens and not answer_sentences and document.links_leave_out:
+        no_link = message("No link is left to name; --all-links counts all.")
+        answer_sentences.append(say(view, no_link))
+        answer_sentences.append(not_counted(document.links_leave_out, tokens, view))
+    return [*answer_sentences, not_learned_note(document.model, view)]
+
+
+def _strongest_link_sentences(
+    document: RunDocument, head_links: Sequence[LayerHeadLink], view: View
+) -> list[str]:
+    """Sentences on the strongest link of all and on what is not counted; empty without links."""
+    tokens = document.tokens
+    answer_sentences: list[str] = []
+    link = _link_of_choice(document, head_links)
+    if link is not None:
         several = len(document.overview or _heads(document)) > 1
         ends = quoted_ends(tokens, tokens, link, view)
         counted = _beyond_rest(head_links, _tokens_at_rest(document))
@@ -95,23 +112,19 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
                 "Queries that see a single key are not counted: all of their weight is there."
             )
             answer_sentences.append(say(view, note))
-    if tokens and not answer_sentences and document.links_leave_out:
-        no_link = message("No link is left to name; --all-links counts all.")
-        answer_sentences.append(say(view, no_link))
-        answer_sentences.append(not_counted(document.links_leave_out, tokens, view))
-    return [*answer_sentences, not_learned_note(document.model, view)]
+    return answer_sentences
 
 
 def _tint_sentence(document: RunDocument) -> Message:
-    """The sentence that says what the tint of the words shows."""
+    """The remark that explains the tint of the words."""
     heads = _heads(document)
-    rests = bool(_tokens_at_rest(document).any())
+    has_resting_keys = bool(_tokens_at_rest(document).any())
     if document.queries and len(heads) == 1:
-        if rests:
+        if has_resting_keys:
             return message("tint: the weight that the word gets, left out where heads rest")
         return message("tint: the weight that the word gets")
     if heads and not document.queries:
-        if rests:
+        if has_resting_keys:
             return message(
                 "tint: words that get more than an even share of the weight that does not rest"
             )
@@ -124,17 +137,21 @@ def _tint_sentence(document: RunDocument) -> Message:
 
 
 def _tokens_at_rest(document: RunDocument) -> Bools:
-    """Which tokens of a document heads rest on, booleans [key]."""
+    """Which tokens of a document are resting keys, booleans [key]: the first token and special
+    tokens, on which trained heads put weight when they look for nothing; none for random weights.
+    """
     return resting_keys(document.tokens, document.model.source)
 
 
 def _kinds_left_out(document: RunDocument) -> Sequence[str]:
-    """Kinds of links that no superlative of the answer counts: those that the list of links leaves
-    out; where the list counts every link, those to keys where heads rest.
+    """Kinds of links that the answer does not count when it says which link is strongest: those that
+    the list of links leaves out; where the list counts every link, those to resting keys.
     """
-    if document.links_leave_out or not _tokens_at_rest(document).any():
-        return document.links_leave_out or ()
-    return rest_kinds(document.tokens)
+    if document.links_leave_out:
+        return document.links_leave_out
+    if _tokens_at_rest(document).any():
+        return rest_kinds(document.tokens)
+    return ()
 
 
 def strongest(document: RunDocument) -> list[LayerHeadLink]:
@@ -157,26 +174,39 @@ def strongest(document: RunDocument) -> list[LayerHeadLink]:
 def _link_of_choice(
     document: RunDocument, head_links: Sequence[LayerHeadLink]
 ) -> LayerHeadLink | None:
-    """The strongest link that a query chose: the query sees several keys (a single key gets all the
-    weight anyhow), and the key is not one where heads rest. If there is none, the strongest link of
-    all; None without links."""
+    """The strongest link to a key that is no resting key, of a query that sees several keys (a single
+    key gets all the weight, whatever a head does). If there is none, the strongest link of all;
+    None without links.
+
+    head_links: strongest first.
+    """
     head_links = _beyond_rest(head_links, _tokens_at_rest(document))
+    if not head_links:
+        return None
     scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
-    if scores is None or not head_links:
-        return next(iter(head_links), None)
-    free = np.isfinite(as_matrix(scores)).sum(axis=1) > 1
-    free_links = [link for link in head_links if free[link.query]][:1]
-    for layer in [] if free_links else document.layers:
-        for head in layer.heads:
-            if head.weights is not UNSET and free.any():
-                free_links.append(
-                    LayerHeadLink(*largest_weight(head.weights, free), layer.layer, head.head)
-                )
-    return max(free_links, key=lambda link: link.weight, default=head_links[0])
+    if scores is None:
+        return head_links[0]
+
+    # among the links of the document
+    has_choice = np.isfinite(as_matrix(scores)).sum(axis=1) > 1  # of each query, [query]
+    for link in head_links:
+        if has_choice[link.query]:
+            return link
+    if not has_choice.any():
+        return head_links[0]
+
+    # none of these is of such a query: among all weights
+    largest_links = [
+        LayerHeadLink(*largest_weight(head.weights, has_choice), layer.layer, head.head)
+        for layer in document.layers
+        for head in layer.heads
+        if head.weights is not UNSET
+    ]
+    return max(largest_links, key=lambda link: link.weight, default=head_links[0])
 
 
 def _strongest_beyond_rest(document: RunDocument, head_links: Sequence[LayerHeadLink]) -> float:
-    """The weight of the strongest link to a key where no head rests; 0 without one.
+    """The weight of the strongest link to a key that is no resting key; 0 without one.
 
     head_links: strongest first.
     """
@@ -185,7 +215,10 @@ def _strongest_beyond_rest(document: RunDocument, head_links: Sequence[LayerHead
 
 
 def _beyond_rest(head_links: Sequence[LayerHeadLink], rest: Bools) -> list[LayerHeadLink]:
-    """The links to keys where no head rests."""
+    """The links to keys that are no resting keys; learned keys come after those of the tokens.
+
+    rest: which tokens are resting keys, [key].
+    """
     return [link for link in head_links if link.key >= rest.size or not rest[link.key]]
 
 
@@ -197,50 +230,47 @@ def _heads(document: RunDocument) -> list[RunHead]:
 def _shares_from_query(
     document: RunDocument, query: int, head_links: Sequence[LayerHeadLink]
 ) -> list[float | None]:
-    """What each key gets from the query: the weights of the only head, or the strongest link to it
-    of any head.
+    """The tint of each token by what it gets from the query: the weights of the only head, or the
+    strongest link to it of any head; 0 for resting keys.
     """
     count = len(document.tokens)
-    head_rows = [
-        rows[0, :count]
-        for rows in (as_matrix(head.weights) for head in _heads(document))
-        if len(rows)
-    ]
-    if len(head_rows) == 1:
-        return [
-            float(value)
-            for value in np.where(_tokens_at_rest(document), 0.0, np.nan_to_num(head_rows[0]))
-        ]
     rest = _tokens_at_rest(document)
-    query_links = [
-        link
-        for link in head_links
-        if link.query == query and (link.key >= count or not rest[link.key])
-    ]
-    return _largest_shares(query_links, count)
+    head_rows = []
+    for head in _heads(document):
+        rows = as_matrix(head.weights)  # of the query alone
+        if len(rows):
+            head_rows.append(rows[0, :count])
+    if len(head_rows) == 1:
+        shares = np.where(rest, 0.0, np.nan_to_num(head_rows[0]))
+        return [float(value) for value in shares]
+    return _largest_shares(_links_beyond_rest(query, head_links, rest), count)
 
 
 def _received_shares(
     document: RunDocument, head_links: Sequence[LayerHeadLink]
 ) -> list[float | None]:
-    """How much attention each key receives beyond an even share, scaled so that the largest is 1.
-    Of each key, the head counts in which it receives most; weight on keys where heads rest is left
-    out, and so are rows that see a single key, unless there are only such rows."""
+    """The tint of each token by how much attention it receives beyond an even share, scaled so that
+    the largest is 1. Of each key, the head counts in which it receives most; weight on resting keys
+    is left out, and so are rows that see a single key, unless there are only such rows."""
     count = len(document.tokens)
     heads = [np.nan_to_num(as_matrix(head.weights))[:, :count] for head in _heads(document)]
     rest = _tokens_at_rest(document)
     if not heads:
-        counted = [link for link in head_links if link.key >= count or not rest[link.key]]
-        return _largest_shares(counted, count)
+        return _largest_shares(_beyond_rest(head_links, rest), count)
     mean_weights = []
     for weights in heads:
         # a row that sees one key gives it all of its weight, whatever the head does
-        choosing = (weights > 0).sum(axis=1) > 1
-        rows = np.where(rest, 0.0, weights[choosing] if choosing.any() else weights)
+        has_choice = (weights > 0).sum(axis=1) > 1
+        if has_choice.any():
+            weights = weights[has_choice]
+        rows = np.where(rest, 0.0, weights)
         mean_weights.append(rows.mean(axis=0) / max(rows.sum(axis=1).mean(), TINY))
-    shares = np.where(rest, 0.0, np.max(mean_weights, axis=0) - 1 / max(count - rest.sum(), 1))
+    even = 1 / max(count - rest.sum(), 1)
+    shares = np.where(rest, 0.0, np.max(mean_weights, axis=0) - even)
     greatest = float(shares.max(initial=0.0))
-    return [float(value) / greatest if greatest > 0 else 0.0 for value in shares]
+    if greatest <= 0:
+        return [0.0] * count
+    return [float(value) / greatest for value in shares]
 
 
 def _largest_shares(head_links: Sequence[LayerHeadLink], count: int) -> list[float | None]:
@@ -249,7 +279,7 @@ def _largest_shares(head_links: Sequence[LayerHeadLink], count: int) -> list[flo
     head_links: strongest first.
     """
     shares: list[float | None] = [0.0] * count
-    for link in reversed(head_links):
+    for link in reversed(head_links):  # the strongest is written last
         if link.key < count:
             shares[link.key] = link.weight
     return shares
@@ -259,7 +289,10 @@ def _query_sentences(
     document: RunDocument, query: int, head_links: Sequence[LayerHeadLink], view: View
 ) -> list[str]:
     """Sentences on the query: what it looks at most, what that ranking leaves out, and how much of
-    its weight rests."""
+    its weight is on resting keys.
+
+    head_links: of all queries, strongest first.
+    """
     rest = _tokens_at_rest(document)
     query_links = _links_beyond_rest(query, head_links, rest)
     query_text = quoted_token(document.tokens, query, view)
@@ -268,6 +301,9 @@ def _query_sentences(
         return [say(view, template, query=query_text)]
     kinds = _kinds_left_out(document)
     answer_sentences: list[str] = []
+
+    # all of the query's links are of kinds that are left out otherwise: only itself and resting
+    # keys are not counted then
     if document.every_link_counts:
         answer_sentences.append(_narrow_view_sentence(document, query, view))
         kinds = ["self"]
@@ -276,10 +312,12 @@ def _query_sentences(
         query_links = [link for link in query_links if link.key != query]
     if not query_links:
         if not _sees_itself_alone(document, query):
-            answer_sentences += _resting_sentences(document, query, None, view)
+            answer_sentences += _resting_sentences(document, query, first=None, view=view)
         if document.every_link_counts and not rest[query]:
             answer_sentences += _back_sentences(document, query_text, view)
         return answer_sentences
+
+    # what it looks at most, and second
     first = query_links[0]
     visible_count = _visible_keys(document, query)
     if first.weight < EVEN / max(visible_count, 1) and not rest.any():
@@ -298,7 +336,10 @@ def _query_sentences(
 def _links_beyond_rest(
     query: int, head_links: Sequence[LayerHeadLink], rest: Bools
 ) -> list[LayerHeadLink]:
-    """The links of a query to keys where no head rests."""
+    """The links of one query to keys that are no resting keys.
+
+    rest: which tokens are resting keys, [key].
+    """
     return _beyond_rest([link for link in head_links if link.query == query], rest)
 
 
@@ -344,11 +385,11 @@ def _sees_itself_alone(document: RunDocument, query: int) -> bool:
 
 
 def _narrow_view_sentence(document: RunDocument, query: int, view: View) -> str:
-    """The sentence on why a query has no links that count: how little it sees."""
+    """The sentence on why all links of a query are of kinds that are left out otherwise: it is a
+    special token, or sees only few or only such keys."""
     query_text = quoted_token(document.tokens, query, view)
-    if document.average is UNSET:
-        average = np.zeros(0)
-    else:
+    average = np.zeros(0)
+    if document.average is not UNSET:
         average = np.asarray(document.average)
     keys = [key for key in np.flatnonzero(average > 0).tolist() if key != query]
     if keys and document.tokens[query].special:
@@ -406,10 +447,10 @@ def _back_sentences(document: RunDocument, query_text: str, view: View) -> Itera
 def _resting_sentences(
     document: RunDocument, query: int, first: LayerHeadLink | None, view: View
 ) -> Iterator[str]:
-    """How much of the query's weight is where heads rest, on average over all heads, and which
-    other key has most; without rest, the key with the largest share.
+    """Yield how much of the query's weight is on resting keys, on average over all heads, and which
+    other key has most; where next to none is, only the key with the largest share.
 
-    first: the link that is named already.
+    first: the link that the sentences before have named; None for none.
     """
     if document.average is UNSET:
         return
@@ -423,9 +464,8 @@ def _resting_sentences(
         "weight": format_number(beyond[top], view),
     }
     is_news = (first is None or top != first.key) and not document.tokens[top].unknown
-    if (
-        average[rest].sum() < SMALLEST_SHARE
-    ):  # nothing rests, or a window ends before the first token
+    # there is no resting key, or a window ends after the first token
+    if average[rest].sum() < SMALLEST_SHARE:
         if is_news:
             template = message(
                 "Over all heads {key} has the largest share of its weight ({weight})."
@@ -457,8 +497,9 @@ def _looks_sentence(
 ) -> str:
     """A sentence that says at which key a query looks most, and at which second.
 
-    several: whether it names their heads. A neighbour that is left out and gets more is named
-        beside them.
+    second: the link to another key that is nearly as strong; None for none.
+    several: whether the sentence names their heads. A neighbour that is left out and gets more is
+        named beside them.
     """
     links = [link for link in (first, second) if link is not None]
     keys = [claim_link(quoted_token(document.tokens, link.key, view), link, view) for link in links]

@@ -4,7 +4,8 @@ several heads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -62,16 +63,16 @@ def run_rows(document: RunDocument) -> Iterator[Sequence[object]]:
     Of a document without matrices, the links in the same columns, without scores; of one with
     regions, a line for each.
     """
+    # regions
     if document.region_shares is not UNSET and document.regions is not UNSET:
         yield ("region", "tokens", "share", "even")
         shares = document.region_shares
         for region, share, even in zip(document.regions, shares.share, shares.even, strict=True):
-            yield (
-                region.name,
-                len(region.tokens),
-                *(float(x) if np.isfinite(x) else None for x in (share, even)),
-            )
+            numbers = [float(value) if np.isfinite(value) else None for value in (share, even)]
+            yield (region.name, len(region.tokens), *numbers)
         return
+
+    # links
     texts = [token.text for token in document.tokens]
     head_weights = [
         (layer, head, head.weights)
@@ -93,13 +94,18 @@ def run_rows(document: RunDocument) -> Iterator[Sequence[object]]:
                 link.weight,
             )
         return
+
+    # pairs
     yield ("layer", "head", "query", "key", "query_text", "key_text", "score", "weight")
     positions = document.queries or range(len(texts))
     for layer, head, head_rows in head_weights:
         keys = key_names(texts, head_rows)
-        # words have no scores
-        rows = [[None] * len(keys)] * len(head_rows) if head.scores is UNSET else head.scores
-        for query, scores, weights in zip(positions, rows, head_rows, strict=True):
+        score_rows: Iterable[Iterable[object]]
+        if head.scores is UNSET:  # words have no scores
+            score_rows = [[None] * len(keys)] * len(head_rows)
+        else:
+            score_rows = head.scores
+        for query, scores, weights in zip(positions, score_rows, head_rows, strict=True):
             for key, (score, weight) in enumerate(zip(scores, weights, strict=True)):
                 yield (layer, head.head, query, key, texts[query], keys[key], score, weight)
 
@@ -166,19 +172,15 @@ def average_part(document: RunDocument, view: View) -> Lines:
 
 
 def links_part(document: RunDocument, view: View) -> Lines:
-    """The strongest links, a few of them below a grid of all layers and heads; nothing where there
-    are none, unless they were asked for."""
+    """A table of the strongest links; only a few where a grid of all layers and heads stands above
+    it. Nothing where there are no links, unless they were asked for."""
     if not document.links and view.show is None:
         return Lines()
     texts = [with_word(token, view) for token in document.tokens]
-    if len(document.overview or heads_of(document)) == 1:
-        place = None
-    else:
-        place = layer_and_head
-    if view.few and view.show is None and several_layers(document):
-        row_count = FEW
-    else:
-        row_count = view.top
+    has_one_head = len(document.overview or heads_of(document)) == 1
+    place = None if has_one_head else layer_and_head
+    is_below_grid = view.few and view.show is None and several_layers(document)
+    row_count = FEW if is_below_grid else view.top
     note = message("weight of a key in its query's row; bars from 0 to 1")
     few = replace(view, top=row_count)
     link_lines = links(document.links, texts, few, place=place, title="strongest links", note=note)
@@ -225,14 +227,14 @@ def _has_maps(document: RunDocument, view: View) -> bool:
     """Whether heads' weights are drawn as maps without being asked for: where `document.maps` is
     set, for 2 to `MAPS` heads, and for one head of a text longer than its table shows where no
     query is chosen."""
-    least = (
-        1 if len(document.tokens) > ROWS and not document.queries else 2
-    )  # a map is whole where a table is not
+    # the table of a single head says as much as its map, but where it is cut
+    is_table_cut = len(document.tokens) > ROWS and not document.queries
+    least = 1 if is_table_cut else 2
     return bool(document.maps) or least <= len(heads_of(document)) <= MAPS
 
 
 def _has_tables(document: RunDocument, view: View) -> bool:
-    """Whether tables of numbers are shown unasked: where the document holds any."""
+    """Whether tables of numbers are shown without being asked for: where the document holds any."""
     return bool(document.layers)
 
 
@@ -242,8 +244,8 @@ def _has_regions(document: RunDocument, view: View) -> bool:
 
 
 def region_part(name: str, document: RunDocument, view: View) -> Lines:
-    """The part of this name about regions; a run without any does not import what draws them."""
-    from attncli.draw.region_tables import REGION_PARTS
+    """The part of the screen about regions that `REGION_PARTS` has under this name."""
+    from attncli.draw.region_tables import REGION_PARTS  # only a run with regions needs it
 
     return REGION_PARTS[name](document, view)
 
@@ -257,7 +259,8 @@ def answer_part(document: RunDocument, view: View) -> Lines:
 
 
 def _next_sentences(document: RunDocument, view: View) -> Iterator[str]:
-    """Yield what a decoder would say after the text, and the command that says more."""
+    """Yield the sentence with the likeliest next tokens after the text, and the command that says
+    more; nothing of a model that predicts none."""
     if document.next_tokens is UNSET:
         return
     names = [
@@ -279,23 +282,24 @@ def _next_sentences(document: RunDocument, view: View) -> Iterator[str]:
 
 
 def shapes_part(shapes: Sequence[ShapeRow], view: View) -> Lines:
-    """The shape trace: step, axes, shape, formula."""
-    by = spell(" × ", ascii=view.ascii)
-    counts = {axis: size for row in shapes for axis, size in zip(row.axes, row.shape, strict=True)}
+    """A table of the shape trace: each step of the computation with its axes, shape and formula."""
+    times = spell(" × ", ascii=view.ascii)
+    counts: dict[str, int] = {}
+    for row in shapes:
+        counts |= dict(zip(row.axes, row.shape, strict=True))
+    # an axis "kv" is called so only where heads of queries share those of keys and values
     has_shared_keys = counts.get("kv", 1) != counts.get("head", 1)
-    rows = [
-        [
-            localize(LEARNED.get(row.step, row.step), view),
-            # keys and values have heads of their own only where several queries' share them
-            by.join(
-                localize("head" if axis == "kv" and not has_shared_keys else axis, view)
-                for axis in row.axes
-            ),
-            by.join(map(str, row.shape)),
-            localize(row.formula, view),
-        ]
-        for row in shapes
-    ]
+    rows = []
+    for row in shapes:
+        axes = ["head" if axis == "kv" and not has_shared_keys else axis for axis in row.axes]
+        rows.append(
+            [
+                localize(LEARNED.get(row.step, row.step), view),
+                times.join(localize(axis, view) for axis in axes),
+                times.join(map(str, row.shape)),
+                localize(row.formula, view),
+            ]
+        )
     columns = [contextual("column", "step"), "axes", "shape", "formula"]
     return table(columns, rows, view, align=["left", "left", "right", "left"], title="shapes")
 
@@ -324,28 +328,34 @@ def maps_part(document: RunDocument, view: View) -> Lines:
         head_map(layer, head.head, _visible_weights(head), several=several)
         for layer, head in heads_shown
     ]
-    first = heads_with_maps[0][1]
-    if isinstance(first, PooledMap):
-        pool = first.pool
-    else:
-        pool = 1
+
+    # the note on what a cell is, and of which layer the heads are
+    first_layer, first_head = heads_with_maps[0]
     parts = [message("rows: queries, columns: keys")]
-    if pool > 1:
+    if isinstance(first_head, PooledMap) and first_head.pool > 1:
+        pool = first_head.pool
         parts.append(message("each cell the largest of {pool}×{pool} weights", pool=pool))
-    parts += [] if several else [message("layer {layer}", layer=heads_with_maps[0][0])]
+    if not several:
+        parts.append(message("layer {layer}", layer=first_layer))
     note = listing(parts, " · ")
-    heads = max(
-        sum(head_layer == layer for head_layer, _ in heads_shown) for layer, _ in heads_shown
-    )
+
+    # of several layers, each has a row of its own
+    most_in_a_row = None
+    if several:
+        heads_by_layer = Counter(layer for layer, _ in heads_shown)
+        most_in_a_row = max(heads_by_layer.values())
     names = row_texts(document)
-    most = heads if several else None
-    picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
+    picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most_in_a_row)
     more = more_maps(len(heads_shown), len(heads_with_maps))
     return stack(heading("maps of the weights", note, view), picture, remark(more, view))
 
 
 def more_maps(heads_shown: int, heads_with_maps: int) -> str:
-    """How many heads have their map on the screen, and how to see the others; "" where all have."""
+    """The remark on how many heads have their map on the screen, and on how to see the other heads;
+    "" where all have.
+
+    heads_shown, heads_with_maps: how many.
+    """
     if heads_shown == heads_with_maps:
         return ""
     return message(
@@ -357,22 +367,17 @@ def more_maps(heads_shown: int, heads_with_maps: int) -> str:
 
 
 def tables_part(part: str, document: RunDocument, view: View) -> Lines:
-    """Scores, weights or output of the heads that are shown in full, with how to see the others."""
+    """Tables of the scores, weights or output (`part`) of the first head, or of all heads in a full
+    view; below weights, a note on how to see the other heads."""
     heads = heads_of(document)
     if document.pieces is not UNSET and part != "weights":
-        return remark(
-            (
-                message("words have no {part}: only weights are merged", part=part)
-                if view.show is not None
-                else ""
-            ),
-            view,
-        )
-    if view.full:
-        heads_shown = heads
-    else:
-        heads_shown = heads[:1]
+        if view.show is None:  # nobody asked for it
+            return Lines()
+        return remark(message("words have no {part}: only weights are merged", part=part), view)
+    heads_shown = heads if view.full else heads[:1]
     blocks = [_table_of_head(part, layer, head, document, view) for layer, head in heads_shown]
+
+    # the output of a layer comes after those of its heads, unless both are the same
     if part == "output":
         if _only_head_is_output(document):
             blocks = []
@@ -382,10 +387,9 @@ def tables_part(part: str, document: RunDocument, view: View) -> Lines:
             for layer in document.layers
             if layer.layer in shown_layers
         ]
+    notes: list[Lines] = []
     if part == "weights":
         notes = _notes_below_weights(document, len(heads) - len(heads_shown), view)
-    else:
-        notes = []
     return stack(stack_spaced(*blocks), *notes)
 
 
@@ -402,14 +406,15 @@ def implicit_part(document: RunDocument, view: View) -> Lines:
     texts = [token.text for token in document.tokens]
     queries = document.queries or None
     rows = row_texts(document)
-    is_seen = np.arange(len(texts)) <= np.array(queries or range(len(texts)))[:, None]
+    # a recurrence reads from left to right: later keys are left empty
+    is_read = np.arange(len(texts)) <= np.array(queries or range(len(texts)))[:, None]
     tables = []
     for layer, head in heads_shown:
         place = spoken_head(layer.layer, head.head)
         note = message(
             "{place} · {kind} · rows: queries, columns: keys", place=place, kind=term(layer.kind)
         )
-        values = np.where(is_seen, head.weights, np.nan)
+        values = np.where(is_read, head.weights, np.nan)
         tables.append(
             matrix(
                 values,
@@ -435,8 +440,10 @@ def implicit_part(document: RunDocument, view: View) -> Lines:
 
 
 def _notes_below_weights(document: RunDocument, hidden_heads: int, view: View) -> list[Lines]:
-    """Notes on which rows see nothing, and on how to see the heads that are not shown, with their
-    number.
+    """Two notes: on which queries see no key, and on how to see the heads that are not shown; each
+    empty where there are none.
+
+    hidden_heads: how many are not shown.
     """
     blind = sorted({row.query for row in document.empty_rows})
     numbers = listing(map(str, blind[:20]))
@@ -464,13 +471,14 @@ def _notes_below_weights(document: RunDocument, hidden_heads: int, view: View) -
 
 
 def more_heads(count: int) -> str:
-    """How to see so many heads that are not shown; "" for none."""
-    more = plural(
+    """The remark on how to see so many heads that are not shown; "" for none."""
+    if not count:
+        return ""
+    return plural(
         "{count} other head not shown in full; --layer L --head H chooses, --full shows all",
         "{count} other heads not shown in full; --layer L --head H chooses, --full shows all",
         count=count,
     )
-    return more if count else ""
 
 
 def _table_of_head(
@@ -504,10 +512,12 @@ def head_table(
     note: str,
     row_numbers: Sequence[int] | None = None,
 ) -> Lines:
-    """A head's numbers, as `part` names them: "scores", "weights" or "output".
+    """A table of one head's numbers, of which `part` says which: "scores", "weights" or "output".
 
     place: the head's name.
-    note: below an output.
+    queries, keys: their texts.
+    note: the heading's note for an output; scores and weights have their own.
+    row_numbers: the positions of the queries, where they are not all.
     """
     if part == "output":
         assert head.output is not UNSET, "a head without an output has no table of it"
@@ -555,7 +565,9 @@ def _layer_output(layer: RunLayer, document: RunDocument, view: View) -> Lines:
 
 def _visible_weights(head: RunHead | PooledMap) -> NDArray:
     """A head's weights [query, key], or those of its pooled map, with NaN where a score is masked."""
-    return visible(head.weights, head.scores if isinstance(head, RunHead) else None)
+    if isinstance(head, RunHead):
+        return visible(head.weights, head.scores)
+    return visible(head.weights, None)
 
 
 def _only_head_is_output(document: RunDocument) -> bool:
@@ -563,10 +575,9 @@ def _only_head_is_output(document: RunDocument) -> bool:
     instead of two.
     """
     for layer in document.layers:
-        if len(layer.heads) == 1:
-            output = layer.heads[0].output
-        else:
-            output = UNSET
+        if len(layer.heads) != 1:
+            return False
+        output = layer.heads[0].output
         if output is UNSET or layer.output is UNSET:
             return False
         if not np.array_equal(as_matrix(output), as_matrix(layer.output), equal_nan=True):
@@ -579,8 +590,9 @@ def _only_head_is_output(document: RunDocument) -> bool:
 
 
 def run_hint(document: RunDocument, view: View) -> Lines:
-    """A hint at the command that measures whether what the query looks at matters; nothing without
-    a query, for a model that is not trained, and in a brief answer."""
+    """The commands to try next: `attn ablate`, which measures whether what the query looks at
+    matters, and `attn find` where another token looks back at it. Nothing without a query, for a
+    model that is not trained, and in a brief answer."""
     if view.brief or not document.queries or document.model.source != "checkpoint":
         return Lines()
     query = document.queries[0]

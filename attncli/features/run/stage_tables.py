@@ -26,7 +26,7 @@ from attncli.mechanism.spec import spoken_head
 from attncli.mechanism.trace import STAGES, formula_with_bias
 
 if TYPE_CHECKING:
-    from attncli.documents.parts import RunHead
+    from attncli.documents.parts import RunHead, RunLayer
     from attncli.features.run.document import RunDocument
 
 
@@ -36,7 +36,7 @@ class StageTable(Struct, frozen=True):
     stage: its name in the document.
     title, note: its heading in English.
 
-    square: whether it is [query, key]; else a vector a row.
+    square: whether it is [query, key]; else it has a vector in each row.
     head: whether each head has its own.
     """
 
@@ -88,11 +88,11 @@ computation.
 
 
 PROJECTIONS = ("W_Q", "W_K", "W_V", "W_O")
-"""Those that are weights, not what came of them."""
+"""The parts that are weights of the model, not results of the run."""
 
 
 SCORES = ("raw", "scaled", "capped", "biased", "masked")
-"""Those that hold a number for every pair of query and key."""
+"""The parts that hold a number for every pair of query and key."""
 
 
 WHY = {
@@ -121,20 +121,20 @@ def stage_part(part: str, document: RunDocument, view: View) -> Lines:
         layers = document.layers[:1]
     blocks = []
     for layer in layers:
+        # a stage is held by each head, or once by the layer (None)
+        heads: Sequence[RunHead | None] = [None]
         if stage_table.head:
-            heads: Sequence[RunHead | None] = layer.heads
-        else:
-            heads = [None]
-        for head in heads if view.full else heads[:1]:
+            heads = layer.heads if view.full else layer.heads[:1]
+        for head in heads:
             if head is None:
+                holder: RunHead | RunLayer = layer
                 place = message("layer {layer}", layer=layer.layer)
             else:
+                holder = head
                 place = spoken_head(layer.layer, head.head)
             note = listing((place, term(_formula(stage_table, document))), " · ")
-            stage_holder = layer if head is None else head
-            stages = (
-                stage_holder.projections if part in PROJECTIONS else stage_holder.stages
-            ) or {}
+            arrays = holder.projections if part in PROJECTIONS else holder.stages
+            stages = arrays or {}
             values = stages.get(stage_table.stage)
             if values is not None and part in PROJECTIONS:
                 blocks.append(vectors(values, (), view, title=stage_table.title, note=note))
@@ -148,33 +148,40 @@ def stage_part(part: str, document: RunDocument, view: View) -> Lines:
 
 
 def why_absent(part: str, shapes: Sequence[ShapeRow], source: str) -> str:
-    """Why there is no table of a stage: what adds it to a run, or that it is not kept.
+    """The remark on why there is no table of a stage: which option adds it to a run, or that it was
+    not kept.
 
     shapes, source: the run's shape trace, and where its weights come from.
     """
     names = {row.step for row in shapes}
-    is_there = part == "W_O" and "concat" in names  # the run had it, a saved document has not
-    of_options = source != "checkpoint" or part in SCORES
-    if part in WHY and of_options and not is_there:
+    is_not_kept = part == "W_O" and "concat" in names  # the run had it, a saved document has not
+    # a checkpoint has what it has: only its scores are changed by options
+    is_of_options = source != "checkpoint" or part in SCORES
+    if part in WHY and is_of_options and not is_not_kept:
         return WHY[part]
     return message("no {part} is kept here", part=part)
 
 
 def _formula(stage_table: StageTable, document: RunDocument) -> str:
-    """How a stage comes about; as the run's shape trace tells it, with a bias where there is one."""
+    """The formula of a stage below its table: that of the run's shape trace where the projection has
+    a bias, else the table's own note."""
     stage = stage_table.stage
     formulas = {row.step: row.formula for row in document.shapes}
     if stage not in formulas or not STAGES[stage].bias:
         return stage_table.note
     if stage != "out" and formulas[stage] != STAGES[stage].formula:
         return formulas[stage]
-    if formulas[stage] == formula_with_bias(stage):
+    if formulas[stage] == formula_with_bias(stage):  # "out", whose note is longer than its formula
         return message("concat(O₁ … O_h)·W_O + b_O")
     return stage_table.note
 
 
 def _did_nothing(part: str, stages: Mapping[str, Numbers]) -> bool:
-    """Whether a step changed none of the scores."""
+    """Whether a step (soft cap, bias or mask) changed none of the scores, so that its table would
+    repeat the one before.
+
+    stages: arrays of a head by name.
+    """
     before = {"capped": "scaled", "biased": "capped", "masked": "biased"}
     if part not in before:
         return False
@@ -187,15 +194,13 @@ def _did_nothing(part: str, stages: Mapping[str, Numbers]) -> bool:
 def _stage_values(
     stage_table: StageTable, values: Numbers, note: str, document: RunDocument, view: View
 ) -> Lines:
-    """The numbers of a stage: a matrix of queries and keys, or a vector a row."""
+    """A table of the numbers of a stage: a matrix of queries and keys, or a vector in each row."""
     texts = [token.text for token in document.tokens]
-    if len(values) == len(texts) or document.queries is UNSET:
-        numbers = None
-    else:
+    # rows are all tokens, or the document's queries
+    numbers = None
+    rows = texts
+    if len(values) != len(texts) and document.queries is not UNSET:
         numbers = document.queries
-    if numbers is None:
-        rows = texts
-    else:
         rows = [texts[index] for index in numbers]
     if stage_table.square:
         names = key_names(texts, values)
