@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
-from attncli.documents import EmptyRow, ShapeRow
+from attncli.documents import EmptyRow, LeftOutKind, ShapeRow
 from attncli.documents.header import (
     attention_part,
     empty_rows,
@@ -38,6 +38,7 @@ from attncli.inputs.token import (
     readable_names,
 )
 from attncli.inputs.word_groups import (
+    Words,
     WordsOfTwo,
     join_words,
     merged_words,
@@ -104,7 +105,7 @@ def cross(
             find them.
         words: Whether the pieces of a word are merged on both sides: weights to a word are summed,
             from a word averaged.
-        query: A token or word of the query text, whose row alone is told; None for all.
+        query: A token or word of the query text, whose row alone the document has; None for all.
         key: With `query`, one of the key text: heads are also ranked by the weight between both.
         note: Called with a sentence that says what an ambiguous name was read as.
 
@@ -117,18 +118,18 @@ def cross(
         UsageError: For a third text beside a checkpoint, and for a key without a query.
         InputError: For a query or key that is not in its text.
     """
+    # both texts, and the query and key that are named
     if texts is None:
-        if key_text is None:
-            looked_at = None
-        else:
-            looked_at = Text(key_text, "argument")
-        texts = cross_texts(model, Text(query_text, "argument"), looked_at, value_text)
+        source = None if key_text is None else Text(key_text, "argument")
+        texts = cross_texts(model, Text(query_text, "argument"), source, value_text)
     sides = cross_sides(texts, words=words, query=query, key=key, note=note)
+
+    # seeded weights are one attention that looks at another text; checkpoints have one of its own
     is_learned = model.identity.source == "checkpoint"
     part: Literal["attn", "cross"] = "cross" if is_learned else "attn"
-    leave_out = (
-        () if all_links else kinds_left_out((*texts.queries, *texts.keys), is_learned=is_learned)
-    )
+    leave_out: Sequence[LeftOutKind] = ()
+    if not all_links:
+        leave_out = kinds_left_out((*texts.queries, *texts.keys), is_learned=is_learned)
     links = LinkCollector(
         sides.keys, queries=sides.queries, top=top, query=sides.query, leave_out=leave_out
     )
@@ -136,15 +137,16 @@ def cross(
     shapes: list[ShapeRow] = []
     empty: list[EmptyRow] = []
     specs: list[Attention] = []
-    total: Floats = np.zeros((len(sides.rows), len(sides.keys)))
+    total: Floats = np.zeros((len(sides.rows), len(sides.keys)))  # weights, summed over heads
+
+    # the run, layer by layer
     for spec, trace in cross_traces(model, texts, layers, heads):
         head_numbers = sorted(numbers_of(heads, spec.heads))
         weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
-        shapes = shapes or _cross_shapes(
-            shape_rows(trace, spec, projection_formulas(model, trace.layer, part)),
-            len(texts.keys),
-            int(model.spec.d_model),
-        )
+        if not shapes:  # they are the same in every layer
+            formulas = projection_formulas(model, trace.layer, part)
+            rows = shape_rows(trace, spec, formulas)
+            shapes = _cross_shapes(rows, len(texts.keys), int(model.spec.d_model))
         part_of_layer = _document_layer(model.backend, trace, head_numbers)
         if sides.merged is not None:
             part_of_layer = _between_words(part_of_layer, sides.merged)
@@ -156,16 +158,20 @@ def cross(
         links.add(trace.layer, head_numbers, list(weights), first=sides.rows.start)
         total = total + weights[..., : len(sides.keys)].sum(axis=0)
         specs.append(spec)
+
     # blocks of these attentions alone, so that header lines speak of the cross-attention
     cross_model = replace(model, spec=replace(model.spec, blocks=tuple(map(Block, specs))))
     decoder = model.spec.decoder or model.spec
     computing = replace(model, spec=decoder).compute_backend(len(texts.queries))
-    shifted = (SHIFTED,) if model.spec.decoder is not None else ()
-    unknown = token_notes_of_two(
+    warnings = [*model.warnings]
+    if model.spec.decoder is not None:
+        warnings.append(SHIFTED)
+    warnings += token_notes_of_two(
         (message("query text"), texts.query, texts.queries),
         (message("key text"), texts.key, texts.keys),
     )
-    mean = total / sum(len(part.heads) for part in parts)
+    mean = total / sum(len(layer.heads) for layer in parts)
+    special = np.array([token.special for token in sides.keys], bool)
     return CrossDocument(
         version=__version__,
         query_text=texts.query,
@@ -181,21 +187,19 @@ def cross(
         attention=attention_part(cross_model, computing),
         shapes=shapes,
         layers=parts,
-        alignment=alignment(
-            mean, np.array([token.special for token in sides.keys], bool), sides.rows
-        ),
+        alignment=alignment(mean, special, sides.rows),
         links=links.strongest(),
         empty_rows=[row for row in empty if row.query in sides.rows],
-        warnings=list(dict.fromkeys((*model.warnings, *shifted, *unknown))),
+        warnings=list(dict.fromkeys(warnings)),
     )
 
 
 class CrossSides(Struct, frozen=True, eq=False):
-    """What is told of two texts, one of which looks at the other.
+    """Both sides of a document of cross-attention: the text that looks, and the one looked at.
 
-    queries, keys: the tokens of either, or its words.
-    merged: the words that the tokens are merged to; None where none are.
-    query, key: the places of those that are asked for; None for none.
+    queries, keys: the tokens of each text, or its words.
+    merged: the words that the tokens of both are merged to; None where tokens stay.
+    query, key: the positions of those that are asked about; None for none.
     """
 
     queries: Sequence[Token]
@@ -206,7 +210,8 @@ class CrossSides(Struct, frozen=True, eq=False):
 
     @property
     def rows(self) -> range:
-        """The queries that the document shows."""
+        """The positions of the queries that the document has rows of: all, or the one that is asked
+        about."""
         if self.query is None:
             return range(len(self.queries))
         return range(self.query, self.query + 1)
@@ -220,7 +225,8 @@ def cross_sides(
     key: str | None = None,
     note: Callable[[str], None] = ignore,
 ) -> CrossSides:
-    """The tokens or words of the two texts in the document of `cross`; raises as that."""
+    """Find the tokens or words of the two texts, and the positions of the query and the key that are
+    named; several tokens in a row become one. Arguments and errors are those of `cross`."""
     if key is not None and query is None:
         raise UsageError(
             "the key {key} is named without the query that looks at it",
@@ -232,28 +238,46 @@ def cross_sides(
             "--value-text does not go with --words",
             expected="one of them, since values are tokens'",
         )
-    sides = (texts.queries, texts.query), (texts.keys, texts.key)
-    merged = [merged_words(*side) if words else None for side in sides]
-    places: list[int | None] = []
-    for (tokens, text), name, number in zip(sides, (query, key), (0, 1), strict=True):
-        if name is None:
-            places.append(None)
-            continue
-        own, others = (
-            sides[side][0] if words_of is None else words_of.words
-            for side, words_of in ((number, merged[number]), (1 - number, merged[1 - number]))
-        )
-        first, stop = _chosen_span(own, name, others, is_query=number == 0, note=note)
-        places.append(first)
+    # the words of each text; None where tokens stay
+    query_words: Words | None = None
+    key_words: Words | None = None
+    if words:
+        query_words = merged_words(texts.queries, texts.query)
+        key_words = merged_words(texts.keys, texts.key)
+
+    # the positions of the names, whose tokens are joined where they are several
+    query_place: int | None = None
+    key_place: int | None = None
+    if query is not None:
+        own = texts.queries if query_words is None else query_words.words
+        others = texts.keys if key_words is None else key_words.words
+        first, stop = _chosen_span(own, query, others, is_query=True, note=note)
+        query_place = first
         if stop - first > 1:
-            merged[number] = join_words(tokens, text, [(first, stop)], merged[number])
-    if all(side is None for side in merged):
-        return CrossSides(texts.queries, texts.keys, None, *places)
-    whole = [
-        side if side is not None else join_words(*sides[number], [])
-        for number, side in enumerate(merged)
-    ]
-    return CrossSides(whole[0].words, whole[1].words, WordsOfTwo(*whole), *places)
+            span = [(first, stop)]
+            query_words = join_words(texts.queries, texts.query, span, query_words)
+    if key is not None:
+        own = texts.keys if key_words is None else key_words.words
+        others = texts.queries if query_words is None else query_words.words
+        first, stop = _chosen_span(own, key, others, is_query=False, note=note)
+        key_place = first
+        if stop - first > 1:
+            key_words = join_words(texts.keys, texts.key, [(first, stop)], key_words)
+
+    if query_words is None and key_words is None:
+        return CrossSides(queries=texts.queries, keys=texts.keys, query=query_place, key=key_place)
+    # where one text is merged, so is the other: each of its tokens is a word
+    if query_words is None:
+        query_words = join_words(texts.queries, texts.query, [])
+    if key_words is None:
+        key_words = join_words(texts.keys, texts.key, [])
+    return CrossSides(
+        queries=query_words.words,
+        keys=key_words.words,
+        merged=WordsOfTwo(query_words, key_words),
+        query=query_place,
+        key=key_place,
+    )
 
 
 def _chosen_span(
@@ -264,16 +288,16 @@ def _chosen_span(
     is_query: bool,
     note: Callable[[str], None],
 ) -> tuple[int, int]:
-    """The tokens of its own side that a name means. Raises InputError for a name of none, and says
-    so where the tokens exist on the other side.
+    """The span, (first, stop), of the tokens that a name stands for in one of two texts. Raises
+    InputError where that text has none, and says so where the other one has.
 
-    others: the tokens of the other side.
-    is_query: whether the name is of the side that looks.
+    others: the tokens of the other text.
+    is_query: whether the first text is the one that looks.
     """
     try:
         return choose_span(tokens, name, note)
     except InputError:
-        if name.startswith("#"):
+        if name.startswith("#"):  # a number, which either text may have
             raise
         try:
             find_span(others, name)
@@ -285,9 +309,10 @@ def _chosen_span(
 
 
 def on_other_side(tokens: Sequence[Token], name: str, *, is_query: bool) -> InputError:
-    """The error, returned and not raised, that a name is of the other text.
+    """Make the error (the caller raises it) that a name is one of the other text.
 
-    tokens: those of the side where it was looked for.
+    tokens: those of the text in which it was looked for.
+    is_query: whether that is the text that looks.
     """
     names = " ".join(readable_names(tokens)[:SHOWN])
     if is_query:
@@ -322,7 +347,8 @@ def _between_words(layer: CrossLayer, words: WordsOfTwo) -> CrossLayer:
 
 
 def _with_rows(layer: CrossLayer, sides: CrossSides) -> CrossLayer:
-    """A layer with the rows of the queries that the document shows."""
+    """A layer of the document with the row of the query that is asked about alone; unchanged without
+    one."""
     if sides.query is None:
         return layer
     rows = slice(sides.query, sides.query + 1)
@@ -339,21 +365,26 @@ def _with_rows(layer: CrossLayer, sides: CrossSides) -> CrossLayer:
 
 
 def _key_heads(layers: Sequence[CrossLayer], sides: CrossSides) -> list[KeyHead]:
-    """The heads by the weight between the query and the key that are asked for; ties by layer and
-    head."""
+    """The heads by the weight between the query and the key that are asked about, the largest first;
+    ties by layer and head.
+
+    layers: with the row of that query alone.
+    """
     assert sides.key is not None
     key = sides.key
-    words = np.array([not token.special for token in sides.keys], bool)
+    is_word = np.array([not token.special for token in sides.keys], bool)
     rows = []
     for layer in layers:
         for head in layer.heads:
             weights = np.asarray(head.weights, np.float64)[0]
             is_hidden = head.scores is not UNSET and not np.isfinite(head.scores[0][key])
+            # the rank without special tokens: UNSET where there are none, None for one of them
             beyond: int | UnsetType | None = UNSET
-            if not words.all():
+            if not is_word.all():
                 beyond = None
-                if words[key] and not is_hidden:
-                    beyond = _rank(weights[: len(words)][words], weights[key])
+                if is_word[key] and not is_hidden:
+                    token_weights = weights[: len(is_word)]  # without learned keys
+                    beyond = _rank(token_weights[is_word], weights[key])
             rank = None if is_hidden else _rank(weights, weights[key])
             rows.append(
                 KeyHead(
@@ -368,15 +399,21 @@ def _key_heads(layers: Sequence[CrossLayer], sides: CrossSides) -> list[KeyHead]
 
 
 def _rank(weights: Floats, weight: float) -> int:
-    """1 for a weight that none of these exceeds."""
+    """The rank of a weight among others: 1 where none of them exceeds it."""
     return 1 + int((weights > weight).sum())
 
 
 def cross_texts(
     model: Model, query: Text, key: Text | None, value: str | None = None, *, name: str = ""
 ) -> CrossTexts:
-    """Tokenize the texts of a cross-attention; raises as `cross`. key None: the states that the
-    model reads, with `name` as the name of their text."""
+    """Tokenize the texts of a cross-attention. Errors are those of `cross`.
+
+    query: the text that looks.
+    key: the text that is looked at; None for captured states that the model reads.
+    value: a third text that values come from, of seeded weights; None for the keys' own.
+    name: what the document calls captured states.
+    """
+    # captured states
     if key is None:
         if model.memory is None:
             raise UsageError(
@@ -384,14 +421,15 @@ def cross_texts(
                 expected="a second text, or captured states that the model reads",
             )
         return CrossTexts(query.text, name, _tokens(model, query), states(model.memory.shape[-2]))
+
+    # seeded weights
     if model.identity.source != "checkpoint":
-        if value is None:
-            values = None
-        else:
-            values = model.encode(value)
+        values = None if value is None else model.encode(value)
         return CrossTexts(
             query.text, key.text, _tokens(model, query), _tokens(model, key), value, values
         )
+
+    # an encoder-decoder, whose decoder's tokenizer may differ
     if value is not None:
         raise UsageError(
             "--value-text does not go with --model",
@@ -407,7 +445,7 @@ def cross_texts(
 
 
 def _tokens(model: Model, text: Text) -> list[Token]:
-    """The tokens of a text, or of a chat where it is one, by the model's tokenizer."""
+    """Tokenize a text by the model's tokenizer; of a chat, by its chat template."""
     if text.chat is None:
         return model.encode(text.text)
     from attncli.inputs.chat import encode_chat
@@ -420,31 +458,36 @@ def _document_layer(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -
 
     heads: the numbers of the heads that the trace holds.
     """
-    scores, weights, mixed, out = (
-        backend.numpy(trace.stages[name]) for name in ("masked", "weights", "mixed", "out")
-    )
+    scores = backend.numpy(trace.stages["masked"])
+    weights = backend.numpy(trace.stages["weights"])
+    mixed = backend.numpy(trace.stages["mixed"])
     parts = [
         CrossHead(head=head, scores=scores[place], weights=weights[place], output=mixed[place])
         for place, head in enumerate(heads)
     ]
-    return CrossLayer(layer=trace.layer, heads=parts, output=out)
+    return CrossLayer(layer=trace.layer, heads=parts, output=backend.numpy(trace.stages["out"]))
 
 
 def _cross_shapes(rows: list[ShapeRow], keys: int, width: int) -> list[ShapeRow]:
-    """Adapt the rows of a shape table to cross-attention: keys and values come from Y, the second
-    text's vectors, [keys, width]."""
-    renamed_rows = [
-        replace(row, formula=row.formula.replace("X", "Y")) if row.step in ("k", "v") else row
-        for row in rows
-    ]
+    """Adapt the rows of a shape trace to cross-attention: keys and values come from Y, the second
+    text's vectors, [keys, width], which get a row of their own after the first.
+
+    keys, width: how many keys there are, and how wide their vectors are.
+    """
+    first, *others = rows
     memory = ShapeRow(step="memory", axes=["key", "width"], shape=[keys, width], formula="Y")
-    return [*renamed_rows[:1], memory, *renamed_rows[1:]]
+    adapted = [first, memory]
+    for row in others:
+        if row.step in ("k", "v"):
+            row = replace(row, formula=row.formula.replace("X", "Y"))
+        adapted.append(row)
+    return adapted
 
 
 def alignment(mean: Floats, special: Bools, queries: Sequence[int]) -> list[Aligned]:
     """For each query the key with the largest weight, the first of equals; None where all weights
-    are 0. Where the key text has special tokens, also their total weight and the best other key:
-    the end of a text gets what has no counterpart in it.
+    are 0. Where the key text has special tokens, also their total weight and the best other key,
+    since queries without a counterpart look at the end of the text.
 
     mean: weights, [query, key].
     special: which keys are special tokens, [key].
@@ -481,34 +524,33 @@ def _best_key(weights: Floats) -> BestKey | None:
 
 
 def cross_memory(model: Model, texts: CrossTexts, layers: Selection, heads: Selection) -> int:
-    """Estimated peak memory in bytes of `cross`, before it runs."""
+    """Estimated peak memory in bytes of `cross`, before it runs.
+
+    layers, heads: the layers that run, and the heads of each.
+    """
     queries = len(texts.queries)
     keys = len(texts.keys)
     spec = model.spec.decoder or model.spec
-    most = max((block.cross or block.attention).heads for block in spec.blocks)
-    if "float64" in (model.compute_backend(count).dtype for count in (queries, keys)):
-        compute_dtype = "float64"
-    else:
-        compute_dtype = "float32"
+    most_heads = max((block.cross or block.attention).heads for block in spec.blocks)
+    compute_dtypes = {model.compute_backend(count).dtype for count in (queries, keys)}
+    compute_dtype = "float64" if "float64" in compute_dtypes else "float32"
+
+    # of an encoder-decoder, the run of each side; they run one after the other
     pairs = queries * keys
-    sides = 0
+    side_bytes = 0
     if model.spec.decoder is not None:
         pairs += queries * queries  # the decoder's attention to its own text
-        encoder_peak = estimate(
-            model.spec, keys, layers=[len(model.spec.blocks) - 1], dtype=compute_dtype
-        ).peak
-        sides = max(
-            encoder_peak,
-            estimate(spec, queries, layers=layers, kept_stages=0, dtype=compute_dtype).peak,
-        )
-    vectors = (
-        (queries + keys)
-        * most
-        * 2
-        * (spec.blocks[0].attention.head_dim + spec.blocks[0].attention.v_dim)
-    )
+        last_layer = len(model.spec.blocks) - 1
+        encoder = estimate(model.spec, keys, layers=[last_layer], dtype=compute_dtype)
+        decoder = estimate(spec, queries, layers=layers, kept_stages=0, dtype=compute_dtype)
+        side_bytes = max(encoder.peak, decoder.peak)
+
+    # of the cross-attention: queries, keys, values and outputs, scores, and what the document holds
+    attention = spec.blocks[0].attention
+    vectors = (queries + keys) * most_heads * 2 * (attention.head_dim + attention.v_dim)
+    scores = AT_ONCE * most_heads * pairs
     numbers = sum(prod(shape) for shape in cross_numbers(model, texts, layers, heads))
-    return sides + (vectors + AT_ONCE * most * pairs + numbers) * SCORE_ITEM[compute_dtype]
+    return side_bytes + (vectors + scores + numbers) * SCORE_ITEM[compute_dtype]
 
 
 def cross_numbers(
@@ -521,7 +563,7 @@ def cross_numbers(
     attention = spec.blocks[0].cross or spec.blocks[0].attention
     count = len(numbers_of(layers, len(spec.blocks))) * len(numbers_of(heads, attention.heads))
     return [
-        (2 * count, len(texts.queries), len(texts.keys)),
-        (count, len(texts.queries), attention.v_dim),
-        (len(texts.queries), spec.d_model),
+        (2 * count, len(texts.queries), len(texts.keys)),  # scores and weights
+        (count, len(texts.queries), attention.v_dim),  # outputs of heads
+        (len(texts.queries), spec.d_model),  # output of the layer
     ]

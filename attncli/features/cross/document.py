@@ -144,7 +144,8 @@ class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
 
     @property
     def shown_queries(self) -> list[int]:
-        """The queries that rows of weights are of, by their places in the text."""
+        """The positions of the queries that the document has rows of: all, or the one that was asked
+        about."""
         if self.query is UNSET:
             return list(range(len(self.queries)))
         return [self.query]

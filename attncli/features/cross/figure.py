@@ -59,7 +59,8 @@ def cross_figure(document: CrossDocument, drawing: Drawing, view: View, scale: s
 
 
 def _title(document: CrossDocument) -> str:
-    """Both texts, the one that looks first."""
+    """The figure's title: the text that looks, an arrow, and the text looked at, if that has a
+    name."""
     if not document.key_text:
         return document.query_text
     return link_title(document.query_text, document.key_text)
@@ -112,12 +113,12 @@ def _alignment_map(document: CrossDocument, view: View) -> FigureMap:
         caption = message("alignment: mean of {count} heads", count=len(heads))
     queries = names_of(document.queries)
     rows = [queries[place] for place in document.shown_queries]
-    framed = tuple(
-        (row, words.index(key))
-        for row, aligned in enumerate(document.alignment)
-        if (key := _best_word(aligned)) in words
-    )
-    return FigureMap(say(view, caption), values, rows, columns, framed=framed)
+    framed = []
+    for row, aligned in enumerate(document.alignment):
+        best = _best_word(aligned)
+        if best in words:
+            framed.append((row, words.index(best)))
+    return FigureMap(say(view, caption), values, rows, columns, framed=tuple(framed))
 
 
 def _best_word(aligned: Aligned) -> int | None:

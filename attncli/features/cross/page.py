@@ -18,10 +18,10 @@ from attncli.measure.head_record import Sides
 
 
 def cross_document_heads(document: CrossDocument) -> DocumentHeads:
-    """The heads with which one text looks at the other."""
+    """The heads with which one text looks at the other, as a page lists them."""
 
     def facts(layer: int, head: Any) -> HeadFacts:
-        """The links of a head that the document lists."""
+        """The links that the page shows for a head: those that the document lists."""
         return HeadFacts(links_of_head(document.links, layer, head.head))
 
     queries = tokens_of(document.queries)
@@ -36,8 +36,8 @@ def cross_document_heads(document: CrossDocument) -> DocumentHeads:
 
 
 def page_start(document: CrossDocument) -> dict[str, str]:
-    """What the page shows first: the link that is asked for, in the head that gives it most, or the
-    query alone."""
+    """What the page shows first, as parameters of its address: the query that is asked about and,
+    where a key is, too, the head that gives it most; {} without a query."""
     if document.query is UNSET:
         return {}
     start = {"query": str(document.query)}
@@ -48,5 +48,5 @@ def page_start(document: CrossDocument) -> dict[str, str]:
 
 
 def cross_page_focus(document: CrossDocument) -> PageFocus:
-    """The page begins with the query that is asked about."""
+    """What a page of a saved document shows first; see `page_start`."""
     return PageFocus(page_start(document))

@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec import UNSET
 
-from attncli.documents import LinkRow
+from attncli.documents import LinkRow, TokenRow
 from attncli.draw.heatmap import side_by_side
 from attncli.draw.lines import Lines, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.names import bare_arrow
@@ -45,18 +45,14 @@ SPECIAL_WIDTH = 9
 def cross_rows(document: CrossDocument) -> Iterable[list[object]]:
     """One line per layer, head, query and key, for `--plain`."""
     yield ["layer", "head", "query", "query_text", "key", "key_text", "weight"]
-    queries, keys = ([token.text for token in side] for side in (document.queries, document.keys))
+    queries = [token.text for token in document.queries]
+    keys = [token.text for token in document.keys]
     for layer, head in _heads_of(document):
         for query, row in zip(document.shown_queries, head.weights, strict=True):
             for key, weight in enumerate(row):
-                if key < len(keys):
-                    text = keys[key]
-                else:
-                    text = None
-                if weight is None:
-                    number = None
-                else:
-                    number = float(weight)
+                # learned keys come after the tokens and have no text
+                text = keys[key] if key < len(keys) else None
+                number = None if weight is None else float(weight)
                 yield [layer, head.head, query, queries[query], key, text, number]
 
 
@@ -115,26 +111,31 @@ def _links(document: CrossDocument, view: View) -> Lines:
 def _query_and_key_names(
     document: CrossDocument, view: View | None = None
 ) -> tuple[list[str], list[str]]:
-    """Texts of queries and keys; learned keys come after the tokens.
+    """The names of all queries, and of all keys; learned keys come after the tokens, as "bias_k 0".
 
-    view: that in which pieces stand with their words; None where they stand along an axis, beside
-        each other.
+    view: of a table, in which a piece of a word is named with that word; None for the axis of a map,
+        where pieces stand beside each other.
     """
-    queries, keys = (
-        [token.text if view is None else with_word(token, view) for token in side]
-        for side in (document.queries, document.keys)
-    )
+
+    def name(token: TokenRow) -> str:
+        """A token's name."""
+        if view is None:
+            return token.text
+        return with_word(token, view)
+
+    queries = [name(token) for token in document.queries]
+    keys = [name(token) for token in document.keys]
     heads = [head for layer in document.layers for head in layer.heads]
+    column_count = len(keys)
     if heads and len(heads[0].weights):
-        wide = len(heads[0].weights[0])
-    else:
-        wide = len(keys)
-    return queries, keys + [f"bias_k {index}" for index in range(wide - len(keys))]
+        column_count = len(heads[0].weights[0])
+    learned_keys = [f"bias_k {index}" for index in range(column_count - len(keys))]
+    return queries, keys + learned_keys
 
 
 def _best_of(row: Aligned) -> BestKey | None:
-    """The best key of a query: without special tokens where the key text has any; None where there
-    is none."""
+    """The key that a query of the alignment looks at most, special tokens left out; None where all
+    other weights are 0."""
     if row.beyond_special is not UNSET:
         return row.beyond_special
     if row.key is None:
@@ -143,7 +144,8 @@ def _best_of(row: Aligned) -> BestKey | None:
 
 
 def _special_note(document: CrossDocument, view: View) -> Message:
-    """Which special tokens the alignment leaves out, and what they get; "" where there are none."""
+    """The remark on which special tokens the alignment leaves out, and how much of a query's weight
+    they get; "" where there are none."""
     shares = [row.special for row in document.alignment if row.special is not UNSET]
     if not shares:
         return message("")
@@ -308,7 +310,8 @@ def cross_sentences(document: CrossDocument, view: View) -> list[str]:
 
 
 def _key_sentences(document: CrossDocument, view: View) -> list[str]:
-    """In which head the query gives the key most, and how many heads look at it before all."""
+    """Sentences on the head in which the query gives the key most, and on how many heads there are in
+    which it is the key with the largest weight; on a hidden key, that alone."""
     assert document.key_heads is not UNSET
     query, key = _asked_ends(document, view)
     first = document.key_heads[0]
@@ -335,7 +338,7 @@ def _key_sentences(document: CrossDocument, view: View) -> list[str]:
 
 
 def _is_of_all(document: CrossDocument, view: View) -> bool:
-    """Whether all weights are shown, and not those of one link."""
+    """Whether a document is about all weights; false where it is about one query and one key."""
     return document.key_heads is UNSET
 
 
@@ -359,8 +362,8 @@ CROSS_PARTS: Parts[CrossDocument] = (
 
 
 def _shaded_texts(document: CrossDocument, view: View) -> Lines:
-    """Both texts: the query of the strongest link in brackets, the keys tinted by that head's
-    weights.
+    """Both texts: the one that looks with the query of the strongest link in brackets, the one looked
+    at tinted by that query's weights in the link's head.
     """
     link: LinkRow | KeyHead
     if document.key_heads and document.query is not UNSET:
@@ -369,8 +372,8 @@ def _shaded_texts(document: CrossDocument, view: View) -> Lines:
     else:
         link = document.links[0]
         query = document.links[0].query
-    layer = next(entry for entry in document.layers if entry.layer == link.layer)
-    head = next(entry for entry in layer.heads if entry.head == link.head)
+    heads = {(layer, head.head): head for layer, head in _heads_of(document)}
+    head = heads[link.layer, link.head]
     no_shares: list[float | None] = [None] * len(document.queries)
     query_sentence = sentence(
         words(document.query_text, document.queries, no_shares, frozenset({query})), view

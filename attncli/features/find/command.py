@@ -214,7 +214,7 @@ def find(
         return bands_of_regions(regions_of_page())
 
     def opens_at(_: TextRun, record: RunRecord) -> Mapping[str, str]:
-        """The search for the link."""
+        """What the page of this text shows first: the search for the link."""
         return _search_start(environment, record, (start, ends[0]), regions_of_page())
 
     search_page = RunPage(layers=layers, heads=heads, words=words, opens_at=opens_at, bands=bands)
@@ -229,8 +229,8 @@ def find(
 
 
 def _source_of(setup: RunSetup, model: Model) -> SourceText | None:
-    """What the encoder of this model has read; None of a model of one side, and for captured
-    states."""
+    """The text that the encoder of this model has read, with its tokens; None for a model without an
+    encoder, and for one that reads captured encoder states."""
     from attncli.features.find.compute import SourceText
 
     if setup.model.source is None or model.encoder is None:
@@ -270,8 +270,10 @@ def _find_pairs(
     *,
     effect: bool,
 ) -> None:
-    """Run `attn find --pairs`: what heads send from one token to another, means over pairs. ends:
-    the query and the key; None for the last token, and for the answer."""
+    """Run `attn find --pairs`: what heads send from one token to another, means over pairs.
+
+    ends: the query and the key by name; None for the last token, and for the answer.
+    """
 
     def compute(model: Model, on_progress: Callable[[float], None]) -> FindDocument:
         """The `attn.find/1` document."""
@@ -304,18 +306,25 @@ def _find_pairs(
 def _search_start(
     environment: Environment, record: RunRecord, ends: tuple[str, str], regions: Sequence[Region]
 ) -> dict[str, str]:
-    """The link with which a page's search opens, as its parameters: "view", and the positions
-    "from" and "to", such as "#3"."""
+    """The link with which a page's search opens, as the parameters of its address: "view", and the
+    positions "from" and "to", such as "#3".
+
+    ends: the names of the query and the key.
+    regions: those that they may name.
+    """
     from attncli.inputs.regions import region_span
 
     quiet = environment.without_notes()
-    start, end = (
-        (
-            region_span(regions, reference)
-            or request.query_span(quiet, record.sides.queries, reference)
-        )[0]
-        for reference in ends
-    )
+
+    def first_position(name: str) -> int:
+        """The position of the first token that a name stands for."""
+        span = region_span(regions, name)
+        if span is None:
+            span = request.query_span(quiet, record.sides.queries, name)
+        return span[0]
+
+    start = first_position(ends[0])
+    end = first_position(ends[1])
     return {"view": "search", "from": f"#{start}", "to": f"#{end}"}
 
 

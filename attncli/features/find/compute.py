@@ -87,9 +87,11 @@ class SourceLink(Struct, frozen=True):
         return not in_text and self._is_there(self.source.tokens, self.source.text, name)
 
     def _is_there(self, side: Sequence[Token], side_text: str, name: str) -> bool:
-        """Whether a name is of one of these tokens, or of their words."""
+        """Whether a name is that of one of these tokens or, where pieces are merged, of their
+        words."""
+        tokens = merged_words(side, side_text).words if self.words else side
         try:
-            find_span(merged_words(side, side_text).words if self.words else side, name)
+            find_span(tokens, name)
         except InputError:
             return False
         return True
@@ -110,7 +112,7 @@ def find_in_source(
     Args:
         model: A decoder that reads a source, as `Model.decoder` returns it.
         link: Its ends, the text and the source.
-        layers, heads: Which.
+        layers, heads: Which layers, and which heads of each.
         top: How many links the document holds.
         note: Called with a sentence that says what an ambiguous name was read as.
 
@@ -143,8 +145,9 @@ class SearchRequest(Struct, frozen=True):
     """What to look for: the weight from the query `start` to the key `end`, in these layers and
     heads.
 
-    others: keys whose weights are told beside it.
-    verify: whether also with another word in front of the text.
+    others: further keys, whose weights the document has beside it.
+    verify: whether the text also runs with another word in front, in whose place the first token is
+        then.
     """
 
     start: int
@@ -159,7 +162,7 @@ class CutOptions(Struct, frozen=True):
     """How the effect of cutting the link is measured.
 
     memory: bytes there may be.
-    progress: is told the share done.
+    progress: called with the share done.
     entries: the vocabulary ids of target and versus, whose logits' difference is measured as well;
         None for neither.
     """
@@ -170,8 +173,11 @@ class CutOptions(Struct, frozen=True):
 
 
 class _QueryRows:
-    """The rows [head, key] of a few queries, weights and which keys are visible, kept while blocks
-    of a layer go by.
+    """Collects, from the blocks in which a layer's attention is computed, the rows of a few queries.
+
+    keys: how many tokens the text has.
+    rows: attention weights by query, [head, key].
+    visibility: which keys the mask shows, by query, [head, key].
     """
 
     def __init__(self, model: Model, queries: Sequence[int], keys: int) -> None:
@@ -192,21 +198,26 @@ class _QueryRows:
         if kind != "self":
             return
         backend = self._model.backend
-        every = self._model.spec.blocks[layer].attention.heads
+        head_count = self._model.spec.blocks[layer].attention.heads
         high = min(block.high, self._keys)  # learned keys stand after the tokens
-        for query in (number for number in self._queries if block.start <= number < block.stop):
-            for arrays, dtype in ((self.rows, np.float64), (self.visibility, np.bool_)):
-                arrays.setdefault(query, np.zeros((every, self._keys), dtype))
-            weights = backend.numpy(
-                block.stages["weights"][..., query - block.start, : high - block.low]
-            )
-            cells = slice(block.first_head, block.first_head + len(weights)), slice(block.low, high)
-            self.rows[query][cells] = weights
+        key_count = high - block.low
+        for query in self._queries:
+            if not block.start <= query < block.stop:
+                continue
+            if query not in self.rows:
+                self.rows[query] = np.zeros((head_count, self._keys))
+                self.visibility[query] = np.zeros((head_count, self._keys), np.bool_)
+            row = query - block.start
+            weights = backend.numpy(block.stages["weights"][..., row, :key_count])
+            # a block may hold some heads only
+            heads = slice(block.first_head, block.first_head + len(weights))
+            self.rows[query][heads, block.low : high] = weights
             visible: np.ndarray[Any, Any] | bool = True
             if block.visibility is not None:
-                row = min(query - block.start, block.visibility.shape[-2] - 1)
-                visible = backend.numpy(block.visibility[..., row, :])[..., : high - block.low]
-            self.visibility[query][cells] = visible
+                # one row of visibility may stand for all rows of the block
+                visible_row = min(row, block.visibility.shape[-2] - 1)
+                visible = backend.numpy(block.visibility[..., visible_row, :])[..., :key_count]
+            self.visibility[query][heads, block.low : high] = visible
 
     def merge_row(self, queries: Sequence[int], words: Words | None, rest: Bools) -> MergedRow:
         """The row of one token, or of a word: the mean over its pieces, keys summed by word.
@@ -214,37 +225,41 @@ class _QueryRows:
         Args:
             queries: The tokens that look.
             words: The words of the text; None where each token is one.
-            rest: Which tokens heads rest on, booleans [key].
+            rest: Which tokens are resting keys (the first token and special tokens, on which heads
+                put weight when they look for nothing), booleans [key].
         """
-        row, visibility = (
-            np.stack([rows[query] for query in queries], 1) for rows in (self.rows, self.visibility)
-        )
-        beyond = np.where(rest, 0.0, row)
-        looking = np.maximum((row.sum(-1) > 0).sum(-1), 1)[:, None]
-        sees = np.asarray(visibility.any(1), bool)
-        partly = _words_partly_at_rest(words, rest)
-        if words is None:
-            return MergedRow(
-                row.sum(1) / looking, sees, beyond.sum(1) / looking, sees & ~rest, partly
-            )
-        starts = words.starts
+        rows = np.stack([self.rows[query] for query in queries], 1)  # [head, query, key]
+        is_visible = np.stack([self.visibility[query] for query in queries], 1)
+        rows_beyond = np.where(rest, 0.0, rows)
+        # the mean is over pieces that see something
+        looking = np.maximum((rows.sum(-1) > 0).sum(-1), 1)[:, None]
+        sees = np.asarray(is_visible.any(1), bool)
+        sees_beyond = sees & ~rest
+        if words is not None:
+            rows = np.add.reduceat(rows, words.starts, axis=-1)
+            rows_beyond = np.add.reduceat(rows_beyond, words.starts, axis=-1)
+            sees = np.logical_or.reduceat(sees, words.starts, axis=-1)
+            sees_beyond = np.logical_or.reduceat(sees_beyond, words.starts, axis=-1)
         return MergedRow(
-            np.add.reduceat(row, starts, axis=-1).sum(1) / looking,
-            np.logical_or.reduceat(sees, starts, axis=-1),
-            np.add.reduceat(beyond, starts, axis=-1).sum(1) / looking,
-            np.logical_or.reduceat(sees & ~rest, starts, axis=-1),
-            partly,
+            weights=rows.sum(1) / looking,
+            visible=sees,
+            beyond=rows_beyond.sum(1) / looking,
+            visible_beyond=sees_beyond,
+            partly=_words_partly_at_rest(words, rest),
         )
 
 
 class MergedRow(NamedTuple):
-    """What a query looks at in each head of a layer, all [head, key].
+    """What a query looks at in each head of a layer, [head, key]; a key is a token or a word.
+
+    Resting keys are the first token and special tokens, on which heads put weight when they look
+    for nothing.
 
     weights: to each key.
     visible: whether it is visible.
-    beyond: the weight without the tokens where heads rest.
-    visible_beyond: whether any other token of the key is visible.
-    partly: which keys hold tokens of both kinds, [key].
+    beyond: the weight on its tokens that are no resting keys.
+    visible_beyond: whether such a token of it is visible.
+    partly: which keys hold both resting keys and other tokens, [key].
     """
 
     weights: Floats
@@ -254,8 +269,8 @@ class MergedRow(NamedTuple):
     partly: Bools
 
     def ranked_key(self, head: int, key: int) -> dict[str, Any]:
-        """What a head's row has for one key, as the document's fields: its weight and rank, the
-        keys seen and the first.
+        """What a head's row has for one key, as the document's fields: its weight and rank, how many
+        keys the query sees, and the key of the largest weight.
         """
         row = self.weights[head]
         rank, top_key = _rank_of_key(row, self.visible[head], key)
@@ -268,25 +283,31 @@ class MergedRow(NamedTuple):
 
     def other_key(self, head: int, key: int) -> OtherKey:
         """A head's weight for a further key, beside the one asked for first, as the document's
-        fields.
+        fields; without resting keys where the key holds other tokens, too.
         """
-        row, visible = self.weights[head], self.visible[head]
+        row = self.weights[head]
+        visible = self.visible[head]
         if self.partly[key]:
-            row, visible = self.beyond[head], self.visible_beyond[head]
+            row = self.beyond[head]
+            visible = self.visible_beyond[head]
         rank, _ = _rank_of_key(row, visible, key)
         return OtherKey(weight=float(row[key]), rank=rank)
 
     def beyond_rest(self, head: int, key: int) -> BeyondRest:
-        """The same fields for the part of a head's weight that is not on keys where heads rest."""
+        """What a head's row has for one key if resting keys are left out, as the document's fields:
+        the key's share of the other weight, its rank, how many keys are seen, and the first."""
         row = self.beyond[head]
         rank, top_key = _rank_of_key(row, self.visible_beyond[head], key)
         total = float(row.sum())
         weight: float | UnsetType = UNSET
         if self.partly[key]:
             weight = float(row[key])
+        share = None
+        if rank is not None and total > 0:
+            share = float(row[key]) / total
         return BeyondRest(
             weight=weight,
-            share=float(row[key]) / total if rank is not None and total > 0 else None,
+            share=share,
             rank=rank,
             visible=int(self.visible_beyond[head].sum()),
             top_key=top_key,
@@ -294,13 +315,15 @@ class MergedRow(NamedTuple):
 
 
 def _rank_of_key(row: Floats, visible: Bools, key: int) -> tuple[int | None, int | None]:
-    """The rank of a key in a row [key], None where it is not seen, and the key of the largest
-    weight, None where there is none."""
-    top = int(np.argmax(row))
+    """The rank of a key in a row of weights, [key], from 1, None where it is not visible; and the
+    key of the largest weight, None where all weights are 0."""
     rank = None
     if visible[key]:
         rank = int((row > row[key]).sum()) + 1
-    return rank, top if row[top] > 0 else None
+    top_key = int(np.argmax(row))
+    if row[top_key] > 0:
+        return rank, top_key
+    return rank, None
 
 
 @checked
@@ -348,9 +371,9 @@ def find(
         note: Called with a sentence that says what an ambiguous name was read as.
         on_cost: Called before the run starts, with its estimated cost and the number of tokens.
         progress: Called with the share done, 0 to 1.
-        recording: Takes the heads of the run, for a page.
-        verify: Whether the text also runs with another word in front, which heads that rest on the
-            first token whatever it is then look at in its place.
+        recording: Records the heads of the run, for a page.
+        verify: Whether the text also runs with another word in front: a head that looks at the first
+            token of any text looks at that word then, and not at the key.
         target: With `effect`, a vocabulary entry or "id:N": it is also measured what its logit less
             that of `versus` loses, after the last token.
         versus: The entry whose logit is taken away.
@@ -363,6 +386,8 @@ def find(
         InputError: For tokens, layers or heads that are not there, and where no head has finite
             weights.
     """
+
+    # the tokens or words that the names stand for, several in a row joined to one
     keys = _key_names(key)
     if tokens is None:
         tokens = model.encode(text)
@@ -389,6 +414,8 @@ def find(
         reference: first - sum(stop - start - 1 for start, stop in several if start < first)
         for reference, (first, _) in spans.items()
     }
+
+    # the cost, before anything runs
     run_request = RunRequest(layers, heads, matrices=False)
     rows = rows_for(model.spec, len(tokens))
     last_rows = None
@@ -399,26 +426,33 @@ def find(
         model, len(tokens), run_request, is_saved=False, rows=rows, last_rows=last_rows
     )
     on_cost(expected_cost, len(tokens))
+
+    # the search; where links are cut, that takes longest, and progress is of it alone
     cutting = None
-    watch: Callable[[float], None] | None = progress
+    search_progress: Callable[[float], None] | None = progress
     if effect:
-        watch = None
+        search_progress = None
         entries = _measured_entries(model, tokens, target, versus, note)
         if memory is None:
             memory = free_memory().bytes
         cutting = CutOptions(memory, progress, entries)
     first_key, *other_keys = (places[name] for name in keys)
-    sought = SearchRequest(
-        places[query], first_key, layers, heads, verify, others=tuple(other_keys)
+    search = SearchRequest(
+        start=places[query],
+        end=first_key,
+        layers=layers,
+        heads=heads,
+        verify=verify,
+        others=tuple(other_keys),
     )
     document = _found_heads(
         model,
         text,
         tokens,
-        sought,
+        search,
         words=merged_tokens,
         cutting=cutting,
-        progress=watch,
+        progress=search_progress,
         recording=recording,
     )
     ends = _ends_in_regions(places, regions)
@@ -426,7 +460,10 @@ def find(
 
 
 def _ends_in_regions(places: Mapping[str, int], regions: Sequence[Region]) -> list[RegionRow]:
-    """The ends of a link that are named by a region, each with its place."""
+    """The ends of a link that are named by a region, as rows of the document.
+
+    places: the position of each end by name, as one token or word.
+    """
     names = {region.name for region in regions}
     return [RegionRow(name=name, tokens=[place]) for name, place in places.items() if name in names]
 
@@ -434,12 +471,17 @@ def _ends_in_regions(places: Mapping[str, int], regions: Sequence[Region]) -> li
 def _check_apart(spans: Mapping[str, tuple[int, int]]) -> None:
     """Raise UsageError where two names share tokens and do not name the same ones.
 
-    spans: the first token of each name, and the one behind its last.
+    spans: by name, in the order in which they were given, the first token and the one after the
+        last.
     """
-    ordered = sorted(spans, key=lambda reference: spans[reference])
-    for before, after in pairwise(ordered):
-        if spans[before] != spans[after] and spans[before][1] > spans[after][0]:
-            first, second = sorted((before, after), key=list(spans).index)
+    by_position = sorted(spans, key=lambda name: spans[name])
+    for left, right in pairwise(by_position):
+        _, left_stop = spans[left]
+        right_start, _ = spans[right]
+        if spans[left] != spans[right] and left_stop > right_start:
+            # the error names them in the order in which they were given
+            given_order = list(spans)
+            first, second = sorted((left, right), key=given_order.index)
             raise UsageError(
                 "{end} and {end_2} share tokens",
                 expected=message("two that do not, or the same twice"),
@@ -449,7 +491,8 @@ def _check_apart(spans: Mapping[str, tuple[int, int]]) -> None:
 
 
 def _key_names(key: str | Sequence[str]) -> list[str]:
-    """The names of the keys, the first first. Raises UsageError for none."""
+    """The names of the keys as a list, in the order in which they were given. Raises UsageError for
+    an empty one."""
     if isinstance(key, str):
         return [key]
     if not key:
@@ -460,7 +503,7 @@ def _key_names(key: str | Sequence[str]) -> list[str]:
 def _check_keys_differ(keys: Sequence[str], spans: Mapping[str, tuple[int, int]]) -> None:
     """Raise UsageError where two keys name the same tokens.
 
-    spans: the first token of each name, and the one behind its last.
+    spans: by name, the first token and the one after the last.
     """
     names: dict[tuple[int, int], str] = {}
     for key in keys:
@@ -486,18 +529,17 @@ def _found_heads(
     progress: Callable[[float], None] | None = None,
     recording: Recording | None = None,
 ) -> FindDocument:
-    """The `attn.find/1` document: every head, the largest weight from → to first; ties by layer and
-    head. Tokens of the key where heads rest do not count in that order if it holds others.
+    """Run a text and return its `attn.find/1` document: every head, the largest weight from the query
+    to the key first; ties by layer and head. Resting keys (the first token and special tokens) do
+    not count in that order where the key is a word that holds other tokens, too.
 
-    rank: 1 for the key that the query looks at most; null where the mask hides the key. reverse:
-    the same from `end` to `start`.
+    words: what pieces are merged to; the request's ends are words then. None for tokens.
+    cutting: how the effect of cutting the link is measured; None where it is not.
+    progress: called with the share done of a long text.
+    recording: records the heads of the run, for a page.
 
-    words: merge pieces first; then start and end are words.
-    progress: told the share done of a long text.
-    recording: takes the heads of the run. Heads whose numbers left the range of their type have no
-        rank; warnings name them.
-
-    Raises InputError where no other is left.
+    Heads whose numbers left the range of their type are left out, and warnings name them. Raises
+    InputError where no other is left.
     """
     ends = [list(_tokens_of_word(words, word)) for word in (request.start, request.end)]
     rest = resting_keys(tokens, model.identity.source)
@@ -536,6 +578,8 @@ def _found_heads(
         raise InputError(
             "no head has weights that are finite numbers", expected=expected, hint="--dtype float64"
         )
+
+    # further runs: with another word in front, and with the link cut
     word_before: str | UnsetType = UNSET
     if request.verify:
         second_half = None
@@ -544,9 +588,9 @@ def _found_heads(
         word_before, heads = _with_word_before(
             model, text, tokens, request, link_ends, heads, second_half
         )
-    of_cuts: dict[str, Any] = {}
+    cut_members: dict[str, Any] = {}
     if cutting is not None:
-        heads, of_cuts = _with_effects(model, tokens, request, ends, heads, cutting)
+        heads, cut_members = _with_effects(model, tokens, request, ends, heads, cutting)
     heads.sort(key=lambda row: (-counted_weight(row), row.layer, row.head))
     return FindDocument(
         **header(model, text, tokens, words),
@@ -555,7 +599,7 @@ def _found_heads(
         other_keys=list(request.others) or UNSET,
         words=words is not None,
         heads=heads,
-        **of_cuts,
+        **cut_members,
         rest=np.flatnonzero(_words_at_rest(words, rest)).tolist() if rest.any() else UNSET,
         word_before=word_before,
         warnings=warnings,
@@ -563,21 +607,26 @@ def _found_heads(
 
 
 def _progress_of_half(progress: Callable[[float], None], has_second: bool, share: float) -> None:
-    """Tell the share done of a run, which is the first of two where a second follows."""
-    progress(share / 2 if has_second else share)
+    """Call `progress` with the share of the whole work for a share of this run, which is half of
+    the work where a second run follows."""
+    if has_second:
+        progress(share / 2)
+    else:
+        progress(share)
 
 
 def _progress_of_second_half(progress: Callable[[float], None], share: float) -> None:
-    """Tell the share done of the second of two runs."""
+    """Call `progress` with the share of the whole work for a share of the second of two runs."""
     progress(0.5 + share / 2)
 
 
 class LinkEnds(NamedTuple):
     """A link between words of a text.
 
-    tokens: those of the query and those of the key.
+    tokens: the positions of the query's tokens, and of the key's.
     merged: the words of the text; None where each token is one.
-    rest: which tokens heads rest on, [key].
+    rest: which tokens are resting keys (the first token and special tokens, on which heads put
+        weight when they look for nothing), booleans [key].
     """
 
     tokens: Sequence[Sequence[int]]
@@ -593,14 +642,18 @@ def _rows_by_layer(
     progress: Callable[[float], None] | None,
     recording: Recording | None = None,
 ) -> Iterator[tuple[LayerTrace, _QueryRows]]:
-    """Run a text and yield each layer's trace with the rows of the link's two ends."""
+    """Run a text and yield each layer's trace with the rows of the link's two ends.
+
+    progress: called with the share done; None for nobody.
+    recording: records the heads of the run, for a page; every row is computed then.
+    """
     queries = sorted({*ends.tokens[0], *ends.tokens[1]})
     layers = model.spec.attending(request.layers)
     end_rows = {layer: _QueryRows(model, queries, len(tokens)) for layer in layers}
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
-        """Keep the rows of the link's two ends from a block of query rows, and tell the share
-        that is done.
+        """Called with each block of query rows: keep the rows of the link's two ends, and report the
+        share that is done.
 
         kind: "self", or "cross" for attention to another text.
         """
@@ -610,16 +663,15 @@ def _rows_by_layer(
             progress((layer + layer_share) / (max(layers) + 1))
 
     rows = rows_for(model.spec, len(tokens))
+    last_queries = None
     if recording is not None:  # a page shows every row
         traces: Iterable[LayerTrace] = recording.trace(
             tokens, layers=request.layers, keep=("weights",), rows=rows, on_block=on_block
         )
-        last_queries = None
     else:
+        # of a long text the last layer computes the rows of these queries alone
         if len(tokens) > LONG:
             last_queries = queries
-        else:
-            last_queries = None
         traces = model.trace(
             tokens,
             layers=request.layers,
@@ -650,14 +702,19 @@ def _with_word_before(
     heads: Sequence[FoundHead],
     progress: Callable[[float], None] | None,
 ) -> tuple[str, list[FoundHead]]:
-    """The word that was put in front of the text, and the heads with the link's weight behind it."""
+    """Run the text again with another word in front. Returns that word, and the heads with the
+    link's weight in this run.
+
+    progress: called with the share done of this run; None for nobody.
+    """
     front = word_in_front(model.tokenizer, text, tokens)
     words = None
     if ends.merged is not None:
         words = front.moved_words(ends.merged)
+
+    # the link's new positions; the first token of a word tells its position among the words
     sides = [[front.new_index(token) for token in side] for side in ends.tokens]
     rest = resting_keys(front.tokens, model.identity.source)
-    # the first token of a word tells its place among the words
     if words is None:
         key = sides[1][0]
     else:
@@ -675,7 +732,8 @@ def _with_word_before(
 
 
 def _words_at_rest(words: Words | None, rest: Bools) -> Bools:
-    """Which words consist of nothing but tokens where heads rest; without words, which tokens."""
+    """Which words consist of resting keys alone, [word]; without words, which tokens are resting
+    keys, as `rest` says."""
     if words is None:
         return rest
     whole: Bools = np.logical_and.reduceat(rest, words.starts)
@@ -683,11 +741,14 @@ def _words_at_rest(words: Words | None, rest: Bools) -> Bools:
 
 
 def _words_partly_at_rest(words: Words | None, rest: Bools) -> Bools:
-    """Which words hold tokens where heads rest and others; without words, no token does."""
+    """Which words hold both resting keys and other tokens, [word]; without words, no token does.
+
+    rest: which tokens are resting keys, [token].
+    """
     if words is None:
         return np.zeros_like(rest)
-    touched: Bools = np.logical_or.reduceat(rest, words.starts)
-    return touched & ~_words_at_rest(words, rest)
+    has_resting_key: Bools = np.logical_or.reduceat(rest, words.starts)
+    return has_resting_key & ~_words_at_rest(words, rest)
 
 
 def _with_effects(
@@ -703,6 +764,7 @@ def _with_effects(
 
     ends: the queries and the keys of the link.
     """
+    # the query's vector is measured and, with two vocabulary entries, their logits' difference
     selection = HeadSelection(request.layers, request.heads)
     link = CutLink(tuple(ends[0]), tuple(ends[1]))
     measuring = MeasureRequest(("vector",), link.queries, link.queries[-1])
@@ -736,7 +798,11 @@ def _with_effects(
 
 
 def _with_readings(head: FoundHead, readings: Mapping[str, float] | None) -> FoundHead:
-    """A head with what cutting the link in it changes; null where that was not measured."""
+    """A head with what cutting the link in it changes; `effect` is None where that was not
+    measured.
+
+    readings: the change by measure, "cosine" and perhaps "difference".
+    """
     if readings is None:
         return replace(head, effect=None)
     changed = replace(head, effect=_finite_or_none(readings["cosine"]))
@@ -752,8 +818,13 @@ def _measured_entries(
     versus: str | None,
     note: Callable[[str], None],
 ) -> tuple[int, int] | None:
-    """The vocabulary entries of `target` and `versus`; None without. Raises UsageError for one
-    without the other."""
+    """The vocabulary ids of the words `target` and `versus`; None where neither is given.
+
+    note: called with a sentence that says which spelling of a word is taken.
+
+    Raises UsageError for one without the other, UnsupportedError for a model that predicts no next
+    token, InputError where both are the same entry.
+    """
     if target is None and versus is None:
         return None
     if target is None or versus is None:
@@ -761,15 +832,13 @@ def _measured_entries(
         raise UsageError(what, expected="both, or neither")
     if model.spec.head is None or not reads_on(model.spec):
         raise no_output_head(model.spec)
-    place = len(tokens) - 1
-    entries = [
-        choose_target(model, tokens, name, position=place, several=False, row=None, note=note).ids[
-            0
-        ]
-        for name in (target, versus)
-    ]
-    refuse_one_token(entries[0], entries[1])
-    return entries[0], entries[1]
+    last = len(tokens) - 1
+    chosen_target = choose_target(model, tokens, target, position=last, several=False, note=note)
+    chosen_versus = choose_target(model, tokens, versus, position=last, several=False, note=note)
+    target_id = chosen_target.ids[0]
+    versus_id = chosen_versus.ids[0]
+    refuse_one_token(target_id, versus_id)
+    return target_id, versus_id
 
 
 def _finite_or_none(value: float) -> float | None:

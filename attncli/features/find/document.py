@@ -114,8 +114,8 @@ class FoundHead(PlacedHead, frozen=True, kw_only=True):
 
 
 def counted_weight(link: FoundHead | Reverse) -> float:
-    """The weight of a link, of a key that holds tokens where heads rest and others that of the
-    others."""
+    """The weight by which a link is ranked: its weight; where the key is a word that holds both
+    resting keys (the first token, special tokens) and other tokens, that on the others."""
     if link.beyond_rest is UNSET or link.beyond_rest.weight is UNSET:
         return link.weight
     return link.beyond_rest.weight

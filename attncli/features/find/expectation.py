@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -27,6 +28,7 @@ CHECK = re.compile(
     r"\s*(?P<sign>[<>]=?)\s*(?P<bound>[0-9.]+(?:e-?[0-9]+)?)\s*",
     re.DOTALL,
 )
+"""Matches `weight(it, animal) > 0.5`, and `weight>=5e-1` without a link."""
 
 
 class Expectation(Struct, frozen=True):
@@ -43,10 +45,15 @@ class Expectation(Struct, frozen=True):
     bound: float
 
     def link(self, start: str | None, end: str | None) -> tuple[str | None, str | None]:
-        """The ends of the link, `--from` and `--to` as they are given. Raises UsageError where the
-        check names others."""
-        if self.start is None or (start, end) == (None, None):
-            return self.start or start, self.end or end
+        """The ends of the link that is looked for: those that the check names, else `--from` and
+        `--to` as they are given. Raises UsageError where both name a link, and not the same.
+
+        start, end: `--from` and `--to`; None where they are not given.
+        """
+        if self.start is None:
+            return start, end
+        if start is None and end is None:
+            return self.start, self.end
         if (start, end) != (self.start, self.end):
             raise UsageError(
                 "--expect is about {link}, and --from and --to name another link",
@@ -56,7 +63,8 @@ class Expectation(Struct, frozen=True):
         return start, end
 
     def verdict(self, document: FindDocument) -> VerdictError | None:
-        """The error for a document of which it does not hold; None where it does."""
+        """The error that says that the check does not hold of a document's largest weight; None
+        where it holds."""
         strongest = max(document.heads, key=lambda head: head.weight)
         if COMPARISONS[self.sign](strongest.weight, self.bound):
             return None
@@ -87,12 +95,10 @@ def parse_expectation(text: str | None) -> Expectation | None:
     if text is None:
         return None
     match = CHECK.fullmatch(text)
-    bound = -1.0
+    bound = -1.0  # out of range
     if match is not None:
-        try:
+        with suppress(ValueError):  # the pattern matches `1.2.3` as well
             bound = float(match["bound"])
-        except ValueError:
-            bound = -1.0
     if match is None or not 0 <= bound <= 1:
         raise refused_value(
             "--expect",

@@ -26,7 +26,8 @@ from attncli.mechanism.spec import spoken_head
 
 
 def find_figure(document: FindDocument, drawing: Drawing, view: View, scale: str) -> None:
-    """A bar for the weight of the link in each head, the largest first."""
+    """Draw a bar for the weight of the link in each head, the largest first; over pairs, for how much
+    more weight it has in the clean texts."""
     if document.pair_links is not UNSET:
         _draw_pair_links(drawing, document.pair_links, view)
         return
@@ -49,8 +50,8 @@ def find_figure(document: FindDocument, drawing: Drawing, view: View, scale: str
 
 
 def _draw_pair_links(drawing: Drawing, links: Sequence[PairLink], view: View) -> None:
-    """A bar for how much more weight the link has in the clean texts of pairs than in the corrupt
-    ones, in each head."""
+    """Draw a bar for each head: how much more weight the link has in the clean texts of pairs than
+    in the corrupt ones."""
     title = say(view, "weights of the link, means over pairs, the largest change first")
     top = draw_title(drawing, title, say(view, "clean less corrupt"))
     bars = [

@@ -14,7 +14,13 @@ from attncli.draw.numbers import percent
 from attncli.draw.sentence import not_learned_note, sentence, words
 from attncli.draw.token_names import claim, quote_text, quoted_token, rest_names, resting_key
 from attncli.draw.view import View
-from attncli.features.find.document import BeyondRest, FindDocument, FoundHead, counted_weight
+from attncli.features.find.document import (
+    BeyondRest,
+    FindDocument,
+    FoundHead,
+    OtherKey,
+    counted_weight,
+)
 from attncli.language import message, plural, say
 from attncli.mechanism.spec import spoken_head
 
@@ -39,13 +45,14 @@ def shaded_answer(document: FindDocument, answer_sentences: Sequence[str], view:
 
 
 def rests_on_key(document: FindDocument) -> bool:
-    """Whether the key is one where heads rest whatever it says, such as the first token."""
+    """Whether the key is a resting key: the first token or a special token, on which heads put weight
+    when they look for nothing, whatever the token says."""
     return document.rest is not UNSET and document.key in document.rest
 
 
 def holds_rest(document: FindDocument) -> bool:
-    """Whether the key holds both tokens where heads rest and others; what is shown is then of the
-    others.
+    """Whether the key is a word that holds both resting keys (the first token, special tokens) and
+    other tokens; the weights shown are then on the others.
     """
     return any(
         head.beyond_rest is not UNSET and head.beyond_rest.weight is not UNSET
@@ -60,8 +67,9 @@ def _heads_by_weight(document: FindDocument) -> list[FoundHead]:
 
 
 def link_sentences(document: FindDocument, view: View) -> list[str]:
-    """The answer in words: the head in which the link is strongest, in how many it is the query's
-    strongest, and what of that is only rest.
+    """The answer in words: in which head the link is strongest, and in how many the key is what the
+    query looks at most; or why it cannot be said: the mask hides the key, it is the only one, or a
+    resting key.
     """
     visible = _heads_by_weight(document)
     if not document.heads:
@@ -93,11 +101,13 @@ def _ends(document: FindDocument, view: View) -> list[str]:
 
 
 def find_hint(document: FindDocument, view: View) -> Lines:
-    """A command that answers what this one could not: the link in the other direction, or the same
-    behind another word; nothing in a brief answer, and where there is nothing to add."""
+    """A command to try next: for a hidden link that in the other direction, for a link to a resting
+    key the same with another word in front of the text. Nothing in a brief answer, and for other
+    links."""
     if view.brief or not document.heads:
         return Lines()
-    query, key = (reference(document, index, view) for index in (document.query, document.key))
+    query = reference(document, document.query, view)
+    key = reference(document, document.key, view)
     if not _heads_by_weight(document):
         if all(head.reverse.rank is None for head in document.heads):
             return Lines()
@@ -113,7 +123,8 @@ def find_hint(document: FindDocument, view: View) -> Lines:
 
 
 def _hidden_sentences(document: FindDocument, view: View) -> Iterator[str]:
-    """Why the query cannot see the key, and the link in the other direction."""
+    """Yield sentences on a link that the mask hides: that the query cannot see the key, and the
+    weight of the link in the other direction, if that is not hidden, too."""
     query, key = _ends(document, view)
     if document.key > document.query:
         yield say(
@@ -146,8 +157,12 @@ def _hidden_sentences(document: FindDocument, view: View) -> Iterator[str]:
 def _resting_sentences(
     document: FindDocument, visible: list[FoundHead], view: View
 ) -> Iterator[str]:
-    """What is known of a link to a key where heads rest: the weight, which says little, and what
-    the query looks at besides."""
+    """Yield sentences on a link to a resting key (the first token or a special token, on which heads
+    put weight when they look for nothing): its weight, which says little, and what the query looks
+    at most without such keys.
+
+    visible: the heads in which the query sees the key, that of the largest weight first.
+    """
     query, key = _ends(document, view)
     first = visible[0]
     yield resting_key(document.tokens, document.key, view)
@@ -187,21 +202,24 @@ def _resting_sentences(
 def _weight_sentences(
     document: FindDocument, visible: list[FoundHead], view: View
 ) -> Iterator[str]:
-    """In which head the link is strongest, and in how many it is the query's strongest."""
+    """Yield sentences on the head in which the link is strongest, and on how many heads there are in
+    which the key is what the query looks at most.
+
+    visible: the heads in which the query sees the key, that of the largest weight first.
+    """
     query, key = _ends(document, view)
     first, *others = visible
-    beyond = first.beyond_rest
-    if beyond is UNSET:
-        share = None
-    else:
-        share = beyond.share
-    rested = share is not None and percent(share) != percent(first.weight)
+    # the share of the weight that is not on resting keys, where it is another number
+    share = None
+    if first.beyond_rest is not UNSET:
+        share = first.beyond_rest.share
+    has_other_share = share is not None and percent(share) != percent(first.weight)
     if holds_rest(document):
         template = message(
             "{query} gives {key}, without the tokens where heads rest, most in layer {layer} head"
             " {head}: {share} of its weight, and {whole} with them."
         )
-    elif others and rested:
+    elif others and has_other_share:
         template = message(
             "{query} gives {key} most in layer {layer} head {head}: {share} of its weight,"
             " {beyond} without {rest}."
@@ -210,7 +228,7 @@ def _weight_sentences(
         template = message(
             "{query} gives {key} most in layer {layer} head {head}: {share} of its weight."
         )
-    elif rested:
+    elif has_other_share:
         template = message("{query} gives {key} {share} of its weight, {beyond} without {rest}.")
     else:
         template = message("{query} gives {key} {share} of its weight.")
@@ -235,7 +253,11 @@ def _weight_sentences(
 
 
 def _count_sentence(document: FindDocument, visible: list[FoundHead], view: View) -> str:
-    """In how many heads the key is what the query looks at most, and what is left out of that."""
+    """The sentence on how many heads there are in which the key is what the query looks at most,
+    resting keys left out.
+
+    visible: the heads in which the query sees the key.
+    """
     query, key = _ends(document, view)
     ranks = [_rank(head.rank, head.beyond_rest) for head in visible]
     count = sum(rank == 1 for rank in ranks)
@@ -260,8 +282,8 @@ def _count_sentence(document: FindDocument, visible: list[FoundHead], view: View
 
 
 def other_key_sentences(document: FindDocument, view: View) -> Iterator[str]:
-    """With several keys, for each but the first: where the query gives it most, and in how many
-    heads it gets more than the first."""
+    """Yield sentences for each key but the first: in which head the query gives it most, and in how
+    many heads it gets more than the first key. Nothing for a single key."""
     query, first = _ends(document, view)
     for place, key in enumerate(document.other_keys or ()):
         name = quoted_token(document.tokens, key, view)
@@ -278,9 +300,13 @@ def other_key_sentences(document: FindDocument, view: View) -> Iterator[str]:
                 key=name,
             )
             continue
-        best, most = max(
-            visible_links, key=lambda row: (row[1].weight, -row[0].layer, -row[0].head)
-        )
+
+        def weight_first(head_and_link: tuple[FoundHead, OtherKey]) -> tuple[float, int, int]:
+            """Sort by weight; of equal ones the head that comes first is the largest."""
+            head, link = head_and_link
+            return link.weight, -head.layer, -head.head
+
+        best, most = max(visible_links, key=weight_first)
         linked = claim(name, view, layer=best.layer, head=best.head, query=document.query, key=key)
         if document.rest is not UNSET and key in document.rest:
             yield resting_key(document.tokens, key, view)
@@ -309,21 +335,26 @@ def other_key_sentences(document: FindDocument, view: View) -> Iterator[str]:
 
 
 def _rank(rank: int | None, beyond: BeyondRest | UnsetType) -> int | None:
-    """The rank of a key without those where heads rest, if there are such."""
+    """The rank of a key among keys that are no resting keys; among all where the text has none.
+
+    rank: among all keys; None where the mask hides the key.
+    beyond: the numbers without resting keys; UNSET where there are none.
+    """
     if beyond is UNSET:
         return rank
     return beyond.rank
 
 
 def _verified_sentences(document: FindDocument, view: View) -> Iterator[str]:
-    """Sentences on the link's weight with another word in front."""
+    """Yield the sentence on the link's weight in the run with another word in front of the text;
+    nothing without `--verify`."""
     verified = [head for head in document.heads if head.verified is not UNSET]
     if document.word_before is UNSET or not verified:
         return
     query, key = _ends(document, view)
 
     def weight_in_front(head: FoundHead) -> float:
-        """What the link weighs in a head."""
+        """The link's weight in a head, in the run with the word in front."""
         if head.verified is UNSET:
             return 0.0
         return head.verified.weight

@@ -11,10 +11,11 @@ from attncli.measure.head_record import HIDDEN
 
 
 def find_document_heads(document: FindDocument) -> DocumentHeads:
-    """Every head, with the link that was looked for."""
+    """Every head, as a page lists them, with the link that was looked for."""
 
     def facts(layer: int, head: Any) -> HeadFacts:
-        """The link in a head; hidden where the head's mask hides its key."""
+        """The link that the page shows for a head, with its weight; `HIDDEN` in place of that where
+        the mask hides the key."""
         del layer
         if head.rank is None:
             weight = HIDDEN
@@ -27,6 +28,6 @@ def find_document_heads(document: FindDocument) -> DocumentHeads:
 
 
 def find_page_focus(document: FindDocument) -> PageFocus:
-    """The page begins with the link."""
+    """What a page of a search shows first: the search, with the link's ends."""
     place = {"from": f"#{document.query}", "to": f"#{document.key}"}
     return PageFocus({"view": "search"} | place)

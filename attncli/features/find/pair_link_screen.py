@@ -61,15 +61,17 @@ def _member_or_none(value: object) -> object:
 
 
 def pair_table(document: FindDocument, links: Sequence[PairLink], view: View) -> Lines:
-    """The heads whose weight on the key differs most between the clean and the corrupt texts.
+    """A table of the heads whose weight on the key differs most between the clean and the corrupt
+    texts.
 
-    document: for the ends of the link in the first pair.
+    links: of all heads, the largest change first.
     """
     shown = links
     if not view.full:
         shown = links[: view.top]
-    write = [link.weight for link in shown], [link.corrupt for link in shown]
-    weights, corrupt = effect_columns(*write)
+    weights, corrupt = effect_columns(
+        [link.weight for link in shown], [link.corrupt for link in shown]
+    )
     columns = {
         message("head"): [head_label(link.layer, link.head) for link in shown],
         contextual("column", "clean"): weights,
@@ -102,8 +104,8 @@ def pair_table(document: FindDocument, links: Sequence[PairLink], view: View) ->
 
 
 def pair_link_sentences(document: FindDocument, view: View) -> list[str]:
-    """The answer over pairs in words: which head sends the link more in the clean texts than in the
-    corrupt ones, and where cutting it costs most."""
+    """The answer over pairs in words: in which head the link's weight differs most between the clean
+    and the corrupt texts, and in which head cutting it costs most."""
     links = document.pair_links
     if links is UNSET or not links:
         return []
@@ -116,13 +118,15 @@ def pair_link_sentences(document: FindDocument, view: View) -> list[str]:
 
 
 def _phrase(link: PairLink | FoundHead, view: View) -> str:
-    """A head as sentences name it."""
+    """A head as sentences name it, such as `layer 5 head 11`; on a page the phrase also points at
+    the head."""
     phrase = say(view, "layer {layer} head {head}", layer=link.layer, head=link.head)
     return claim(phrase, view, layer=link.layer, head=link.head)
 
 
 def _change_sentences(first: PairLink, view: View) -> Iterator[str]:
-    """Yield how much weight the first head puts on the link in both texts."""
+    """Yield sentences on the head whose weight on the link differs most (`first`): its mean weight
+    in the clean and in the corrupt texts, and on the other answer."""
     if first.change == 0:
         yield say(view, "No head gives this link another weight in the corrupt texts.")
         return
@@ -143,14 +147,15 @@ def _change_sentences(first: PairLink, view: View) -> Iterator[str]:
 
 
 def _end(value: object) -> float | None:
-    """An end of an interval; None where there is none."""
+    """An end of an interval as a number; None where the document has none (None or UNSET)."""
     if isinstance(value, float):
         return value
     return None
 
 
 def _cut_sentences(document: FindDocument, links: Sequence[PairLink], view: View) -> Iterator[str]:
-    """Yield where cutting the link costs most of the difference, and what it costs in all heads."""
+    """Yield sentences on the head in which cutting the link changes m most, and on what cutting it in
+    all heads changes; nothing where it was not cut."""
     cut = [(link.difference, link) for link in links if link.difference is not UNSET]
     if not cut:
         return

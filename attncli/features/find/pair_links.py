@@ -41,12 +41,17 @@ from attncli.models.passes import decoding_seconds
 from attncli.models.run import rows_for
 
 RUNS = 3
-"""Runs of a text that one pair takes: both for their weights, and the clean one for what it says."""
+"""Runs of a text that one pair takes: both texts for their weights, and the clean one once more for
+its logits."""
 
 
 class PairEnds(Struct, frozen=True):
-    """Where a link stands in both texts of a pair: the tokens that look, those that are looked at,
-    and those of the other answer; empty where that stands in no text before."""
+    """The positions of a link in both texts of a pair.
+
+    queries: the tokens that look.
+    keys: the tokens that are looked at.
+    others: the places of the other answer (versus) up to the query; empty without any.
+    """
 
     queries: tuple[int, ...]
     keys: tuple[int, ...]
@@ -54,22 +59,27 @@ class PairEnds(Struct, frozen=True):
 
 
 def pair_ends(pair: TokenPair, start: str | None, end: str | None) -> PairEnds:
-    """The link of a pair.
+    """Find the positions of a link in the clean text of a pair.
 
-    start: the token of the clean text that looks; None for its last.
-    end: the token looked at; None for every place where the answer stands.
+    start: the name of the token that looks; None for the last.
+    end: the name of the token looked at; None for every place where the answer stands.
 
     Raises InputError where a token is not there.
     """
-    if start is None:
-        queries: tuple[int, ...] = (len(pair.clean) - 1,)
-    else:
-        queries = tuple(range(*choose_span(pair.clean, start, ignore)))
-    before = pair.clean[: queries[-1] + 1]
-    others = tuple(place for place, token in enumerate(before) if token.id == pair.versus)
+
+    def positions_of(name: str) -> tuple[int, ...]:
+        """The positions of the tokens of a name."""
+        first, stop = choose_span(pair.clean, name, ignore)
+        return tuple(range(first, stop))
+
+    queries: tuple[int, ...] = (len(pair.clean) - 1,)
+    if start is not None:
+        queries = positions_of(start)
+    up_to_query = pair.clean[: queries[-1] + 1]
+    others = tuple(place for place, token in enumerate(up_to_query) if token.id == pair.versus)
     if end is not None:
-        return PairEnds(queries, tuple(range(*choose_span(pair.clean, end, ignore))), others)
-    keys = tuple(place for place, token in enumerate(before) if token.id == pair.answer)
+        return PairEnds(queries=queries, keys=positions_of(end), others=others)
+    keys = tuple(place for place, token in enumerate(up_to_query) if token.id == pair.answer)
     if not keys:
         what = message(
             "the answer {answer} does not stand in {text}",
@@ -81,8 +91,11 @@ def pair_ends(pair: TokenPair, start: str | None, end: str | None) -> PairEnds:
 
 
 class _LinkRows:
-    """Collects what some queries give some keys, mean over the queries and sum over the keys, by
-    (layer, head): one number for each set of keys."""
+    """Collects how much weight some queries give to some sets of keys, mean over the queries and sum
+    over the keys of a set.
+
+    weights: by (layer, head), one number for each set, [set].
+    """
 
     def __init__(self, model: Model, queries: Sequence[int], keys: Sequence[Sequence[int]]) -> None:
         self._model = model
@@ -91,7 +104,7 @@ class _LinkRows:
         self.weights: dict[tuple[int, int], Floats] = {}
 
     def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
-        """Add what a block of the layer's self-attention holds of them.
+        """Called with each block of query rows: add what the queries in it give to the keys.
 
         kind: "self", or "cross" for attention to another text, which is passed over.
         block: the queries start..stop−1 over the keys low..high−1; its weights are
@@ -100,7 +113,9 @@ class _LinkRows:
         if kind != "self":
             return
         weights = np.asarray(self._model.backend.numpy(block.stages["weights"]), np.float64)
-        for query in (number for number in self._queries if block.start <= number < block.stop):
+        for query in self._queries:
+            if not block.start <= query < block.stop:
+                continue
             for number, keys in enumerate(self._keys):
                 columns = [key - block.low for key in keys if block.low <= key < block.high]
                 sums = weights[..., query - block.start, columns].sum(-1) / len(self._queries)
@@ -195,14 +210,17 @@ def find_pairs(
     chosen = own_places(model, selection)
     first_query = min(link.queries[0] for link in ends)
     _tell_cost(model, fitted, selection, first_query if effect else None, memory, on_cost)
+
+    # the link's weights in both texts of each pair; where it is cut, too, that is half of the work
     share = 0.5 if effect else 1.0
     weights: list[Floats] = []
     for number, (pair, link) in enumerate(zip(fitted.pairs, ends, strict=True)):
-        of_texts = [
-            link_weights(model, text, link, selection) for text in (pair.clean, pair.corrupt)
-        ]
-        weights.append(np.stack(of_texts))
+        clean_weights = link_weights(model, pair.clean, link, selection)
+        corrupt_weights = link_weights(model, pair.corrupt, link, selection)
+        weights.append(np.stack([clean_weights, corrupt_weights]))
         progress(share * (number + 1) / len(fitted.pairs))
+
+    # the link cut
     removals: list[RemovalResult] = []
     for number, (pair, link) in enumerate(zip(fitted.pairs, ends, strict=True)):
         if effect:
@@ -212,7 +230,7 @@ def find_pairs(
 
 
 def located_ends(fitted: FittedPairs, start: str | None, end: str | None) -> list[PairEnds]:
-    """The link of each pair; see `pair_ends`. Errors name the pair."""
+    """The positions of the link in each pair; see `pair_ends`. Errors name the pair."""
     ends = []
     for number, pair in enumerate(fitted.pairs, 1):
         with located_in_pair(fitted, number):
@@ -222,7 +240,8 @@ def located_ends(fitted: FittedPairs, start: str | None, end: str | None) -> lis
 
 @contextmanager
 def located_in_pair(fitted: FittedPairs, number: int) -> Iterator[None]:
-    """Errors within that name no place get the pair's number, from 1, and its file."""
+    """A context in which an InputError that names no place gets the pair's number, counted from 1,
+    and its file."""
     try:
         yield
     except InputError as error:
@@ -235,8 +254,17 @@ def located_in_pair(fitted: FittedPairs, number: int) -> Iterator[None]:
 def _progress_of_cuts(
     progress: Callable[[float], None], number: int, count: int, share: float
 ) -> None:
-    """Tell the share done of all, of which cutting links is the second half."""
-    progress_of_pair(lambda done: progress(0.5 + 0.5 * done), number, count, share)
+    """Call `progress` with the share of the whole work, of which cutting links is the second half.
+
+    number, count: which pair is at work, of how many.
+    share: how much of it is done.
+    """
+
+    def second_half(done: float) -> None:
+        """Call `progress` with a share of the second half."""
+        progress(0.5 + 0.5 * done)
+
+    progress_of_pair(second_half, number, count, share)
 
 
 def _cut_link(
@@ -247,7 +275,8 @@ def _cut_link(
     memory: int | None,
     progress: Callable[[float], None],
 ) -> RemovalResult:
-    """What m loses where the link of a clean text is cut in one head at a time, and in all."""
+    """Measure what m = logit(answer) − logit(versus) loses where the link of a pair's clean text is
+    cut in one head at a time, and in all at once."""
     last = len(pair.clean) - 1
     cut = CutLink(link.queries, link.keys)
     request = MeasureRequest(("difference",), (last,), last, pair.answer, versus=pair.versus)
@@ -300,13 +329,18 @@ def _document(
 ) -> FindDocument:
     """The means over pairs as an `attn.find/1` document, the largest change first.
 
-    weights: [pair, text, head, keys], of the clean and the corrupt text, to the answer and to the
-        other one.
+    ends: the link's positions in each pair.
+    chosen: the heads, (layer, head).
+    weights: [pair, text, head, set of keys]: of the clean and the corrupt text, to the link's keys
+        and to the other answer.
+    removals: what cutting the link changes, of each pair; empty where it is not cut.
     """
     texts = [(pair.clean, pair.answer, pair.versus) for pair in fitted.pairs]
     measured = measured_differences(model, texts)
     means = weights.mean(0)
     has_other = all(link.others for link in ends)
+
+    # what m loses where the link is cut; nothing is held there, which `None` says
     differences: list[Difference | UnsetType] = [UNSET] * len(chosen)
     together: Difference | UnsetType = UNSET
     if removals:
@@ -320,7 +354,11 @@ def _document(
         }
         differences = [by_place[place] for place in chosen]
         (together,) = mean_differences([[result.together] for result in removals], [[None]])
-    changes = mean_intervals(weights[:, 0, :, 0] - weights[:, 1, :, 0])
+
+    # how much more weight the link has in the clean text, [pair, head]
+    clean_links = weights[:, 0, :, 0]
+    corrupt_links = weights[:, 1, :, 0]
+    changes = mean_intervals(clean_links - corrupt_links)
     rows = [
         PairLink(
             layer=layer,

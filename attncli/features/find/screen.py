@@ -32,7 +32,9 @@ from attncli.features.find.pair_link_screen import (
 )
 from attncli.language import message
 
-LOOKS, REVERSE, EFFECT = message("looks most at"), "reverse", "effect"
+LOOKS = message("looks most at")
+REVERSE = "reverse"
+EFFECT = "effect"
 M_COLUMN = message("m loses")
 """Names of columns."""
 NAME = 14
@@ -58,6 +60,8 @@ def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
     if document.pair_links is not UNSET:
         yield from pair_rows(document.pair_links)
         return
+
+    # columns of what was not measured are left out
     has_effects = document.effect_together is not UNSET
     has_difference = document.difference_together is not UNSET
     names = ["layer", "head", "weight", "rank", "visible", "top_key"]
@@ -89,19 +93,20 @@ def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
 
 
 def _head_table(document: FindDocument, view: View) -> Lines:
-    """The heads, strongest first, with what of them and of their columns is not shown; where the
-    mask hides the link in every head, those of the link in the other direction."""
+    """A table of the heads by the weight of the link, the largest first, with notes on what it leaves
+    out. Where the mask hides the link in every head, it is of the link in the other direction."""
     if document.pair_links is not UNSET:
         return pair_table(document, document.pair_links, view)
-    names = [_token_name(document, index, view) for index in (document.query, document.key)]
-    places = {"query": names[0], "arrow": bare_arrow(view), "key": names[1]}
+    query_name = _token_name(document, document.query, view)
+    key_name = _token_name(document, document.key, view)
+    places = {"query": query_name, "arrow": bare_arrow(view), "key": key_name}
     heads = document.heads
     is_hidden, is_one_way = _hidden_ways(heads)
     if is_hidden and not is_one_way:
         heads = sorted(
             heads, key=lambda head: (-counted_weight(head.reverse), head.layer, head.head)
         )
-        places |= {"query": names[1], "key": names[0]}
+        places = _swap_ends(places)
     heads_shown = heads
     if not view.full:
         heads_shown = heads[: view.top]
@@ -117,19 +122,20 @@ def _head_table(document: FindDocument, view: View) -> Lines:
         title=message("heads by weight, {query} {arrow} {key}", **places),
         note=reverse_note,
     )
-    notes: list[str] = []
-    notes.append(_count_note(len(heads_shown), len(heads)))
+
+    notes = [_count_note(len(heads_shown), len(heads))]
     if document.effect_together is not UNSET:
         notes.append(_effect_note(document, view))
     notes.append(_rest_note(document, is_hidden=is_hidden))
     if is_hidden or is_one_way:
+        # of the two directions the one that the table does not show; where both are hidden, the link
         hidden = places if is_hidden and is_one_way else _swap_ends(places)
         notes.append(message("the mask hides {query} {arrow} {key} in every head", **hidden))
     return stack(body, *(remark(note, view) for note in notes))
 
 
 def _count_note(shown: int, heads: int) -> str:
-    """How many of the heads are shown; "" for all."""
+    """The remark on how many of the heads the table shows; "" where it shows all."""
     if shown == heads:
         return ""
     counts = {"heads_shown": shown, "heads": heads}
@@ -146,13 +152,15 @@ def _effect_note(document: FindDocument, view: View) -> str:
 
 
 def _hidden_ways(heads: Sequence[FoundHead]) -> tuple[bool, bool]:
-    """Whether the mask hides the link in every head, and whether it hides the reverse."""
+    """Whether the mask hides the link in every head, and whether it hides the link in the other
+    direction in every head."""
     is_hidden = bool(heads) and all(head.rank is None for head in heads)
     return is_hidden, all(head.reverse.rank is None for head in heads)
 
 
 def _rest_note(document: FindDocument, *, is_hidden: bool) -> str:
-    """A note on which columns leave out the keys where heads rest; "" where none is known.
+    """A note on which columns leave out resting keys (the first token and special tokens, on which
+    heads put weight when they look for nothing); "" where the text has none.
 
     is_hidden: whether the mask hides the link in every head.
     """
@@ -187,11 +195,12 @@ def _columns(
     is_hidden: bool,
     is_one_way: bool,
 ) -> list[Column[FoundHead]]:
-    """The columns that describe each head; where there is too little room, less is shown, never
-    half a number.
+    """The columns of the table of heads. Those with a `leave_out` number go where there is too little
+    room, the largest number first.
 
-    is_hidden: whether the mask hides the link in every head, so that its reverse is shown alone.
-    is_one_way: whether it hides the reverse.
+    is_hidden: whether the mask hides the link in every head, so that the link in the other
+        direction (the reverse) is shown in its place.
+    is_one_way: whether it hides the reverse in every head.
     """
     write = writer(
         [counted_weight(link) for head in heads for link in (head, head.reverse)], view.precision
@@ -200,8 +209,9 @@ def _columns(
         placed_token(document.tokens, index, NAME, view) for index in range(len(document.tokens))
     ]
 
+    # how each cell of a head is written
     def link_of(head: FoundHead) -> FoundHead | Reverse:
-        """The link that is shown first of a head."""
+        """The link of a head that the table is about: that asked for, or the reverse."""
         if is_hidden and not is_one_way:
             return head.reverse
         return head
@@ -214,10 +224,10 @@ def _columns(
         return _rank_text(rank, visible, view)
 
     def top_text(head: FoundHead) -> str:
-        *_, top = _ranked_link(link_of(head), document)
-        if top is None:
+        _, _, top_key = _ranked_link(link_of(head), document)
+        if top_key is None:
             return "-"
-        return texts[top]
+        return texts[top_key]
 
     def reverse_rank_text(head: FoundHead) -> str:
         rank, visible, _ = _ranked_link(head.reverse, document)
@@ -255,9 +265,10 @@ def _other_columns(
     write = writer(weights, view.precision)
 
     def column(place: int, key: int) -> Column[FoundHead]:
-        """The column of the other key at a place among them."""
+        """The column of one further key, whose index among them is `place`."""
 
         def text(head: FoundHead) -> str:
+            """The cell of a head: the key's weight, or that the mask hides it."""
             if head.others is UNSET:
                 return ""
             if head.others[place].rank is None:
@@ -303,24 +314,26 @@ def _lost_difference(head: FoundHead) -> float | None:
 def _ranked_link(
     link: FoundHead | Reverse, document: FindDocument
 ) -> tuple[int | None, int, int | None]:
-    """The rank of the key, of how many keys, and the key that is looked at most: without those
-    where heads rest, except for the rank of such a key itself."""
+    """The rank of the link's key (None where the mask hides it), of how many keys that is, and the
+    key that is looked at most. Resting keys (the first token and special tokens) are left out,
+    except for the rank of such a key itself."""
     if link.beyond_rest is UNSET:
         return link.rank, link.visible, link.top_key
     beyond = link.beyond_rest
+    key = document.query  # of a reverse link
     if isinstance(link, FoundHead):
-        end = document.key
-    else:
-        end = document.query
-    if document.rest is not UNSET and end in document.rest:
+        key = document.key
+    if document.rest is not UNSET and key in document.rest:
         return link.rank, link.visible, beyond.top_key
     return beyond.rank, beyond.visible, beyond.top_key
 
 
 def _rank_text(rank: int | None, visible: int, view: View) -> str:
-    """Such as "1 of 7"; "hidden" for a key that the mask hides."""
-    text = message("{rank} of {visible}", rank=rank, visible=visible)
-    return localize("hidden" if rank is None else text, view)
+    """A rank in a cell, such as "1 of 7"; "hidden" for a key that the mask hides, whose rank is
+    None."""
+    if rank is None:
+        return localize("hidden", view)
+    return localize(message("{rank} of {visible}", rank=rank, visible=visible), view)
 
 
 def _token_name(document: FindDocument, index: int, view: View) -> str:

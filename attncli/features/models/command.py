@@ -219,7 +219,7 @@ def verify(
 
 
 def _text_of(environment: Environment, text: str) -> str:
-    """A text of the command line, or what standard input holds for `-`."""
+    """The text of an argument: what standard input holds for `-`, else the argument itself."""
     return request.one_text(environment, TextOptions(text=text)).text
 
 
@@ -252,18 +252,20 @@ def _place_note(location: ModelLocation) -> str:
 
 
 NEAREST = "--model "
-"""What the hint of an error begins with that names the nearest alias."""
+"""The beginning of an error's hint that names the nearest alias, as `--model minilm`."""
 WITHOUT_MODEL = {
     "unset HF_HUB_OFFLINE, or --model FOLDER": "unset HF_HUB_OFFLINE",
     "attn models list, or --model FOLDER": "attn models list",
 }
-"""Hints of errors by what is left of them where there is no `--model`."""
+"""Hints of errors that speak of `--model`, and what is left of each without that option."""
 
 
 @contextmanager
 def _nearest_name_as(command: str) -> Iterator[None]:
-    """Context manager: an error about an unknown model suggests the nearest alias in this command's
-    own words, and drops `--model` from other hints, which no command here has.
+    """A context in which the hints of errors about a model speak of this command, which takes the
+    model as an argument and has no `--model`: `--model minilm` becomes `attn models show minilm`.
+
+    command: the command's own words, such as "attn models show".
     """
     from attncli.errors import InputError
 
@@ -283,8 +285,12 @@ def _nearest_name_as(command: str) -> Iterator[None]:
 
 
 def _locate(environment: Environment, name: str, accept: Callable[[Path], object]) -> ModelLocation:
-    """Where a model is; one on the hub is fetched whole. accept: raises for one that is of no use,
-    from its config.json."""
+    """Find a model, and fetch it whole where it is on the hub alone.
+
+    name: an alias, a folder, a file, or an id on the hub.
+    accept: called before weights are fetched with the folder that holds config.json; raises for a
+        model that cannot be used.
+    """
     from attncli.cli.progress import downloads
     from attncli.inputs.hub import Fetch, Parts
     from attncli.models.aliases import locate
@@ -297,7 +303,13 @@ def _locate(environment: Environment, name: str, accept: Callable[[Path], object
 def _estimate(
     described: ModelDescription, text: str, layer: list[str] | None, dtype: str
 ) -> CostEstimate:
-    """What running a text would take. layer: as `--layer` has it."""
+    """The estimated cost of running a text through a model.
+
+    layer: the values of `--layer`; None for all layers.
+    dtype: the type of the results.
+
+    Raises InputError for a model without a vocabulary, and for a text that is too long for it.
+    """
     from attncli.errors import InputError
     from attncli.features.run.compute import RunRequest, cost_of, with_next_token
     from attncli.models.estimate import compute_dtype, stored_sizes, with_held_weights
@@ -318,9 +330,11 @@ def _estimate(
     rows = None
     if count > LONG:
         rows = rows_for(spec, count)
-    run = RunRequest(
-        layers, matrices=rows is None and (layers is not EVERY or len(spec.blocks) == 1)
-    )
+    # `attn run` shows matrices of one layer, or of those that are named, of a text that is not long
+    has_few_layers = layers is not EVERY or len(spec.blocks) == 1
+    run = RunRequest(layers, matrices=rows is None and has_few_layers)
+
+    # a family that transformers runs: all weights are in memory
     if described.foreign:
         resident = held_bytes(checkpoint, dtype) or described.parameters * ITEM[dtype]
         cost = with_next_token(
@@ -331,11 +345,13 @@ def _estimate(
         )
         stored = sum(info.bytes for info in checkpoint.names().values())
         return with_held_weights(replace(cost, bytes_read=stored), resident)
+
+    # a native one: layer by layer
     wide = compute_dtype(spec, count, dtype)
     sizes = None
     if described.binding is not None:
         sizes = stored_sizes(checkpoint.names(), described.binding, spec.head)
-        if not sizes.head:  # checkpoints are saved without what predicts, too
+        if not sizes.head:  # checkpoints are saved without an output matrix, too
             spec = replace(spec, head=None)
     cost = cost_of(spec, count, run, dtype=dtype, compute_dtype=wide, rows=rows, stored_sizes=sizes)
     return with_next_token(cost, spec, layers, dtype, sizes)

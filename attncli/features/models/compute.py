@@ -646,11 +646,12 @@ class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults as (field, message), unless every layer stands in one group."""
+        """Yield a (field, fault) for each side unless each of its layers stands in exactly one
+        group."""
         for name, side in (("spec", self.spec), ("decoder", self.decoder)):
             if side is not None:
                 layers = sorted(layer for group in side.groups for layer in group.layers)
-                if len(layers) != side.layers or layers != list(range(len(layers))):
+                if layers != list(range(side.layers)):
                     what = message(
                         "not each of {layers} layers stands in one group", layers=side.layers
                     )
@@ -658,26 +659,27 @@ class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
 
 
 def models_document(variables: Mapping[str, str]) -> ModelsDocument:
-    """`attn.models/1`: the families that run natively, the aliases and whether each is here, the
-    models in the hub's cache.
-
-    variables: where the folders of caches are looked up. Looks at names, sizes and config.json
+    """Make the `attn.models/1` document: the families that run natively, the aliases and whether
+    each is on this machine, the models in the hub's cache. It looks at names, sizes and config.json
     only, and never uses the network.
+
+    variables: the environment variables, which say where caches are.
     """
     cache = cache_folder(variables)
-    cached_models = [
-        CachedModel(
-            name=snapshot.name,
-            revision=snapshot.commit,
-            folder=str(snapshot.folder),
-            family=family,
-            native=family in MODEL_TYPES,
-            bytes=_weight_bytes(snapshot.folder),
-            missing=list(snapshot.missing),
+    cached_models = []
+    for snapshot in cached_snapshots(cache):
+        family = _model_type(snapshot.folder)
+        cached_models.append(
+            CachedModel(
+                name=snapshot.name,
+                revision=snapshot.commit,
+                folder=str(snapshot.folder),
+                family=family,
+                native=family in MODEL_TYPES,
+                bytes=_weight_bytes(snapshot.folder),
+                missing=list(snapshot.missing),
+            )
         )
-        for snapshot in cached_snapshots(cache)
-        for family in [_model_type(snapshot.folder)]
-    ]
     aliases = [_alias_row(name, alias, cache, variables) for name, alias in ALIASES.items()]
     return ModelsDocument(
         version=__version__,
@@ -696,41 +698,41 @@ def models_document(variables: Mapping[str, str]) -> ModelsDocument:
 
 
 def _formats() -> list[FormatRow]:
-    """The formats of weight files, with the families that have them and how each is proved."""
-    whole = message("transformers' run, float64, 1e-10")
-    loops = message("loops of its description, 1e-6")
-    by_library = dict.fromkeys(("fp8", "mxfp4"), message("transformers' own numbers, exactly"))
-    proofs: list[tuple[str, list[str], str]] = [
-        ("safetensors", [], whole),
-        ("pytorch_model.bin", [], whole),
-        ("GGUF", list(GGUF_FAMILIES), message("the folder's run, 1e-6")),
-        *(
-            (
-                method,
-                list(FOUR_BIT_EXPERTS) if method == "mxfp4" else [],
-                by_library.get(method, loops),
-            )
-            for method in METHODS
+    """The formats of weight files, each with the families that are read from it (empty for all) and
+    what its numbers are held against in tests."""
+    by_run = message("transformers' run, float64, 1e-10")
+    rows = [
+        FormatRow(name="safetensors", families=[], proof=by_run),
+        FormatRow(name="pytorch_model.bin", families=[], proof=by_run),
+        FormatRow(
+            name="GGUF", families=list(GGUF_FAMILIES), proof=message("the folder's run, 1e-6")
         ),
-        ("adapter", [], message("PEFT's merge, 1e-6")),
     ]
-    return [
-        FormatRow(name=name, families=families, proof=proof) for name, families, proof in proofs
-    ]
+    for method in METHODS:  # quantised weights in safetensors files
+        families = list(FOUR_BIT_EXPERTS) if method == "mxfp4" else []
+        proof = message("loops of its description, 1e-6")
+        if method in ("fp8", "mxfp4"):
+            proof = message("transformers' own numbers, exactly")
+        rows.append(FormatRow(name=method, families=families, proof=proof))
+    adapter = FormatRow(name="adapter", families=[], proof=message("PEFT's merge, 1e-6"))
+    return [*rows, adapter]
 
 
 def _alias_row(name: str, alias: Alias, cache: Path, variables: Mapping[str, str]) -> AliasRow:
-    """What is known of an alias, and where it would be taken from without the network.
+    """The document's row of an alias, with where it would be taken from without the network: an
+    installed package, or the hub's cache.
 
-    cache: the hub's.
+    cache: the folder of the hub's cache.
+    variables: the environment variables.
     """
     location: Literal["package", "cache"] | None = None
     snapshot = find_snapshot(cache, HubId(alias.hub))
     if alias.package is not None and alias.package.is_here(variables):
         location = "package"
     elif snapshot is not None and set(snapshot.missing) <= {TOKENIZER}:
-        location = "cache"
-    install = terms = None
+        location = "cache"  # without a tokenizer it still runs token ids
+    install = None
+    terms = None
     if alias.package is not None:
         install = install_command(name)
         terms = alias.package.terms or None
@@ -756,16 +758,16 @@ def model_document(
     estimate: CostEstimate | None = None,
     warnings: Iterable[str] = (),
 ) -> ModelDocument:
-    """`attn.model/1`: where a checkpoint is and what it does; layers that do the same stand
-    together.
+    """Make the `attn.model/1` document of a checkpoint: where it is and what it does, with layers
+    that do the same in one group. The weights are not read.
 
     parameters: how many numbers its weights have.
-    estimate: what a text would take, None where none was asked about. The weights are not read.
+    estimate: what a text would take, None where none was asked about.
     """
     tensors = checkpoint.names().values()
     vocabulary = checkpoint.vocabulary_name
     bytes_by_dtype = Counter[str]()
-    for info in tensors:
+    for info in tensors:  # of quantised weights by their scheme
         bytes_by_dtype[info.scheme or info.dtype] += info.bytes
     return ModelDocument(
         version=__version__,
@@ -795,8 +797,9 @@ STATED = (
 )
 """Keys of a GGUF file that change what is true of a text, or say what the file is."""
 STATED_ENDS = (".pooling_type", ".attention.sliding_window")
+"""Ends of such keys that begin with a family's name."""
 LONGEST_STATED = 200
-"""Characters of a value that are told."""
+"""Characters of a value that the document holds."""
 
 
 def _stated_metadata(checkpoint: Checkpoint) -> dict[str, str | int | float | bool]:
@@ -809,7 +812,7 @@ def _stated_metadata(checkpoint: Checkpoint) -> dict[str, str | int | float | bo
     for key, value in metadata.values.items():
         if key in STATED or key.endswith(STATED_ENDS):
             plain = value
-            if hasattr(value, "item"):
+            if hasattr(value, "item"):  # a NumPy number
                 plain = value.item()
             if isinstance(plain, str):
                 values[key] = plain[:LONGEST_STATED]
@@ -822,7 +825,7 @@ def _stated_metadata(checkpoint: Checkpoint) -> dict[str, str | int | float | bo
 
 
 def estimate_part(cost: CostEstimate) -> EstimatePart:
-    """An estimate as documents hold it."""
+    """The document's part on an estimate: what a text would take of time and memory."""
     return EstimatePart(
         tokens=cost.tokens,
         layers=cost.layers,
@@ -836,14 +839,15 @@ def estimate_part(cost: CostEstimate) -> EstimatePart:
 
 
 def groups(blocks: Iterable[Block]) -> list[tuple[list[int], Block]]:
-    """Layers that do the same, by number, in the order in which each kind first occurs."""
+    """Group the layers that do the same: for each group the numbers of its layers, ascending, and
+    the block of the first, in the order in which each kind first occurs."""
     layer_groups: list[tuple[list[int], Block]] = []
     for layer, block in enumerate(blocks):
         for layers, group_block in layer_groups:
             if _without_share(group_block) == _without_share(block):
                 layers.append(layer)
                 break
-        else:
+        else:  # no group is like this layer
             layer_groups.append(([layer], block))
     return layer_groups
 
@@ -858,7 +862,8 @@ def _without_share(block: Block) -> Block:
 
 
 def side_of(spec: Spec) -> ModelSide:
-    """Describe one side of a model (encoder or decoder) as documents do."""
+    """The document's part on one side of a model (encoder or decoder): its sizes, embedding, groups
+    of equal layers, final norm and output head."""
     return ModelSide(
         d_model=spec.d_model,
         vocabulary=spec.vocabulary,
@@ -873,7 +878,10 @@ def side_of(spec: Spec) -> ModelSide:
 
 
 def _layer_group(layers: list[int], block: Block) -> LayerGroup:
-    """Describe layers that are all equal to `block`, as documents do."""
+    """The document's part on layers that do what `block` does.
+
+    layers: their numbers.
+    """
     return LayerGroup(
         layers=layers,
         attention=None if block.instead else _attention_row(block.attention),
@@ -892,7 +900,7 @@ def _layer_group(layers: list[int], block: Block) -> LayerGroup:
 
 
 def _attention_row(attention: Attention) -> AttentionRow:
-    """An attention's settings, as documents hold them."""
+    """The document's part on an attention: sizes, scale, mask, positions and other settings."""
     return AttentionRow(
         heads=attention.heads,
         kv_heads=attention.kv_heads,
@@ -916,8 +924,9 @@ def _attention_row(attention: Attention) -> AttentionRow:
 
 
 def _part(spec_part: Struct | None, kinds: Any) -> Any:
-    """A part of a Spec as documents hold it, converted to `kinds`, a class or a union of them; None
-    for None.
+    """Convert a part of a Spec, such as a norm, to the document's class for it; None stays.
+
+    kinds: that class, or a union of them, of which the part's name ("kind") chooses one.
     """
     if spec_part is None:
         return None
@@ -925,8 +934,8 @@ def _part(spec_part: Struct | None, kinds: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A part of a Spec as a dict of its kind and its fields; other values as they are, tuples as
-    lists.
+    """A part of a Spec as a dict of its fields and, under "kind", the name of its class in small
+    letters unless it has a field of that name; tuples as lists, other values as they are.
     """
     if isinstance(value, Struct):
         members = {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
@@ -941,21 +950,20 @@ def _plain(value: Any) -> Any:
 def _model_type(folder: Path) -> str | None:
     """The `model_type` of a folder's config.json; None where it cannot be read or says none."""
     try:
-        model_type = read_object(folder / "config.json", what="a model's config.json").get(
-            "model_type"
-        )
+        config = read_object(folder / "config.json", what="a model's config.json")
     except AttnError:
         return None
+    model_type = config.get("model_type")
     if isinstance(model_type, str):
         return model_type
     return None
 
 
 def _weight_bytes(folder: Path) -> int:
-    """Bytes of a folder's safetensors files, without links whose blob is gone."""
+    """Bytes of a folder's safetensors files."""
     total = 0
     for path in folder.glob("*.safetensors"):
-        with suppress(OSError):
+        with suppress(OSError):  # in the hub's cache they are links, whose file may be gone
             total += path.stat().st_size
     return total
 
@@ -964,9 +972,10 @@ def _weight_bytes(folder: Path) -> int:
 
 
 def verify_document(location: ModelLocation, text: str, result: Verification) -> VerifyDocument:
-    """`attn.verify/1`: how far a checkpoint's run is from transformers' own; see `models.verify`.
+    """Make the `attn.verify/1` document: how far a checkpoint's run is from transformers' own.
 
-    text: "" for ids.
+    text: what was run; "" where token ids were given.
+    result: the comparison, as `models.verify` makes it.
     """
     return VerifyDocument(
         version=__version__,

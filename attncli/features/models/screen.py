@@ -71,12 +71,15 @@ TOKENIZER = "tokenizer.json"
 
 
 def models_screen(document: ModelsDocument, view: View) -> Lines:
-    """Families, aliases with where they are, and the cache."""
+    """The whole screen of an `attn.models/1` document: families, formats of weights, aliases, the
+    models in the hub's cache and those that come as packages; with `--plugins` these alone."""
     answer = models_answer(document, view)
     if document.plugins is not UNSET:
         return fit_to_view(_plugins_screen(document.plugins, view), view)
     if view.brief:
         return fit_to_view(answer, view)
+
+    # families and formats
     families = fact("families", [safe(name, ascii=view.ascii) for name in document.families], view)
     proof = fact(message("proof"), document.proof, view)
     foreign = table(
@@ -98,9 +101,21 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
         view,
         title=message("{rows} formats", rows=format_count),
     )
+
+    # models
     packaged = _packaged_aliases(document, view)
     aliases = _hub_aliases(document, view)
-    rows_cached = [
+    cached = _cached_models(document, view)
+    return fit_to_view(
+        stack_spaced(stack(families, proof), foreign, formats, aliases, cached, packaged, answer),
+        view,
+    )
+
+
+def _cached_models(document: ModelsDocument, view: View) -> Lines:
+    """A table of the models in the hub's cache, and below it the cache's folder; the folder alone
+    where there are none."""
+    rows = [
         [
             model.name,
             model.family or "?",
@@ -110,21 +125,14 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
         ]
         for model in document.cached
     ]
-    title = count_phrase(len(rows_cached), "model")
+    title = count_phrase(len(rows), "model")
+    folder_lines = fold(safe(document.cache, ascii=view.ascii), view.width)
+    folder = stack(*(remark(part, view) for part in folder_lines))
+    if not rows:
+        return stack(heading(title, "", view), folder)
     names = ["name", "family", "runs", "size", "revision"]
-    cache_table = table(
-        names, rows_cached, view, align=["left", "left", "left", "right", "left"], title=title
-    )
-    where = stack(
-        *(remark(part, view) for part in fold(safe(document.cache, ascii=view.ascii), view.width))
-    )
-    if rows_cached:
-        hub = stack(cache_table, where)
-    else:
-        hub = stack(heading(title, "", view), where)
-    return fit_to_view(
-        stack_spaced(stack(families, proof), foreign, formats, aliases, hub, packaged, answer), view
-    )
+    align = ["left", "left", "left", "right", "left"]
+    return stack(table(names, rows, view, align=align, title=title), folder)
 
 
 def _packaged_aliases(document: ModelsDocument, view: View) -> Lines:
@@ -143,14 +151,16 @@ def _packaged_aliases(document: ModelsDocument, view: View) -> Lines:
 
 
 def _install_lines(alias: AliasRow, view: View) -> Iterator[Lines]:
-    """Lines on how to install an alias, and on its licence."""
+    """Yield lines on how to install an alias, and on its terms of use where these are no free
+    licence."""
     yield fact(alias.name, [f"$ {alias.install}"], view)
     if alias.terms is not None:
         yield remark(say(view, "its terms of use: {terms}", terms=alias.terms), view)
 
 
 def _hub_aliases(document: ModelsDocument, view: View) -> Lines:
-    """All aliases: whether each is here, its name on the hub; then what they can do."""
+    """A table of all aliases with their families, whether each is on this machine, and their names on
+    the hub; below it, which are encoders, answer chats, or know Chinese."""
     rows = [
         [alias.name, alias.family, _is_here(alias, view), alias.hub] for alias in document.aliases
     ]
@@ -169,7 +179,7 @@ def _hub_aliases(document: ModelsDocument, view: View) -> Lines:
 
 
 def _is_here(alias: AliasRow, view: View) -> str:
-    """Whether an alias can be used without the network, for a column."""
+    """The cell that says whether an alias can be used without the network: "yes" or "-"."""
     if alias.location is None:
         return "-"
     return localize(contextual("here", "yes"), view)
@@ -195,7 +205,8 @@ PLUGIN_STATES = {
 
 
 def _plugins_screen(plugins: Sequence[PluginRow], view: View) -> Lines:
-    """What installed packages add, then why some of it fails."""
+    """A table of what installed packages add, and below it why some of it fails; a sentence where
+    nothing is added."""
     if not plugins:
         none = message("No installed package adds a metric, rule, family or command to attn.")
         return sentences([none], view)
@@ -280,7 +291,8 @@ SIDES = {
 
 
 def verify_screen(document: VerifyDocument, view: View) -> Lines:
-    """One row per layer with its largest differences, then both verdicts."""
+    """The whole screen of an `attn.verify/1` document: what was compared, a row for each layer with
+    its largest differences, and the verdicts on float64 and float32."""
     wide = document.float64
     backend = message("attn on {backend}", backend=document.backend)
     top = stack(
@@ -310,21 +322,24 @@ def verify_screen(document: VerifyDocument, view: View) -> Lines:
     body = table(
         names, rows, view, align=align, title="largest |difference| from transformers, float64"
     )
-    verdict = say(
-        view, "equal within the limits" if document.passed else "NOT equal within the limits"
-    )
+    if document.passed:
+        verdict = line((say(view, "equal within the limits"), "bold green"))
+    else:
+        verdict = line((say(view, "NOT equal within the limits"), "bold red"))
     error = f"{wide.worst:.1e}"
     limit = f"{wide.limit:.0e}"
     exact = say(
         view, "float64: at most {error} relative, allowed {limit}.", error=error, limit=limit
     )
     end = stack(
-        line((verdict, "bold green" if document.passed else "bold red")),
+        verdict,
         remark(exact, view),
         remark(_float32_sentence(document.float32, view), view),
         *(remark(sentence, view) for sentence in _further_sentences(document, view)),
     )
-    return fit_to_view(end if view.brief else stack_spaced(top, body, end), view)
+    if view.brief:
+        return fit_to_view(end, view)
+    return fit_to_view(stack_spaced(top, body, end), view)
 
 
 def verify_rows(document: VerifyDocument) -> Iterator[Sequence[object]]:
@@ -345,8 +360,8 @@ def verify_rows(document: VerifyDocument) -> Iterator[Sequence[object]]:
 
 
 def _float32_sentence(distance: Float32Distance, view: View) -> str:
-    """What float32 gave, in a sentence; a distance is null, or no number, where numbers left its
-    range.
+    """The sentence on how far float32 is from float64, attn's beside transformers' own; that some
+    numbers are too large for it where a distance is None or not finite.
     """
     run_distance = distance.run_distance
     reference_distance = distance.reference_distance
@@ -369,7 +384,8 @@ def _float32_sentence(distance: Float32Distance, view: View) -> str:
 
 
 def _further_sentences(document: VerifyDocument, view: View) -> list[str]:
-    """How far single weights are off in float32, and whose code read the blocks of a GGUF file."""
+    """Further sentences of a verdict: how far single weights are off in float32, and for a GGUF file
+    whose code unpacked the reference's weights; empty without either."""
     sentences = []
     largest = document.float32.largest_weight
     reference = document.float32.reference_weight
@@ -402,24 +418,17 @@ def _further_sentences(document: VerifyDocument, view: View) -> list[str]:
 def _difference_cells(layer: LayerDifference) -> list[str]:
     """The cells of a layer's differences: the largest of its heads and that head's number,
     cross-attention, vectors, and the relative difference."""
-    weights = layer.weights
-    if weights:
-        worst = max(range(len(weights)), key=lambda head: weights[head])
-    else:
-        worst = None
+    self_attention = ["-", "-"]
+    if layer.weights:
+        largest = max(layer.weights)
+        self_attention = [f"{largest:.1e}", str(layer.weights.index(largest))]
+    cross = "-"
     if layer.cross:
         cross = f"{max(layer.cross):.1e}"
-    else:
-        cross = "-"
-    if layer.hidden is None:
-        hidden = "-"
-    else:
+    hidden = "-"
+    if layer.hidden is not None:
         hidden = f"{layer.hidden:.1e}"
-    if worst is None:
-        own = ["-", "-"]
-    else:
-        own = [f"{weights[worst]:.1e}", str(worst)]
-    return [*own, cross, hidden, f"{layer.relative:.1e}"]
+    return [*self_attention, cross, hidden, f"{layer.relative:.1e}"]
 
 
 # The screen of `attn.model/1`: what one model does, in words.
@@ -444,9 +453,12 @@ PLACES = {
 
 
 def model_screen(document: ModelDocument, view: View) -> Lines:
-    """Where a checkpoint is, its sizes, its layers by group, and the estimate if one was asked for."""
+    """The whole screen of an `attn.model/1` document: where a checkpoint is, its sizes, its layers by
+    group, and the estimate if one was asked for."""
     if view.brief:
         return fit_to_view(model_answer(document, view), view)
+
+    # the facts at the top
     folder = fold(safe(document.folder, ascii=view.ascii), view.width - SIDE)
     family = [
         safe(document.family, ascii=view.ascii),
@@ -475,11 +487,14 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
         *([fact("stated", _stated_words(document, view), view)] if document.stated else []),
         *(warning(warning_text, view) for warning_text in document.warnings),
     )
-    sides = [
-        ("" if document.decoder is None else "encoder", document.spec),
-        ("decoder", document.decoder),
-    ]
-    blocks = [top, *(_side(name, side, view) for name, side in sides if side is not None)]
+
+    # one side, or encoder and decoder
+    blocks = [top]
+    if document.decoder is None:
+        blocks.append(_side("", document.spec, view))
+    else:
+        blocks.append(_side("encoder", document.spec, view))
+        blocks.append(_side("decoder", document.decoder, view))
     if document.estimate is not None:
         blocks.append(_estimate(document.estimate, view))
     blocks.append(model_answer(document, view))
@@ -487,14 +502,15 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
 
 
 def _stated_words(document: ModelDocument, view: View) -> list[str]:
-    """The facts that a GGUF file states about itself, each named by the last part of its key."""
+    """The facts that a GGUF file states about itself, each named by the last part of its key, such
+    as `file_type 15`."""
     words = []
     for key, value in document.stated.items():
+        text = str(value)
         if isinstance(value, bool):
-            text = str(value).lower()
-        else:
-            text = str(value)
-        words.append(f"{key.rpartition('.')[2]} {safe(text, ascii=view.ascii)}")
+            text = text.lower()  # as JSON writes it
+        _, _, name = key.rpartition(".")
+        words.append(f"{name} {safe(text, ascii=view.ascii)}")
     return words
 
 
@@ -518,18 +534,28 @@ def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
     ):
         if side is None:
             continue
+        group_of_layer = {layer: group for group in side.groups for layer in group.layers}
         for layer in range(side.layers):
-            group = next(group for group in side.groups if layer in group.layers)
+            group = group_of_layer[layer]
             attention = group.attention
             if attention is None:
                 yield (name, layer, 0, 0, "", "", "", "", group.instead, "")
                 continue
-            keys = ("heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask")
-            if attention.position is None:
-                position = "none"
-            else:
+            position = "none"
+            if attention.position is not None:
                 position = tag_of(attention.position)
-            yield (name, layer, *(getattr(attention, key) for key in keys), position)
+            yield (
+                name,
+                layer,
+                attention.heads,
+                attention.kv_heads,
+                attention.d_k,
+                attention.d_v,
+                attention.scale,
+                attention.softcap,
+                attention.mask,
+                position,
+            )
 
 
 def _positions(side: ModelSide) -> Message:
@@ -544,7 +570,8 @@ def _positions(side: ModelSide) -> Message:
 
 
 def _embedding_facts(side: ModelSide) -> list[str]:
-    """What the vectors that enter the first layer are made of."""
+    """What the vectors that enter the first layer are made of, in words: token vectors, positions,
+    types, a factor and a norm, as far as the model has them."""
     embedding = side.embedding
     facts: list[str] = [message("token vectors")]
     if embedding.positions:
@@ -560,8 +587,10 @@ def _embedding_facts(side: ModelSide) -> list[str]:
 
 
 def _side(name: str, side: ModelSide, view: View) -> Lines:
-    """What an encoder or a decoder does: sizes, embedding, layers by group, and what comes after
-    the last.
+    """The block of the screen on what an encoder or a decoder does: sizes, embedding, layers by
+    group, and what comes after the last.
+
+    name: the block's heading; "" for a model of one side.
     """
     sizes = [f"d_model {side.d_model}", count_phrase(side.layers, "layer")]
     sizes.append(message("vocabulary {vocabulary:,}", vocabulary=side.vocabulary))
@@ -580,12 +609,16 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
 
 def _output_head(head: OutputHeadPart) -> list[str]:
     """How the last vectors become logits through the output head, in words."""
-    return [
-        message("tied to the token table" if head.tied else "own output head"),
-        message("logits times {scale}", scale=brief(head.scale)) if head.scale != 1 else "",
-        message("logits soft-cap {softcap}", softcap=brief(head.softcap)) if head.softcap else "",
-        message("a linear map before it" if head.projection else ""),
-    ]
+    facts = [message("own output head")]
+    if head.tied:
+        facts = [message("tied to the token table")]
+    if head.scale != 1:
+        facts.append(message("logits times {scale}", scale=brief(head.scale)))
+    if head.softcap:
+        facts.append(message("logits soft-cap {softcap}", softcap=brief(head.softcap)))
+    if head.projection:
+        facts.append(message("a linear map before it"))
+    return [*facts]
 
 
 def _group(group: LayerGroup, view: View) -> Lines:
@@ -597,35 +630,11 @@ def _group(group: LayerGroup, view: View) -> Lines:
     norms = [
         listing((term(PLACES[place]), _norm(norm)), ": ") for place, norm in group.norms.items()
     ]
-    scale = group.branch_scale
-    convolution = group.convolution
-    shape = [
-        message("attention and feed-forward side by side") if group.parallel else "",
-        "" if group.residual else message("no residual"),
-        (
-            message("branches are added to what the norm before attention gives")
-            if group.normed
-            else ""
-        ),
-        (
-            message("each branch times {branch_scale}", branch_scale=brief(scale))
-            if scale != 1
-            else ""
-        ),
-        (
-            message("beside it a convolution over {convolution} tokens", convolution=convolution)
-            if convolution
-            else ""
-        ),
-    ]
     rows = [heading(title, "", view)]
     if group.attention is not None:
         rows += _attention("attention", group.attention, view)
     if group.mixer is not None:
-        if group.attention is not None:
-            place = "beside it"
-        else:
-            place = "instead"
+        place = "instead" if group.attention is None else "beside it"
         rows.append(fact(place, _mixer(group.mixer), view))
     if group.cross is not None:
         rows += _attention("cross", group.cross, view)
@@ -634,69 +643,104 @@ def _group(group: LayerGroup, view: View) -> Lines:
         rows.append(fact("as read", [spell(factor, ascii=view.ascii) for factor in factors], view))
     return stack(
         *rows,
-        fact("then", [*_mlp(group.mlp), *shape], view),
+        fact("then", [*_mlp(group.mlp), *_branch_facts(group)], view),
         fact("norms", norms or ["none"], view),
     )
 
 
+def _branch_facts(group: LayerGroup) -> list[Message]:
+    """How a layer's branches are put together, in words, where that is not the usual way: attention,
+    then feed-forward, each added to its input."""
+    facts: list[Message] = []
+    if group.parallel:
+        facts.append(message("attention and feed-forward side by side"))
+    if not group.residual:
+        facts.append(message("no residual"))
+    if group.normed:
+        facts.append(message("branches are added to what the norm before attention gives"))
+    if group.branch_scale != 1:
+        scale = brief(group.branch_scale)
+        facts.append(message("each branch times {branch_scale}", branch_scale=scale))
+    if group.convolution:
+        facts.append(
+            message(
+                "beside it a convolution over {convolution} tokens", convolution=group.convolution
+            )
+        )
+    return facts
+
+
 def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
-    """What an attention does: its sizes, its mask and positions, and the mask in words; `name` at
-    the left edge.
+    """Lines on what an attention does: its sizes and settings, its mask and positions, and the mask
+    in words; `name` at the left edge.
     """
-    heads = attention.heads
-    kv_heads = count_phrase(attention.kv_heads, "kv head")
-    wide = attention.source_width
-    group_size = heads // attention.kv_heads
-    root = root_of(attention.scale, attention.d_k, 0)
-    scale = brief(attention.scale) + (spell(f" = {root}", ascii=view.ascii) if root else "")
-    sizes = [
-        count_phrase(heads, "head"),
-        (
-            message("{kv_heads} shared by {heads} each", kv_heads=kv_heads, heads=group_size)
-            if group_size > 1
-            else ""
-        ),
-        f"d_k {attention.d_k}",
-        f"d_v {attention.d_v}",
-        message("scale {scale}", scale=scale),
-        (
-            message("soft-cap {softcap}", softcap=brief(attention.softcap))
-            if attention.softcap
-            else ""
-        ),
-        message("learned sinks" if attention.sinks else ""),
-        message("gated" if attention.gated else ""),
-        ""
-        if attention.shared is None
-        else message("keys and values of layer {layer}", layer=attention.shared),
-        *(_qk_norm(attention.qk_norm) if attention.qk_norm else []),
-        (
-            message("queries, keys and values cut off at ±{clip}", clip=brief(attention.clip))
-            if attention.clip
-            else ""
-        ),
-        _latent(attention.latent) if attention.latent else "",
-        _temperature(attention.temperature) if attention.temperature else "",
-        (
-            message("keys and values from vectors {source_width} wide", source_width=wide)
-            if wide
-            else ""
-        ),
+    facts = [*_attention_sizes(attention, view), *_attention_settings(attention)]
+    position = message("position none in the attention")
+    if attention.position is not None:
+        position = message("position {position}", position=_position(attention.position))
+    mask, *_ = mask_and_position(attention.mask, "none", view)
+    mask_words = localize(attention.mask_says, view)
+    return [
+        fact(name, facts, view),
+        fact("", [mask, position], view),
+        fact("", [mask_words], view),
     ]
+
+
+def _attention_sizes(attention: AttentionRow, view: View) -> list[str]:
+    """The sizes of an attention in words: heads, how many share keys and values, widths, scale."""
+    facts: list[str] = [count_phrase(attention.heads, "head")]
+    group_size = attention.heads // attention.kv_heads
+    if group_size > 1:
+        kv_heads = count_phrase(attention.kv_heads, "kv head")
+        facts.append(
+            message("{kv_heads} shared by {heads} each", kv_heads=kv_heads, heads=group_size)
+        )
+    facts += [f"d_k {attention.d_k}", f"d_v {attention.d_v}"]
+    scale = brief(attention.scale)
+    root = root_of(attention.scale, attention.d_k, 0)  # such as 1/√64; "" where it is no root
+    if root:
+        scale += spell(f" = {root}", ascii=view.ascii)
+    facts.append(message("scale {scale}", scale=scale))
+    return facts
+
+
+def _attention_settings(attention: AttentionRow) -> list[str]:
+    """The settings of an attention in words that only some models have, such as a soft cap."""
+    facts: list[str] = []
+    if attention.softcap:
+        facts.append(message("soft-cap {softcap}", softcap=brief(attention.softcap)))
+    if attention.sinks:
+        facts.append(message("learned sinks"))
+    if attention.gated:
+        facts.append(message("gated"))
+    if attention.shared is not None:
+        facts.append(message("keys and values of layer {layer}", layer=attention.shared))
+    if attention.qk_norm:
+        facts += _qk_norm(attention.qk_norm)
+    if attention.clip:
+        clip = brief(attention.clip)
+        facts.append(message("queries, keys and values cut off at ±{clip}", clip=clip))
+    if attention.latent:
+        facts.append(_latent(attention.latent))
+    if attention.temperature:
+        facts.append(_temperature(attention.temperature))
+    if attention.source_width:
+        facts.append(
+            message(
+                "keys and values from vectors {source_width} wide",
+                source_width=attention.source_width,
+            )
+        )
     if attention.global_tokens is not None:
         global_tokens = listing(map(str, attention.global_tokens)) or message("none named")
-        sizes += [
+        facts.append(
             message(
                 "global tokens with projections of their own: {global_tokens}",
                 global_tokens=global_tokens,
             )
-        ]
-    position = message("position none in the attention")
-    if attention.position is not None:
-        position = message("position {position}", position=_position(attention.position))
-    conventions = [mask_and_position(attention.mask, "none", view)[0], position]
-    says = [localize(attention.mask_says, view)]
-    return [fact(name, sizes, view), fact("", conventions, view), fact("", says, view)]
+        )
+    return facts
 
 
 def _position(position: PositionPart) -> str:
@@ -755,11 +799,12 @@ def _qk_norm(norm: QkNormPart) -> list[str]:
 
 
 def _latent(latent: LatentPart) -> str:
-    """From what narrow vectors queries, keys and values come, in words."""
-    narrow = latent.keys
-    straight = latent.straight
+    """How wide the narrow vectors are that queries, keys and values come from (latent attention), in
+    words."""
     keys = message(
-        "{keys} entries, {straight} of a key shared by all heads", keys=narrow, straight=straight
+        "{keys} entries, {straight} of a key shared by all heads",
+        keys=latent.keys,
+        straight=latent.straight,
     )
     if not latent.query:
         return message(
@@ -887,34 +932,36 @@ def _gate_bound(bound: BoundedPart | None) -> str:
 
 
 def _routing(experts: ExpertsPart) -> list[str]:
-    """In words, the activation of experts that are not chosen by a softmax over all of them, and
-    how they are chosen."""
+    """The activation of a mixture's experts, and how those of a token are chosen and weighed, in
+    words."""
     routing = experts.routing
-    score = message(
-        "shares by a sigmoid of each" if routing.score == "sigmoid" else "shares by a softmax"
-    )
-    counts = {name: getattr(routing, name) for name in ("groups_chosen", "groups", "group_by")}
-    groups = message(
-        "of the best {groups_chosen} of {groups} groups, by their best {group_by}", **counts
-    )
-    return [
-        experts.activation,
-        _gate_bound(experts.bounded),
-        score,
-        groups if routing.groups > 1 else "",
-        message("a learned correction where the best are sought") if routing.corrected else "",
-        message("shares made to sum to 1") if experts.renormalise else "",
-        (
-            message("shares times {factor}", factor=brief(routing.factor))
-            if routing.factor != 1
-            else ""
-        ),
-        message("shares multiply what an expert reads") if routing.of_input else "",
-    ]
+    score = message("shares by a softmax")
+    if routing.score == "sigmoid":
+        score = message("shares by a sigmoid of each")
+    facts: list[str] = [experts.activation, _gate_bound(experts.bounded), score]
+    if routing.groups > 1:
+        facts.append(
+            message(
+                "of the best {groups_chosen} of {groups} groups, by their best {group_by}",
+                groups_chosen=routing.groups_chosen,
+                groups=routing.groups,
+                group_by=routing.group_by,
+            )
+        )
+    if routing.corrected:
+        facts.append(message("a learned correction where the best are sought"))
+    if experts.renormalise:
+        facts.append(message("shares made to sum to 1"))
+    if routing.factor != 1:
+        facts.append(message("shares times {factor}", factor=brief(routing.factor)))
+    if routing.of_input:
+        facts.append(message("shares multiply what an expert reads"))
+    return facts
 
 
 def _estimate(estimate: EstimatePart, view: View) -> Lines:
-    """What a text would take: bytes, multiply-adds, memory, seconds."""
+    """The block of the screen on what a text would take: bytes read, multiply-adds, memory by what it
+    is for, the largest first, and seconds."""
     largest = sorted(estimate.memory.items(), key=lambda item: -item[1])
     parts = [listing((term(name), size_words(size)), " ") for name, size in largest if size]
     tokens = count_phrase(estimate.tokens, "token")
@@ -945,10 +992,12 @@ MOST_NAMES = 5
 
 
 def model_answer(document: ModelDocument, view: View) -> Lines:
-    """How large a model is, and what the text asked about would take."""
+    """The answer of an `attn.model/1` document: how large a model is, and what the text asked about
+    would take."""
     spec = document.spec
-    heads = {group.attention.heads for group in spec.groups if group.attention is not None}
-    attending = sum(len(group.layers) for group in spec.groups if group.attention is not None)
+    attending_groups = [group for group in spec.groups if group.attention is not None]
+    heads = {group.attention.heads for group in attending_groups if group.attention is not None}
+    attending = sum(len(group.layers) for group in attending_groups)
     if len(heads) > 1:
         sizes = message(
             "{model} has {layers} layers, whose numbers of heads differ, and {parameters}"
