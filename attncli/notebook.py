@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from html import escape
 from io import StringIO
 from pathlib import Path
@@ -67,7 +68,8 @@ def rows(document: Document) -> list[dict[str, Any]]:
 
 
 def labelled(document: Document) -> Any:
-    """The weights that a document holds, as a labelled array of xarray.
+    """The weights that a document holds, as a labelled array of xarray; of one that measures heads
+    their metrics, too.
 
     Args:
         document: Any document.
@@ -80,6 +82,33 @@ def labelled(document: Document) -> Any:
             of every layer.
         UnsupportedError: Where xarray is not installed.
     """
+    from attncli.arrays.frames import labelled_metrics
+
+    about: Any = document
+    metrics = _metrics_of(document)
+    if not metrics:
+        return _labelled_weights(document)
+    weights = None
+    with suppress(InputError):
+        weights = _labelled_weights(document)
+    return labelled_metrics(metrics, about.model.name or "", weights)
+
+
+def _metrics_of(document: Document) -> dict[str, dict[tuple[int, int], float | None]]:
+    """By the name of each metric that a document tells of heads, the number of each (layer, head);
+    none of a document that tells no plain numbers of heads."""
+    metrics: dict[str, dict[tuple[int, int], float | None]] = {}
+    for head in getattr(document, "heads", UNSET) or ():
+        for name, metric in (getattr(head, "metrics", UNSET) or {}).items():
+            if not hasattr(metric, "value"):  # means over a corpus, not one number
+                return {}
+            metrics.setdefault(name, {})[head.layer, head.head] = metric.value
+    return metrics
+
+
+def _labelled_weights(document: Document) -> Any:
+    """The weights that a document holds, as `labelled` says. Raises InputError where it holds none
+    or not the same heads of every layer."""
     from attncli.arrays.frames import labelled_weights
     from attncli.measure.document_heads import heads_of
 

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 from asking import ask
 from minilm_adapter import write_minilm_adapter
@@ -83,6 +84,21 @@ def pattern(expected: str) -> str:
     return (joined.removeprefix("\n") or ".*") + ("(?:\n.*)*" if lines[-1] == ".*?" else "")
 
 
+def write_rounded_folders(folder: Path) -> None:
+    """The pair of folders that the cookbook makes, by its own lines."""
+    page = (FOLDER / "en" / "cookbook.md").read_text("utf-8")
+    (block,) = (
+        text for text in re.findall(r"```pycon\n(.*?)```", page, re.S) if "copytree" in text
+    )
+    lines = "\n".join(line[4:] for line in block.splitlines())
+    here = Path.cwd()
+    os.chdir(folder)
+    try:
+        exec(lines, {"np": np})
+    finally:
+        os.chdir(here)
+
+
 def printed(command: str, folder: Path) -> str:
     """What a command prints, standard output and then standard error, in a folder beside the sample
     inputs.
@@ -93,6 +109,8 @@ def printed(command: str, folder: Path) -> str:
         (folder / "sample_inputs").symlink_to(ROOT / "sample_inputs")
     if QUANTISED in command and not (folder / QUANTISED).exists():
         write_quantised_minilm(folder / QUANTISED)
+    if "minilm-Q8_0 minilm-Q4_0" in command and not (folder / "minilm-Q8_0").exists():
+        write_rounded_folders(folder)
     if ADAPTER in command and not (folder / ADAPTER).exists():
         write_minilm_adapter(folder / ADAPTER)
     variables = {"LANG": "C.UTF-8", "HOME": str(folder), "COLUMNS": "80", "HF_HUB_OFFLINE": "1"}

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Literal
 
+import numpy as np
+
 from attncli.arrays.backend import Array, backend_of
 from attncli.errors import UnsupportedError
 from attncli.extras import install_command
@@ -110,3 +112,44 @@ def labelled_weights(
     return library("xarray").DataArray(
         numbers, coords=coordinates, dims=DIMENSIONS, name="weights", attrs=attributes
     )
+
+
+def labelled_metrics(
+    metrics: Mapping[str, Mapping[tuple[int, int], float | None]],
+    name: str,
+    weights: Any | None = None,
+) -> Any:
+    """Numbers of heads with the names of their axes, beside weights where these are known.
+
+    Args:
+        metrics: By the name of the metric, the number of each (layer, head); None where it is
+            undefined.
+        name: Of the model; "" for none.
+        weights: What `labelled_weights` returns; None for none.
+
+    Returns:
+        An xarray Dataset with a variable of the dims layer and head for each metric, NaN where it
+        is not known, and `weights` of the dims layer, head, query and key.
+
+    Raises:
+        UnsupportedError: Where xarray is not installed.
+    """
+    xarray = library("xarray")
+    places = sorted({place for numbers in metrics.values() for place in numbers})
+    layers = sorted({layer for layer, _ in places})
+    heads = sorted({head for _, head in places})
+    variables = {}
+    for metric, numbers in metrics.items():
+        grid = np.full((len(layers), len(heads)), np.nan)
+        for (layer, head), value in numbers.items():
+            if value is not None:
+                grid[layers.index(layer), heads.index(head)] = value
+        variables[metric] = (DIMENSIONS[:2], grid)
+    attributes = {}
+    if name:
+        attributes["model"] = name
+    coordinates = {"layer": layers, "head": heads}
+    whole = xarray.Dataset(variables, coords=coordinates, attrs=attributes)
+    if weights is not None:
+        whole["weights"] = weights
+    return whole

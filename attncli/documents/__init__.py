@@ -294,10 +294,13 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
         Returns:
             An xarray DataArray of the dims layer, head, query and key. The numbers of layers, heads
             and tokens are coordinates, and the tokens' texts are `query_token` and `key_token`.
+            What `attncli.heads` returns becomes a Dataset: each metric that was asked for, of the
+            dims layer and head, NaN where it is not known, and that array as `weights` where the
+            document holds them.
 
         Raises:
-            InputError: Where it holds no weights, cells that several tokens share, or not the same
-                heads of every layer.
+            InputError: Where it measures no heads, and holds no weights, cells that several tokens
+                share, or not the same heads of every layer.
             UnsupportedError: Where xarray is not installed.
         """
         from attncli.mechanism.trace import views

@@ -48,7 +48,8 @@ def measure_texts(
     heads: Selection = EVERY,
 ) -> Iterator[dict[str, Measured]]:
     """Metrics of every head for many texts, one dictionary by metric name for each text, in order:
-    the same as `attn heads` gives for each alone.
+    the same as `attn heads` gives for each alone. A generator: it measures, and refuses, as its
+    items are asked for, and is gone through once; `list(measure_texts(…))` keeps them.
 
     Texts of about one length run together. With `attncli.load(…, hold=True)` the weights are read
     once. Many texts of a float32 checkpoint are computed in float32, where one alone would be in

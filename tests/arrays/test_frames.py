@@ -107,11 +107,21 @@ def test_documents_label_the_weights_that_they_hold(tmp_path: Path) -> None:
     }
     for name, document in documents.items():
         weights = document.to_xarray()
+        if name == "heads":
+            weights = weights["weights"]
         assert weights.dims == ("layer", "head", "query", "key")
         same = whole.sel({name: weights[name] for name in ("layer", "head", "query")})
         np.testing.assert_allclose(weights, same, atol=1e-6, err_msg=name)
         assert weights.query_token.values.tolist() == same.query_token.values.tolist()
     assert documents["query"].to_xarray()["query"].values.tolist() == [2]
-    for without in (attncli.tokens(text), attncli.heads(model, text, maps=False)):
-        with pytest.raises(InputError, match="does not hold the weights"):
-            without.to_xarray()
+    with pytest.raises(InputError, match="does not hold the weights"):
+        attncli.tokens(text).to_xarray()
+    for maps in (True, False):
+        measured = attncli.heads(model, text, maps=maps, metrics=("entropy", "sink"))
+        grids = measured.to_xarray()
+        assert set(grids.data_vars) == {"entropy", "sink", *["weights"] * maps}
+        for head in measured.heads:
+            for metric, value in head.metrics.items():
+                place = {"layer": head.layer, "head": head.head}
+                assert grids[metric].sel(place).item() == pytest.approx(value.value)
+        assert grids["sink"].dims == ("layer", "head")

@@ -12,6 +12,8 @@ from attncli.language.guide import PAGES, page
 
 CHANGES = "changes"
 """The page of what is new, which mentions everything and explains nothing."""
+RECIPES = "cookbook"
+"""The page whose sections answer a question by one command."""
 EMPHASIS = re.compile(r"(?<![\w*])\*(?=\S)([^*\n]+?)(?<=\S)\*(?![\w*])")
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 
@@ -45,8 +47,8 @@ def sections_with(word: str, lang: str) -> list[Section]:
         lang: The language of the pages.
 
     Returns:
-        Sections whose heading has it, then those that have it most often; of equals those of the
-        page that is offered first. What commands print counts where nothing else has the word.
+        Sections whose heading has it, recipes of the cookbook before others, then those that have it
+        most often; of equals those of the page that is offered first. What commands print counts where nothing else has the word.
     """
     for pattern in _patterns(word):
         for outputs in (False, True):
@@ -71,7 +73,13 @@ def _matches(pattern: re.Pattern[str], lang: str, *, outputs: bool) -> list[Sect
                 count = sum(len(pattern.findall(fold(line))) for line in having)
                 line = _without_marks(next(iter(having), ""))
                 matches.append(Section(name, _without_marks(heading), line, count, in_heading))
-    return sorted(matches, key=lambda section: (not section.in_heading, -section.count))
+
+    def order(section: Section) -> tuple[bool, bool, int]:
+        """What comes first: a recipe that answers, then a heading, then many mentions."""
+        is_recipe = section.in_heading and section.name == RECIPES
+        return not is_recipe, not section.in_heading, -section.count
+
+    return sorted(matches, key=order)
 
 
 def fold(text: str) -> str:
