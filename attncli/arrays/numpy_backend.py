@@ -233,6 +233,8 @@ def take_in_order(
         `take` reads one; this thread is one of them.
     """
     line = _Line(works, places)
+    # two helpers fewer than places: one place is for what `take` reads, one for this thread; and no
+    # more threads than functions
     helpers = [
         Thread(target=line.help, name="attn-beside", daemon=True)
         for _ in places[2 : 1 + len(works)]

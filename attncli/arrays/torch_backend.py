@@ -34,6 +34,8 @@ class TorchBackend:
     name = "torch"
 
     def __init__(self, dtype: str = "float32", device: str = "cpu") -> None:
+        """A backend on a device such as "cpu", "cuda" or "mps". Raises UnsupportedError where torch
+        cannot use that device here, or not with this float type."""
         self.dtype = dtype
         try:
             torch.empty(0, device=device)

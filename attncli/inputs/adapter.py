@@ -171,6 +171,8 @@ class MergedRows:
         in_out: bool,
         whole: ReplacedTensor | None = None,
     ) -> None:
+        """The recipe for the tensor `name` of the base. `unit` is 1 where its rows can be computed
+        one by one, 0 where only all of them together."""
         self._base = base
         self._whole = whole
         self._name = name
@@ -306,6 +308,8 @@ class AdaptedCheckpoint(DerivedCheckpoint):
         shapes: Mapping[str, tuple[int, ...]],
         tokenizer: Path | None,
     ) -> None:
+        """The base with these recipes for some of its tensors; where tables have other shapes than
+        the base's, the config states the new size of the vocabulary."""
         names = dict(base.names())
         for name, shape in shapes.items():
             names[name] = replace(names[name], shape=shape)
@@ -898,7 +902,8 @@ def _change_scale(config: Mapping[str, Any], alpha: _Setting, rank: int, where: 
 
 def _module_and_part(name: str) -> tuple[str, str]:
     """The name of the module that an adapter's tensor belongs to, and its part: a value of `PARTS`,
-    or "whole" for a tensor that replaces the base's."""
+    such as "a" for `base_model.model.h.0.q.lora_A.weight` of the module `h.0.q`; "whole", with the
+    tensor's own name, for a tensor that replaces the base's."""
     short = name.removeprefix(PREFIX)
     for end, part in PARTS.items():
         if short.endswith(end):

@@ -58,7 +58,11 @@ def _write(value: object) -> None:
 
 def _set_limits(seconds: float, memory: int) -> None:
     """Limit this process: it ends once its time is up, with its current line on standard error; its
-    memory is bounded, and it may write no file, where the system supports that."""
+    memory is bounded, and it may write no file, where the system supports that.
+
+    seconds: until it is ended.
+    memory: bytes.
+    """
     faulthandler.dump_traceback_later(seconds, exit=True)
     with suppress(ImportError):  # Windows has none
         import resource

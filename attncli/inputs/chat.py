@@ -381,6 +381,7 @@ def _gguf_settings(path: Path) -> dict[str, Any]:
     if isinstance(default, str):
         by_name["default"] = default
     tokens = metadata.values.get("tokenizer.ggml.tokens")
+    # tokenizer_config.json calls them bos_token, eos_token, unk_token and pad_token
     settings: dict[str, Any] = {}
     for word in ("bos", "eos", "unknown", "padding"):
         number = metadata.values.get(f"tokenizer.ggml.{word}_token_id")
@@ -864,9 +865,8 @@ def _template_error(
 
 
 def _expected_content(messages: Sequence[Mapping[str, Any]]) -> str:
-    """What to say that a failing template expects: a text in the first message that has none, where
-    there is one.
-    """
+    """The last sentence of the error for a template that failed on a chat: it expects a text as the
+    content of the first message that has none; messages of another kind where all have one."""
     for number, entry in enumerate(messages):
         if isinstance(entry.get("content"), str):
             continue

@@ -606,6 +606,7 @@ class Checkpoint:
     def __init__(
         self, folder: Path, config: dict[str, Any], tensors: dict[str, TensorInfo]
     ) -> None:
+        """A checkpoint whose tensors lie where `tensors` says, by name; opens no file yet."""
         self.folder = folder
         self.config = config
         self.bytes_read = 0
@@ -802,7 +803,10 @@ class Checkpoint:
 
     def _fill(self, name: str, info: TensorInfo, start: int, target: Array) -> Array:
         """Fill `target` with numbers of a tensor from byte `start` of its file on, converted to the
-        type of `target`, and return it."""
+        type of `target`, and return it. Raises as `read`.
+
+        name, info: the tensor's name, and where it lies.
+        """
         stored_dtype = info.stored_dtype
         flat = target.reshape(-1)
         about = f"tensor {name!r}"
@@ -863,7 +867,10 @@ class Checkpoint:
         self, name: str, info: TensorInfo, rows: Sequence[int]
     ) -> tuple[Array, Array]:
         """The different row numbers among `rows`, ascending, and for each of `rows` its index among
-        them. Raises InputError for a row outside the tensor."""
+        them: [7, 3, 7] gives [3, 7] and [1, 0, 1]. Raises InputError for a row outside the tensor.
+
+        name, info: the tensor's, for errors and its shape.
+        """
         different, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
         for row in different[[0, -1]].tolist() if different.size else ():
             if not info.shape or not 0 <= row < info.shape[0]:
@@ -932,6 +939,7 @@ class TorchCheckpoint(Checkpoint):
         tensors: dict[str, TensorInfo],
         arrays: dict[str, Array],
     ) -> None:
+        """A checkpoint of these mapped arrays, by tensor name."""
         super().__init__(folder, config, tensors)
         self.notes = (NOTE,)
         self._arrays = arrays

@@ -123,6 +123,8 @@ class DerivedCheckpoint(Checkpoint):
         recipes: Mapping[str, Recipe],
         schemes: Sequence[str] = (),
     ) -> None:
+        """A checkpoint whose tensors lie where `tensors` says, by name; those in `recipes` are
+        computed when they are read. `schemes` names the kinds of numbers they are stored in."""
         super().__init__(folder, config, tensors)
         self.recipes = recipes
         self.schemes = tuple(schemes)

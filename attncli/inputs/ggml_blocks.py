@@ -92,7 +92,8 @@ def _bf16(raw: Bytes, out: Floats) -> None:
 
 
 def _q4_0(raw: Bytes, out: Floats) -> None:
-    """Unpack Q4_0 blocks into `out`: 32 integers of four bits less 8, times a scale (float16)."""
+    """Unpack Q4_0 blocks, [block, byte], into `out`, [block, number]: 32 integers of four bits
+    less 8, times a scale (float16)."""
     whole = nibbles(raw[:, 2:], 16)
     whole -= 8  # below 0 it is the same byte of a number with a sign
     out[:] = whole.view(np.int8)
@@ -100,9 +101,8 @@ def _q4_0(raw: Bytes, out: Floats) -> None:
 
 
 def _q4_1(raw: Bytes, out: Floats) -> Floats:
-    """Unpack Q4_1 blocks into `out`: 32 integers of four bits, times a scale, plus an offset
-    (float16 both).
-    """
+    """Unpack Q4_1 blocks, [block, byte], into `out`, [block, number]: 32 integers of four bits,
+    times a scale, plus an offset (float16 both). Returns the offsets, [block, group]."""
     out[:] = nibbles(raw[:, 4:], 16)
     out *= half(raw, 0)
     return half(raw, 2)
@@ -118,7 +118,8 @@ def _fifth_bits(raw: Bytes) -> Bytes:
 
 
 def _q5_0(raw: Bytes, out: Floats) -> None:
-    """Unpack Q5_0 blocks into `out`: 32 integers of five bits less 16, times a scale (float16)."""
+    """Unpack Q5_0 blocks, [block, byte], into `out`, [block, number]: 32 integers of five bits
+    less 16, times a scale (float16)."""
     whole = nibbles(raw[:, 6:], 16)
     whole |= _fifth_bits(raw[:, 2:6])
     whole -= 16  # below 0 it is the same byte of a number with a sign
@@ -127,9 +128,8 @@ def _q5_0(raw: Bytes, out: Floats) -> None:
 
 
 def _q5_1(raw: Bytes, out: Floats) -> Floats:
-    """Unpack Q5_1 blocks into `out`: 32 integers of five bits, times a scale, plus an offset
-    (float16 both).
-    """
+    """Unpack Q5_1 blocks, [block, byte], into `out`, [block, number]: 32 integers of five bits,
+    times a scale, plus an offset (float16 both). Returns the offsets, [block, group]."""
     whole = nibbles(raw[:, 8:], 16)
     whole |= _fifth_bits(raw[:, 4:8])
     out[:] = whole
@@ -138,15 +138,15 @@ def _q5_1(raw: Bytes, out: Floats) -> Floats:
 
 
 def _q8_0(raw: Bytes, out: Floats) -> None:
-    """Unpack Q8_0 blocks into `out`: 32 signed integers of eight bits, times a scale (float16)."""
+    """Unpack Q8_0 blocks, [block, byte], into `out`, [block, number]: 32 signed integers of
+    eight bits, times a scale (float16)."""
     out[:] = raw[:, 2:].view(np.int8)
     out *= half(raw, 0)
 
 
 def _q2_k(raw: Bytes, out: Floats) -> Floats:
-    """Unpack Q2_K blocks into `out`: 256 integers of two bits; each 16 have a scale and an offset
-    of four bits.
-    """
+    """Unpack Q2_K blocks, [block, byte], into `out`, [block, number]: 256 integers of two bits;
+    each 16 have a scale and an offset of four bits. Returns the offsets, [block, group]."""
     parts = out.reshape(len(raw), 16, 16)  # [block, group, number]
     scales = raw[:, :16]  # of each group the scale in the low four bits, the offset in the high
     # 64 bytes hold twice four rows of 32 numbers, each row two bits further up in the same bytes
@@ -156,9 +156,8 @@ def _q2_k(raw: Bytes, out: Floats) -> Floats:
 
 
 def _q3_k(raw: Bytes, out: Floats) -> None:
-    """Unpack Q3_K blocks into `out`: 256 integers of three bits, signed; each 16 have a scale of
-    six bits.
-    """
+    """Unpack Q3_K blocks, [block, byte], into `out`, [block, number]: 256 integers of three
+    bits, signed; each 16 have a scale of six bits."""
     parts = out.reshape(len(raw), 16, 16)  # [block, group, number]
     count = len(raw)
     # 16 scales of six bits: four low bits each in eight bytes, two high ones each in four bytes
@@ -197,17 +196,15 @@ def _scale_k(raw: Bytes, parts: Floats) -> Floats:
 
 
 def _q4_k(raw: Bytes, out: Floats) -> Floats:
-    """Unpack Q4_K blocks into `out`: 256 integers of four bits; each 32 have a scale and an offset
-    of six bits.
-    """
+    """Unpack Q4_K blocks, [block, byte], into `out`, [block, number]: 256 integers of four
+    bits; each 32 have a scale and an offset of six bits. Returns the offsets, [block, group]."""
     out[:] = nibbles(raw[:, 16:], 32)
     return _scale_k(raw, out.reshape(len(raw), 8, 32))
 
 
 def _q5_k(raw: Bytes, out: Floats) -> Floats:
-    """Unpack Q5_K blocks into `out`: 256 integers of five bits; each 32 have a scale and an offset
-    of six bits.
-    """
+    """Unpack Q5_K blocks, [block, byte], into `out`, [block, number]: 256 integers of five
+    bits; each 32 have a scale and an offset of six bits. Returns the offsets, [block, group]."""
     whole = nibbles(raw[:, 48:], 32)
     # bit g of 32 bytes is the fifth bit of the numbers of group g; it is moved to the place of 16
     high = items(raw[:, 16:48], 32).view(np.uint8)
@@ -220,9 +217,8 @@ def _q5_k(raw: Bytes, out: Floats) -> Floats:
 
 
 def _q6_k(raw: Bytes, out: Floats) -> None:
-    """Unpack Q6_K blocks into `out`: 256 integers of six bits less 32; each 16 have a scale of
-    eight bits.
-    """
+    """Unpack Q6_K blocks, [block, byte], into `out`, [block, number]: 256 integers of six bits
+    less 32; each 16 have a scale of eight bits."""
     count = len(raw)
     low = items(raw[:, :128], 32).reshape(count, 2, 2).view(np.uint8)
     high = items(raw[:, 128:192], 32).view(np.uint8)
@@ -243,17 +239,15 @@ def _q6_k(raw: Bytes, out: Floats) -> None:
 
 
 def _iq4_nl(raw: Bytes, out: Floats) -> None:
-    """Unpack IQ4_NL blocks into `out`: 32 numbers of a table of 16 (NONLINEAR), times a scale
-    (float16).
-    """
+    """Unpack IQ4_NL blocks, [block, byte], into `out`, [block, number]: 32 numbers of a table
+    of 16 (NONLINEAR), times a scale (float16)."""
     np.take(NONLINEAR, nibbles(raw[:, 2:], 16), out=out, mode="clip")
     out *= half(raw, 0)
 
 
 def _iq4_xs(raw: Bytes, out: Floats) -> None:
-    """Unpack IQ4_XS blocks into `out`: 256 numbers of a table of 16 (NONLINEAR); each 32 have a
-    scale of six bits.
-    """
+    """Unpack IQ4_XS blocks, [block, byte], into `out`, [block, number]: 256 numbers of a table
+    of 16 (NONLINEAR); each 32 have a scale of six bits."""
     count = len(raw)
     # eight scales: two high bits each in one integer of 16 bits, four low bits each in four bytes
     high = np.ascontiguousarray(raw[:, 2:4]).view("<u2") >> np.arange(0, 16, 2, dtype=np.uint16) & 3
@@ -265,8 +259,8 @@ def _iq4_xs(raw: Bytes, out: Floats) -> None:
 
 
 def _mxfp4(raw: Bytes, out: Floats) -> None:
-    """Unpack MXFP4 blocks into `out`: 32 numbers of four bits (E2M1) and the power of two, one
-    byte, that they share."""
+    """Unpack MXFP4 blocks, [block, byte], into `out`, [block, number]: 32 numbers of four bits
+    (E2M1) and the power of two, one byte, that they share."""
     np.take(E2M1, nibbles(raw[:, 1:], 16), out=out, mode="clip")
     out *= np.ldexp(np.float32(1), raw[:, :1].astype(np.int32) - 127)
 

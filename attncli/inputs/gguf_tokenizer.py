@@ -266,6 +266,8 @@ class _BytePairs(PairScheme):
     kind = "gpt2"
 
     def __init__(self, metadata: Metadata, tokens: StringTable, name: str) -> None:
+        """The scheme of a GGUF file, `name`. Raises UnsupportedError where the file says that texts
+        are cut by a pattern that is not listed here."""
         pattern_name = metadata.text("tokenizer.ggml.pre", "gpt-2")
         if pattern_name not in PATTERNS:
             raise UnsupportedError(
@@ -562,6 +564,12 @@ class _SpecialEnds:
     """
 
     def __init__(self, metadata: Metadata, tokens: Sequence[str], kind: str, name: str) -> None:
+        """Find the tokens for the beginning and the end of a text in a file's metadata.
+
+        tokens: the vocabulary's, by id.
+        kind: of the vocabulary, such as "llama".
+        name: the file, for errors.
+        """
         self._metadata = metadata
         self._tokens = tokens
         self._kind = kind

@@ -79,10 +79,9 @@ def extends(char: str) -> bool:
     """Whether a character always belongs to the cluster of the one before it, such as a combining
     mark.
     """
+    is_tag = "\U000e0020" <= char <= "\U000e007f"  # spells a region behind a flag, such as Wales'
     return not char.isascii() and (
-        char in EXTENDING
-        or unicodedata.category(char) in MARKS
-        or "\U000e0020" <= char <= "\U000e007f"
+        char in EXTENDING or unicodedata.category(char) in MARKS or is_tag
     )
 
 

@@ -512,8 +512,14 @@ def _quantized_id(name: str) -> tuple[HubId, str] | None:
 def _gguf_location(
     name: str, hub_id: HubId, quantization: str, variables: Mapping[str, str], fetch: Fetch
 ) -> ModelLocation:
-    """The GGUF file of a hub id with a quantization: in the hub's local cache, else fetched. Raises
-    InputError where it cannot be, and where only a whole file would do and is not wanted."""
+    """The GGUF file of a hub id with a quantization, from the hub's local cache, else fetched into
+    it. Raises InputError where no file or several fit, where it cannot be fetched, and where
+    `fetch` asks for less than a whole model, since a GGUF file is fetched whole.
+
+    name: what the user wrote.
+    quantization: part of the file's name, such as "Q4_K_M".
+    variables: the environment, which says where the cache is and may forbid the network.
+    """
     cache = cache_folder(variables)
     snapshot = find_snapshot(cache, hub_id)
     if snapshot is not None:
@@ -628,9 +634,13 @@ def resolve(
     """Find a model by name: in a folder, in the local cache, or by fetching it from the hub into
     the cache.
 
-    name: a folder, its config.json or a GGUF file, a hub id `owner/name[@revision]`, or one with the quantization of
-    one of its GGUF files, `owner/name:Q4_K_M`. A folder of that name comes first. A model that is
-    in the local cache is taken from there without asking the hub; else it is downloaded,
+    name: a folder, its config.json or a GGUF file; a hub id `owner/name[@revision]`; or a hub id
+        with the quantization of one of its GGUF files, `owner/name:Q4_K_M`. A folder of that name
+        comes first.
+    variables: the environment; None for that of this process.
+    fetch: what to fetch where the model is not here, and how it is told.
+
+    A model in the local cache is taken from there without asking the hub; else it is downloaded,
     unless HF_HUB_OFFLINE is set. Raises InputError, UnsupportedError as `download`.
     """
     if variables is None:
@@ -639,13 +649,16 @@ def resolve(
     exists = bool(name) and os.path.exists(folder)  # noqa: PTH110 - pathlib's own raises for names that are too long
     if exists:
         if is_folder(folder) or (folder.suffix.lower() == ".gguf" and is_file(folder)):
-            return ModelLocation(folder, name, None, "folder")
+            return ModelLocation(folder, name, revision=None, source="folder")
         if folder.name == "config.json" and is_file(folder):
-            return ModelLocation(folder.parent, str(Path(name).parent), None, "folder")
+            return ModelLocation(
+                folder.parent, str(Path(name).parent), revision=None, source="folder"
+            )
         raise _no_model(name, is_file=True)
     quantized = _quantized_id(name)
     if quantized is not None:
-        return _gguf_location(name, *quantized, variables, fetch)
+        hub_id, quantization = quantized
+        return _gguf_location(name, hub_id, quantization, variables, fetch)
     return _hub_location(name, _near_place(folder), variables, fetch)
 
 
@@ -654,7 +667,10 @@ def _hub_location(
 ) -> ModelLocation:
     """A model of the hub, from the cache or fetched into it.
 
-    near: a model beside the place that the name would have, with almost the same name.
+    name: what the user wrote.
+    near: a model on disk whose path is almost the same, which the user may have meant; None without
+        one.
+    variables: the environment, which says where the cache is and may forbid the network.
 
     Raises as `resolve`.
     """
@@ -662,7 +678,7 @@ def _hub_location(
     snapshot = None
     if hub_id is not None:
         snapshot = find_snapshot(cache_folder(variables), hub_id)
-    # a folder's name may be meant for the hub; that of a GGUF file may not
+    # a misspelt path: one that is no hub id, or that is near a GGUF file, which the hub has not
     if near is not None and snapshot is None and (hub_id is None or near.suffix.lower() == SUFFIX):
         raise _misspelt(name, near)
     if hub_id is None:
@@ -793,6 +809,8 @@ class Remote:
         *,
         watch: Watch | None = None,
     ) -> None:
+        """A model on the hub whose files come into the folder `cache`. The environment may name
+        another hub (HF_ENDPOINT) and a token (HF_TOKEN); nothing is asked yet."""
         self.hub_id = hub_id
         self.endpoint = variables.get("HF_ENDPOINT") or DEFAULT_ENDPOINT
         self.cache = cache

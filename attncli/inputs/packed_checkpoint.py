@@ -123,7 +123,8 @@ def check_method(config: Mapping[str, Any], where: str) -> None:
 
 
 def _packing_method(config: Mapping[str, Any]) -> str:
-    """The quantisation scheme that a config.json names, such as "gptq"; "none" where it names none."""
+    """The quantisation scheme that a config.json names, such as "gptq" or "modelopt NVFP4". Where
+    it names none, "mlx" for settings under MLX's key, else a message that says so."""
     settings = packing_settings(config)
     usual = "mlx"
     if not config.get(MLX):
@@ -730,7 +731,8 @@ class PackedRows:
 class GptqMatrix:
     """A recipe (it computes a matrix when it is read): one in GPTQ's format.
 
-    names: its stored tensors, of words, zero points, scales, and the group of each input.
+    names: its stored tensors: of words, zero points and scales, and of the group of each input
+        (None for groups of neighbours).
     group: how many inputs in a row share a scale, where no tensor says.
     more: what is added to stored zero points.
     """

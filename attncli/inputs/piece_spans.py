@@ -84,8 +84,9 @@ def _span_of_piece(
 def _extend_to_marks(text: str, spans: Sequence[PieceSpan]) -> list[PieceSpan]:
     """Extend each span to the end of its last character as a reader sees it: over the combining
     marks that follow and that no other piece covers."""
+    # from the last piece to the first, so that it is known where the next piece's characters begin
     extended = list(spans)
-    following = len(text)  # where the next piece's characters begin
+    following = len(text)
     for number in reversed(range(len(spans))):
         span = spans[number]
         if span.start == span.end:

@@ -45,8 +45,8 @@ class Stretch(Struct, frozen=True, eq=False):
 
     @property
     def step(self) -> int:
-        """How many bytes a piece has: as many whole rows as fit in `PIECE`, or `PIECE` where one
-        row is larger.
+        """How many bytes a piece has: as many whole rows as fit in `PIECE`, of many rows a multiple
+        of `TOGETHER`, by which products are fast; or `PIECE` where one row is larger.
         """
         rows = PIECE // self.row
         if rows == 0:

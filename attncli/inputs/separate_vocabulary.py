@@ -438,6 +438,7 @@ def _tekken(files: VocabularyFolder) -> PieceTokenizer:
     where = files.where(TEKKEN)
     path = guarded_path(files.folder, TEKKEN)
     content = read_object(path, what=message("a tekken.json"), limit=FILE_LIMIT)
+    # a piece is stored in base64, and spelled here with a character for each of its bytes
     spelling = {byte: char for char, byte in alphabet().items()}
     try:
         config = content["config"]
@@ -469,6 +470,7 @@ def _tekken(files: VocabularyFolder) -> PieceTokenizer:
     specials = [
         control.get(number, usual.get(number, f"<SPECIAL_{number}>")) for number in range(count)
     ]
+    # the metadata of a GGUF file that would say the same
     values = {
         "general.architecture": "",
         "tokenizer.ggml.bos_token_id": specials.index("<s>") if "<s>" in specials else 1,

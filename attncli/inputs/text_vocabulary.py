@@ -94,6 +94,7 @@ class TextVocabulary:
         finish: Callable[[tokenizers.Tokenizer], None],
         name: str,
     ) -> None:
+        """A vocabulary of which no tokenizer is built yet."""
         self.scheme, self.tokens, self.types, self.name = scheme, tokens, types, name
         self._finish = finish
         fixed = np.flatnonzero((types == BYTE) | (types == UNKNOWN)).tolist()

@@ -441,7 +441,8 @@ class PieceTokenizer:
         return not piece.strip("▁ ")
 
     def _piece_bytes(self, piece: str) -> bytes:
-        """The UTF-8 bytes that a piece spells: its own, where it is a part of a character."""
+        """The UTF-8 bytes that a piece spells; of a piece that is a part of a character, those of
+        the part."""
         if self._is_byte_level and (raw := bytes_of_piece(piece)) is not None:
             return raw
         if one_byte := BYTE_PIECE.fullmatch(piece):

@@ -305,6 +305,7 @@ def _continues_word(
     spans: the characters [start, end) of each word in the text.
     starts: their starts, ascending.
     """
+    # tokens of a pair's second text (part 1) have offsets in that text, and stay apart
     if before.special or token.special or before.part != token.part or token.part:
         return False
     if (

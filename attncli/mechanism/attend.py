@@ -419,7 +419,7 @@ def _biases(
     """
     if rule.position_bias is not None:
         bias = rule.position_bias(i, j)
-        if rule.extra_keys:
+        if rule.extra_keys:  # these have no position
             bias = backend.where(j < keys - rule.extra_keys, bias, 0.0)
         yield bias
     if rule.bias is not None:
@@ -938,12 +938,14 @@ def row_ranges(rule: Rule, queries: int, keys: int, most: int) -> tuple[list[ran
     largest = 1
     start = 0
     while start < queries:
-        # later rows may see more keys than the next ones: as many rows as the next ones suggest
-        # would be too many, and what those see then gives a number that is safe
+        # as many rows as have `most * keys` weights: first a guess by the keys that the next rows
+        # see, then, since later rows may see more keys, by what the guessed rows see
         guess = most * keys // width(start, start + most)
         rows = max(most * keys // width(start, start + guess), most)
+        # but not many more rows than a window is wide: their keys would be mostly hidden
         last = min(start + most, queries)
-        stop = min(start + min(rows, max(width(last - 1, last), 4 * FEWEST)), queries)
+        rows = min(rows, max(width(last - 1, last), 4 * FEWEST))
+        stop = min(start + rows, queries)
         largest = max(largest, (stop - start) * width(start, stop))
         ranges.append(range(start, stop))
         start = stop

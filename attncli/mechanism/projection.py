@@ -490,8 +490,14 @@ def _append_key(attention: LayerAttention, keys: Array, learned: Array) -> Array
 def _separate_queries(
     attention: LayerAttention, x: Array, source: Array, positions: Integers
 ) -> SeparateQueries | None:
-    """The global tokens among the queries, with what their own projections make of them and of
-    every token; None where there are none. Source: Beltagy et al., Longformer, 2020."""
+    """The queries of the model's global tokens, and the keys and values that these meet, each by a
+    projection of its own; None where no query is of a global token. Source: Beltagy et al.,
+    Longformer, 2020.
+
+    x: what the queries come from, [..., query, width].
+    source: what keys and values come from, [..., key, width].
+    positions: of the queries, [query].
+    """
     spec = attention.spec
     rows = np.flatnonzero(np.isin(positions, spec.own_global or ())).tolist()
     if not rows:
@@ -762,9 +768,9 @@ def relative_vectors(
         return np.asarray(attention.backend.numpy(array), np.float64)[which][:, columns]
 
     more = of_head(places.more, np.zeros(1, np.int64))
-    return RelativeVectors(
-        of_head(places.keys, rows), of_head(places.queries, rows), None if more is None else more[0]
-    )
+    if more is not None:
+        more = more[0]
+    return RelativeVectors(of_head(places.keys, rows), of_head(places.queries, rows), more)
 
 
 def _distance_rows(

@@ -270,6 +270,7 @@ class Attention(Struct, frozen=True):
     shared: int | None = None
 
     def __post_init__(self) -> None:
+        """Raise UsageError for a soft cap that is no positive number."""
         if self.softcap is not None and not (math.isfinite(self.softcap) and self.softcap > 0):
             raise UsageError(
                 "softcap is {softcap}", expected="a positive number", softcap=self.softcap

@@ -423,6 +423,7 @@ def forget_online(
             weights = softmax_rows(cap_scores(scores, softcap))
         values = worth(weights, inside, query)
         if size == budget:  # the next key needs the room
+            # of several keys of least worth, the first in the text
             least = values == values.min(-1, keepdims=True)
             place = np.where(least, inside, count).argmin(-1)
             last[heads, inside[heads, place]] = query

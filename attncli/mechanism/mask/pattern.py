@@ -510,7 +510,8 @@ class SameBucket(DerivedMask, frozen=True, eq=False):
 
     def sees(self, pairs: Pairs) -> Array:
         """Whether query and key share a bucket in any round, booleans [head, rows, columns]."""
-        # [head, round, rows, 1] is compared with [head, round, 1, columns]; one equal round is enough
+        # buckets of queries, [head, round, rows, 1], against those of keys, [head, round, 1,
+        # columns]; the axis of rounds stays with size 1
         rows = pairs.row.reshape((-1,))
         columns = pairs.j.reshape((-1,))
         same = self.query[:, :, rows][..., None] == self.key[:, :, columns][:, :, None, :]
