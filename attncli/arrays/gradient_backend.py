@@ -191,7 +191,8 @@ def _summed_pull(operand: Variable, pull: Pull) -> tuple[Variable, Pull]:
 
 
 def _sum_to(g: NDArray, shape: tuple[int, ...]) -> NDArray:
-    """A gradient summed over the axes along which its operand was broadcast."""
+    """A gradient g summed over the axes along which its operand, of this shape, was broadcast: those
+    before the operand's own, and its own of size 1."""
     if g.shape == shape:
         return g
     if g.ndim > len(shape):
@@ -488,7 +489,8 @@ class GradientBackend:
             value = value + _value(bias)
 
         def pull(g: NDArray) -> NDArray:
-            """The gradient of x from that of the result."""
+            """The gradient of x from that of the result: without what a norm takes away, the mean
+            and the part along the normed vector."""
             if scale is None:
                 inner = g
             else:

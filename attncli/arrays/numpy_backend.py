@@ -207,8 +207,9 @@ def share_work(works: Iterator[Callable[[], Result]], threads: int) -> list[Resu
         """Run function after function until none is left."""
         _side_by_side.busy = True
         try:
-            while (work := take()) is not None:
-                results[work[0]] = work[1]()
+            while (numbered_work := take()) is not None:
+                number, work = numbered_work
+                results[number] = work()
         except BaseException:
             failed.set()
             raise
@@ -416,7 +417,7 @@ class NumpyBackend:
 
         out: not used.
         """
-        if min(a.dtype.itemsize, b.dtype.itemsize) >= 4:
+        if min(a.dtype.itemsize, b.dtype.itemsize) >= 4:  # float32 and wider
             if (
                 b.ndim == 2
                 and a.dtype == b.dtype

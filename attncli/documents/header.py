@@ -145,9 +145,12 @@ def resources(model: Model, before: int, estimate: int) -> Resources:
 def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
     """The warnings of a run about its weights and text: how a file was read, what loading found
     odd, which words the model does not know."""
+    side_notes = []
+    if model.spec.decoder is not None:
+        side_notes.append(ENCODER)
     return [
         *model.warnings,
-        *((ENCODER,) if model.spec.decoder is not None else ()),
+        *side_notes,
         *token_notes(text, tokens),
         *_length_notes(model, tokens),
         *_separator_notes(model, tokens),
@@ -266,9 +269,8 @@ def is_same_model(a: ModelPart, b: ModelPart) -> bool:
 
 
 def model_part(model: Model) -> ModelPart:
-    """Which weights ran and their sizes; heads and widths are those of the first layer that
-    attends.
-    """
+    """The part of a document that says which weights ran, and their sizes; heads and widths are
+    those of the first layer that attends."""
     first = model.spec.blocks[model.spec.attending()[0]].attention
     identity = model.identity
     return ModelPart(

@@ -305,8 +305,12 @@ def _value_errors(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iter
 def _array_errors(
     array: Numbers, sizes: Axes, lengths: Lengths, place: str
 ) -> Iterator[DocumentError]:
-    """The errors of an array at this place whose axes disagree with others; none where the field
-    declares no axes.
+    """Yield the errors of an array whose axes are not as its field declares, or disagree with
+    others of the same name, (place, message) each; none where the field declares no axes.
+
+    sizes: what the field declares.
+    lengths: those of axes that were met before; lengths of this array are added.
+    place: the path of the field, such as `layers[0].heads[1].weights`.
     """
     if sizes.axes is None:
         return

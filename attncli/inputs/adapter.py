@@ -125,17 +125,16 @@ class AdapterRequest(Struct, frozen=True):
 def parse_adapter(text: str) -> AdapterRequest:
     """The folder and weight in `DIR` or `DIR:WEIGHT`; text that is itself the path of an adapter's
     folder is taken whole as DIR. Raises UsageError."""
-    if is_there(Path(text) / CONFIG):
-        match = None
-    else:
+    folder = text
+    weight = 1.0
+    if not is_there(Path(text) / CONFIG):
         match = SPECIFICATION.fullmatch(text)
-    if match is None:
-        weight = 1.0
-    else:
-        weight = float(match[2])
+        if match is not None:
+            folder = match[1]
+            weight = float(match[2])
     if not text or not abs(weight) <= LARGEST_WEIGHT:
         raise refused_value("--adapter", text, "DIR or DIR:WEIGHT, such as lora:0.5")
-    return AdapterRequest(Path(text if match is None else match[1]), weight)
+    return AdapterRequest(Path(folder), weight)
 
 
 class _Setting(NamedTuple):
@@ -741,7 +740,7 @@ def _check_change(
         config: What the file says.
         module: The name of the module.
         parts: The tensors that change it, by what they are.
-        ranks: What the file says for the module, and the rows of A.
+        ranks: The rank that the file states for the module, and the one that its matrix A has.
         where: The path of the file.
     """
     stated, rank = ranks
@@ -942,16 +941,17 @@ def _has_bias(base: Checkpoint, module: str) -> bool:
 def _change_fits(shape: tuple[int, ...], parts: Mapping[str, Array]) -> bool:
     """Whether the low-rank matrices among these parts multiply to this shape: that of a matrix,
     [out, in], or of an embedding table, [token, width]."""
-    if "table_a" in parts:
+    if "table_a" in parts:  # A [rank, token], B [width, rank]
         a = parts["table_a"]
         b = parts["table_b"]
         return (
             a.ndim == b.ndim == 2 and shape == (a.shape[1], b.shape[0]) and a.shape[0] == b.shape[1]
         )
+    # A [rank, in], B [out, rank], and perhaps a magnitude for each output
     a = parts["a"]
     b = parts["b"]
-    whole = a.ndim == b.ndim == 2 and a.shape[0] == b.shape[1] and shape == (b.shape[0], a.shape[1])
-    return whole and ("magnitude" not in parts or parts["magnitude"].shape == (shape[0],))
+    fits = a.ndim == b.ndim == 2 and a.shape[0] == b.shape[1] and shape == (b.shape[0], a.shape[1])
+    return fits and ("magnitude" not in parts or parts["magnitude"].shape == (shape[0],))
 
 
 def _misfit_error(base: Checkpoint, name: str, parts: Mapping[str, Array]) -> InputError:

@@ -46,7 +46,7 @@ def main() -> None:
         kind, reason, place = error.kind, str(error), error.place
     except MemoryError as error:
         kind, reason, place = "memory", "", getattr(error, "template_line", None)
-    # outside of the blocks above: what filled the memory is gone here
+    # written only here, where the error, and with it what filled the memory, has been freed
     _write({"kind": kind, "reason": reason, "place": place})
 
 

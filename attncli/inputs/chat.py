@@ -355,6 +355,7 @@ def _folder_settings(folder: Path) -> dict[str, Any]:
             return {}
         return read_object(path, what=name)
 
+    # newer files have the special tokens themselves, under added_tokens_decoder
     settings = read_settings(SETTINGS)
     if "added_tokens_decoder" not in settings:
         settings = {**settings, **read_settings(SPECIAL_MAP)}

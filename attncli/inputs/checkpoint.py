@@ -478,7 +478,7 @@ def no_tensor(name: str, names: Mapping[str, object], folder: Path) -> InputErro
     """The error, returned and not raised, that no tensor has this name, with the nearest among
     `names`.
     """
-    close = get_close_matches(name, names, 3, 0.6)
+    close = get_close_matches(name, names, n=3, cutoff=0.6)
     return InputError(
         "there is no tensor {name}",
         where=str(folder),
@@ -524,7 +524,7 @@ class Pool:
             smallest = min(fitting, key=len)
             self._free.remove(smallest)
             return smallest
-        # all are too small: they must not add to what is needed now
+
         self._free.clear()
         memory = mmap.mmap(-1, size)
         if hasattr(mmap, "MADV_HUGEPAGE"):
@@ -1031,8 +1031,8 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
 
 
 def _pickled_files(folder: Path) -> Iterator[Path]:
-    """The path of the file with all weights, or of each that the index names. Raises InputError for
-    one that is missing."""
+    """Yield the path of the pickled file with all weights, or of each that the index names. Raises
+    InputError for one that is missing."""
     if is_there(guarded_path(folder, PICKLED_SINGLE)):
         yield guarded_path(folder, PICKLED_SINGLE)
         return

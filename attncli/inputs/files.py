@@ -371,7 +371,7 @@ def is_there(path: Path) -> bool:
     """Whether there is such a file or folder. Raises InputError where that cannot be found out: its
     folder may not be searched, or its name is too long."""
     try:
-        path.stat()  # `exists` tells of some of these errors before Python 3.14, of none after
+        path.stat()  # `exists` would hide some of these errors, since Python 3.14 all of them
         return True
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
         return False
@@ -464,6 +464,7 @@ def open_regular(
     Raises InputError for a file that is missing, unreadable, empty (unless `may_be_empty`), a
     folder, a pipe or a device (never waits for one); LimitError for one larger than `limit` bytes.
     """
+    # without waiting, as opening a pipe would wait for a writer
     handle = _open_handle(path, getattr(os, "O_NONBLOCK", 0), what)
     try:
         status = os.fstat(handle)
@@ -617,7 +618,7 @@ def open_stream(path: Path, *, what: str) -> BinaryIO:
     what: what it should be, for the message. Raises InputError for what is missing or unreadable,
     and for a folder.
     """
-    handle = _open_handle(path, 0, what)
+    handle = _open_handle(path, flags=0, what=what)
     try:
         status = os.fstat(handle)
         if stat.S_ISDIR(status.st_mode):

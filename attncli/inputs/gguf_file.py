@@ -193,6 +193,7 @@ class _Header:
                 message("tensor {name} has {axes} axes", name=repr(name), axes=axes),
                 message("1 to {most}", most=MOST_AXES),
             )
+        # the file lists the axis that varies fastest first
         shape = tuple(self.number("<Q") for _ in range(axes))[::-1]
         kind = self.number("<I")
         offset = self.number("<Q")
@@ -291,7 +292,7 @@ class _Header:
         """Read `count` texts that lie one after the other, each behind its length in 8 bytes.
         Raises InputError for a text that ends beyond the file."""
         first = self.at
-        begins: list[Array] = []
+        begins: list[Array] = []  # where texts begin, for each part of the file that is loaded
         left = count
         while left:
             # as many as lie within what is loaded

@@ -174,7 +174,10 @@ BEGIN_BY_SILENCE = (
 
 
 def gguf_tokenizer(metadata: Metadata, name: str) -> PieceTokenizer | None:
-    """The tokenizer of a file; None for one without a vocabulary.
+    """The tokenizer of a GGUF file; None for one without a vocabulary.
+
+    metadata: the file's.
+    name: its path, for errors.
 
     Raises UnsupportedError for a kind that is not implemented, InputError for a vocabulary that
     contradicts itself.
@@ -210,15 +213,13 @@ def gguf_tokenizer(metadata: Metadata, name: str) -> PieceTokenizer | None:
                 kind=repr(kind),
             )
     check_different(tokens, len(set(tokens)), name)
-    kinds = zip(tokens, types.tolist(), strict=True)
-    add_tokens(
-        hf,
-        {
-            token: kind == CONTROL
-            for token, kind in kinds
-            if kind in (CONTROL, USER_DEFINED) and token
-        },
-    )
+    # control tokens and the user's own are found in a text before it is cut
+    is_control = {
+        token: token_type == CONTROL
+        for token, token_type in zip(tokens, types.tolist(), strict=True)
+        if token_type in (CONTROL, USER_DEFINED) and token
+    }
+    add_tokens(hf, is_control)
     _SpecialEnds(metadata, tokens, kind, name).complete(hf)
     return from_tokenizers(hf, name)
 
@@ -282,7 +283,8 @@ class _BytePairs(PairScheme):
         self._merges = metadata.texts("tokenizer.ggml.merges")
 
     def tokenizer(self, ids: Mapping[str, int], merges: Sequence[Merge]) -> tokenizers.Tokenizer:
-        """A tokenizer with these pieces and merges, as `PairScheme` has it."""
+        """A tokenizer with these pieces, by their ids, and these merges in the order of their rank,
+        without added tokens."""
         model = models.BPE(
             vocab=dict(ids), merges=list(merges), ignore_merges=self._patterns in WHOLE_WORDS
         )
@@ -371,7 +373,8 @@ class _ScoredPairs(PairScheme):
         self._begins = metadata.flag("tokenizer.ggml.add_space_prefix") is not False
 
     def tokenizer(self, ids: Mapping[str, int], merges: Sequence[Merge]) -> tokenizers.Tokenizer:
-        """A tokenizer with these pieces and merges, as `PairScheme` has it."""
+        """A tokenizer with these pieces, by their ids, and these merges in the order of their rank,
+        without added tokens."""
         model = models.BPE(
             vocab=dict(ids),
             merges=list(merges),
@@ -425,7 +428,8 @@ class _MergedPieces(PairScheme):
         self._unknown = tokens[int(unknown[0])] if unknown.size else None
 
     def tokenizer(self, ids: Mapping[str, int], merges: Sequence[Merge]) -> tokenizers.Tokenizer:
-        """A tokenizer with these pieces and merges, as `PairScheme` has it."""
+        """A tokenizer with these pieces, by their ids, and these merges in the order of their rank,
+        without added tokens."""
         model = models.BPE(
             vocab=dict(ids),
             merges=list(merges),
@@ -476,10 +480,9 @@ def _piece_decoder(begins: bool) -> decoders.Sequence:
 
     begins: whether a blank was put before the text, which is taken off again.
     """
+    strip = []
     if begins:
-        strip = [decoders.Strip(" ", 1, 0)]
-    else:
-        strip = []
+        strip = [decoders.Strip(content=" ", left=1, right=0)]
     return decoders.Sequence(
         [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
     )

@@ -62,9 +62,10 @@ def _is_joined(text: str, start: int, place: int, flags: int) -> bool:
         return False
     if extends(char) or flags == 2:
         return True
-    return (before == ZWJ and _is_pictograph(text[start]) and _is_pictograph(char)) or _is_syllable(
-        before, char
-    )
+    # emoji joined by U+200D, such as families
+    if before == ZWJ and _is_pictograph(text[start]) and _is_pictograph(char):
+        return True
+    return _is_syllable(before, char)
 
 
 def _stands_alone(char: str) -> bool:

@@ -172,6 +172,7 @@ def bar_class(watch: Watch, file: str) -> type:
         monitor_interval = 0  # nothing is drawn that a thread would have to refresh
 
         def __init__(self, *args: Any, **settings: Any) -> None:
+            """A bar that counts even where the library disables it, and draws to nowhere."""
             super().__init__(*args, **{**settings, "disable": False, "file": StringIO()})
 
         def display(self, *args: Any, **settings: Any) -> bool:
@@ -272,6 +273,7 @@ class HubId(Struct, frozen=True):
     def parse(cls, text: str) -> HubId | None:
         """The id in "owner/name" or "owner/name@revision"; None where the text cannot be one."""
         name, separator, revision = text.partition("@")
+        # the hub allows neither "--", which stands for "/" in the cache, nor ".."
         if not _ID.fullmatch(name) or any(part in name for part in ("--", "..")):
             return None
         if not separator:
@@ -852,7 +854,7 @@ class Remote:
         return Path(path)
 
     def names(self) -> list[str]:
-        """The names of all files of the model at its revision, those of its folders left out."""
+        """The names of the model's files at its revision, without those in subfolders."""
         import huggingface_hub
 
         hub = huggingface_hub.HfApi(endpoint=self.endpoint, token=self._token)
@@ -1026,7 +1028,7 @@ class Remote:
 
         try:
             return request()
-        except errors.LocalEntryNotFoundError as error:
+        except errors.LocalEntryNotFoundError as error:  # a subclass of the next one: no network
             raise network_error from error
         except errors.EntryNotFoundError:
             return None
@@ -1105,7 +1107,8 @@ class Remote:
     def _broken_off(self, name: str, *, kept: bool = False) -> InputError:
         """The error, returned and not raised, that only part of a file arrived.
 
-        kept: whether that part is.
+        name: of the file.
+        kept: whether the part that arrived is kept, so that the next attempt goes on from there.
         """
         what = message(
             "the connection broke off while {name} of {hub_id} was fetched",
@@ -1189,7 +1192,7 @@ def download_gguf(
             fetch.note(
                 message("fetching {hub_id} from {endpoint}", hub_id=hub_id, endpoint=hub.endpoint)
             )
-        hub.probe("config.json")
+        hub.probe("config.json")  # whether it is there does not matter: somebody must answer
         first = _chosen_name(hub.names(), quantization, f"{hub.endpoint}/{hub_id}")
         files = _described_files(hub, _parts_of(first), hub_id.revision)
         _fetch_files(hub, files, fetch.note)

@@ -376,11 +376,15 @@ class _PackedMatrices:
         """Add a module's matrix in the format of compressed-tensors: whole bytes, or integers of
         few bits in words along the row.
 
+        parts: the module's stored tensors by the last part of their names.
+
         Raises UnsupportedError for words of a type or size that the scheme does not have.
         """
         if "weight_packed" not in parts:
             self.byte_weights(module, parts)
             return
+
+        # a tensor of its own holds the matrix's shape; how many bits a number has follows from it
         packed, scale, size = self.stored_parts(
             module, parts, "weight_packed", "weight_scale", "weight_shape"
         )
@@ -402,6 +406,9 @@ class _PackedMatrices:
                 words=words,
                 length=shape[1],
             )
+
+        # scales for groups of columns; zero points, which may be packed down the columns, too; the
+        # group of each column where groups are not of neighbours
         self.check_shape(packed, (shape[0], -(-shape[1] * bits // 32)))
         group = self.group_size(self.shape(scale)[-1], shape[1], scale)
         self.check_shape(scale, (rows, shape[1] // group))
@@ -593,7 +600,7 @@ class _PackedMatrices:
             blocks, scale = self.stored_parts(module, parts, part, f"{stem}_scales")
             shape = self.shape(blocks)
             if len(shape) != 4 or shape[3] != 16:
-                self.check_shape(blocks, (*shape[:3], 16))
+                self.check_shape(blocks, (*shape[:3], 16))  # raises
             experts, out, count, _ = shape
             self.check_shape(scale, (experts, out, count))
             recipe = MxExperts(self.raw, blocks, scale)

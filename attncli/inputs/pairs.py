@@ -278,6 +278,8 @@ def _check_template(members: Mapping[str, object], where: str) -> _Template:
     if alike["clean"] == alike["corrupt"]:
         what = message("clean and corrupt of this template are the same")
         raise InputError(what, where=where, expected='"clean": {"C": "A"}, "corrupt": {"C": "B"}')
+
+    # both texts come from one template, in which some places repeat other values
     sentence = members.get("template")
     members_by_name = {
         "clean": sentence,

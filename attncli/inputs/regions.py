@@ -527,7 +527,7 @@ def _json_starts(text: str) -> Iterator[int]:
     too much text is read behind brackets that open none.
     """
     place = 0
-    read = 0
+    read = 0  # characters read behind brackets that open no JSON
     while opening := OPENING.search(text, place):
         try:
             place = _json_end(text, opening.start())
@@ -661,7 +661,8 @@ def _tokens_in_spans(places: Sequence[Span], tokens: Sequence[Token]) -> tuple[i
     """The indices of the tokens that share a character with one of these spans [start, end)."""
     spans = sorted(places)
     starts = [start for start, _ in spans]
-    # how far the spans reach that begin before a token ends: one search a token, not one a span
+    # reach[i] is the furthest end of the spans up to number i: a token meets a span if, of all
+    # spans that begin before the token ends, the furthest end lies behind the token's start
     reach = list(accumulate((end for _, end in spans), max))
     members = []
     for token in tokens:

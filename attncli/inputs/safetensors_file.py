@@ -35,12 +35,13 @@ MOST_AXES = 32
 
 @cache
 def dtype_of_name(name: str) -> np.dtype[Any]:
-    """The NumPy data type of that name; bfloat16 through ml_dtypes. Raises KeyError for any other."""
+    """The NumPy data type of that name: NumPy's own, bfloat16 of ml_dtypes, or bytes for float8.
+    Raises KeyError for any other name."""
     if name == "bfloat16":
         import ml_dtypes
 
         return np.dtype(ml_dtypes.bfloat16)
-    if name.startswith("float8"):  # bytes, until something gives them their meaning
+    if name.startswith("float8"):  # read as bytes; the reader of quantised weights converts them
         return np.dtype(np.uint8)
     if name not in NATIVE:
         raise KeyError(name)

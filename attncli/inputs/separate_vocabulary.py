@@ -336,11 +336,12 @@ T5_SENTINELS = 100
 
 
 def _extra_pieces(files: VocabularyFolder, count: int) -> list[str]:
-    """The tokens that come after the `count` pieces of the file itself."""
+    """The tokens that a folder's settings add behind the `count` pieces of its SentencePiece file,
+    in the order of their ids."""
     extra = [token.content for number, token in _added_tokens(files).items() if number >= count]
     if files.kind != "T5Tokenizer" or extra:
         return extra
-    # T5 names its sentinels by their number alone, the last first
+    # T5's settings may only say how many sentinels there are; the last one has the first id
     sentinels = files.settings.get("extra_ids", T5_SENTINELS)
     if not isinstance(sentinels, int) or not 0 <= sentinels <= 1000:
         sentinels = T5_SENTINELS
@@ -409,7 +410,8 @@ class _RankedBytes(PairScheme):
         self._pattern = pattern
 
     def tokenizer(self, ids: Mapping[str, int], merges: Sequence[Merge]) -> tokenizers.Tokenizer:
-        """A tokenizer with these pieces and merges, as `PairScheme` has it."""
+        """A tokenizer with these pieces, by their ids, and these merges in the order of their rank,
+        without added tokens."""
         model = models.BPE(vocab=dict(ids), merges=list(merges), ignore_merges=True)
         hf = tokenizers.Tokenizer(model)
         hf.pre_tokenizer = pre_tokenizers.Sequence(

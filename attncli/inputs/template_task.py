@@ -127,7 +127,7 @@ def _environment() -> Any:
     )
     environment.filters["center"] = _center
     environment.filters["format"] = partial(_format, environment)
-    environment.globals.pop("lipsum")
+    environment.globals.pop("lipsum")  # makes texts of any length
     environment.filters["tojson"] = _to_json
     environment.globals.update(
         raise_exception=_refuse,

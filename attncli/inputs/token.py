@@ -146,6 +146,7 @@ def _texts_of_file(path: Path, lines: bool) -> Iterator[Text]:
     """The texts of a file, which is opened at once. Raises as `read_texts`."""
     stream = open_stream(path, what=message("a UTF-8 text file"))
 
+    # a generator of its own: the file is opened now, not when the first text is asked for
     def texts() -> Iterator[Text]:
         """The texts, one at a time as they are read; closes the file at the end."""
         with closing(stream):
@@ -385,8 +386,8 @@ def bytes_name(text: str) -> str:
 
 
 def joined_text(texts: Iterable[str]) -> str:
-    """The texts of tokens in a row put together, those that are bytes as the characters that they
-    make up; bytes that make up none by their name."""
+    """The texts of tokens in a row put together. Bytes, such as `<0xE7>`, become the characters that
+    they make up; bytes that make up none are named, as `0xE7`."""
     parts: list[str] = []
     for is_bytes, run in groupby(texts, lambda text: BYTES.fullmatch(text) is not None):
         spelling = "".join(run)
@@ -802,7 +803,7 @@ def readable_names(tokens: Sequence[Token]) -> list[str]:
             names += map(_token_text, run)
             continue
         letters = joined_text(token.text for token in run)
-        if letters.startswith("0x"):
+        if letters.startswith("0x"):  # bytes that make up no character
             names.append(letters)
         else:
             names += [f"◌{sign}" if combining(sign) else sign for sign in "".join(letters.split())]

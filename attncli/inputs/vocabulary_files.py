@@ -239,7 +239,11 @@ def missing_tokenizer(folder: Path) -> tuple[Message, Message | str]:
 
 def _library_reads(kind: str, family: str) -> bool:
     """Whether transformers has a tokenizer for a class or a family, by the text of its own table;
-    where it is not installed, whether a class or a family is named at all."""
+    where it is not installed, whether a class or a family is named at all.
+
+    kind: the class; "" where none is named.
+    family: the model_type; "None" where none is named.
+    """
     library = find_spec("transformers")
     if library is None or library.origin is None:
         return bool(kind) or family != "None"

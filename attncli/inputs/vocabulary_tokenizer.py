@@ -276,7 +276,8 @@ class PieceTokenizer:
     ) -> dict[int, PieceSpan]:
         """The span of each token that stands for a piece of a text, by the token's index.
 
-        owners: which of the texts each token comes of.
+        parts: the texts that were encoded.
+        owners: which of the texts each token comes of; None for an added token.
         """
         offsets = encoding.offsets
         pieces = encoding.tokens
@@ -474,7 +475,7 @@ class PartTokenizer(PieceTokenizer):
         """The library's tokenizer with the pieces that these texts need; with the whole vocabulary
         where the texts are long or it is built already.
         """
-        if "hf" not in vars(self):
+        if "hf" not in vars(self):  # the cached property, which is there once the whole is built
             part = self.vocabulary.for_texts(
                 texts, lambda hf, text: _encode_bare(hf, text, self.name), with_added=with_added
             )

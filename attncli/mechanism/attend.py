@@ -273,8 +273,13 @@ def attend(
     *,
     keep: Collection[str] = EVERY_STAGE,
 ) -> RowBlock:
-    """Dense attention: one block of all query rows. Shapes as in `attend_rows`."""
-    return attend_rows(backend, q, k, v, rule, 0, q.shape[-2], keep=keep, whole=True)
+    """Dense attention: one block of all query rows over all keys.
+
+    q: [..., head, query, dim], k: [..., kv, key, dim], v: [..., kv, key, v_dim].
+    keep: names of the stages to return, all where left out.
+    """
+    count = q.shape[-2]
+    return attend_rows(backend, q, k, v, rule, start=0, stop=count, keep=keep, whole=True)
 
 
 # NumPy's warnings are off, as infinities and NaN are results here
@@ -699,6 +704,8 @@ def common_span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]
     It may be narrower than it could be, never wider.
     """
     low, high, whole = mask.reach(np.asarray([first, last], np.int64), keys)
+    # bounds never fall from query to query: from where the last one's keys begin to where the first
+    # one's end
     if whole:
         return _cut_to_keys(int(low[1]), int(high[0]), keys)
     return (0, 0)
@@ -791,7 +798,11 @@ def stream(
     ) -> RowBlock:
         """The attention of some query rows of one group of heads.
 
-        buffer: memory for its scores.
+        head_slice: the numbers of these heads.
+        arrays: their queries, keys and values.
+        rule: cut to these heads.
+        row_range: the query rows.
+        buffer: memory for the scores.
         """
         row_block = attend_rows(
             backend,
@@ -845,11 +856,15 @@ def compute_attention(
     on_block: Callable[[RowBlock], None],
     last_queries: Collection[int] | None = None,
 ) -> tuple[dict[str, Array], Array, Array]:
-    """One attention of a layer: the stages kept, the mixed values and the empty rows.
+    """One attention of a layer, dense or by blocks: its stages by name, the mixed values, [...,
+    head, query, v_dim], and which rows see nothing, booleans [..., head, query].
 
-    rows: None for dense attention, which keeps its stages; else by blocks, which go to `on_block`
-        and leave none.
-    last_queries: queries whose blocks are computed, see `stream`.
+    q: [..., head, query, dim], k: [..., kv, key, dim], v: [..., kv, key, v_dim].
+    rows: None for dense attention, which keeps its stages; else how many query rows to hold at once
+        as blocks, which go to `on_block` and leave no stages.
+    keep: names of the stages to compute and keep.
+    on_block: called with each block, see `stream`.
+    last_queries: queries whose blocks are computed, see `stream`; None for all.
     """
     if rows is None and _worth_gathering(backend, q, k, keep):
         return gather_blocks(backend, q, k, v, rule, keep=keep)
@@ -963,7 +978,11 @@ def _key_span_length(
 
 
 def _of_heads(rule: Rule, head_range: slice, heads: int) -> Rule:
-    """The rule for some heads: what differs by head is cut to them."""
+    """The rule for some heads: what differs by head is cut to them.
+
+    head_range: the numbers of these heads.
+    heads: how many heads there are in all.
+    """
 
     def slice_heads(array: Array | None) -> Array | None:
         """An array's part for these heads; the array itself where it is the same for every head."""

@@ -218,8 +218,8 @@ def _checked_lengths(
     batch: tuple[int, ...],
     keys: int,
 ) -> Array | None:
-    """How many keys each entry of the batch has; None where all are there. Raises InputError for
-    lengths below 0 or above the number of keys.
+    """How many keys each entry of the batch has, [batch..., 1, 1, 1]; None where none are given, so
+    that all keys count. Raises InputError for lengths below 0 or above the number of keys.
     """
     if key_lengths is None:
         return None
@@ -242,8 +242,11 @@ def _check_types(q: Array, k: Array, v: Array) -> None:
         str(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype).removeprefix("torch.")
         for x in (q, k, v)
     ]
-    whole = not hasattr(q, "detach") and all(name.startswith(("int", "uint")) for name in dtypes)
-    if not whole and (len(set(dtypes)) > 1 or dtypes[0] not in DTYPES):
+    # only torch's tensors have `detach`: integers are taken from NumPy and lists alone
+    are_integers = not hasattr(q, "detach") and all(
+        name.startswith(("int", "uint")) for name in dtypes
+    )
+    if not are_integers and (len(set(dtypes)) > 1 or dtypes[0] not in DTYPES):
         what = message(
             "q has dtype {dtype}, k {dtype_2}, v {dtype_3}",
             dtype=dtypes[0],

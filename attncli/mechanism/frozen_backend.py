@@ -53,6 +53,7 @@ class FrozenBackend(GradientBackend):
         self, x: AnyArray, eps: float, weight: AnyArray | None, bias: AnyArray | None
     ) -> AnyArray:
         """(x − mean) / deviation · weight + bias over the last axis, with the deviation held."""
+        # the deviation comes of plain numbers; the difference from the mean has a gradient
         wide = self.numpy(x)
         centred = wide - wide.mean(-1, keepdims=True)
         deviation = np.sqrt((centred * centred).mean(-1, keepdims=True) + eps)

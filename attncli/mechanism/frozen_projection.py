@@ -261,6 +261,7 @@ def freeze(
 
     def norm_by_width(norm: QkNorm) -> None:
         """Add the steps of a norm over the entries of all heads: divide, multiply."""
+        # the raw queries or keys of all heads, which decide by what is divided
         wide = vectors @ _numpy_floats(backend, attention.read(f"{projection.name}.weight")).T
         bias = array_of(f"{projection.name}.bias")
         if bias is not None:

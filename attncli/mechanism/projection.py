@@ -431,7 +431,10 @@ def _rotate_and_norm(
     attention: LayerAttention, q: Array, k: Array, memory: Array | None, context: Context
 ) -> tuple[Array, Array]:
     """Queries and keys [..., head, token, dim], rotated by their positions in a model with RoPE,
-    then normed in a model that norms after rotating."""
+    then normed in a model that norms after rotating.
+
+    memory: what keys of cross-attention come from; None for self-attention.
+    """
     backend = attention.backend
     position = attention.spec.position
     if isinstance(position, Rope):
@@ -777,7 +780,7 @@ def _distance_rows(
     position: Disentangled | RelativeSines, distances: Integers, count: int
 ) -> Integers:
     """The row of the relative-position vectors for each distance i − j, in a text of `count`
-    tokens.
+    tokens; these vectors have a row for each distance from −count on, or for each bucket.
     """
     if isinstance(position, RelativeSines):
         return distances + count

@@ -560,7 +560,8 @@ class MatrixMask(Mask, frozen=True, eq=False):
         return self
 
     def check_size(self, queries: int, keys: int) -> None:
-        """Raise InputError unless the matrix is of so many queries and keys."""
+        """Raise InputError unless the matrix has these numbers of queries and keys, or is of keys
+        alone."""
         values = self.values
         if values.shape[-1] != keys or (values.ndim > 1 and values.shape[-2] != queries):
             expected = message(
