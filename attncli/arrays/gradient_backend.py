@@ -420,6 +420,7 @@ class GradientBackend:
         return _result(value, (array, lambda g: g * (1 - value * value)))
 
     def erf(self, array: AnyArray) -> AnyArray:
+        """The error function, entrywise; its gradient is 2/√π · exp(−x²)."""
         x = _value(array)
         value = self._plain.erf(x)
         slope = 2 / math.sqrt(math.pi)

@@ -259,7 +259,8 @@ class _Line(Generic[Place, Result]):
     """
 
     def __init__(self, works: Sequence[Callable[[Place], Result]], places: Sequence[Place]) -> None:
-        self._works, self._free_places = works, list(places)
+        self._works = works
+        self._free_places = list(places)
         self._begun_count = 0
         self._results: dict[int, tuple[Place, Result]] = {}
         self._errors: list[BaseException] = []

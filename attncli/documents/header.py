@@ -262,7 +262,7 @@ SIZES_IN_COMMON = ("family", "d_model", "layers", "heads", "kv_heads", "d_k", "d
 def is_same_model(a: ModelPart, b: ModelPart) -> bool:
     """Whether two documents are of one model: of one family and size, and with the same weights
     where a digest of both is known."""
-    same_size = all(getattr(a, name) == getattr(b, name) for name in SIZES_IN_COMMON)
+    same_size = all(getattr(a, field) == getattr(b, field) for field in SIZES_IN_COMMON)
     if a.digest is None or b.digest is None:
         return same_size
     return same_size and a.digest == b.digest

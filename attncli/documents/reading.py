@@ -32,17 +32,17 @@ def document_of(content: Mapping[str, Any], where: str) -> Document:
     kinds = kinds_of(content, where)
     kind = kinds[0]
     if len(kinds) > 1:
-        topics = {topic_of(kind): kind for kind in kinds}
+        kind_of_topic = {topic_of(kind): kind for kind in kinds}
         topic = content.get("topic")
         place = f"{where}: $.topic"
-        if not isinstance(topic, str) or topic not in topics:
+        if not isinstance(topic, str) or topic not in kind_of_topic:
             raise InputError(
                 "its topic is {topic}",
                 where=place,
-                expected=listing(topics),
+                expected=listing(kind_of_topic),
                 topic=repr(str(topic)[:40]),
             )
-        kind = topics[topic]
+        kind = kind_of_topic[topic]
     document = part_of(
         content,
         kind,
@@ -129,7 +129,8 @@ def check(document: Document, where: str) -> None:
 
 def _array_of_lists(kind: type, value: Any) -> Any:
     """Nested lists of numbers as an array, NaN for null: msgspec calls this for a field whose type
-    is an array. Raises ValueError for anything else, which msgspec turns into a ValidationError.
+    is an array. Raises ValueError for any other value, which msgspec turns into a ValidationError;
+    TypeError for a field of another type, which no document has.
 
     kind: the field's type.
     value: its parsed JSON.

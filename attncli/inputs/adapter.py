@@ -271,6 +271,12 @@ class ReplacedRows:
     def __init__(
         self, base: Checkpoint, name: str, numbers: Sequence[int], rows: Array, weight: float
     ) -> None:
+        """Take the new rows of the tensor `name` of `base`.
+
+        numbers: which rows of the tensor are replaced.
+        rows: the new rows, in the order of `numbers`.
+        weight: the adapter's, by which a row moves from the old to the new one.
+        """
         self._base = base
         self._name = name
         self._places = dict(zip(numbers, rows, strict=True))
@@ -318,7 +324,9 @@ class AdaptedCheckpoint(DerivedCheckpoint):
             size, *_ = next(iter(shapes.values()))
             config = _with_vocabulary(config, size)
         super().__init__(base.folder, config, names, recipes)
-        self.base, self.adapters, self.notes = base, tuple(adapters), base.notes
+        self.base = base
+        self.adapters = tuple(adapters)
+        self.notes = base.notes
         self.format = base.format
         self._shapes = shapes
         self._tokenizer = tokenizer
@@ -896,7 +904,9 @@ def _change_scale(config: Mapping[str, Any], alpha: _Setting, rank: int, where: 
     if not _is_number(alpha.value) or not abs(alpha.value) < LARGEST_WEIGHT or rank < 1:
         setting = _config_setting(alpha.key, config.get(alpha.key))
         raise InputError(setting, where=where, expected="a number")
-    return float(alpha.value) / (rank**0.5 if config.get("use_rslora") else rank)
+    if config.get("use_rslora"):
+        return float(alpha.value) / rank**0.5
+    return float(alpha.value) / rank
 
 
 def _module_and_part(name: str) -> tuple[str, str]:

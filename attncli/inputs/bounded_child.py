@@ -43,11 +43,12 @@ def main() -> None:
         _write({"result": perform(request, _write)})
         return
     except TaskError as error:
-        kind, reason, place = error.kind, str(error), error.place
+        failure = {"kind": error.kind, "reason": str(error), "place": error.place}
     except MemoryError as error:
-        kind, reason, place = "memory", "", getattr(error, "template_line", None)
+        line = getattr(error, "template_line", None)
+        failure = {"kind": "memory", "reason": "", "place": line}
     # written only here, where the error, and with it what filled the memory, has been freed
-    _write({"kind": kind, "reason": reason, "place": place})
+    _write(failure)
 
 
 def _write(value: object) -> None:

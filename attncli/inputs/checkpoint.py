@@ -404,7 +404,8 @@ def _as_safetensors(folder: Path, names: Sequence[str]) -> tuple[str, str]:
 
     names: the files with such weights, in order.
     """
-    first, ending = names[0], PurePath(names[0]).suffix
+    first = names[0]
+    ending = PurePath(first).suffix
     if ending in OLDER:
         option = f"'FOLDER', {OLDER[ending]}=True"
         expected = message(

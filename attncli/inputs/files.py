@@ -121,7 +121,7 @@ def present_path(path: Path) -> Path:
 def discard_all() -> None:
     """Remove every temporary file of this process, which is about to end."""
     for beside, owner in tuple(_temporary.items()):
-        if owner == os.getpid():
+        if owner == os.getpid():  # a forked process has its parent's files on record too
             _discard(beside)
 
 
@@ -346,7 +346,9 @@ def guarded_path(folder: Path, name: str) -> Path:
     """The path of the file `name` in a folder with its symbolic links resolved; it need not exist.
 
     folder: already resolved. Links may lead to files of the folder itself or, in a hub cache
-    (models--…/snapshots/REVISION), to the cache's blobs. Raises InputError for any other link.
+        (models--…/snapshots/REVISION), to the cache's blobs.
+
+    Raises InputError for any other link.
     """
     try:
         target = (folder / name).resolve()
@@ -460,9 +462,11 @@ def open_regular(
 ) -> tuple[BinaryIO, int]:
     """A file opened for reading in binary, and its size in bytes.
 
-    what: what it should be, for the message ("a tensor file"). Symbolic links are followed.
-    Raises InputError for a file that is missing, unreadable, empty (unless `may_be_empty`), a
-    folder, a pipe or a device (never waits for one); LimitError for one larger than `limit` bytes.
+    what: what it should be, for the message ("a tensor file").
+
+    Symbolic links are followed. Raises InputError for a file that is missing, unreadable, empty
+    (unless `may_be_empty`), a folder, a pipe or a device (never waits for one); LimitError for one
+    larger than `limit` bytes.
     """
     # without waiting, as opening a pipe would wait for a writer
     handle = _open_handle(path, getattr(os, "O_NONBLOCK", 0), what)
@@ -615,8 +619,9 @@ def open_stream(path: Path, *, what: str) -> BinaryIO:
     """A file, a pipe or a device that a user named, opened for reading in binary, of any length.
     Opening a pipe waits until something writes to it.
 
-    what: what it should be, for the message. Raises InputError for what is missing or unreadable,
-    and for a folder.
+    what: what it should be, for the message.
+
+    Raises InputError for what is missing or unreadable, and for a folder.
     """
     handle = _open_handle(path, flags=0, what=what)
     try:
@@ -739,8 +744,9 @@ CALL_LIMIT = 2**30
 class PositionedFile:
     """A file open for reads at any place, from any thread.
 
-    size: bytes when it was opened. Raises as `open_regular`. Symbolic links are followed: check
-    them before.
+    size: bytes when it was opened.
+
+    Raises as `open_regular`. Symbolic links are followed: check them before.
     """
 
     def __init__(self, path: Path, *, what: str) -> None:
@@ -908,8 +914,8 @@ def parse_object(
         return entries
 
     def parse_constant(word: str) -> float:
-        """The callback of the JSON parser for NaN and Infinity: their float; raises ValueError
-        where they are not allowed."""
+        """The float that the word NaN, Infinity or -Infinity means; the JSON parser calls this.
+        Raises ValueError where such words are not allowed."""
         if with_tags:
             return TAGGED[word]
         raise ValueError(f"{word} is not JSON")

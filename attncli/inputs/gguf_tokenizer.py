@@ -278,7 +278,8 @@ class _BytePairs(PairScheme):
                 hint=message("--ids runs a model without its vocabulary"),
                 pattern=repr(pattern_name),
             )
-        self._patterns, self._name = PATTERNS[pattern_name], name
+        self._patterns = PATTERNS[pattern_name]
+        self._name = name
         self._composes = pattern_name in COMPOSED
         self._merges = metadata.texts("tokenizer.ggml.merges")
 
@@ -423,9 +424,12 @@ class _MergedPieces(PairScheme):
     kind = "gemma4"
 
     def __init__(self, metadata: Metadata, tokens: StringTable, types: Array, name: str) -> None:
-        self._merges, self._name = metadata.texts("tokenizer.ggml.merges"), name
+        self._merges = metadata.texts("tokenizer.ggml.merges")
+        self._name = name
+        self._unknown = None
         unknown = np.flatnonzero(types == UNKNOWN)
-        self._unknown = tokens[int(unknown[0])] if unknown.size else None
+        if unknown.size:
+            self._unknown = tokens[int(unknown[0])]
 
     def tokenizer(self, ids: Mapping[str, int], merges: Sequence[Merge]) -> tokenizers.Tokenizer:
         """A tokenizer with these pieces, by their ids, and these merges in the order of their rank,

@@ -433,8 +433,9 @@ def chosen_file(folder: Path, quantization: str = "") -> Path | None:
     """The GGUF file to read in a folder: its only model, of a split one the first part; None
     without any.
 
-    quantization: part of its name, such as "Q4_K_M", in any case. Raises InputError where several
-    remain, or none has that in its name.
+    quantization: part of its name, such as "Q4_K_M", in any case.
+
+    Raises InputError where several remain, or none has that in its name.
     """
     names = [path.name for path in folder_entries(folder) if path.suffix.lower() == SUFFIX]
     if not quantization and not _first_parts(names):

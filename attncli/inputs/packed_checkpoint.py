@@ -355,13 +355,13 @@ class _PackedMatrices:
         shape: that of the matrix.
         name: the tensor of the scales, for errors.
         """
+        if scales in ((shape[0], 1), (1, 1)):  # one for each row, one for all
+            return (shape[0] // scales[0], shape[1])
         stated = self.settings.get("weight_block_size")
         if isinstance(stated, list) and len(stated) == 2:
             block = tuple(stated)
         else:
             block = None
-        if scales in ((shape[0], 1), (1, 1)):  # one for each row, one for all
-            return (shape[0] // scales[0], shape[1])
         if block is None or not all(type(size) is int and size > 0 for size in block):
             return (
                 self.group_size(scales[0], shape[0], name),
@@ -667,9 +667,10 @@ class ScaledRows:
     def _for_rows(self, scales: Array, shape: tuple[int, ...], start: int, stop: int) -> Array:
         """The scale of each number in the rows start..stop-1 of a matrix of this shape, [row,
         column], from one scale for each block."""
-        rows = -(-shape[0] // self._block[0])
-        by_block = scales.reshape(rows, -1)[np.arange(start, stop) // self._block[0]]
-        return np.repeat(by_block, self._block[1], axis=1)[:, : shape[1]]
+        height, width = self._block
+        rows_of_blocks = -(-shape[0] // height)
+        by_block = scales.reshape(rows_of_blocks, -1)[np.arange(start, stop) // height]
+        return np.repeat(by_block, width, axis=1)[:, : shape[1]]  # the last block may be narrower
 
 
 class PackedRows:
@@ -801,6 +802,7 @@ class AwqMatrix:
 
     def rows(self, start: int, stop: int) -> Array:
         """The whole matrix, float [out, in]; start and stop are not used."""
+        # AWQ stores numbers as [in, out], and zeros and scales as [group, out]
         numbers, zeros = (self._unpack_in_order(self._raw.read(name)) for name in self._names[:2])
         scales = self._raw.read(self._names[2], "float32")
         group_of = np.arange(numbers.shape[0]) // self._group
@@ -832,6 +834,8 @@ class CodedMatrix:
     def __init__(
         self, raw: Checkpoint, weight: str, stored: list[str], state: Mapping[str, Any], count: int
     ) -> None:
+        """Take the name `weight` of the tensor of `raw` with the codes, two in each byte, and what
+        belongs to it."""
         self._raw = raw
         self._weight = weight
         self._stored = stored
@@ -867,6 +871,9 @@ class NvRows:
     unit = 1
 
     def __init__(self, raw: Checkpoint, weight: str, scale: str, whole: str) -> None:
+        """Take the names of three tensors of `raw`: the codes, the scale of each group, and the
+        scale of all.
+        """
         self._raw = raw
         self._weight = weight
         self._scale = scale
@@ -891,6 +898,7 @@ class MxExperts:
     unit = 1
 
     def __init__(self, raw: Checkpoint, blocks: str, scale: str) -> None:
+        """Take the names of two tensors of `raw`: the codes in blocks, and the scale of each block."""
         self._raw = raw
         self._blocks = blocks
         self._scale = scale

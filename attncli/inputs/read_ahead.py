@@ -85,8 +85,9 @@ class Pieces:
         self._on_take = on_take
         self._size = stretch.stop - stretch.start
         self._step = stretch.step
-        self._position, self._lock = 0, Lock()
-        self.count = -(-self._size // self._step)
+        self._position = 0
+        self._lock = Lock()
+        self.count = -(-self._size // self._step)  # rounded up
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
         """Yield the pieces that this thread gets, read into one buffer: (first byte within the
@@ -155,6 +156,7 @@ class ReadAhead:
     def _note_taken(self, count: int) -> None:
         """Record that `count` bytes more were taken, so that the thread reads further."""
         self._taken_bytes += count
+        # wake the thread only once less than half of `AHEAD` is read and not yet taken
         if self._taken_bytes + AHEAD // 2 > self._reached_bytes:
             with self._change:
                 self._change.notify()

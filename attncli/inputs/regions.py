@@ -79,8 +79,12 @@ class RegionRule(Struct, frozen=True):
     file: str = ""
 
     def error(self, what: str, expected: str) -> UsageError | InputError:
-        """The error, returned and not raised, that this rule has no meaning: wrong usage, or a file
-        that is bad input."""
+        """The error, returned and not raised, that this rule has no meaning: InputError for a rule
+        of a file, UsageError for one of the command line.
+
+        what: what is wrong with the rule.
+        expected: what would be right.
+        """
         if self.file:
             return InputError(what, where=self.file, expected=expected)
         return UsageError(what, expected=expected)

@@ -28,7 +28,9 @@ class StringTable(Sequence[str]):
     """
 
     def __init__(self, raw: bytes, starts: Array, ends: Array) -> None:
-        self.raw, self.starts, self.ends = raw, starts, ends
+        self.raw = raw
+        self.starts = starts
+        self.ends = ends
         self._keys: Array | None = None
 
     @classmethod
@@ -59,6 +61,7 @@ class StringTable(Sequence[str]):
             yield raw[start:end].decode("utf-8", "replace")
 
     def __repr__(self) -> str:
+        """The first three texts, and how many there are."""
         shown = ", ".join(map(repr, self[:3]))
         if len(self) > 3:
             return f"[{shown}, … {len(self)} texts]"
@@ -99,7 +102,8 @@ class StringTable(Sequence[str]):
 
 
 def _key(text: bytes) -> int:
-    """The key of a text, as `StringTable.keys` has it."""
+    """A number of 64 bits that differs for nearly all different texts, from the first and the last
+    `PREFIX` bytes and the length; as `StringTable.keys` computes it for all texts at once."""
     first = int.from_bytes(text[:PREFIX].rjust(PREFIX, b"\0"), "little")
     if len(text) < PREFIX:
         last = first

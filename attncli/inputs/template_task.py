@@ -154,6 +154,7 @@ def _format(environment: Any, value: Any, *args: Any, **values: Any) -> str:
     values both by place and by name."""
     if args and values:
         raise TypeError("format takes values by place or by name, not both")
+    # not Python's own %: the sandbox limits how long its result may be
     filled: str = environment.call_binop(None, "%", str(value), values or args)
     return filled
 
@@ -165,7 +166,8 @@ class _Generation(Extension):
     tags = {"generation"}  # noqa: RUF012
 
     def parse(self, parser: Any) -> Any:
-        """The node of what stands between the tags, in a scope of its own."""
+        """The node of what stands between the tags, in a scope of its own. Jinja's parser calls
+        this at the opening tag."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.Scope(body).set_lineno(line)

@@ -95,7 +95,10 @@ class TextVocabulary:
         name: str,
     ) -> None:
         """A vocabulary of which no tokenizer is built yet."""
-        self.scheme, self.tokens, self.types, self.name = scheme, tokens, types, name
+        self.scheme = scheme
+        self.tokens = tokens
+        self.types = types
+        self.name = name
         self._finish = finish
         fixed = np.flatnonzero((types == BYTE) | (types == UNKNOWN)).tolist()
         # of all texts so far: the pieces and added tokens they need, with their ids; the parts of
@@ -127,7 +130,8 @@ class TextVocabulary:
         """A tokenizer that decodes these ids."""
         pieces = {self.tokens[number]: number for number in ids}
         added = {piece: number for piece, number in pieces.items() if piece in self.added}
-        return self._complete({**self._pieces, **pieces}, [], added)
+        no_merges: list[Merge] = []  # they are for cutting texts, not for decoding
+        return self._complete({**self._pieces, **pieces}, no_merges, added)
 
     def for_texts(
         self, texts: Sequence[str], encode: Encode, *, with_added: bool = True

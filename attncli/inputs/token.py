@@ -650,7 +650,8 @@ def _spelled_bytes(text: str, without_marks: Callable[[str], str]) -> bytes:
     """A token's text without piece markers and blanks, as UTF-8 bytes; for byte tokens such as
     `<0xE7><0x88>` those bytes, unchanged."""
     if re.fullmatch("(<0x[0-9A-F]{2}>)+", text):
-        return b"".join(bytes.fromhex(text.replace("<0x", "").replace(">", "")).split())
+        raw = bytes.fromhex(text.replace("<0x", "").replace(">", ""))
+        return b"".join(raw.split())
     return "".join(without_marks(text).split()).encode("utf-8", "surrogatepass")
 
 

@@ -58,7 +58,8 @@ class Words(Struct, frozen=True, eq=False):
 
     def average(self, rows: Any) -> Floats:
         """Token vectors, [token, dim], averaged over the tokens of each word: [word, dim]."""
-        sums = np.add.reduceat(np.asarray(rows, np.float64)[: self.count], self.starts, axis=0)
+        vectors = np.asarray(rows, np.float64)[: self.count]
+        sums = np.add.reduceat(vectors, self.starts, axis=0)
         means: Floats = sums / self.sizes[:, None]
         return means
 

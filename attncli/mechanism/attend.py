@@ -481,20 +481,20 @@ class _Stages:
         return all(array is not stage for stage in self.kept.values())
 
     def multiply(self, scores: Array, factor: float) -> Array:
-        """Scores times a factor, in their place where they are free."""
+        """Scores times a factor; overwrites the scores where they are `free`."""
         if not self.free(scores):
             return scores * factor
         scores *= factor
         return scores
 
     def hide(self, backend: Backend, scores: Array, visibility: Array) -> Array:
-        """Scores with −∞ where a key is not seen, in their place where they are free."""
+        """Scores with −∞ where a key is not seen; overwrites the scores where they are `free`."""
         if self.free(scores):
             return backend.hide(scores, visibility)
         return backend.where(visibility, scores, -float("inf"))
 
     def add(self, scores: Array, bias: Array) -> Array:
-        """Scores and a bias, in the scores' place where they are free."""
+        """The sum of scores and a bias; overwrites the scores where they are `free`."""
         if not self.free(scores):
             return scores + bias
         scores += bias
@@ -879,12 +879,13 @@ def compute_attention(
 
 def _worth_gathering(backend: Backend, q: Array, k: Array, keep: Collection[str]) -> bool:
     """Whether to compute dense weights block by block, as that is faster: for many weights on
-    NumPy, whose own operations use one thread."""
-    return (
-        backend.name == "numpy"
-        and set(keep) <= {"weights"}
-        and prod(q.shape[:-1]) * k.shape[-2] >= GATHERED_FROM
-    )
+    NumPy, whose own operations use one thread.
+
+    keep: the stages to keep; no other than the weights may be among them.
+    """
+    score_count = prod(q.shape[:-1]) * k.shape[-2]
+    only_weights = set(keep) <= {"weights"}
+    return backend.name == "numpy" and only_weights and score_count >= GATHERED_FROM
 
 
 def gather_blocks(

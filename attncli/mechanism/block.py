@@ -68,8 +68,8 @@ def run_block(
     attention = LayerAttention(backend, weights, "attn", block.attention)
 
     def watch(point: str, x: Array) -> Array:
-        """Report x to `context.on_activation` under the name of this point, if anyone listens;
-        returns x.
+        """Hand x to `context.on_activation`, where there is one, under the name of this point, such
+        as "mlp"; returns x.
         """
         if context.on_activation is not None:
             context.on_activation(layer, point, x)

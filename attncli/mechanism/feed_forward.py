@@ -178,7 +178,9 @@ class LayerPart(Struct, frozen=True, eq=False):
         return self.weights(f"{self.prefix}.{name}")
 
     def read(self, name: str) -> Array:
-        """As `find`. Raises KeyError where the model has none."""
+        """The tensor of the part's role, such as "q.weight". Raises KeyError where the model has
+        none.
+        """
         array = self.find(name)
         if array is None:
             raise KeyError(f"{self.prefix}.{name}")

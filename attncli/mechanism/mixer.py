@@ -432,7 +432,8 @@ def _norm_groups(part: LayerPart, spec: StateSpace, x: Array) -> Array:
     weight; x itself where the mixer has no norm."""
     if spec.norm is None:
         return x
-    normed = normalise(part.backend, spec.norm, _by_head(x, spec.groups), None, None)
+    groups = _by_head(x, spec.groups)
+    normed = normalise(part.backend, spec.norm, groups, weight=None, bias=None)
     return normed.reshape(x.shape) * _wide_weight(part, "norm.weight")
 
 

@@ -291,8 +291,9 @@ class Shape(Struct, frozen=True):
 def shapes_of(stages: Mapping[str, Array], *, leading: tuple[str, ...] = ()) -> list[Shape]:
     """The shape of each stage of a layer with its axes' names, in the order of computation.
 
-    leading: names of axes before the declared ones, such as ("batch",). Raises ValueError
-    when one axis name would have two sizes.
+    leading: names of axes before the declared ones, such as ("batch",).
+
+    Raises ValueError when one axis name would have two sizes.
     """
     sizes: dict[str, int] = {}
     rows = []

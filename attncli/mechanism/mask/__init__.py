@@ -92,8 +92,9 @@ KINDS: dict[str, tuple[Spelling, type[Mask]]] = dict(_spellings())
 def parse_mask(spec: str, *, seed: int = 0) -> Mask:
     """The mask that a SPEC means; `|` joins several to a union.
 
-    seed: of the random parts of `bigbird` and `lsh`. Raises UsageError for an unknown kind or
-    numbers it does not take.
+    seed: of the random parts of `bigbird` and `lsh`.
+
+    Raises UsageError for an unknown kind or numbers it does not take.
     """
     parts = [_parse_kind(part.strip(), seed) for part in spec.split("|")]
     if len(parts) == 1:

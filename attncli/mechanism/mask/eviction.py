@@ -270,7 +270,9 @@ class ByChance(Eviction, frozen=True):
                 expected="random:BUDGET, with BUDGET from 1",
                 spec=repr(spec),
             )
-        return ByChance(numbers[0], numbers[1] if len(numbers) > 1 else seed)
+        if len(numbers) > 1:
+            seed = numbers[1]
+        return ByChance(numbers[0], seed)
 
     def describe(self) -> Message:
         """The sentence with the budget."""
@@ -345,7 +347,7 @@ def cached_pairs(budget: int, n: int) -> int:
     """How many (query, key) pairs are visible if each of n queries sees at most `budget` keys up to
     its own.
     """
-    short = min(budget, n)
+    short = min(budget, n)  # so many queries have at most `budget` keys before them
     return short * (short + 1) // 2 + (n - short) * short
 
 

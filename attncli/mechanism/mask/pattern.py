@@ -306,7 +306,8 @@ class Streaming(Mask, frozen=True):
         """How many (query, key) pairs are visible among n tokens: at most sinks + recent keys for
         each query.
         """
-        # the first keys and the last ones overlap until there are more than both
+        # as many as in a window of sinks + recent keys: a query sees all keys until there are more
+        # than that, and exactly that many from then on
         return band(n, self.sinks + self.recent - 1, 0)
 
 
@@ -545,7 +546,7 @@ class MatrixMask(Mask, frozen=True, eq=False):
     def sees(self, pairs: Pairs) -> Array:
         """The entry of the matrix for query and key, or for the key alone."""
         values = pairs.backend.array(self.values)
-        if values.ndim == 1:
+        if values.ndim == 1:  # one entry for each key, the same for every query
             return values[pairs.j] & pairs.all
         return values[..., pairs.row, pairs.j]
 
