@@ -463,6 +463,7 @@ class LayerRecords:
         results = self._tally.result()
         rows = self.rows(0)
         links = self._links.sorted_links()
+
         for place, head in enumerate(self.head_numbers):
             recipe, terms, error = self._stored_weights(place, arithmetic)
             values = {name: float(results[name].value[place]) for name in METRICS}

@@ -506,7 +506,9 @@ def head_distances(weights: Any, visible: Bools | None = None) -> Floats:
         if visible is not None and visible.ndim == 3:
             common_visibility = visible[head + 1 :] & visible[head]
         row = jensen_shannon(matrices[head][None], matrices[head + 1 :], common_visibility)
-        table[head, head + 1 :] = table[head + 1 :, head] = np.sqrt(row / np.log(2))
+        distances = np.sqrt(row / np.log(2))
+        table[head, head + 1 :] = distances
+        table[head + 1 :, head] = distances
     return table
 
 

@@ -40,14 +40,15 @@ class MeanInterval(Struct, frozen=True):
 
 
 def mean_ends(values: Floats) -> tuple[Floats, Floats]:
-    """The ends of the 95% interval of the mean of each column of `values`, [value, column]: on each
-    side the farther one of Student's t and of Student's t corrected for skewness. NaN where all
-    values are the same, as they say nothing about how rare others are.
+    """The lower and upper ends of the 95% interval of the mean of each column of `values`, [value,
+    column]: on each side the farther end of Student's t and of Student's t corrected for skewness.
+    NaN where all values are the same, as they say nothing about how rare others are.
 
-    Values of pairs often lean to one side, where Student's t ends too early and percentiles of the
-    bootstrap earlier still. The method was chosen on a normal, a log-normal and a binary population
-    and then measured on others. Held in 20,000 samples of 20, in percent, and the width beside that
-    of Student's t (tests/benchmarks/pair_intervals.py has all):
+    Values of pairs are often skewed: then intervals by Student's t end too early, and those by
+    percentiles of the bootstrap earlier still. The method was chosen on a normal, a log-normal and a
+    binary population and then measured on others. In how many percent of 20,000 samples of 20 values
+    each interval holds the mean, and how wide this one is beside Student's t
+    (tests/benchmarks/pair_intervals.py has all):
 
     | population | percentiles | Student's t | this | width |
     |---|---|---|---|---|
@@ -59,11 +60,12 @@ def mean_ends(values: Floats) -> tuple[Floats, Floats]:
     | one in ten 5 deviations larger | 90.2 | 91.9 | 93.0 | 1.38 |
     | what taking heads of SmolLM2 away changes | 91.9 | 94.2 | 95.1 | 1.07 |
 
-    What is missing from a sample no interval made of it can hold: of 20 pairs 12 in 100 samples hold
-    none of the one in ten that is larger, and end below the mean. Of 3,000 such samples this holds
-    92.4, the bootstrap of Student's t 90.7 and BCa 88.2. Of SmolLM2's 270 heads, 64 pairs each, it
-    holds 95.0 on average, less than 93 for 18: in the worst of these, held in 78, one pair lies five
-    deviations off, and samples of 20 mostly lack it. Screens say so (`rarest_seen`).
+    No interval can know of values that its sample lacks: 12 in 100 samples of 20 have none of the
+    one in ten that is larger, and their intervals end below the mean. Of 3,000 such samples this
+    interval holds the mean in 92.4 percent, the bootstrap of Student's t in 90.7 and BCa in 88.2.
+    For SmolLM2's 270 heads, 64 pairs each, it holds the mean in 95.0 percent on average, in less
+    than 93 for 18 heads: for the worst of these, with 78, one pair lies five deviations off, and
+    samples of 20 mostly lack it. Screens say so (`rarest_seen`).
 
     Source: Hall, On the removal of skewness by transformation, 1992.
     """

@@ -708,6 +708,8 @@ def measure(
     backend = backend_of(array)
     lead = tuple(array.shape[:-2])
     count, keys = array.shape[-2:]
+
+    # what is known of the tokens, one entry for each key
     about = TokenFacts(
         None if tokens is None else TokenPairs(_one_per_key(tokens, keys, "tokens")),
         None if special is None else np.asarray(_one_per_key(special, keys, "special")) != 0,
@@ -718,6 +720,8 @@ def measure(
         ),
         aligned,
     )
+
+    # the axes before query and key as one of heads; visibility and padding likewise
     flat = array.reshape((-1, count, keys))
     if visible is None:
         visibility = None

@@ -224,6 +224,8 @@ def exclusion(
     keys = np.zeros(len(tokens), bool)
     rows = np.zeros(len(query_tokens), bool)
     beside: tuple[int, ...] = ()
+
+    # keys and queries that are left out by what they are
     if "special" in names:
         keys |= [token.special for token in tokens]
         rows |= [token.special for token in query_tokens]
@@ -234,18 +236,21 @@ def exclusion(
         keys |= [is_punctuation(token) for token in tokens]
     if "separators" in names:
         keys |= [is_separator(token) for token in tokens]
+    # within one text: the first token, the query itself, its neighbours
     if queries is None:
-        keys[:1] |= "first" in names
+        if "first" in names:
+            keys[:1] = True
         if "self" in names:
             beside += (0,)
         if "neighbours" in names:
             beside += (-1, 1)
+
     return Exclusion(
-        tuple(name for name in (*KINDS, "unknown") if name in names),
-        keys,
-        rows,
-        beside,
-        renormalise,
+        names=tuple(name for name in (*KINDS, "unknown") if name in names),
+        keys=keys,
+        queries=rows,
+        beside=beside,
+        renormalise=renormalise,
     )
 
 

@@ -401,6 +401,7 @@ class RowFeeder:
             facts = {name: fact[local_heads] for name, fact in facts.items()}
         if high < block.high:
             weights = weights[..., : high - block.low]
+
         sight = self._sight_of(block, i, high, local_heads)
         rows = WeightRows(
             self._backend,

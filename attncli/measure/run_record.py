@@ -63,6 +63,7 @@ def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
             bias = stages["biased"] - stages["capped"]
         else:
             bias = None
+
         lse = backend.numpy(block.lse)[local_heads]
         rows.add(
             block.start,

@@ -17,7 +17,7 @@ from attncli.arrays.backend import EVERY, Array, Selection, backend_of, numbers_
 from attncli.arrays.numpy_backend import take_in_order
 from attncli.errors import UnsupportedError
 from attncli.inputs.token import Token
-from attncli.measure.batch_measure import LengthTally, TextBatch, sight_of
+from attncli.measure.batch_measure import LengthTally, Sums, TextBatch, sight_of
 from attncli.measure.metric import DEFAULT, Measured, Metric, Tally, metrics_of
 from attncli.measure.row_facts import Bools, TokenFacts, token_facts
 from attncli.measure.row_stream import RowFeeder
@@ -153,7 +153,6 @@ class _BatchMetrics:
         for entry, tokens in enumerate(batch.texts):
             by_length.setdefault(len(tokens), []).append(entry)
         facts = [token_facts(tokens) for tokens in batch.texts]
-        backend = self._model.backend
 
         # results, [metric, text, layer, head]
         shape = (len(self._metrics), len(batch.texts), len(self._layers), len(self._head_numbers))
@@ -168,32 +167,18 @@ class _BatchMetrics:
                 # row by row: long texts, and masks that depend on more than positions
                 if not self._by_position or not LengthTally.fits(self._metrics, count):
                     for place, trace in zip(places, traces, strict=True):
-                        weights = self._stage_of(trace, entries, count)
-                        visible = self._visible(trace, mask, entries, count)
-                        for text, entry in enumerate(entries):
-                            results = measure_rows(
-                                weights[text], visible[text], self._metrics, own_facts[text]
-                            )
-                            for index, result in enumerate(results.values()):
-                                value[index, entry, place] = result.value
-                                baseline[index, entry, place] = result.baseline
-                                rows[index, entry, place] = result.rows
+                        measured = self._measure_by_rows(trace, mask, entries, own_facts, count)
+                        for index, entry, result in measured:
+                            value[index, entry, place] = result.value
+                            baseline[index, entry, place] = result.baseline
+                            rows[index, entry, place] = result.rows
                     continue
 
                 # by coefficients: all texts of this length and all layers of the group at once
                 key = (repr(mask), count)
                 if key not in text_batches:
                     text_batches[key] = TextBatch(self._length_tally(mask, count), own_facts)
-                weights = backend.concat(
-                    [self._stage_of(trace, entries, count) for trace in traces], 1
-                )
-                entropies = [self._entropy(trace, entries, count) for trace in traces]
-                present = [entropy for entropy in entropies if entropy is not None]
-                if len(present) == len(traces):
-                    entropy = backend.concat(present, 1)
-                else:
-                    entropy = None
-                sums = text_batches[key].sums(backend, weights, entropy)
+                sums = self._sums(text_batches[key], traces, entries)
                 with np.errstate(invalid="ignore", divide="ignore"):
                     means = np.where(sums.norm > 0, sums.value / sums.norm, np.nan)
                 # from [text, layer · head, metric] to [metric, text, layer, head]
@@ -210,6 +195,43 @@ class _BatchMetrics:
             }
             for entry, place in enumerate(batch.places)
         }
+
+    def _measure_by_rows(
+        self,
+        trace: LayerTrace,
+        mask: Mask,
+        entries: Sequence[int],
+        facts: Sequence[TokenFacts],
+        count: int,
+    ) -> Iterator[tuple[int, int, Measured]]:
+        """Measure a layer row by row in some texts of `count` tokens; yields the metric's index, the
+        text's index in the batch, and the result for the heads.
+
+        mask: the layer's.
+        entries: the texts' indices in the batch.
+        facts: what is known of the tokens of each of these texts.
+        """
+        weights = self._stage_of(trace, entries, count)
+        visible = self._visible(trace, mask, entries, count)
+        for text, entry in enumerate(entries):
+            results = measure_rows(weights[text], visible[text], self._metrics, facts[text])
+            for index, result in enumerate(results.values()):
+                yield index, entry, result
+
+    def _sums(self, texts: TextBatch, traces: Sequence[LayerTrace], entries: Sequence[int]) -> Sums:
+        """The sums of metrics over rows for some texts of one length, the heads of these layers one
+        after the other on the axis of heads.
+
+        entries: the texts' indices in the batch.
+        """
+        backend = self._model.backend
+        count = texts.length.count
+        weights = backend.concat([self._stage_of(trace, entries, count) for trace in traces], 1)
+        entropies = [self._entropy(trace, entries, count) for trace in traces]
+        present = [entropy for entropy in entropies if entropy is not None]
+        if len(present) < len(traces):  # the attention step has not computed all of them
+            return texts.sums(backend, weights, entropy=None)
+        return texts.sums(backend, weights, backend.concat(present, 1))
 
     def _groups(self, batch: PaddedTexts) -> Iterator[tuple[range, Mask, list[LayerTrace]]]:
         """Yield the layers of a batch in groups that are measured together, consecutive layers with

@@ -86,6 +86,7 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
 def _refuse_many_pairs(mask: Mask, queries: int, keys: int) -> None:
     """Raise LimitError where a mask has more than `MOST_PAIRS` pairs to look at, estimated from the
     ranges of some rows."""
+    # the keys low..high-1 among which a row may see some, for every so many rows
     rows = range(0, queries, max(queries // SAMPLED, 1))
     ranges = [span(mask, row, row, keys) for row in rows]
     pairs = queries * sum(high - low for low, high in ranges) / max(len(ranges), 1)
@@ -118,9 +119,10 @@ def pairs_of(mask: Mask, n: int) -> int:
 
 
 def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> VisibilityCounts:
-    """The counts of visible pairs of a bound mask.
+    """How many keys each query sees under a mask, how many queries see each key, and a map of the
+    visible pairs.
 
-    most: at most so many rows and columns of the map.
+    mask: bound to vectors, if it depends on them. most: the most rows and columns of the map.
     """
     block = max(-(-max(queries, keys) // most), 1)
     per_query = np.zeros(queries, np.int64)

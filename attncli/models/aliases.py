@@ -265,6 +265,7 @@ def local_folder(name: str, variables: Mapping[str, str] | None = None) -> Path 
         place = alias.package.installed_path(variables)
         if place is not None:
             return place
+
     hub_id = HubId.parse(name if alias is None else f"{alias.hub}{separator}{revision}")
     snapshot = None
     if hub_id is not None:

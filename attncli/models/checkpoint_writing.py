@@ -193,6 +193,7 @@ def stored_tensors(
         before = prefix + names.layer.format(layer=layer)
         inside = names.inside
         if every_name:
+            # "a|b" is written as "b" here, and as "a" below
             spelled = {
                 key: source.split("|") for key, source in inside.items() if isinstance(source, str)
             }
@@ -283,6 +284,7 @@ def _stored_arrays(
             whole = arrays[0]
         case _:
             raise TypeError(f"no small model is written with {source!r}")
+
     if transposed and whole.ndim == 2:
         whole = whole.T
     yield f"{before}{name}{suffix}", whole

@@ -320,6 +320,8 @@ def settle(config: Config, fixed_values: Mapping[str, FixedValue]) -> tuple[str,
     """
     unknown_keys: list[str] = []
     fixed_values = {**EVERYWHERE, **fixed_values}
+
+    # a key that no reader used and that is not harmless must have the value that is implemented
     for key, value in config.values.items():
         if (
             key in config.read_keys
@@ -334,6 +336,7 @@ def settle(config: Config, fixed_values: Mapping[str, FixedValue]) -> tuple[str,
             raise config.refuse(
                 key, f"{fixed_values[key].value!r}: {fixed_values[key].consequence}"
             )
+
     notes = [
         message(
             "config.json has a key {key} that attn does not know; it plays no part",

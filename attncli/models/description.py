@@ -219,7 +219,8 @@ class AbsentStore:
         return 0
 
     def _refuse(self, *arguments: object) -> NoReturn:
-        """Stands for the methods that give weights: always raises InputError."""
+        """Called in place of each method that reads weights (`embed`, `layer` and so on): always
+        raises InputError."""
         raise InputError("this model is described, and its weights are not read", where=self._where)
 
     embed = embed_parts = layer = outer = _refuse

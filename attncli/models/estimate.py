@@ -286,6 +286,8 @@ def with_predictions(
         products=after.products - before.products + rows * table,
         scores=0,
     )
+
+    # bytes that are read for it, and kept of it
     stored = 0
     if sizes is not None:
         stored = sizes.head + sizes.feed_forward[-1]
@@ -542,6 +544,7 @@ def _control_groups(root: Path) -> Iterator[MemoryBudget]:
             usage_file = "memory.usage_in_bytes"
         else:
             continue
+
         folder = base / place.lstrip("/")
         # inside a container the named group may be mounted as the root
         for group in (folder, *folder.parents) if is_folder(folder) else (base,):

@@ -324,6 +324,8 @@ def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
             yield Role("mixer.norm.weight", (inner,))
         case _:
             assert_never(mixer)
+
+    # every kind ends with a projection back to the layer's width
     yield Role("mixer.output.weight", (width, inner))
 
 
@@ -379,12 +381,14 @@ def _outer_weights(spec: Spec) -> Iterator[Role]:
         width = spec.d_model
     else:
         width = embedding.width
+    # token vectors alone are projected to d_model, or the sum of token, position and type vectors
     if embedding.projection == "tokens":
         sum_width = spec.d_model
     else:
         sum_width = width
     yield Role("tokens.weight", (spec.vocabulary, width))
-    if embedding.positions in ("learned", "halves"):  # sines need not be stored
+    # a table of positions: learned, or of sines ("halves"), which a file need not have
+    if embedding.positions in ("learned", "halves"):
         rows = (spec.max_positions or 0) + embedding.position_offset
         computed = embedding.positions == "halves"
         yield Role("positions.weight", (rows, sum_width), optional=computed)
@@ -812,8 +816,13 @@ class _Binder:
         self, roles: tuple[Role, ...], suffix: str, source: Source, layer: str
     ) -> TensorBinding | None:
         """The binding of the tensor or tensors that hold these roles; None where the role is
-        optional and its tensor is missing."""
+        optional and its tensor is missing.
+
+        suffix: ".weight", ".bias" or "". source: where the roles are stored. layer: the prefix of
+            the layer's names, "" outside the layers.
+        """
         transposed = self.names.transposed and bool(layer) and len(roles[0].shape) == 2
+        # one tensor for each head or expert, one for all layers, or one of the layer
         if isinstance(source, StackedTensor):
             return self._bind_stack(source, roles, suffix, layer, transposed=transposed)
         if isinstance(source, SharedTensor):
@@ -825,6 +834,7 @@ class _Binder:
                 name = source.name
             spellings = "|".join(layer + module for module in name.split("|"))
             tensor = self._find_tensor(spellings, suffix, roles[0])
+
         if tensor is None:
             return None
         names = (tensor,)
@@ -942,6 +952,7 @@ class _Binder:
                     roles=listing(role.name for role in bound.roles),
                 )
                 raise InputError(what, where=self.where, expected=expected)
+
             if self.tensors[tensor].dtype not in FLOATS:
                 raise UnsupportedError(
                     "tensor {tensor} holds {dtype}, quantised weights whose scale is not here",

@@ -107,6 +107,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         _refuse_without_model(files[0][1], where)
         self.file = files[0][0]
         self.metadata = Metadata(files[0][1].metadata, where)
+
+        # the tensors of all parts, and how many bytes of matrices there are of each kind of block
         tensors: dict[str, TensorInfo] = {}
         self.stored: dict[str, GgufTensor] = {}
         bytes_by_kind: Counter[str] = Counter()
@@ -140,6 +142,8 @@ class GgufCheckpoint(DerivedCheckpoint):
             schemes=kinds_by_size(bytes_by_kind),
         )
         self.metadata.tensors = tensors.keys()
+
+        # the family: by the architecture, or a relative that a marker tells
         kind = ARCHITECTURES.get(self.metadata.architecture, "")
         if not kind:
             raise UnsupportedError(
@@ -212,6 +216,7 @@ class GgufCheckpoint(DerivedCheckpoint):
         self._own_spec = own_spec
         self._read_keys = frozenset(config.read_keys)
 
+        # how each tensor is read: out of its blocks, with the converter's changes reversed
         recipes: dict[str, Recipe] = {
             name: BlockRecipe(
                 self.fill,
@@ -265,6 +270,7 @@ class GgufCheckpoint(DerivedCheckpoint):
                     key_shape=list(tensor.shape),
                     value_shape=list(values.shape),
                 )
+
             pairs[name] = (keys, values.name)
         return pairs
 
@@ -332,6 +338,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         kind: the `model_type`.
         """
         tensors = self._tensors
+
+        # sizes
         width = self.metadata.architecture_value("embedding_length")
         heads = self._one_value("attention.head_count")
         layers = self._own_layers()
@@ -343,16 +351,21 @@ class GgufCheckpoint(DerivedCheckpoint):
         rotated = self.metadata.architecture_value("rope.dimension_count")
         share = _rotated_share(rotated, dim or _head_width(width, heads))
         types = tensors.get("token_types.weight")
+
+        # norms, positions and scores
         eps = self.metadata.architecture_value("attention.layer_norm_epsilon")
         rms = self.metadata.architecture_value("attention.layer_norm_rms_epsilon")
         base = self.metadata.architecture_value("rope.freq_base") or 10000.0
         positions = self.metadata.architecture_value("context_length")
         scale = self.metadata.architecture_value("attention.scale")
         cap = self.metadata.architecture_value("attn_logit_softcapping")
+
+        # what the tensors tell
         biased = any(f"{first}{name}.bias" in tensors for name in ("attn_q", "attn_qkv"))
         parallel = self.metadata.architecture_value("use_parallel_residual")
         two_norms = f"{first}attn_norm_2.weight" in tensors
         grouped = _are_sizes(kv_heads, heads) and 1 < kv_heads < heads
+
         values = {
             "hidden_size": width,
             "n_embd": width,
@@ -426,6 +439,8 @@ class GgufCheckpoint(DerivedCheckpoint):
             "eos_token_id": self.metadata.get("tokenizer.ggml.eos_token_id"),
             "is_causal": self.metadata.architecture_value("attention.causal"),
         }
+
+        # the family adds what GGUF files name otherwise or leave out
         model_family = family(kind)
         if model_family is not None and model_family.gguf is not None:
             more = model_family.gguf(self.metadata)
@@ -524,11 +539,14 @@ class GgufCheckpoint(DerivedCheckpoint):
                 "original_max_position_embeddings": original or longest,
                 "attention_factor": magnitude or None,
             }
+
         if kind in (None, "none") or (kind == "linear" and factor in (None, 1.0, 0.0)):
             return None
         scaling = {"rope_type": kind, "factor": factor}
         if kind == "linear":
             return scaling
+
+        # YaRN and its like
         more = {
             "original_max_position_embeddings": original,
             "attention_factor": magnitude,
@@ -807,6 +825,8 @@ def open_gguf(path: Path) -> GgufCheckpoint:
         what = message("this is called part {part} of {count}", part=int(match[2]), count=count)
         expected = message("a part from 1 to {count}, at most {most}", count=count, most=MOST_PARTS)
         raise InputError(what, where=str(path), expected=expected)
+
+    # every part must be there, and all together hold as many tensors as the first one says
     folder = path.parent.resolve()
     files = []
     for part in range(1, count + 1):
@@ -822,6 +842,7 @@ def open_gguf(path: Path) -> GgufCheckpoint:
                 name=repr(name),
             )
         files.append((target, read_gguf(target)))
+
     stated = files[0][1].metadata.get("split.tensors.count")
     present = sum(len(header.tensors) for _, header in files)
     if stated is not None and stated != present:

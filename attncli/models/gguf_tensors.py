@@ -368,6 +368,8 @@ def conversion_of(name: str, spec: Spec, model_family: Family) -> Undone:
     decay = name.endswith(".ssm_a")
     if REORDERED.fullmatch(name) and model_family.permuted:
         return Undone(head=spec.blocks[0].attention.head_dim)
+
+    # what mixes tokens in this tensor's layer
     if part[0].isdecimal() and int(part[0]) < len(spec.blocks):
         layer = int(part[0])
     else:
@@ -401,6 +403,7 @@ def _rows_by_group(mixer: DeltaRule, dim: int, before: int) -> Array:
     before: rows before the heads, which stay.
     """
     shared = mixer.heads // mixer.key_heads
+    # the file's rows are [place in the group, group, row of a head], the model's [group, place, …]
     places = (
         np.arange(mixer.heads * dim)
         .reshape(shared, mixer.key_heads, dim)

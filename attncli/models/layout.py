@@ -60,8 +60,9 @@ class Tensors(Struct, frozen=True, eq=False):
         Raises InputError for another shape, naming both, and for an empty tensor.
         """
         array = self.arrays[name]
-        agree = (size in (None, real) for size, real in zip(shape, array.shape, strict=False))
-        if len(shape) not in (0, array.ndim) or not all(agree) or array.size == 0:
+        lengths = zip(shape, array.shape, strict=False)
+        same_lengths = all(length in (None, real) for length, real in lengths)
+        if len(shape) not in (0, array.ndim) or not same_lengths or array.size == 0:
             sizes = ", ".join("any" if size is None else str(size) for size in shape)
             what = message(
                 "{file_names} has shape {shape}",
@@ -73,8 +74,7 @@ class Tensors(Struct, frozen=True, eq=False):
                 where=self.where,
                 expected=f"[{sizes}]" if shape else message("at least one number"),
             )
-        # float64 holds what float32 cannot: whole numbers of 32 bits; bfloat16 and float16 fit
-        # float32 exactly
+        # whole numbers of 32 bits need float64; bfloat16 and float16 fit float32 exactly
         wide = array.dtype.kind in "biu" or array.dtype == np.float64
         return array.astype(np.float64 if wide else np.float32, copy=False)
 
@@ -344,10 +344,11 @@ def sizes_of(
     """The sizes of the attention that these canonical weights form, and notes for the user on what
     was assumed.
 
-    head_count: as far as the tensors tell; None where they do not.
-
+    weights: by canonical name, such as "q.weight", each [out, in].
     file_names: the file's own names by canonical name, for messages.
-    head_count: the heads that the tensors tell of.
+    where: the file, for messages.
+    head_count: the number of heads that the tensors tell of; None where they do not.
+    request: what the user states about the file.
 
     Raises InputError for shapes that do not fit together, UsageError for sizes asked for that are
     not the file's.
@@ -462,6 +463,7 @@ def _head_count(
     if heads is not None:
         _check_option("--num-heads", request.heads, heads, where)
         return heads, ()
+
     if request.heads is not None:
         if request.heads < 1:
             raise UsageError(
@@ -478,6 +480,7 @@ def _head_count(
             heads=request.heads,
         )
         return request.heads, (note,)
+
     rows = weights["q.weight"].shape[0]
     if metadata_count:
         is_count = (
@@ -492,6 +495,7 @@ def _head_count(
                 what, where=where, expected=message("a divisor of {rows} rows", rows=rows)
             )
         return int(metadata_count), ()
+
     if request.d_k is not None and request.d_k > 0 and rows % request.d_k == 0:
         return rows // request.d_k, ()
     if "o.weight" not in weights:
@@ -618,6 +622,8 @@ def _separate_layout(spelling: ProjectionNames, output: str, form: str) -> Layou
             weights = names
             biases = {r: _bias_name(n) for r, n in names.items()}
             description = message("matrices {names_text} of X·W", names_text=names_text)
+
+    # what it must have, and what it may have, by the file's name
     needs = {weights[role]: f"{role}.weight" for role in "qkv"}
     may = {weights["o"]: "o.weight"} | {biases[role]: f"{role}.bias" for role in ROLES}
     return Layout(
@@ -842,6 +848,7 @@ def _read_fused(
             "q, k and v of one size side by side: [3·d_model, d_model] or [d_model, 3·d_model]"
         )
         raise InputError(what, where=tensors.where, expected=expected)
+
     stored_in_out = whole.shape[0] == d_model
     weights = _arrays_by_role(np.split(whole.T if stored_in_out else whole, 3), "weight")
     if f"{name}.bias" in tensors:
@@ -851,6 +858,8 @@ def _read_fused(
         weights["o.weight"] = np.ascontiguousarray(square.T if stored_in_out else square)
         if f"{output}.bias" in tensors:
             weights["o.bias"] = tensors.read(f"{output}.bias", d_model)
+
+    # what the file does not tell, by the name that classes give the tensor
     if name == "qkv_proj" and request.heads != 1:
         return LayoutWeights(weights, notes=(BY_ROLE,))
     if name != "c_attn":
@@ -941,6 +950,8 @@ def _read_list(
         weights[f"{role}.weight"] = np.concatenate(
             [tensors.read(f"{name}.weight", *shape) for name in names]
         )
+
+        # either every head has a bias, or none
         with_bias = [name for name in names if f"{name}.bias" in tensors]
         if with_bias and len(with_bias) < heads:
             lacks = next(name for name in names if name not in with_bias)
@@ -952,6 +963,7 @@ def _read_list(
             weights[f"{role}.bias"] = np.concatenate(
                 [tensors.read(f"{name}.bias", shape[0]) for name in names]
             )
+
     if f"{output}.weight" in tensors:
         width = weights["v.weight"].shape[0]
         weights["o.weight"] = tensors.read(f"{output}.weight", None, width)
@@ -997,6 +1009,7 @@ def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
             fc_out_weight=tensors.file_names["fc_out.weight"],
             width=width,
         )
+
     times = width // side
     diagonal = np.eye(times, dtype=output.dtype)
     weights: dict[str, Array] = {"o.weight": output}
@@ -1005,6 +1018,7 @@ def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
         weights[f"{role}.weight"] = np.kron(diagonal, tensors.read(f"{name}.weight", side, side))
         if f"{name}.bias" in tensors:
             weights[f"{role}.bias"] = np.tile(tensors.read(f"{name}.bias", side), times)
+
     if "fc_out.bias" in tensors:
         weights["o.bias"] = tensors.read("fc_out.bias", output.shape[0])
     if times == 1:

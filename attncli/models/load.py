@@ -77,8 +77,8 @@ class CheckpointStore:
         return self.spec.embedding.padding is None
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
-        """The vectors that enter layer 0, [token, width], by the rows of the tables that the tokens
-        need.
+        """The vectors that enter layer 0, [token, width]: token, position and type vectors added up,
+        normed and projected as the model does. Of the tables only the rows needed are read.
         """
         embedding = self.spec.embedding
         weights = self.outer(backend)
@@ -349,8 +349,9 @@ class _LayerWeights(ReadWeights):
         if bound.shared:
             return self._store._read_once(self._backend, role, bound)
         if role not in arrays:
-            if bound.feeds:
+            if bound.feeds:  # now the feed-forward part of the last layer is worth reading ahead
                 self._store._expect_feed_forward(self._index)
+            # a tensor may hold several roles: those not asked for yet wait in `arrays`
             for name, array in self._store._read_roles(self._backend, bound).items():
                 arrays[name] = array if name not in self._factors else array * self._factors[name]
         if arrays[role].ndim == 2:

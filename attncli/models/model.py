@@ -524,8 +524,8 @@ class Model(Struct, frozen=True, eq=False):
         Some thousand tokens are in memory at a time. A model of `attncli.load(…, hold=True)` keeps
         its weights from one to the next. Each text gets the numbers that it gets alone, but that
         many texts of a float32 checkpoint are computed in float32, where few would be in float64:
-        they differ by some 1e-6. `attncli.metrics.measure_texts` measures texts without holding
-        what it is done with.
+        they differ by some 1e-6. `attncli.metrics.measure_texts` measures texts without keeping
+        their traces.
 
         Args:
             texts: Texts, or their tokens.
@@ -574,8 +574,9 @@ class Model(Struct, frozen=True, eq=False):
         at_once: int = AT_ONCE,
         interventions: BatchInterventions | None = None,
     ) -> Iterator[Iterator[PaddedTexts]]:
-        """Take texts some `at_once` tokens at a time; yield for each take its texts in batches of
-        about equal length, shortest first. A batch runs when its layers are iterated over.
+        """Yield groups of texts, of about `at_once` tokens together, each as an iterator over its
+        batches of texts of about equal length, shortest first. A batch runs when its layers are
+        iterated over.
 
         Args:
             texts: Texts, or their tokens.
@@ -584,7 +585,8 @@ class Model(Struct, frozen=True, eq=False):
             layers, "L5H11" or (5, 11); see `HeadSelection`.
             keep: Which n × n stages to keep.
             at_once: About how many tokens are taken from `texts` at a time.
-            interventions: Makes what is changed in a batch, of the texts in it; None for nothing.
+            interventions: Called with the texts of a batch for what is changed in it; None for
+                nothing.
 
         Yields:
             The batches of those tokens.
@@ -731,6 +733,7 @@ class Model(Struct, frozen=True, eq=False):
         else:
             rows = None
         # the decoder gets the encoder's vectors unrounded, in the type they are computed in
+        # the decoder
         wide = replace(self, backend=self.compute_backend(len(tokens)))
         (last,) = wide.trace(
             tokens, layers=[len(self.spec.blocks) - 1], keep=(), rows=rows, idle=True
@@ -1034,6 +1037,7 @@ def _round_stage(backend: Backend, name: str, array: Array) -> Array:
     """A stage rounded to `backend.dtype`; a finite score that would overflow becomes the largest
     finite number, since −∞ marks masked keys."""
     result = backend.cast(array, backend.dtype)
+    # scores and weights, [head, query, key]
     if name in SQUARE:
         overflowed = backend.isfinite(array) & ~backend.isfinite(result)
     else:
@@ -1163,6 +1167,7 @@ class TextTrace(NotebookResult):
             )
         if not self.keeps_weights or len(set(self.heads)) != 1:
             raise refusal
+
         size = self.pairs * SCORE_ITEM[self._dtype]
         limit = free_memory()
         if size > limit.bytes:
@@ -1178,6 +1183,7 @@ class TextTrace(NotebookResult):
                 limit=limit.bytes / 2**30,
                 source=limit.source,
             )
+
         whole: Array | None = None
         for place, trace in enumerate(self.run(("weights",))):
             array = trace.stages["weights"]
@@ -1191,8 +1197,8 @@ class TextTrace(NotebookResult):
         return whole
 
     def to_xarray(self) -> Any:
-        """The attention weights of all layers with the names of their axes and the tokens along
-        them.
+        """The attention weights of all layers as an xarray DataArray, whose axes have names and the
+        tokens as labels.
 
         `to_xarray().sel(layer=5, head=11)` is one head; `.to_dataframe()` of it is a frame of
         pandas with a line for each query and key.

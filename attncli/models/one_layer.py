@@ -69,6 +69,8 @@ class Vocabulary(Struct, frozen=True, eq=False):
                     places=_first_texts(self.places),
                 )
             return self.rows[self.places[token.text]]
+
+        # by token id
         if token.id is None:
             what = message(
                 "the weight file has embeddings by token id, and the token {token} has none",
@@ -103,6 +105,8 @@ def vocabulary_of(
     """
     if TOKENS not in metadata:
         return Vocabulary(rows, places=None)
+
+    # a long list, or one that is no JSON, counts as malformed
     try:
         if len(metadata[TOKENS]) <= MOST:
             texts = json.loads(metadata[TOKENS])
@@ -125,6 +129,7 @@ def vocabulary_of(
             rows=len(rows),
         )
         raise InputError(what, where=where, expected="one token per row")
+
     places = {text: place for place, text in enumerate(texts)}
     if len(places) != len(texts):
         twice = next(text for place, text in enumerate(texts) if places[text] != place)
@@ -317,6 +322,7 @@ LARGEST_BASE = 1e12
 def _position_encoding(name: str, d_k: int) -> Position:
     """The position encoding within attention that a `--position` value names. Raises UsageError."""
     kind, colon, theta = name.partition(":")
+    # "rope:500000": kind rope, base 500000
     match kind:
         case "rope":
             if d_k % 2:
@@ -375,11 +381,13 @@ def seeded_weights(settings: Settings, seed: int) -> dict[str, np.ndarray[Any, A
     }
     if settings.projects:
         sizes["o"] = (d_model, heads * settings.v_dim)
+
     weights = {}
     for name, (out, fan_in) in sizes.items():
         weights[f"{name}.weight"] = uniform(seed, f"{name}.weight", (out, fan_in), fan_in**-0.5)
         if settings.bias:
             weights[f"{name}.bias"] = uniform(seed, f"{name}.bias", (out,), BIAS_DEVIATION)
+
     if settings.layer_norm:
         if settings.projects:
             width = d_model

@@ -22,7 +22,7 @@ from attncli.mechanism.block import mix_heads, run_block
 from attncli.mechanism.context import Kind, Weights
 from attncli.mechanism.feed_forward import deviation, normalise, through_norm
 from attncli.mechanism.projection import LayerAttention
-from attncli.mechanism.spec import Block, Norm, Spec
+from attncli.mechanism.spec import Attention, Block, Norm, Spec
 from attncli.mechanism.trace import LayerTrace, head_outputs
 from attncli.models.model import Model
 from attncli.models.run import LONG, HeldOutput, rows_for
@@ -317,18 +317,23 @@ def read_stream(
     store = model.store
     last = max(receiver.layer for receiver in receivers)
     taps = _taps(model, backend, receivers, split)
-    # the n × n stages of long texts are held only where they are kept
+
+    # the n × n stages of a long text are computed some rows at a time, unless they are kept
     if keep or len(tokens) <= LONG:
         rows = None
     else:
         rows = rows_for(spec, len(tokens))
     context = model.context(tokens, backend, keep, rows)
+
+    # the last layer runs only where its cross-attention is read, or something follows
     reads_cross = any(receiver.layer == last and receiver.kind == "cross" for receiver in receivers)
     if follower is not None:
         stop = len(spec.blocks)
     else:
         stop = min(last + reads_cross, len(spec.blocks))
     store.expect(range(stop))
+
+    # the first parts: embeddings of tokens, positions and so on
     hidden = store.embed(backend, tokens)
     for kind, vectors in store.embed_parts(backend, tokens):
         array = numbers(backend, vectors)
@@ -337,6 +342,7 @@ def read_stream(
             tap.add(
                 StreamPart(kind, place="embed.norm" if kind == "norm" else None), array, tap.map
             )
+
     readings: dict[int, Reading] = {}
     waiting = list(taps)
 
@@ -355,6 +361,7 @@ def read_stream(
             readings[tap.number] = _enter(backend, tap, norm, place, weights, x)
             waiting.remove(tap)
 
+    # each layer: receivers at its attentions get their readings, the others its parts
     for index, block in enumerate(spec.blocks):
         progress(index / max(stop, 1))
         weights = HeldOutput(store.layer(backend, index))
@@ -392,13 +399,16 @@ def mix_again(
     layer, kind: which attention. entering: what entered it in the run, [token, width].
     """
     block = model.spec.blocks[layer]
-    attention, prefix = (block.attention, "attn") if kind == "self" else (block.cross, "cross")
-    assert attention is not None
     context = model.context(tokens, backend, ("weights",))
     if kind == "self":
+        attention: Attention | None = block.attention
+        prefix = "attn"
         memory = None
     else:
+        attention = block.cross
+        prefix = "cross"
         memory = context.memory
+    assert attention is not None
     part = LayerAttention(backend, model.store.layer(backend, layer), prefix, attention)
     return mix_heads(part, entering, memory, context, layer)[0]
 

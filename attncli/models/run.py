@@ -343,6 +343,8 @@ def masked_logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array)
     """
     head = spec.masked
     outputs = finish(spec, weights, backend, hidden)
+
+    # a linear map, an activation and a norm, then the output matrix
     mapped = None
     if head is not None:
         mapped = linear_if_any(backend, weights, "masked.dense", outputs)
@@ -355,6 +357,7 @@ def masked_logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array)
         weights("masked.norm.weight"),
         weights("masked.norm.bias"),
     )
+
     has_own = isinstance(weights, TableWeights) and weights.has(MASKED_TABLE)
     if has_own:
         role = MASKED_TABLE

@@ -336,6 +336,7 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
                 layer=call.layer,
                 family=family,
             )
+
         block = _attention_of(backend, call)
         apart = _relative_difference(backend, block.mixed, mixed)
         if weights is not None:
@@ -358,6 +359,7 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
                 own_weights = own_weights / backend.sum(own_weights, -1)
                 before_sinks = True
             apart = max(apart, _relative_difference(backend, own_weights, weights))
+
         if not apart <= limit:
             raise UnsupportedError(
                 "the attention of layer {layer} of this {family} model differs from transformers'"
@@ -515,7 +517,8 @@ class TransformersStore:
         return self._read
 
     def _refuse(self, *arguments: object) -> NoReturn:
-        """Stands for the methods that give weights: always raises UnsupportedError."""
+        """Called in place of each method that reads weights (`embed`, `layer` and so on): always
+        raises UnsupportedError."""
         raise UnsupportedError(
             "models of the family {family} run through transformers, which keeps their weights to"
             " itself",
@@ -652,6 +655,7 @@ class ForeignModel(Model, frozen=True, eq=False):
         block = self.spec.blocks[call.layer]
         changes = context.interventions.get((call.layer, kind), ())
         backend = self.backend
+        # the decoder's second call in a layer is cross-attention
         if call.nth == 0 or block.cross is None:
             spec = block.attention
         else:
@@ -671,6 +675,7 @@ class ForeignModel(Model, frozen=True, eq=False):
             sinks=None if call.sinks is None else backend.keep(call.sinks),
             visibility=call.visibility if links is None else links,
         )
+
         if context.on_block is None:
             on_block = ignore_block
         else:
@@ -704,8 +709,11 @@ def load_foreign(
     dtype: str,
     adapters: tuple[str, ...] = (),
 ) -> Model:
-    """A model of any family that transformers knows and whose attention goes through its interface.
+    """A Model that transformers runs with attention computed by attn: of any family that it knows
+    and whose attention goes through its interface.
 
+    name: the model's, for documents. device: None for the CPU. adapters: those that are merged into
+    the weights, for documents.
     Raises as `transformers_model.build`, InputError for missing tensors, and UnsupportedError for
     attention of the library's own making.
     """
@@ -713,8 +721,9 @@ def load_foreign(
     where = str(checkpoint.folder)
     register_engine()
     hf_model, lacking = build(checkpoint, family, attention=ENGINE, dtype=dtype)
+
     # transformers would fill these with random numbers; a pooler comes after all attention
-    missing = [lacks for lacks in lacking if not lacks.startswith("pooler.")]
+    missing = [name for name in lacking if not name.startswith("pooler.")]
     if missing:
         what = message("tensor {missing} is missing", missing=repr(missing[0]))
         raise InputError(
@@ -744,6 +753,7 @@ def load_foreign(
         )
         layers = (*layers, *second.side.layers)
         attending = (*attending, *second.side.attending)
+
     warnings = [*checkpoint.notes, WARNING, *spec.layer_notes()]
     if first.streams > 1:
         warnings.append(

@@ -165,6 +165,7 @@ def library_model(checkpoint: Checkpoint, family: str) -> tuple[Any, Any]:
         kind = classes
         if isinstance(classes, tuple):  # Funnel has a second class, without a decoder
             kind = classes[0]
+
         reads = _modalities(kind)
         if reads != ["text"]:
             what = message(
@@ -732,6 +733,7 @@ def import_transformers() -> Any:
         raise UnsupportedError(
             "transformers is not installed", hint=install_command("transformers")
         ) from error
+    # "5.23.0": (5, 23) is compared
     if tuple(int(part) for part in version_text.split(".")[:2] if part.isdigit()) < LEAST:
         least = ".".join(map(str, LEAST))
         what = message("transformers {version_text} is installed", version_text=version_text)
@@ -863,12 +865,14 @@ def _run_side(
             "a token is outside the embedding",
             expected="a tokenizer that belongs to this checkpoint",
         )
+
     id_tensor = torch.tensor([ids], device=side.device)
     inputs = {"input_ids": id_tensor}
     types = type_count(hf_model)
     if types and any(token.segment for token in tokens):
         inputs["token_type_ids"] = torch.tensor([token_types(tokens, types)], device=side.device)
     _reset_dynamic_rotary(hf_model)
+
     memory_count = 0
     if side.memory is not None:
         memory_count = len(side.memory)
@@ -1021,6 +1025,7 @@ def _call_of(
             "this model's attention makes use of {second}, which attn does not know",
             second=repr(others[0]),
         )
+
     passages.check_attention(query, key, value, attention_mask, extras.get("s_aux"))
     if attention_mask is not None:
         # what transformers adds to scores: the lowest number there is hides a key, others are a bias
@@ -1030,6 +1035,7 @@ def _call_of(
         bias = added_to_visible if bool(added_to_visible.any()) else None
         if bool(visibility.all()):
             visibility = None
+
     if extras.get("indices") is not None:  # the keys that each query chose, [batch, query, choice]
         among = torch.zeros(
             (1, query.shape[-2], key.shape[-2]), dtype=torch.bool, device=query.device
@@ -1044,6 +1050,7 @@ def _call_of(
             bias = extras["position_bias"][0]
         else:
             bias = bias + extras["position_bias"][0]
+
     if scaling is None:
         scale = query.shape[-1] ** -0.5
     else:

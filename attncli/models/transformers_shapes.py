@@ -150,6 +150,7 @@ class _ShapeRun:
                 shared=shared,
             )
         )
+
         shape = (query.shape[0], query.shape[2], query.shape[1], value.shape[-1])
         mixed = torch.empty(shape, device=query.device, dtype=query.dtype)
         self.passages.note_attention(mixed.numel(), module)
@@ -210,7 +211,7 @@ def _mask(*_: Any, **arguments: Any) -> Any:
 
 
 def describe_foreign(checkpoint: Checkpoint, family: str) -> ForeignDescription:
-    """What a model that transformers runs does, from its config alone.
+    """Describe a model that transformers runs, its layers and attention, from its config alone.
 
     Args:
         checkpoint: Of which only `config` is looked at.

@@ -144,6 +144,7 @@ def run_reference(
     inputs: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
     if target is not None:
         inputs["decoder_input_ids"] = torch.tensor([list(target)])
+
     run_short_text_whole(model, len(ids))
     if gives_weights_by_distance(model):
         # Longformer and LED take a mask of global tokens, and no use_cache
@@ -156,6 +157,7 @@ def run_reference(
         )
     else:
         inputs["use_cache"] = False
+
     out = model(**inputs, output_attentions=True, output_hidden_states=True)
     if target is not None:
         weights = _reference_weights(model, out, side="encoder_", everywhere=everywhere)

@@ -240,20 +240,23 @@ def _fitting_layout(tensors: Tensors) -> Layout:
     if unknown_names:
         names = names_text(tensors.file_names[name] for name in unknown_names)
         faults.append(message("has the unknown {unknown_names}", unknown_names=names))
+
+    # what the nearest layout has, and a hint: a slip in a name, or one of several attentions
     optional = [name for name, role in nearest.may.items() if role]
     expected = names_text(nearest.needs)
     if optional:
         expected = message(
             "{needed}, and optionally {optional}", needed=expected, optional=names_text(optional)
         )
+    not_there = missing or [name for name in optional if name not in present]
+    hint = _spelling_hint(unknown_names, not_there)
+    if not hint:
+        hint = _prefix_hint(tensors, nearest, unknown_names)
     raise InputError(
         "this file {faults}; it holds {file_names}",
         where=tensors.where,
         expected=expected,
-        hint=_spelling_hint(
-            unknown_names, missing or [name for name in optional if name not in present]
-        )
-        or _prefix_hint(tensors, nearest, unknown_names),
+        hint=hint,
         faults=listing(faults, " and "),
         file_names=names_text(tensors.file_names.values()),
     )
@@ -393,9 +396,9 @@ def _check_sizes(
 ) -> None:
     """Raise UsageError for sizes that a layout cannot hold.
 
-    heads: the only number it holds.
-    square: only square projections.
-    output: only with an output projection.
+    heads: the only number of heads that the layout can hold; None for any.
+    square: whether its projections must lead from d_model to d_model.
+    output: whether it must have an output projection.
     """
     if facts.kv_heads != facts.heads:
         raise UsageError(
@@ -405,11 +408,13 @@ def _check_sizes(
             heads=facts.heads,
             kv_heads=facts.kv_heads,
         )
+
     if heads is not None and facts.heads != heads:
         what = message(
             "layout {layout} holds one head, there are {heads}", layout=layout, heads=facts.heads
         )
         raise UsageError(what, expected="--layout heads or canonical")
+
     widths = (facts.heads * facts.d_k, facts.heads * facts.d_v)
     if square and widths != (facts.d_model, facts.d_model):
         raise UsageError(
@@ -603,6 +608,7 @@ def seeded_file(settings: Settings, seed: int, words: Sequence[str]) -> WeightFi
         output_projection=settings.projects,
         layer_norm=settings.layer_norm,
     )
+
     vocabulary = None
     if words:
         vocabulary = Vocabulary(

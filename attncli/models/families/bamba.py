@@ -237,6 +237,7 @@ def jamba(config: Config) -> Spec:
     chosen = config.integer("num_experts_per_tok", default=2, most=2**16)
     experts = Experts(count, min(chosen, count), mlp.width, mlp.activation, renormalise=False)
     layers_with_experts = _layers_with_experts(config)
+    # without effect
     config.get(*JAMBA_IDLE)
     blocks = []
     for layer in range(llama.depth(config)):

@@ -298,6 +298,7 @@ OF_THE_ENCODER = """
 def whisper(config: Config) -> Spec:
     """The Spec of a Whisper's decoder, which cross-attends to what an encoder computed from sound;
     its encoder, which reads no text, is left out. Source: Radford et al., 2022."""
+    # of the encoder, or without effect
     config.get(*OF_THE_ENCODER.split())
     width = config.integer("d_model")
     heads = config.heads(width, "decoder_attention_heads")
@@ -314,6 +315,7 @@ def whisper(config: Config) -> Spec:
         dict.fromkeys(("attn.in", "cross.in", "mlp.in"), norm),
         cross=attention,
     )
+
     return Spec(
         d_model=width,
         vocabulary=config.integer("vocab_size"),

@@ -301,6 +301,7 @@ def big_bird(config: Config) -> Spec:
     block in place of each. In short texts queries see all tokens.
     """
     base = spec(config, activation="gelu_new")
+    # of question answering: read, so that no warning comes
     config.get("sep_token_id")
     scaled = config.flag("rescale_embeddings", default=False)
     biased = config.flag("use_bias", default=True)
@@ -312,6 +313,7 @@ def big_bird(config: Config) -> Spec:
         position = FirstBlockAgain(random_blocks, size, longest)
     else:
         position = None
+
     if config.choice("attention_type", among={SPARSE: SPARSE, FULL: FULL}, default=SPARSE) == FULL:
         base = with_decoder_mask(config, base)
     else:
@@ -357,6 +359,7 @@ def distilbert(config: Config) -> Spec:
     where these are sinusoidal. Source: Sanh et al., 2019."""
     width = config.integer("dim", "hidden_size", default=768)
     heads = config.heads(width, "n_heads", "num_attention_heads")
+    # the table of positions is stored in either case
     config.flag("sinusoidal_pos_embds", default=False)
     mlp = Mlp(
         config.integer("hidden_dim", default=3072),

@@ -120,6 +120,8 @@ def _relative_position(config: Config, base: Spec, position_scores: list[str]) -
     buckets = config.integer("position_buckets", default=-1, least=-1)
     furthest = _furthest_distance(config)
     shares_keys = config.flag("share_att_key", default=False)
+
+    # whether the vectors of the distances are normed: "layer_norm", alone or between bars
     norms = config.get("norm_rel_ebd") or "none"
     if isinstance(norms, str):
         norm_names = {norm.strip() for norm in norms.lower().split("|")}
@@ -127,6 +129,7 @@ def _relative_position(config: Config, base: Spec, position_scores: list[str]) -
         norm_names = set()
     if not norm_names or norm_names - {"none", "layer_norm"}:
         raise config.refuse("norm_rel_ebd", "'none' or 'layer_norm'")
+
     if not config.flag("relative_attention", default=False):
         if "layer_norm" in norm_names:
             raise config.refuse(

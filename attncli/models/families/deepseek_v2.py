@@ -196,6 +196,7 @@ def latent_decoder(
             straight=rotary_dim,
         ),
     )
+    # without effect
     config.get(*IDLE)
     norm = llama.rms(config)
     first = config.integer("first_k_dense_replace", default=dense, least=0)

@@ -42,6 +42,8 @@ def spec(config: Config) -> Spec:
     kv_heads = config.integer("num_kv_heads", "n_head_kv", default=heads)
     if not is_new:
         kv_heads = 1 if multi_query else heads
+
+    # attention and feed-forward part in parallel, with one norm or two
     parallel = config.flag("parallel_attn", default=True) or is_new
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     norm_count = config.integer("num_ln_in_parallel_attn", default=2 if is_new else 1)
@@ -55,6 +57,7 @@ def spec(config: Config) -> Spec:
     # Falcon adds ALiBi before it scales the scores, and rounds it coarsely in any dtype
     alibi = Alibi(factor=dim**-0.5, coarse=True)
     position = alibi if config.flag("alibi", default=False) else rope(config, dim)
+
     block = Block(
         Attention(
             heads,

@@ -76,8 +76,10 @@ def gemma2(config: Config) -> Spec:
     norm = llama.rms(config, unit_offset=True)
     position = rope(config, dim)
     feed_forward = gemma2_mlp(config)
+    # every other layer has the window
     window = config.integer("sliding_window", default=4096)
     cap = config.cap("attn_logit_softcapping", default=50.0)
+
     blocks = [
         llama.block(
             config,
@@ -151,6 +153,7 @@ def gemma3_text(config: Config) -> Spec:
     """
     dim = llama.head_dim(config, HEAD_DIM)
     norm = llama.rms(config, unit_offset=True)
+
     mlp = gemma2_mlp(config)
     window = config.integer("sliding_window", default=4096)
     every = config.integer("sliding_window_pattern", default=6)

@@ -59,6 +59,7 @@ def glm4_moe(config: Config) -> Spec:
     mixture = deepseek_v2.experts(
         config, routing, count=128, shared_count=1, width=1408, renormalise=normed, per_token=8
     )
+
     norm = llama.rms(config, default=1e-5)
     dim = llama.head_dim(config)
     position = rope(config, dim, default_partial=0.5)
@@ -67,6 +68,8 @@ def glm4_moe(config: Config) -> Spec:
         qk_norm = QkNorm(norm)
     else:
         qk_norm = None
+
+    # the first layers have no experts
     parts = [
         llama.gated_mlp(config) if layer < dense else mixture
         for layer in range(llama.depth(config))
@@ -77,6 +80,7 @@ def glm4_moe(config: Config) -> Spec:
         )
         for part in parts
     ]
+    # without effect
     config.get(*deepseek_v2.IDLE)
     config.optional("intermediate_size")  # of layers without experts, which there may be none of
     biases = ("attn.[qkv]",) if config.flag("attention_bias", default=False) else ()

@@ -43,6 +43,8 @@ def spec(config: Config) -> Spec:
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     inner = config.integer("n_inner", default=4 * width)
     mlp = Mlp(inner, config.choice("activation_function", among=ACTIVATIONS, default="gelu_new"))
+
+    # the scores may be divided by the layer's number, too
     if config.flag("scale_attn_weights", default=True):
         scale = dim**-0.5
     else:
@@ -61,6 +63,7 @@ def spec(config: Config) -> Spec:
             mask=Causal(),
         )
         blocks.append(Block(attention, mlp, {"attn.in": norm, "mlp.in": norm}))
+
     return Spec(
         d_model=width,
         vocabulary=config.integer("vocab_size"),

@@ -42,6 +42,7 @@ def spec(config: Config) -> Spec:
     heads = config.heads(width, "num_attention_heads")
     dim = width // heads
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
+
     position = rope(
         config, dim, theta=("rotary_emb_base",), partial=("rotary_pct",), default_partial=0.25
     )
@@ -63,6 +64,7 @@ def spec(config: Config) -> Spec:
         {"attn.in": norm, "mlp.in": norm},
         parallel=config.flag("use_parallel_residual", default=True),
     )
+
     return Spec(
         d_model=width,
         vocabulary=config.integer("vocab_size"),
@@ -126,6 +128,7 @@ def gpt_neo(config: Config) -> Spec:
         config.integer("intermediate_size", default=4 * width),
         config.choice("activation_function", among=ACTIVATIONS, default="gelu_new"),
     )
+
     window = config.integer("window_size", default=256)
     count = config.integer("num_layers", "num_hidden_layers", most=MOST_LAYERS)
     blocks = []
@@ -133,6 +136,7 @@ def gpt_neo(config: Config) -> Spec:
         mask = causal(window if kind == "local" else None)
         attention = Attention(heads, kv_heads=heads, head_dim=dim, v_dim=dim, scale=1.0, mask=mask)
         blocks.append(Block(attention, mlp, {"attn.in": norm, "mlp.in": norm}))
+
     return Spec(
         d_model=width,
         vocabulary=config.integer("vocab_size"),
@@ -231,6 +235,7 @@ def gptj(config: Config) -> Spec:
         raise InputError(
             what, where=config.where, expected=message("an even number up to {dim}", dim=dim)
         )
+
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     position = Rope(rotary_dim, pairing="adjacent")
     attention = Attention(

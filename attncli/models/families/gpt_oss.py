@@ -47,6 +47,7 @@ def spec(config: Config) -> Spec:
             config.number("swiglu_limit", default=7.0), config.number("swiglu_alpha", default=1.702)
         ),
     )
+
     config.optional("initial_context_length")  # repeats what is said of the scaling
     window = config.optional("sliding_window", default=128)
     norm = llama.rms(config, default=1e-5)
@@ -64,6 +65,7 @@ def spec(config: Config) -> Spec:
         for kind in layer_types(config, llama.depth(config), lambda layer: layer % 2 == 0)
     ]
     blocks = [replace(block, attention=replace(block.attention, sinks=True)) for block in blocks]
+
     linears = ("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ()
     return llama.decoder(config, blocks, biases=("experts.*", *linears))
 

@@ -152,7 +152,9 @@ def nomic_bert(config: Config) -> Spec:
     dim = config.optional("head_dim") or width // heads
     norm = Norm("layer", config.number("layer_norm_eps", "layer_norm_epsilon", default=1e-12))
     gates = {**ACTIVATIONS, "swiglu": ACTIVATIONS["silu"], "geglu": ACTIVATIONS["gelu"]}
+    # without effect: of training, or repeating what is fixed
     config.get(*NOMIC_BERT_IDLE)
+
     position = rope(config, dim, theta=("rope_theta", "rotary_emb_base"), default_theta=1000.0)
     activation = config.choice("hidden_act", "activation_function", among=gates, default="silu")
     inner = config.integer("intermediate_size", "n_inner", default=3072)

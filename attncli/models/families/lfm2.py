@@ -74,6 +74,7 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
         kinds = [GLOBAL if layer in chosen else CONVOLUTION for layer in range(count)]
     if not set(kinds) <= {GLOBAL, CONVOLUTION}:
         raise config.refuse("layer_types", f"{GLOBAL}, {CONVOLUTION}")
+
     norm = Norm("rms", config.number("norm_eps", default=1e-5))
     mixer = ShortConvolution(config.integer("conv_L_cache", default=3, most=2**10))
     position = rope(config, llama.head_dim(config), default_theta=1e6)
@@ -83,6 +84,7 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
             config, position=position, qk_norm=QkNorm(norm), kv_heads=8, norm=norm, mlp=part
         )
         blocks.append(block if kind == GLOBAL else block.with_mixer(mixer))
+    # without effect
     config.get(*IDLE)
     biases = ("mixer.*",) if config.flag("conv_bias", default=False) else ()
     return llama.decoder(

@@ -85,11 +85,13 @@ def _layer_block(config: Config, mask: Causal | Chunk, *, rotary: bool, has_expe
     norm = llama.rms(config, default=1e-5)
     dim = llama.head_dim(config, 128)
     normed = config.flag("use_qk_norm", default=True) and rotary
+    # only layers without positions have queries that grow
     temperature = Temperature(
         config.integer("floor_scale", default=8192), config.number("attn_scale", default=0.1)
     )
     grows = config.flag("attn_temperature_tuning", default=True) and not rotary
     position = rope(config, dim, default_theta=500000.0, pairing="adjacent")
+
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
     mlp = Mlp(config.integer("intermediate_size_mlp", default=16384), activation, gated=True)
     layer_block = llama.block(

@@ -39,7 +39,7 @@ def exaone4(config: Config) -> Spec:
     Research, 2025."""
     norm = llama.rms(config, default=1e-5)
     window = config.optional("sliding_window", default=4096)
-    every = 1  # each so many layers one without a window; 1 for all
+    every = 1  # each `every`th layer has no window
     if config.get("layer_types") is not None or window is None:
         config.get("sliding_window_pattern")  # repeats the layers' types, perhaps in letters
     else:
@@ -118,6 +118,7 @@ def smollm3(config: Config) -> Spec:
     ]
     window = config.optional("sliding_window")
     windows = config.flag("use_sliding_window", default=False) and window is not None
+    # without effect
     config.optional("max_window_layers", least=0)
     position = rope(config, llama.head_dim(config), default_theta=2e6)
     kinds = layer_types(config, count, lambda layer: windows and not rotary_layers[layer])

@@ -70,10 +70,12 @@ def minimax(config: Config) -> Spec:
         places=("attn.in", "attn.sum"),
         mlp=experts,
     )
+
     kinds = qwen3_next.layer_types(config, lambda layer: bool(layer % 2))
     config.get("block_size")  # how transformers cuts the text: it changes no result
     attention_roles = [f"attn.{name}" for name in "qkv"]
     mixer_roles = [f"mixer.{name}" for name in (*"qkv", "gate")]
+    # the layer with softmax attention and the one with linear attention
     attending = replace(
         block, normed=True, factors=_branch_factors(config, "full_attn", attention_roles, "attn.o")
     )

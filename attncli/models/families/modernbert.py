@@ -76,6 +76,7 @@ def spec(config: Config) -> Spec:
         config.choice("hidden_activation", among=ACTIVATIONS, default="gelu"),
         gated=True,
     )
+
     blocks = []
     for index, kind in enumerate(layer_types(config, count, lambda layer: bool(layer % every))):
         if kind == LOCAL:
@@ -100,6 +101,7 @@ def spec(config: Config) -> Spec:
         else:
             norms = {"attn.in": norm, "mlp.in": norm}
         blocks.append(Block(attention, mlp, norms))
+    # positions are computed for a text of any length
     config.integer("max_position_embeddings", default=8192)
     return Spec(
         d_model=width,

@@ -137,6 +137,7 @@ def spec(config: Config) -> Spec:
         biases += ("mixer.conv",)
     if config.flag("mlp_bias", default=False):
         biases += ("mlp.[ud]*", "shared.*", "experts.into", "experts.out")
+    # without effect, or read elsewhere
     config.get(*IDLE)
     return llama.decoder(config, [blocks[kind] for kind in kinds], biases=biases)
 

@@ -153,6 +153,8 @@ def qwen3_moe(config: Config) -> Spec:
         width_key="moe_intermediate_size",
         renormalise=normed_shares,
     )
+
+    # a window, where it is switched on, is the same in all layers
     config.optional("max_window_layers", least=0)
     window = config.optional("sliding_window", default=4096)
     mask = causal(window if config.flag("use_sliding_window", default=False) else None)

@@ -80,6 +80,7 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts], kv_heads: int = 
     position = rope(
         config, dim, default_partial=0.25, beside=("mrope_section", "mrope_interleaved")
     )
+
     blocks: list[Block] = []
     for kind, part in zip(kinds, parts, strict=True):
         block = llama.block(

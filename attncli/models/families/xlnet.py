@@ -57,6 +57,7 @@ OF_TRAINING = (
 def spec(config: Config) -> Spec:
     """The Spec of an XLNet: a post-norm encoder whose scores add a term for the sinusoid of each
     distance."""
+    # without effect on a text that runs alone
     config.get(*OF_TRAINING.split())
     width = config.integer("d_model", "hidden_size")
     heads = config.heads(width, "n_head", "num_attention_heads")
@@ -76,6 +77,7 @@ def spec(config: Config) -> Spec:
     mlp = Mlp(
         config.integer("d_inner"), config.choice("ff_activation", among=ACTIVATIONS, default="gelu")
     )
+
     return Spec(
         d_model=width,
         vocabulary=config.integer("vocab_size"),
