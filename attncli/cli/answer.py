@@ -91,7 +91,7 @@ class DocumentPage(Struct, frozen=True):
     """Whether the page tells of nothing but what the document holds."""
 
     def recording(self, command: Command, text: Text) -> Recording | None:
-        """None: the page shows a run of its own."""
+        """None: the page runs the text itself, so that nothing of the command's run is kept."""
         return None
 
     def write(self, command: Command, run: TextRun, document: Document) -> None:
@@ -138,10 +138,12 @@ class RunPage(Struct, frozen=True, kw_only=True):
             words=self.words,
             recording_of_run=run.recording,
         )
-        if self.opens_at is None:
-            start = None
-        else:
+        start = None
+        if self.opens_at is not None:
             start = self.opens_at(run, record)
+        bands = None
+        if self.bands is not None:
+            bands = self.bands(run)
         reasons = page_reasons(
             command.environment, command.model, run.source, command.why, command.setup.compute
         )
@@ -152,7 +154,7 @@ class RunPage(Struct, frozen=True, kw_only=True):
             command.view.lang,
             start=start,
             reasons=reasons,
-            bands=None if self.bands is None else self.bands(run),
+            bands=bands,
         )
 
 
@@ -174,12 +176,13 @@ def documents_of_texts(
         command: the model and the options.
         compute: makes the document of one text.
         page: the page that `--html` asks for.
-        label: stands before the bar of progress; None for one run of the text, whose layers tell
-            how far it is.
-        texts: None for those that the options name.
-        single: whether several texts are refused; None for where the answer is one document.
-        after_figure: what the answer and the page keep of the document that the figure is drawn
-            from; None for all of it.
+        label: stands before the progress bar, and `compute` reports progress itself; None where it
+            runs the model once, and the bar follows the run's layers.
+        texts: the texts; None for those that the options name.
+        single: whether several texts are refused; None to refuse them where the answer is one
+            document.
+        after_figure: called after the figure is drawn, returns the document that the answer and the
+            page show, such as a shorter one; None for the same document.
 
     Raises:
         AttnError: as `compute` does, and for texts that cannot be read.
@@ -217,9 +220,8 @@ def answer_texts(
     single: bool | None = None,
     after_figure: Callable[[TextRun, DocumentType], DocumentType] | None = None,
 ) -> None:
-    """Answer about each text as the options say: JSON, a table or a screen, a figure and a page.
-
-    What it takes and raises is told by `documents_of_texts`.
+    """Compute and write the answer about each text in the form that the options ask for: JSON, a
+    table or a screen, a figure and a page. Arguments and errors are those of `documents_of_texts`.
     """
     documents = documents_of_texts(
         command,

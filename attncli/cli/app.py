@@ -96,12 +96,11 @@ class LazyGroup(PlainParameters, TyperGroup):
         """Parse the arguments as Typer does; `attn` alone, a request for help or one about shell
         completion is answered here, and ends the command (Typer's Exit)."""
         words_typed = [word for word in args if word != "-h"]
-        alone = (
-            not words_typed
-            or (words_typed[0] == "--lang" and len(words_typed) == 2)
-            or (len(words_typed) == 1 and words_typed[0][:7] == "--lang=")
+        has_language_only = (len(words_typed) == 2 and words_typed[0] == "--lang") or (
+            len(words_typed) == 1 and words_typed[0].startswith("--lang=")
         )
-        if alone and not ctx.resilient_parsing:
+        # `resilient_parsing` is set while a shell asks for completions: then nothing is printed
+        if (not words_typed or has_language_only) and not ctx.resilient_parsing:
             _check_language(ctx, words_typed)
             typer.echo(short_page(_language(ctx)))
             ctx.exit()
@@ -128,8 +127,11 @@ class LazyGroup(PlainParameters, TyperGroup):
 
 
 def group_of(name: str) -> str:
-    """The title of the help group that lists this subcommand."""
-    return next((group for group, names in GROUPS.items() if name in names), "More")
+    """The title of the help group that lists this subcommand; "More" for one that none lists."""
+    for title, names in GROUPS.items():
+        if name in names:
+            return title
+    return "More"
 
 
 def short_page(lang: str = "en") -> str:
@@ -153,18 +155,23 @@ def short_page(lang: str = "en") -> str:
 
 
 def _language(ctx: Any) -> str:
-    """The language to speak, "en" where there is no environment."""
+    """The language of the command's environment; "en" where Typer's context has none."""
     return str(getattr(ctx.obj, "lang", "en"))
 
 
 def _check_language(ctx: Any, args: list[str]) -> None:
-    """Raise UsageError where `attn` alone is asked to speak a language that it does not."""
+    """Raise UsageError where `attn` alone is asked for a language that has no catalogue.
+
+    args: `--lang zh` or `--lang=zh`, or nothing: then ATTN_LANG is checked.
+    """
     if args:
+        origin = "--lang"
         language = args[-1].removeprefix("--lang=")
     else:
+        origin = "ATTN_LANG"
         language = ctx.obj.variables.get("ATTN_LANG") or "en"
     if language_of(language) not in languages():
-        raise refused_value("--lang" if args else "ATTN_LANG", language, listing(languages()))
+        raise refused_value(origin, language, listing(languages()))
 
 
 def _text_cells(text: str) -> int:
@@ -217,10 +224,10 @@ def command() -> TyperGroup:
 
 
 def plugin_command(name: str) -> Any:
-    """The command that an installed package adds under this name; None where none does.
+    """The command that an installed package (a plugin) adds under this name; None where none does.
 
     Raises:
-        UsageError: Where several packages do.
+        UsageError: Where several packages add one of this name.
         PluginError: Where it cannot be imported, or is no command.
     """
     if not COMMAND_NAME.fullmatch(name):
@@ -270,6 +277,8 @@ class LazyCommands(MutableMapping[str, Any]):
         self._commands: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
+        """The command of this name, made now if it has not been looked up before; also one that is
+        listed nowhere, such as a plugin's. Raises KeyError where there is none."""
         if name not in self._commands:
             if name in self._names:
                 command = self._make(name)

@@ -40,11 +40,12 @@ def run_guarded(
 ) -> int:
     """Run a command and turn every way it can end into an exit code.
 
-    signal_handler: a block in which signals are raised; without one, the process's own stay as they
-    are. Raises KeyboardInterrupt once more where a library kept a signal's for itself.
+    signal_handler: makes the context manager in which signals that stop the process raise an
+        exception, such as `handle_signals`; None leaves the process's own handling.
     """
     from attncli.inputs.files import together
 
+    # what decides how an error is shown is read first, as the command line may not be readable
     environment.machine = any(argument in ("--json", "--ndjson") for argument in arguments)
     environment.debug = environment.debug or "--debug" in arguments
     environment.lang = _language(arguments, environment)
@@ -55,13 +56,15 @@ def run_guarded(
             environment.endings,
         ):
             exit_code = _answer(arguments, environment)
-            if environment.stop_signal is not None:  # a library took what was raised for its own
+            # a library caught what the signal raised, so it is raised again
+            if environment.stop_signal is not None:
                 raise KeyboardInterrupt
             return exit_code
     except BrokenPipeError:
         return ExitCode.OK  # the reader has what it wanted
     except Exception as error:
-        if environment.stop_signal is not None:  # what was interrupted made it something else
+        # a library turned what the signal raised into an error of its own
+        if environment.stop_signal is not None:
             return 128 + environment.stop_signal
         if environment.debug:
             raise
@@ -77,15 +80,14 @@ def run_guarded(
 
 
 def _language(arguments: Sequence[str], environment: Environment) -> str:
-    """The language to speak, also where the command line cannot be read: `--lang`, else
-    `ATTN_LANG`, else what the settings file says, else English."""
+    """The language of answers and errors: that of `--lang`, else of `ATTN_LANG`, else of the settings
+    file, else English. It is found without Typer, as errors of the command line need it."""
     language = environment.variables.get("ATTN_LANG", "")
     if not language:
-        with suppress(AttnError):  # told by the command, which reads them too
+        # settings that cannot be read are reported by the command, which reads them too
+        with suppress(AttnError):
             setting = environment.settings.get("lang")
-            if setting is None:
-                language = ""
-            else:
+            if setting is not None:
                 language = str(setting.value)
     for place, argument in enumerate(arguments):
         if argument == "--lang" and place + 1 < len(arguments):
@@ -154,9 +156,8 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
         raise usage_error(error) from error
     finally:
         if text := stdout.getvalue():
-            environment.write(
-                text.encode("utf-8", "surrogateescape")
-            )  # names of files are completed
+            # completions may hold names of files, whose bytes need not be UTF-8
+            environment.write(text.encode("utf-8", "surrogateescape"))
     if environment.stdout_is_terminal and not environment.machine:
         _tell_of_trained_model(words, environment)
     if environment.verbose:
@@ -178,9 +179,12 @@ KINDS_OF_COMMANDS: dict[str, tuple[Literal["decoder", "encoder-decoder"], ...]] 
 
 
 def _tell_of_trained_model(words: Sequence[str], environment: Environment) -> None:
-    """End a screen of untrained weights with the command for a trained model that is installed, on
-    standard error: the answer itself is the same wherever it is given. Nothing where none is
-    installed, and for commands that fill the screen."""
+    """After an answer with untrained weights, write the command for a trained model that is
+    installed to standard error, so that the answer itself does not depend on what is installed.
+    Nothing where none is installed, and after the full-screen explorer.
+
+    words: the command line, without `attn`.
+    """
     sources = {model.identity.source for model in environment.models}
     if not sources & {"seeded", "random"} or words[0] == "explore":
         return
@@ -206,24 +210,25 @@ NO_NUMBER = re.compile(r"(?P<given>'.*') is not a valid (?P<kind>int|integer|flo
 
 
 def usage_error(error: TyperException) -> UsageError:
-    """The UsageError for what Typer found wrong; for an option that does not exist it suggests the
-    nearest one.
+    """Our UsageError for what Typer found wrong in a command line; for an option that does not exist
+    it suggests the nearest one.
     """
     context = getattr(error, "ctx", None)
-    if context is None:
-        path = "attn"
-    else:
+    path = "attn"
+    if context is not None:
         path = context.command_path.rstrip()
     name = getattr(error, "option_name", None)
     parameter = getattr(error, "param", None)
-    if (match := NO_NUMBER.fullmatch(getattr(error, "message", ""))) and getattr(
-        parameter, "opts", None
-    ):
+
+    # a value that is no number
+    match = NO_NUMBER.fullmatch(getattr(error, "message", ""))
+    if match and getattr(parameter, "opts", None):
         from attncli.cli.option import no_number
 
-        return no_number(
-            context, parameter, match["given"], float if match["kind"] == "float" else int
-        )
+        kind = float if match["kind"] == "float" else int
+        return no_number(context, parameter, match["given"], kind)
+
+    # an argument or an option that is missing
     if type(error).__name__ == "MissingParameter" and parameter is not None:
         if parameter.param_type_name == "argument":
             argument_name = parameter.metavar or (parameter.name or "").upper()
@@ -231,6 +236,8 @@ def usage_error(error: TyperException) -> UsageError:
         else:
             what = message("Missing option {name}", name=repr(parameter.opts[0]))
         return UsageError(what, hint=f"{path} --help")
+
+    # anything else but an option that does not exist
     if name is None or context is None or type(error).__name__ != "NoSuchOption":
         expected = ""
         if type(error).__name__ == "BadOptionUsage" and name in WORD_OPTIONS:
@@ -262,7 +269,8 @@ VALUES_MEANT = {
 
 
 def no_option(context: Any, name: str) -> UsageError:
-    """The UsageError for an option that the command of this context does not have."""
+    """The UsageError for an option, such as `--causal`, that the command of this context does not
+    have; it suggests what is meant: `--mask causal`."""
     path = context.command_path.rstrip()
     spellings = (
         text for parameter in context.command.get_params(context) for text in parameter.opts
@@ -277,8 +285,11 @@ def no_option(context: Any, name: str) -> UsageError:
     elif RENAMED.get(name) in option_names:
         close = [RENAMED[name]]
     else:
-        close = get_close_matches(name, option_names, 1, 0.76)
-    hint = message("did you mean {close}?", close=close[0]) if close else f"{path} --help"
+        close = get_close_matches(name, option_names, n=1, cutoff=0.76)
+    if close:
+        hint: str = message("did you mean {close}?", close=close[0])
+    else:
+        hint = f"{path} --help"
     if context.parent is None and not close:
         expected = message("options after the command: attn run TEXT {name}", name=name)
         return UsageError(
@@ -292,8 +303,11 @@ DASHED = re.compile(r"(?:[‐-―−﹘﹣－][‐-―−﹘﹣－-]?|-(?!-))([a
 
 
 def refuse_dashes(context: Any, words: list[str]) -> None:
-    """Raise UsageError where a word is an option of the command behind a dash that is no hyphen, or
-    behind a single one."""
+    """Raise UsageError where a word is an option of the command, but begins with a typographic dash
+    (`–query`) or with a single hyphen (`-query`).
+
+    words: the command line; what follows a bare `--` is no option and not checked.
+    """
     import shlex
 
     for place, word in enumerate(takewhile(lambda word: word != "--", words)):
@@ -303,7 +317,7 @@ def refuse_dashes(context: Any, words: list[str]) -> None:
         option = f"--{match[1]}"
         parameters = context.command.get_params(context)
         if any(option in (*item.opts, *item.secondary_opts) for item in parameters):
-            rest = [*words[:place], option + (match[2] or ""), *words[place + 1 :]]
+            corrected = [*words[:place], option + (match[2] or ""), *words[place + 1 :]]
             what = message(
                 "{word} begins with a dash, and an option with two hyphens", word=repr(word)
             )
@@ -314,7 +328,7 @@ def refuse_dashes(context: Any, words: list[str]) -> None:
             raise UsageError(
                 what,
                 expected=option,
-                hint=f"{context.command_path.rstrip()} {shlex.join(rest)}",
+                hint=f"{context.command_path.rstrip()} {shlex.join(corrected)}",
             )
 
 
@@ -328,6 +342,8 @@ def too_many(context: Any, extra: list[str]) -> UsageError:
     import shlex
 
     path = context.command_path.rstrip()
+
+    # an option behind a dash that is no hyphen
     dashed = DASHED.fullmatch(extra[0])
     if dashed is not None:
         missing = no_option(context, f"--{dashed[1]}")
@@ -344,12 +360,16 @@ def too_many(context: Any, extra: list[str]) -> UsageError:
     if len(extra) == 1:
         many = message("one argument too many")
     text = values.get("text")
+
+    # a command that takes no text: perhaps `attn cost 1000` for `attn cost -n 1000`
     if not isinstance(text, str):
         hint = f"{path} --help"
         counts = any("-n" in parameter.opts for parameter in context.command.params)
         if counts and len(extra) == 1 and COUNT.fullmatch(extra[0]):
             hint = f"{path} -n {re.sub('[^0-9]', '', extra[0])}"
         return UsageError("{many}: {extra}", hint=hint, many=many, extra=" ".join(extra))
+
+    # several texts
     if values.get("lines") or any(len(words.split()) > 1 for words in extra):
         padded = (item.name for item in context.command.params if "--padded" in item.opts)
         options = ["--padded" for name in padded if values.get(name)]
@@ -362,13 +382,18 @@ def too_many(context: Any, extra: list[str]) -> UsageError:
             text=repr(text),
             extra=shlex.join(extra),
         )
+
+    # single words: a text without quotes, whose second word a command of two texts has as `other`
+    words = [text]
     second_argument = values.get("other")
-    words = (text, *([second_argument] if isinstance(second_argument, str) else []), *extra)
-    whole = shlex.quote(" ".join(words))
+    if isinstance(second_argument, str):
+        words.append(second_argument)
+    words += extra
     what = message(
         "{many} after the text {text}: {extra}", many=many, text=repr(text), extra=" ".join(extra)
     )
-    return UsageError(what, expected="the text in quotes", hint=f"{path} {whole}")
+    whole_text = shlex.quote(" ".join(words))
+    return UsageError(what, expected="the text in quotes", hint=f"{path} {whole_text}")
 
 
 # What ends a command from outside: Ctrl-C, SIGTERM, SIGHUP. Each puts away what was begun, and has
@@ -390,7 +415,7 @@ def handle_signals(environment: Environment) -> Iterator[None]:
     once, as does one that comes while a module is imported or in a destructor, and also then no
     half-written file is left.
     """
-    handlers_before: dict[int, Any] = {}
+    handlers_before: dict[int, Any] = {}  # by the numbers of the signals handled here
 
     def at_once(number: int, frame: FrameType | None) -> None:
         """End the process without leaving half-written files, with exit code 128 + the signal's
@@ -404,28 +429,29 @@ def handle_signals(environment: Environment) -> Iterator[None]:
         os._exit(128 + number)
 
     def on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
-        """Hook for an exception in a destructor, from where it cannot be raised on: one of a stop
-        signal ends the process, any other is dropped.
+        """Called by Python for an exception in a destructor, which no caller gets: one that a stop
+        signal raised ends the process, any other is dropped, as the process is ending anyway.
         """
-        # what else is said while all ends is for nobody
         if environment.stop_signal is not None and issubclass(
             unraisable.exc_type, KeyboardInterrupt | ProcessStopped
         ):
             at_once(environment.stop_signal, None)
 
     def stop(number: int, frame: FrameType | None) -> None:
-        """End the process, at once where nothing may be raised. Raises KeyboardInterrupt,
-        ProcessStopped.
+        """Called on a signal's first arrival: raises KeyboardInterrupt or ProcessStopped in what
+        runs (`frame`), or ends the process at once where nothing may be raised. A second signal
+        always ends it at once.
         """
         environment.stop_signal = number
         for signal_number in handlers_before:
             signal.signal(signal_number, at_once)
         sys.unraisablehook = on_unraisable
-        if _is_importing(
-            frame
-        ):  # torch imports Python from its C++, which aborts where anything is raised through it
+        # torch imports Python from its C++, which aborts where anything is raised through it
+        if _is_importing(frame):
             at_once(number, frame)
-        raise KeyboardInterrupt if number == signal.SIGINT else ProcessStopped
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise ProcessStopped
 
     with _handle_signals(stop, handlers_before):
         yield
@@ -433,8 +459,8 @@ def handle_signals(environment: Environment) -> Iterator[None]:
 
 @contextmanager
 def on_stop_signal(leave: Callable[[int], None]) -> Iterator[None]:
-    """Context manager in which a stop signal only calls `leave` with its number: a full screen must
-    be put away first."""
+    """Context manager in which a signal that stops a process only calls `leave` with its number: a
+    full-screen program must restore the terminal before it ends."""
     with _handle_signals(lambda number, frame: leave(number), {}):
         yield
 
@@ -443,10 +469,10 @@ def on_stop_signal(leave: Callable[[int], None]) -> Iterator[None]:
 def _handle_signals(
     handler: Callable[[int, FrameType | None], None], before: dict[int, Any]
 ) -> Iterator[None]:
-    """Context manager in which `handler` gets the signals that stop a process, but for those that
-    the caller has ignored.
+    """Context manager in which `handler` is called for the signals that stop a process, but not for
+    those that the process was started to ignore; afterwards the old handlers are back.
 
-    before: is filled with the handler that each had until then, by number.
+    before: an empty dictionary, filled here with the old handler of each signal, by its number.
     """
     with suppress(ValueError):  # only the main thread hears signals
         for name in SIGNALS:

@@ -31,7 +31,8 @@ Complete = Callable[[typer.Context, str], Iterable[str]]
 
 
 def words(*candidates: str) -> Complete:
-    """A completion function that always offers these words."""
+    """A completion function that always offers these words. Like all in this file, it is called with
+    Typer's context and the word that is typed so far."""
     return lambda ctx, incomplete: candidates
 
 
@@ -48,7 +49,6 @@ def offer(complete: Complete) -> Callable[[typer.Context, str], list[str]]:
     """
 
     def complete_word(ctx: typer.Context, incomplete: str) -> list[str]:
-        """The candidates that begin as the word that is typed."""
         return [value for value in complete(ctx, incomplete) if value.startswith(incomplete)]
 
     return complete_word
@@ -87,19 +87,19 @@ def heads(_context: typer.Context, incomplete: str) -> list[str]:
     """Completion candidates: heads by number (3) or with their layer (L5H3), as many as small
     models have; the model itself is not read."""
     prefix, comma, last = incomplete.rpartition(",")
-    layer = last[1:].partition("H")[0]
+    layer = last[1:].partition("H")[0]  # of "L5H" and "L5" it is "5"
     layers = [f"L{number}H" for number in range(MOST_OFFERED)]
-    if last[:1] == "L":
-        candidates = layers
-    else:
+    if not last.startswith("L"):
         candidates = [*map(str, range(MOST_OFFERED)), *layers]
-    if last[:1] == "L" and ("H" in last or layer.isdigit()):
+    elif "H" in last or layer.isdigit():
         candidates = [f"L{layer}H{number}" for number in range(MOST_OFFERED)]
+    else:
+        candidates = layers
     return [f"{prefix}{comma}{candidate}" for candidate in candidates]
 
 
 def styles(_context: typer.Context, incomplete: str) -> list[str]:
-    """The words of a figure's style, the last of several apart by commas."""
+    """Completion candidates: the words of `--figure-style`, also after a comma."""
     return _after_comma(
         incomplete,
         (
@@ -120,14 +120,15 @@ def styles(_context: typer.Context, incomplete: str) -> list[str]:
 
 
 def figure_parts(_context: typer.Context, incomplete: str) -> list[str]:
-    """The parts of figures, the last of several apart by commas."""
+    """Completion candidates: the parts of figures, also after a comma."""
     from attncli.draw.figures.figure_choice import PARTS
 
     return _after_comma(incomplete, PARTS)
 
 
 def tokenizers(_context: typer.Context, incomplete: str) -> list[str]:
-    """The tokenizers that need no file, and the tokenizer files below what is typed."""
+    """Completion candidates: the tokenizers that need no file, and the folders and .json files in the
+    folder that is typed."""
     return ["word", "whitespace", "char", "byte", *_files(incomplete, (".json",))]
 
 
@@ -137,10 +138,13 @@ def masks(_context: typer.Context, incomplete: str) -> list[str]:
     from attncli.mechanism.mask import KINDS
 
     prefix, bar, _ = incomplete.rpartition("|")
-    return [
-        f"{prefix}{bar}{name}{':' if any(spelling.counts) or not spelling.counts else ''}"
-        for name, (spelling, _) in KINDS.items()
-    ]
+    candidates = []
+    for name, (spelling, _) in KINDS.items():
+        # `counts` are the numbers of arguments that the kind takes; empty for any number
+        takes_numbers = any(spelling.counts) or not spelling.counts
+        colon = ":" if takes_numbers else ""
+        candidates.append(f"{prefix}{bar}{name}{colon}")
+    return candidates
 
 
 def models(ctx: typer.Context, _incomplete: str) -> list[str]:
@@ -153,7 +157,7 @@ def models(ctx: typer.Context, _incomplete: str) -> list[str]:
 
 
 def metrics(_context: typer.Context, incomplete: str) -> list[str]:
-    """The metrics of heads, the last of several apart by commas."""
+    """Completion candidates: the metrics of heads and "all", also after a comma."""
     from attncli.measure.layer_metrics import EVERY_METRIC
 
     return _after_comma(incomplete, [*EVERY_METRIC, "all"])
@@ -167,26 +171,29 @@ def tokens(ctx: typer.Context, incomplete: str) -> list[str]:
     """
     from attncli.inputs.tokenize import CharTokenizer, WhitespaceTokenizer, WordTokenizer
 
-    texts, chosen = _texts_on_line(ctx, incomplete)
+    texts, tokenizer_name = _texts_on_line(ctx, incomplete)
     kinds = {kind.name: kind for kind in (CharTokenizer, WhitespaceTokenizer)}
-    tokenizer = kinds.get(chosen, WordTokenizer)()
-    candidates: dict[str, None] = {}
+    tokenizer = kinds.get(tokenizer_name, WordTokenizer)()
+    candidates: dict[str, None] = {}  # a set in the order of the text
     for text in texts:
         counts: Counter[str] = Counter()
         for _, _, word, _ in tokenizer.pieces(text):
             if not all(letter.isalnum() or letter in "-_." for letter in word):
                 continue
             counts[word] += 1
-            candidates[word if counts[word] == 1 else f"{word}:{counts[word]}"] = None
+            if counts[word] == 1:
+                candidates[word] = None
+            else:
+                candidates[f"{word}:{counts[word]}"] = None
     return list(candidates)
 
 
 def _texts_on_line(ctx: typer.Context, incomplete: str) -> tuple[list[str], str]:
-    """The arguments that stand on the line before the word that is typed and name no file, and the
-    value of `--tokenizer`, "" without one.
+    """The texts that stand on the line before the word that is typed (its arguments that name no
+    file), and the value of `--tokenizer`, "" without one.
 
     An option that still lacks its value keeps Typer from reading the arguments, so they are read
-    from the line.
+    from the line, which shells hand over in a variable.
     """
     line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
     takes_value = {
@@ -199,20 +206,20 @@ def _texts_on_line(ctx: typer.Context, incomplete: str) -> tuple[list[str], str]
     if incomplete and words and words[-1] == incomplete:
         words = words[:-1]
     texts: list[str] = []
-    chosen = ""
-    option = ""
+    tokenizer_name = ""
+    option = ""  # an option whose value is the next word
     for word in words:
         if option:
             if option == "--tokenizer":
-                chosen = word
+                tokenizer_name = word
             option = ""
         elif word.startswith("--tokenizer="):
-            chosen = word.partition("=")[2]
+            tokenizer_name = word.partition("=")[2]
         elif word in takes_value:
             option = word
         elif not word.startswith("-") and not os.path.exists(word):  # noqa: PTH110 - never fails
             texts.append(word)
-    return texts, chosen
+    return texts, tokenizer_name
 
 
 def _words_of_line(line: str) -> list[str]:
@@ -231,16 +238,16 @@ def _words_of_line(line: str) -> list[str]:
 
 
 def parts(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The parts of this command's screen, the last of several apart by commas; none where a saved
-    document has its own."""
+    """Completion candidates: the parts of this command's screen and "all", also after a comma; none
+    for a command without a screen of its own, such as `attn view`."""
     from attncli.draw.view import part_names
 
-    words = ctx.command_path.split()
     folder = str(getattr(ctx.command.callback, "__module__", "")).rpartition(".")[0]
-    # a command of a group has the screen of the group, one of effects that of its own name
-    names = next((names for word in reversed(words) if (names := part_names(word, folder))), ())
-    if names:
-        return _after_comma(incomplete, [*names, "all"])
+    # the screen has the name of the command, or, in a group such as `attn explain`, of the group
+    for word in reversed(ctx.command_path.split()):
+        names = part_names(word, folder)
+        if names:
+            return _after_comma(incomplete, [*names, "all"])
     return []
 
 
@@ -252,8 +259,8 @@ def schemas(_context: typer.Context, _incomplete: str) -> list[str]:
 
 
 def tensor_prefixes(_context: typer.Context, incomplete: str) -> list[str]:
-    """The beginnings, up to a full stop, of the names of the tensors in the file that was named
-    before.
+    """Completion candidates: the names of the tensors in the file that stands on the line already,
+    each up to its next full stop behind what is typed.
     """
     from attncli.inputs.tensors import tensor_file
 
@@ -268,9 +275,13 @@ def tensor_prefixes(_context: typer.Context, incomplete: str) -> list[str]:
             names = [info.name for info in tensor_file(Path(file)).summaries]
     except AttnError:
         return []
-    start = len(incomplete)
-    ends = ((name, name.find(".", start)) for name in names if name.startswith(incomplete))
-    return sorted({name[: end + 1] if end >= 0 else name for name, end in ends})
+    prefixes = set()
+    for name in names:
+        if name.startswith(incomplete):
+            typed, rest = name[: len(incomplete)], name[len(incomplete) :]
+            part, stop, _ = rest.partition(".")
+            prefixes.add(f"{typed}{part}{stop}")
+    return sorted(prefixes)
 
 
 def _after_comma(incomplete: str, candidates: Iterable[str]) -> list[str]:
@@ -326,7 +337,7 @@ def check_request(variables: Mapping[str, str], name: str) -> None:
 
 
 def _script(shell: str) -> str:
-    """The script of a shell: ours, or Typer's for the others."""
+    """The script that sets completion up in this shell: one of ours, or Typer's where we have none."""
     from typer._completion_shared import get_completion_script
 
     from attncli.inputs.files import is_file, read_regular
@@ -382,12 +393,8 @@ def set_up(args: list[str], lang: str) -> str:
         if shell in ("bash", "zsh", "fish"):  # of the others it is a file that holds more
             with atomic_writer(Path(path), alone=True) as stream:
                 stream.write(f"{_script(shell)}\n".encode())
-    except (
-        OSError,
-        ValueError,
-        RuntimeError,
-        SubprocessError,
-    ) as error:  # of a file, its letters, HOME, PowerShell
+    # a file that cannot be written, letters that it cannot hold, no HOME, PowerShell
+    except (OSError, ValueError, RuntimeError, SubprocessError) as error:
         reason = term(getattr(error, "strerror", None) or str(error))
         what = message("cannot install the completion: {reason}", reason=reason)
         raise AttnError(

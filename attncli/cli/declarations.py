@@ -534,20 +534,22 @@ class ComputeOptions(Struct, frozen=True):
     max_memory: Annotated[str | None, MAX_MEMORY] = None
 
     def __post_init__(self) -> None:
-        """Read a device that stands as the backend as torch on it. Raises UsageError beside another
-        device."""
+        """Read a device given as the backend, such as `--backend cuda:1`, as torch on that device.
+        Raises UsageError where `--device` names another one."""
         if self.backend.partition(":")[0] not in DEVICES:
             return
-        devices = sorted((self.backend, self.device or self.backend), key=len)
-        word, _, number = devices[1].partition(":")
-        if devices[0] != devices[1] and (devices[0] != word or not number):
+        # "cuda" and "cuda:1" go together, and the longer one says more
+        shorter, longer = sorted((self.backend, self.device or self.backend), key=len)
+        word, _, number = longer.partition(":")
+        is_same = shorter == longer or (shorter == word and number != "")
+        if not is_same:
             raise UsageError(
                 "--backend {backend} and --device {device} name two places",
                 expected=message("one of them"),
                 backend=self.backend,
                 device=self.device,
             )
-        force_setattr(self, "device", devices[1])
+        force_setattr(self, "device", longer)
         force_setattr(self, "backend", "torch")
 
 
@@ -595,10 +597,12 @@ class OutputOptions(Struct, frozen=True):
 
     @property
     def table(self) -> Path | None:
-        """The file that the table goes to besides the answer; None without one, and where it is the
-        answer.
+        """The file that the table goes to besides the answer; None without `--csv`, and for `--csv -`,
+        where the table is the answer.
         """
-        return None if self.is_table else self.csv
+        if self.is_table:
+            return None
+        return self.csv
 
     @property
     def is_table(self) -> bool:
@@ -607,7 +611,8 @@ class OutputOptions(Struct, frozen=True):
 
     @property
     def page(self) -> Path | None:
-        """The file that the page of the answer goes to."""
+        """The file that the HTML page of the answer goes to: None, as these options have no
+        `--html`."""
         return None
 
 
@@ -618,7 +623,7 @@ class PagedOutput(OutputOptions, frozen=True):
 
     @property
     def page(self) -> Path | None:
-        """The file that the page of the answer goes to."""
+        """The file that the HTML page of the answer goes to; None without one."""
         return self.html
 
 

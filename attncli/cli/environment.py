@@ -115,15 +115,16 @@ class Environment:
 
     @cached_property
     def settings(self) -> dict[str, Setting]:
-        """What variables and the settings file say. Raises UsageError for what cannot be."""
+        """The values of options that variables and the settings file give, by the option's name.
+        Raises UsageError for a value that its option does not take."""
         from attncli.cli.settings import settings
 
         return settings(self.variables)
 
     def options_without(self, forms: About, *, besides: About | None = None) -> list[str]:
         """The options given on the command line that have no effect in these forms of the answer
-        (such as `About.JSON`), as the user spelled them, in the order in which the command declares
-        them.
+        (such as `About.JSON`), by their spelling on a command line, in the order in which the
+        command declares them.
 
         besides: if given, only options that have an effect in these forms.
         """
@@ -138,8 +139,11 @@ class Environment:
         ]
 
     def options_about(self, group: Any, subject: About) -> list[str]:
-        """The options of a group whose values are not the defaults and that concern this subject,
-        each as `--name`, in the order of the group."""
+        """The options of a group whose values are not the defaults and that have an effect on this
+        subject, such as `About.CHECKPOINT`; each as `--name`, in the order of the group.
+
+        group: an instance of a group of options, such as `ModelOptions`.
+        """
         from attncli.cli.option import option_defaults
 
         names = [
@@ -205,27 +209,27 @@ class Environment:
         Under `LANG=C` Python itself sets `LC_CTYPE=C.UTF-8` (PEP 538), which says nothing about the
         terminal.
         """
-        names = (
-            ("LC_ALL", "LANG")
-            if self.variables.get("LC_CTYPE") == "C.UTF-8"
-            else ("LC_ALL", "LC_CTYPE", "LANG")
-        )
-        locale_name = next((self.variables[name] for name in names if self.variables.get(name)), "")
-        return locale_name in ("C", "POSIX") or (
-            locale_name != "" and "utf" not in locale_name.lower()
-        )
+        names = ["LC_ALL", "LC_CTYPE", "LANG"]
+        if self.variables.get("LC_CTYPE") == "C.UTF-8":
+            names.remove("LC_CTYPE")
+        # the first variable that is set counts
+        for name in names:
+            locale_name = self.variables.get(name)
+            if locale_name:
+                return "utf" not in locale_name.lower()
+        return False
 
     @property
     def notice_language(self) -> str:
-        """The language of standard error: the one asked for, English where its encoding or the
-        locale lacks characters of that."""
-        if self._encodes("\u9519") and not self.wants_ascii():
+        """The language of standard error: the one asked for; English where its encoding or the
+        locale has no Chinese characters."""
+        if self._encodes("\u9519") and not self.wants_ascii():  # 错, the first sign of "error: "
             return self.lang
         return "en"
 
     def _encodes(self, text: str) -> bool:
-        """Whether standard error can write a text as it is; what a test passes in its place has no
-        encoding.
+        """Whether standard error's encoding has all characters of a text. A stream of a test's, which
+        has no encoding, counts as UTF-8.
         """
         try:
             text.encode(getattr(self.stderr, "encoding", None) or "utf-8")
@@ -245,7 +249,7 @@ class Environment:
 
     def write(self, data: bytes) -> None:
         """Write bytes to standard output at once. Raises AttnError where it is closed or its disk
-        is full; of a file, what was begun and not ended with a line is then taken back.
+        is full; an unfinished line at the end of a file is then taken back.
         """
         try:
             write_all(self.stdout, data, self.unfinished)
@@ -280,7 +284,8 @@ class Environment:
             self._print_lines(note_line(message, self._stderr_view()))
 
     def report(self, error: AttnError) -> None:
-        """Tell an error once: four lines at most, or one JSON document for machines."""
+        """Write an error to standard error: four lines at most, or one JSON document where a program
+        reads the answer."""
         if self.machine:
             lang = "en"
         else:
@@ -292,9 +297,10 @@ class Environment:
 
             from attncli.draw.encoding import ndjson_line
 
-            message = "; ".join(
-                part for part in (what, where, expected and f"expected {expected}") if part
-            )
+            parts_of_message = [what, where]
+            if expected:
+                parts_of_message.append(f"expected {expected}")
+            message = "; ".join(filter(None, parts_of_message))
             document = {
                 "error": {"code": int(error.exit_code), "message": message, "hint": hint or None}
             }
@@ -338,7 +344,7 @@ class Environment:
 
 
 def _shorten(text: str) -> str:
-    """The text without the middle of what is too long to be read."""
+    """The text, of a very long one only its first and last thousand characters with … between."""
     half = MOST_TOLD // 2
     if len(text) <= MOST_TOLD:
         return text
@@ -346,8 +352,8 @@ def _shorten(text: str) -> str:
 
 
 def _is_null_device(stream: TextIO) -> bool:
-    """Whether this is what `os.devnull` names: programs are started with it where nobody types
-    anything.
+    """Whether a stream is the null device (`/dev/null`), with which programs are started where nobody
+    can type anything.
     """
     try:
         stream_stat, null = os.fstat(stream.fileno()), os.stat(os.devnull)  # noqa: PTH116
@@ -357,7 +363,7 @@ def _is_null_device(stream: TextIO) -> bool:
 
 
 def _terminal_size() -> tuple[int | None, int | None]:
-    """Columns and lines of the terminal; None for what it does not tell."""
+    """Columns and lines of the terminal; None for those that it does not report."""
     try:
         size = os.get_terminal_size(sys.stdout.fileno())
     except (OSError, ValueError):
@@ -376,6 +382,7 @@ class ClosedOutput(RawIOBase):
     """Stands in for a standard output that the caller has closed: every write raises OSError."""
 
     def write(self, data: Any) -> int:
+        """Raises OSError, as a write to a closed file does."""
         del data
         raise OSError(EBADF, "standard output is closed")
 
@@ -384,6 +391,7 @@ class UnfailingStderr(TextIOBase):
     """Standard error that ignores failed writes."""
 
     def __init__(self, stream: TextIO) -> None:
+        """Write to what is under the buffers of this stream."""
         super().__init__()
         self._stream = stream
         self._raw = unbuffered_stream(stream)
@@ -402,6 +410,8 @@ class UnfailingStderr(TextIOBase):
         return self._stream.fileno()
 
     def write(self, text: str) -> int:
+        """Write a text at once, characters that the encoding lacks as escapes; a failure is ignored.
+        Returns the length of the text."""
         with suppress(OSError, ValueError):
             write_all(self._raw, text.encode(self.encoding, "backslashreplace"))
         return len(text)
@@ -414,7 +424,8 @@ def unbuffered_stream(stream: TextIO) -> BinaryIO:
 
 
 def standard_output() -> BinaryIO:
-    """What standard output writes to. A stream that the caller closed (`>&-`) is None in `sys`."""
+    """The process's standard output without Python's buffers; where the caller has closed it (`>&-`),
+    and it is None in `sys`, a stream whose writes fail."""
     if sys.stdout is None:
         return cast(BinaryIO, ClosedOutput())
     return unbuffered_stream(sys.stdout)
@@ -428,7 +439,7 @@ def write_all(stream: BinaryIO, data: bytes, unfinished: int = 0) -> None:
     try:
         while remaining:
             count = stream.write(remaining)
-            if count is None:  # it does not block, and its reader is slow
+            if count is None:  # a non-blocking pipe is full: wait until its reader has read
                 from select import select
 
                 select([], [stream], [])

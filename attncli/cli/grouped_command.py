@@ -72,17 +72,17 @@ class GroupedCommand(PlainParameters, TyperCommand):
         """Raise UsageError for three slips in an option's value: none at all (`--seed=`); another
         option of the command as value (`--csv --json`), which would become a file of that name; and
         two values for an option that takes one, of which one would be dropped."""
+        # a second parser, which keeps all values of an option where Typer's own keeps the last
         parser = self.make_parser(ctx)
-        for spelled in {*parser._short_opt.values(), *parser._long_opt.values()}:
-            spelled.action = {"store": "append", "store_const": "append_const"}.get(
-                spelled.action, spelled.action
-            )
+        collecting_actions = {"store": "append", "store_const": "append_const"}
+        for spelling in {*parser._short_opt.values(), *parser._long_opt.values()}:
+            spelling.action = collecting_actions.get(spelling.action, spelling.action)
         try:
             values_by_option, _, _ = parser.parse_args(args=list(args))
         except TyperException as error:  # an option without its value tells no context of its own
             error.ctx = getattr(error, "ctx", None) or ctx  # type: ignore[attr-defined,unused-ignore]
             raise
-        neighbours = set(pairwise(args))
+        neighbours = set(pairwise(args))  # a value apart from its option, not `--csv=--json`
         for parameter in self.params:
             if parameter.param_type_name != "option":
                 continue
@@ -128,8 +128,8 @@ class GroupedCommand(PlainParameters, TyperCommand):
                 )
 
     def _take_settings(self, ctx: Any) -> None:
-        """Let variables and the settings file stand in for options that the command line does not
-        hold.
+        """Give Typer the values of variables and of the settings file as defaults of options that
+        the command line does not hold.
         """
         if ctx.obj is not None:
             # the model of the settings is chosen later, where the other options are read: one that
@@ -190,7 +190,8 @@ class GroupedCommand(PlainParameters, TyperCommand):
         )
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """The completions of an incomplete word; rare options too, which Typer knows as hidden."""
+        """The completions of an incomplete word. Rare options are offered, too: Typer leaves out
+        hidden ones, as which it knows them, so they are not hidden meanwhile."""
         rare = [
             parameter
             for parameter in self.get_params(ctx)
@@ -211,16 +212,26 @@ class GroupedCommand(PlainParameters, TyperCommand):
 
 
 def _words_given(parameter: Any, value: Any) -> tuple[str, ...]:
-    """An option and its value as words of a command line, each value behind the option's name."""
+    """An option and its value as words of a command line: ("--mask", "causal"); of several values,
+    each behind the option's name; of a flag, `--bias` or `--no-bias`."""
+    name = parameter.opts[0]
     if isinstance(value, bool):
-        return (parameter.opts[0] if value else parameter.secondary_opts[0],)
+        if value:
+            return (name,)
+        return (parameter.secondary_opts[0],)
     values = value if isinstance(value, list | tuple) else [value]
-    texts = [f"{part:.17g}" if isinstance(part, float) else str(part) for part in values]
-    return tuple(word for text in texts for word in (parameter.opts[0], text))
+    words: list[str] = []
+    for part in values:
+        text = str(part)
+        if isinstance(part, float):
+            text = f"{part:.17g}"  # digits enough to read the same number back
+        words += (name, text)
+    return tuple(words)
 
 
 class CommandGroup(PlainParameters, TyperGroup):
-    """A command that stands for several: its page is written as theirs are."""
+    """A command that is a group of subcommands, with help pages and errors like those of a single
+    command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments as Typer does; answers a request for help on the group itself, and

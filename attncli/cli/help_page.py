@@ -53,29 +53,34 @@ def show_help(command: Any, ctx: Any, args: Sequence[str]) -> None:
     `args`.
     """
     if "--" in args:
-        words = args[: args.index("--")]
+        words = args[: args.index("--")]  # what follows is text
     else:
         words = args
-    pages = [
+    requests = [
         word
         for number, word in enumerate(words)
         if word in HELP and not _is_value(command, words, number)
     ]
-    if not pages or ctx.resilient_parsing:
+    if not requests or ctx.resilient_parsing:
         return
+
+    # the rest of the line is not parsed: `--color`, or its setting, is looked up here
     color = "auto"
     for number, word in enumerate(words):
         if word in COLOR and number + 1 < len(words):
             color = words[number + 1]
         elif word.partition("=")[0] in COLOR and "=" in word:
             color = word.partition("=")[2]
-    if (
-        color == "auto"
-        and ctx.obj is not None
-        and (setting := ctx.obj.settings.get("color")) is not None
-    ):
-        color = str(setting.value)
-    typer.echo((short_page if pages[0] == "-h" else whole_page)(command, ctx, color), color=True)
+    if color == "auto" and ctx.obj is not None:
+        setting = ctx.obj.settings.get("color")
+        if setting is not None:
+            color = str(setting.value)
+
+    if requests[0] == "-h":
+        page = short_page(command, ctx, color)
+    else:
+        page = whole_page(command, ctx, color)
+    typer.echo(page, color=True)
     ctx.exit()
 
 
@@ -83,10 +88,9 @@ def _is_value(command: Any, words: Sequence[str], number: int) -> bool:
     """Whether `words[number]` is the value of the option that stands before it, and not an option
     itself.
     """
-    if number:
-        before = words[number - 1]
-    else:
-        before = ""
+    if number == 0:
+        return False
+    before = words[number - 1]
     return any(
         before in parameter.opts and not getattr(parameter, "is_flag", False)
         for parameter in command.params
@@ -95,18 +99,26 @@ def _is_value(command: Any, words: Sequence[str], number: int) -> bool:
 
 
 def whole_page(command: Any, ctx: Any, color: str = "auto") -> str:
-    """Everything a command takes, by group, the rare at the end of each group."""
+    """The help page with everything that a command takes, by group, rare options at the end of each
+    group.
+
+    color: as `--color` takes it.
+    """
     page = _Page(ctx, color)
     page.usage(command)
     for part in _help_paragraphs(command.help):
         page.paragraph(part)
     _write_subcommands(command, ctx, page)
+
+    # rare options are those that Typer knows as hidden
     groups: dict[str, list[Any]] = {}
     parameters = _listed_parameters(command, ctx)
     for parameter in sorted(
         parameters, key=lambda parameter: bool(getattr(parameter, "hidden", False))
     ):
         groups.setdefault(group_title(parameter), []).append(parameter)
+
+    # options of most commands are explained by `attn --help` alone; a command only names them
     shared: list[Any] = []
     if not hasattr(command, "list_commands"):
         shared = groups.pop(EVERYWHERE, [])
@@ -150,9 +162,10 @@ def short_page(command: Any, ctx: Any, color: str = "auto") -> str:
     closing = page.say(
         message("{command} --help has all {options} options.", command=path, options=len(options))
     )
-    room = (
-        PAGE_ROWS - page.height - len(page.wrap_text(closing)) - 2
-    )  # and an empty line above each
+
+    # as many options as fit between what is written and the closing sentence, with an empty line
+    # above each of the two
+    room = PAGE_ROWS - page.height - len(page.wrap_text(closing)) - 2
     left = _left_width(rows)
     while rows and sum(len(page.row(row, left)) for row in rows) > room:
         rows.pop()
@@ -255,10 +268,12 @@ def _command_of_text(arguments: Sequence[str]) -> str:
     from itertools import takewhile
 
     words = list(takewhile(lambda word: not word.startswith("-"), arguments))
-    is_text = any(map(str.isspace, words[0])) or not words[0].isascii()
-    if not is_text and (len(words) < 2 or any(char.isspace() for word in words for char in word)):
+    if any(map(str.isspace, words[0])) or not words[0].isascii():
+        text = words[0]
+    elif len(words) > 1 and not any(map(str.isspace, "".join(words))):
+        text = " ".join(words)
+    else:
         return ""
-    text = " ".join(words[:1] if is_text else words)
     if len(text) <= LONGEST_TEXT:
         return f"attn run {shlex.quote(text)}"
     return 'attn run "…"'
@@ -284,16 +299,17 @@ def group_order(title: str) -> int:
 
 
 def spelling_of(parameter: Any) -> str:
-    """What is typed for a parameter: `-m, --model NAME|DIR`, `--bias / --no-bias`, `TEXT`.
-    Spellings that are only kept for who knows them are left out."""
+    """What is typed for a parameter: `-m, --model NAME|DIR`, `--bias / --no-bias`, `TEXT`. Old
+    spellings, which still work, are left out."""
     metavar = parameter.metavar or (parameter.name or "").upper().replace("_", "-")
     if parameter.param_type_name == "argument":
-        return f"{metavar}{'...' if parameter.nargs == -1 and not metavar.endswith('...') else ''}"
-    kept = OLD_SPELLINGS.get(parameter.opts[0], ())
-    names = sorted(
-        (name for name in parameter.opts if name not in kept),
-        key=lambda name: name.startswith("--"),
-    )
+        takes_several = parameter.nargs == -1
+        if takes_several and not metavar.endswith("..."):
+            return f"{metavar}..."
+        return str(metavar)
+    old_spellings = OLD_SPELLINGS.get(parameter.opts[0], ())
+    names = [name for name in parameter.opts if name not in old_spellings]
+    names.sort(key=lambda name: name.startswith("--"))  # short ones first
     spelled = ", ".join(names)
     if parameter.secondary_opts:
         spelled += f" / {', '.join(parameter.secondary_opts)}"
@@ -309,27 +325,23 @@ def _long_name(parameter: Any) -> str:
 
 
 def _parameter_sentence(parameter: Any, ctx: Any) -> str:
-    """A parameter's sentence in English, with what stands in brackets behind it."""
-    text = UNBOUNDED.sub("", parameter.help or "")
+    """A parameter's help sentence in English, with brackets behind it: the parts that `--show`
+    takes, [required], [default: …]."""
     if parameter.name == "help":
         return "-h shows one screen, --help everything."
+    text = UNBOUNDED.sub("", parameter.help or "")
     if parameter.name == "show":
         part_names = parts(ctx, "")
-    else:
-        part_names = []
-    if part_names:
-        text += f" [{', '.join(part_names)}]"
+        if part_names:
+            text += f" [{', '.join(part_names)}]"
     default = parameter.default
     if parameter.required:
         return f"{text} [required]"
     if parameter.secondary_opts and default is True:
         default = parameter.opts[0].lstrip("-")
-    if (
-        not isinstance(default, str | int | float)
-        or isinstance(default, bool)
-        or default == ""
-        or "[default:" in text
-    ):
+    is_told = "[default:" in text
+    is_flag = isinstance(default, bool)
+    if not isinstance(default, str | int | float) or is_flag or default == "" or is_told:
         return text
     return f"{text} [default: {default}]"
 
@@ -362,8 +374,12 @@ class _Page:
     """A page as it is written: lines of at most the terminal's width, coloured or not."""
 
     def __init__(self, ctx: Any, color: str) -> None:
+        """Begin an empty page for the command of Typer's context.
+
+        color: as `--color` takes it.
+        """
         environment: Environment | None = ctx.obj
-        self._path = ctx
+        self._context = ctx
         if environment is None:
             self.lang = "en"
         else:
@@ -394,20 +410,23 @@ class _Page:
         return translate(text, self.lang)
 
     def usage(self, command: Any) -> None:
-        """Write how the command is called."""
-        pieces = " ".join(command.collect_usage_pieces(self._path))
+        """Write the line `Usage: attn run [OPTIONS] [TEXT]`; what does not fit is indented below."""
+        pieces = " ".join(command.collect_usage_pieces(self._context))
         word = self.say(message("Usage: "))
-        for index, line in enumerate(
-            self.wrap_text(f"{word}{self._path.command_path.rstrip()} {pieces}", 0)
-        ):
-            self._lines.append(f"{'' if index == 0 else '    '}{self._paint(line, HEADING)}")
+        text = f"{word}{self._context.command_path.rstrip()} {pieces}"
+        for index, line in enumerate(self.wrap_text(text, margin=0)):
+            indent = "" if index == 0 else "    "
+            self._lines.append(f"{indent}{self._paint(line, HEADING)}")
 
     def paragraph(self, text: str) -> None:
-        """Write a paragraph below an empty line. A command to type is not wrapped, and is painted
-        as a command."""
-        is_example = text.startswith("attn ")
-        first, *others = self.wrap_text(self.say(text), 6 if is_example else 2) or [""]
-        style, margin = (TYPED, "      ") if is_example else (PLAIN, "  ")
+        """Write a paragraph below an empty line. A command to type has its own colour, and the lines
+        that it goes on in are indented."""
+        style = PLAIN
+        margin = "  "
+        if text.startswith("attn "):  # a command
+            style = TYPED
+            margin = "      "
+        first, *others = self.wrap_text(self.say(text), len(margin)) or [""]
         self._lines += [
             "",
             f"  {self._paint(first, style)}",
@@ -436,9 +455,10 @@ class _Page:
             self._lines += self.row(row, _left_width(rows))
 
     def row(self, row: Row, left: int) -> list[str]:
-        """The lines of one row.
+        """The lines of one row: what is typed, and beside it, or below where it is longer than its
+        column, what it does.
 
-        left: the width of the column of what is typed.
+        left: cells of the column of what is typed.
         """
         typed_text, text = row
         margin = " " * (left + 4)
@@ -466,6 +486,8 @@ class _Page:
 def _dim_brackets(line: str, paint: Any) -> str:
     """The line with what stands in brackets dim; a bracket that goes on in the next line stays as
     it is.
+
+    paint: called with a text and a style, returns the text with the codes of that style.
     """
     # from "[" to the next "]", with no other bracket within
     return re.sub(r"\[[^\[\]]*\]", lambda match: paint(match[0], ASIDE), line)
@@ -476,30 +498,35 @@ def _dim_brackets(line: str, paint: Any) -> str:
 
 
 def option_help(text: str, lang: str) -> str:
-    """An option's sentence, and what stands in brackets behind it, each on its own."""
+    """An option's help in this language: its sentence, and each of the brackets behind it, such as
+    `[default: 64]`, are translated on their own."""
     if lang == "en":
         return text
+    sentence = text
+    brackets = []
     match = TAIL.search(text)
-    sentence, behind = (text, "") if match is None else (text[: match.start()], match[0])
-    brackets = [
-        f" [{_translate_bracket(bracket.strip()[1:-1], lang)}]"
-        for bracket in BRACKETS.findall(behind)
-    ]
-    return translate(sentence, lang) + "".join(brackets)
+    if match is not None:
+        sentence = text[: match.start()]
+        brackets = BRACKETS.findall(match[0])
+    translated = translate(sentence, lang)
+    for bracket in brackets:
+        inside = bracket.strip()[1:-1]
+        translated += f" [{_translate_bracket(inside, lang)}]"
+    return translated
 
 
 def _translate_bracket(text: str, lang: str) -> str:
-    """What stands in brackets behind an option's sentence, such as "default: 64", in this language."""
-    if (ends := RANGE.fullmatch(text)) is not None:
-        limits = {"least": ends[2], "most": ends[3]}
-        return translate(
-            message("above {least} to {most}" if ends[1] else "from {least} to {most}", **limits),
-            lang,
-        )
+    """What stands in brackets behind an option's sentence, such as "1 to 9", "default: 64" or
+    "env: ATTN_MODEL", in this language."""
+    match = RANGE.fullmatch(text)
+    if match is not None:
+        above, least, most = match.groups()
+        if above:
+            return translate(message("above {least} to {most}", least=least, most=most), lang)
+        return translate(message("from {least} to {most}", least=least, most=most), lang)
     name, _, value = text.partition(": ")
     if not value:
         return translate(text, lang)
-    return translate(
-        message("default: {value}" if name == "default" else "env: {value}", value=term(value)),
-        lang,
-    )
+    if name == "default":
+        return translate(message("default: {value}", value=term(value)), lang)
+    return translate(message("env: {value}", value=term(value)), lang)

@@ -67,8 +67,10 @@ def default_checkpoint(
 def checkpoint(
     environment: Environment, name: str, setup: RunSetup, *, many_runs: bool = False
 ) -> Model:
-    """The checkpoint of this name under the options given. many_runs: whether its weights are kept
-    for several runs, where memory allows. Raises UsageError for options that it does not take.
+    """Load the checkpoint of this name and apply the options to it: adapters, the text or states of
+    an encoder, masks, scale. Raises UsageError for options that do not go with a checkpoint.
+
+    many_runs: whether its weights are kept for several runs, where memory allows.
     """
     from attncli.cli.progress import with_layer_progress
 
@@ -87,6 +89,7 @@ def checkpoint(
             expected="the checkpoint's own positions",
             position=attention.position,
         )
+
     ignore = tuple(options.ignore_config or ())
     adapters = tuple(options.adapter or ())
     loaded_model = load_checkpoint(
@@ -100,6 +103,8 @@ def checkpoint(
 
         tokens = whole_numbers(options.global_tokens, "--global-tokens")
         model = replace(model, spec=with_global_tokens(model.spec, tokens))
+
+    # of an encoder-decoder, the decoder over a text or over captured states of the encoder
     if options.source is not None:
         model = model.decoder(options.source)
         if len(options.source) <= SOURCE_EXCERPT:
@@ -127,11 +132,12 @@ def checkpoint(
             source_states=options.source_states.name,
         )
         model = replace(model, warnings=(*model.warnings, note))
-    own = dict.fromkeys(block.attention.mask.spec() for block in model.spec.blocks)
-    if takes_own_mask_away(attention.mask) and list(own) != ["none"]:
+
+    own_masks = list(dict.fromkeys(block.attention.mask.spec() for block in model.spec.blocks))
+    if takes_own_mask_away(attention.mask) and own_masks != ["none"]:
         note = message(
             "--mask none takes the model's own mask away ({own}): it never learned without it",
-            own=listing(own),
+            own=listing(own_masks),
         )
         model = replace(model, warnings=(*model.warnings, note))
     return replace(model, spec=change_attention(model.spec, attention))
@@ -154,18 +160,17 @@ def _with_weights_kept(environment: Environment, model: Model, compute: ComputeO
     limit = memory_limit(compute)
     if not needed:
         return model
-    is_kept = needed <= limit.bytes // KEPT_SHARE
-    note = message(
-        "weights are kept for the next pass: {needed} of {limit} of memory"
-        if is_kept
-        else "weights are read in each pass: kept they would take {needed} of {limit} of memory",
-        needed=size_words(needed),
-        limit=size_words(limit.bytes),
-    )
+    sizes = {"needed": size_words(needed), "limit": size_words(limit.bytes)}
+    if needed > limit.bytes // KEPT_SHARE:
+        note = message(
+            "weights are read in each pass: kept they would take {needed} of {limit} of memory",
+            **sizes,
+        )
+        environment.origins.append(note)
+        return model
+    note = message("weights are kept for the next pass: {needed} of {limit} of memory", **sizes)
     environment.origins.append(note)
-    if is_kept:
-        return hold_weights(model)
-    return model
+    return hold_weights(model)
 
 
 def load_checkpoint(
@@ -198,8 +203,8 @@ def load_checkpoint(
 def describe_model(
     environment: Environment, name: str, ignore: tuple[str, ...] = ()
 ) -> ModelDescription:
-    """What the model of this name is, without reading a weight; of a model on the hub only the
-    headers of its files are fetched.
+    """Describe the model of this name (family, sizes, layers) without reading a weight; of a model on
+    the hub only the headers of its files are fetched.
     """
     from attncli.cli.progress import downloads
     from attncli.models.description import describe
@@ -215,8 +220,9 @@ def describe_model(
 
 
 def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
-    """A checkpoint's Spec under other masks (intersected with its own, or in its place where `none`
-    is among them), scale or soft cap: a what-if.
+    """A checkpoint's Spec with the scale, the soft cap and the masks of the options in place of its
+    own, to see what would change. Masks are intersected with the model's own, unless `none` is among
+    them: that takes the own mask away.
     """
     if not attention.mask and attention.scale is None and attention.softcap is None:
         return spec
@@ -228,24 +234,17 @@ def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
     blocks = []
     for block in spec.blocks:
         layer = block.attention
-        if attention.scale is None:
-            scale = layer.scale
-        else:
-            scale = scale_number(attention.scale, layer.head_dim, spec.d_model)
-        if attention.softcap is None:
-            softcap = layer.softcap
-        else:
-            softcap = attention.softcap
-        if has_own:
-            layer_mask = intersection(layer.mask, extra)
-        else:
-            layer_mask = extra
-        blocks.append(
-            replace(
-                block,
-                attention=replace(layer, mask=layer_mask, scale=scale, softcap=softcap),
+        if attention.scale is not None:
+            layer = replace(
+                layer, scale=scale_number(attention.scale, layer.head_dim, spec.d_model)
             )
-        )
+        if attention.softcap is not None:
+            layer = replace(layer, softcap=attention.softcap)
+        if has_own:
+            layer = replace(layer, mask=intersection(layer.mask, extra))
+        else:
+            layer = replace(layer, mask=extra)
+        blocks.append(replace(block, attention=layer))
     return replace(spec, blocks=tuple(blocks))
 
 
@@ -253,7 +252,10 @@ def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
 
 
 def model_of_seed(environment: Environment, setup: RunSetup, tokenizer: str, heads: int) -> Model:
-    """The one-layer model with seeded weights. heads: how many where `--num-heads` does not say.
+    """The one-layer model with seeded weights that the options describe.
+
+    tokenizer: its name or file, as `--tokenizer` takes it.
+    heads: how many where `--num-heads` does not say.
 
     Raises UsageError for sizes that do not fit together, LimitError for weights that memory does
     not hold.
@@ -276,8 +278,11 @@ def one_layer_settings(
     options: ModelOptions, attention: AttentionOptions, seed: int, heads: int = 1
 ) -> Settings:
     """The settings (sizes, mask, positions, scale) of the one-layer model with seeded weights, from
-    the options. heads: how many where `--num-heads` does not say. seed: of the random parts of
-    masks."""
+    the options.
+
+    seed: of the random parts of masks.
+    heads: how many where `--num-heads` does not say.
+    """
     from attncli.models.one_layer import Settings
 
     return Settings(
@@ -362,22 +367,22 @@ HASHING_NOTE = message(
 
 def parse_hashing(kind: str, seed: int) -> Reformer | None:
     """The hash attention that a value of `--attention` such as "reformer:8,4" names; None for
-    "dense". seed: of the hash directions. Raises UsageError."""
+    "dense". Raises UsageError for any other value.
+
+    seed: of the hash directions.
+    """
     from attncli.mechanism.reformer import Reformer
 
     if kind == "dense":
         return None
     name, colon, rest = kind.partition(":")
+    numbers = []
     if colon:
         numbers = rest.split(",")
-    else:
-        numbers = []
-    if (
-        name != "reformer"
-        or len(numbers) > 3
-        or not all(parse_whole_number(text, LARGEST_HASHING) for text in numbers)
-    ):
+    are_counts = all(parse_whole_number(text, LARGEST_HASHING) for text in numbers)  # none is 0
+    if name != "reformer" or len(numbers) > 3 or not are_counts:
         raise refused_value("--attention", kind, HASHING_FORM)
+    # fewer than three numbers leave the last settings as they are by default
     counts = zip(("buckets", "rounds", "chunk"), map(int, numbers), strict=False)
     settings = replace(Reformer(seed=seed), **dict(counts))
     if settings.buckets % 2:
@@ -396,11 +401,11 @@ def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> M
     "dense", else with hash attention (Reformer) in every layer.
 
     Raises UnsupportedError for a checkpoint, whose keys were trained as a projection of their own,
-    and for what hash
-    attention does not have: another scale, soft caps, ALiBi, several query heads for one key head.
+    and for what hash attention does not have: another scale, soft caps, ALiBi, several query heads
+    for one key head.
     """
-    rule = parse_hashing(kind, model.identity.seed or 0)
-    if rule is None:
+    hashing = parse_hashing(kind, model.identity.seed or 0)
+    if hashing is None:
         return model
     first = model.spec.blocks[0].attention
     if model.identity.source == "checkpoint":
@@ -428,7 +433,7 @@ def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> M
             kv_heads=first.kv_heads,
         )
     blocks = tuple(
-        replace(block, attention=replace(block.attention, hashing=rule, scale=1.0))
+        replace(block, attention=replace(block.attention, hashing=hashing, scale=1.0))
         for block in model.spec.blocks
     )
     return replace(
@@ -449,7 +454,8 @@ def _is_mask_file(spec: str) -> bool:
 
     if not spec:
         return False
-    if spec.partition(":")[0].partition("|")[0].strip() in KINDS:
+    kind = spec.partition(":")[0].partition("|")[0].strip()  # of "window:4|prefix:2", "window"
+    if kind in KINDS:
         return spec.lower().endswith(MATRIX_FORMATS)
     return spec.lower().endswith((*MATRIX_FORMATS, *FORMATS, ".gguf")) or is_there(Path(spec))
 
@@ -472,8 +478,8 @@ def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
 
 
 def _mask_parts(specs: Sequence[str] | None) -> list[str]:
-    """The masks that `--mask` names, one by one: `A&B` is the intersection of A and B, which
-    documents and screens write with blanks; a file may have such a name, too."""
+    """The masks that `--mask` names, one by one: `A&B` and `A & B` are two masks to intersect, unless
+    a file has that name."""
     from attncli.inputs.files import is_there
 
     parts: list[str] = []
@@ -486,7 +492,8 @@ def _mask_parts(specs: Sequence[str] | None) -> list[str]:
 
 
 def takes_own_mask_away(specs: Sequence[str] | None) -> bool:
-    """Whether `none` is among the masks that `--mask` names: then a model's own does not count."""
+    """Whether `none` is among the masks that `--mask` names: it takes away the mask that a model has
+    of its own."""
     from attncli.mechanism.mask import Everywhere
 
     return any(part.strip().lower() == Everywhere.spelling.name for part in _mask_parts(specs))
@@ -495,10 +502,10 @@ def takes_own_mask_away(specs: Sequence[str] | None) -> bool:
 def seed_of(
     options: ModelOptions, environment: Environment
 ) -> tuple[int, Literal["seeded", "random"]]:
-    """The seed, and "seeded" or "random" for how it came about; standard error says which seed was
-    drawn.
+    """The seed that `--seed` gives, and "seeded"; or for `--seed random` one drawn at random, which a
+    note on standard error names, and "random".
 
-    Raises UsageError for what is no whole number.
+    Raises UsageError for a seed that is no whole number.
     """
     text = options.seed or "0"
     if text == "random":
@@ -554,8 +561,11 @@ def memory_left(compute: ComputeOptions, model: Model) -> int:
 def refuse_memory(
     needed_bytes: int, compute: ComputeOptions, hint: str, *, resident: int = 0
 ) -> None:
-    """Raise LimitError if about so many bytes are more than `--max-memory`, or than this process
-    may still take. resident: how many of them it has already.
+    """Raise LimitError if `needed_bytes` are more than `--max-memory`, or, without it, than this
+    process may still take.
+
+    hint: what to change so that less memory is needed.
+    resident: how many of these bytes the process has taken already.
     """
     limit = memory_limit(compute)
     if compute.max_memory is None:

@@ -102,11 +102,10 @@ def option(
     spelling: Callable[[str], str] = str,
     is_size: bool = False,
 ) -> Any:
-    """A Typer option of one of the groups on the help page. Whether a file can be read is for its
-    reader to find out.
+    """Declare a Typer option of one of the groups on the help page.
 
     names: its flags; none for the parameter's own name.
-
+    panel: the group on the help page.
     about: which forms of the answer it changes.
     values: the words that it takes, if those are all.
     with_number: those of them that may have a number after a colon.
@@ -147,16 +146,17 @@ def option(
         callback = check_words
     elif is_size:
         callback = check_size
-    complete_words = offer(words(*values) if complete is None else complete)
+    if complete is None and values:
+        complete = words(*values)
     declaration = typer.Option(
         *names,
         help=help,
         rich_help_panel=panel,
         metavar="|".join(values) if values and metavar is None else metavar,
-        readable=False,
+        readable=False,  # who opens a file finds out whether it can be read
         hidden=rare or panel == KEPT,
         callback=callback,
-        autocompletion=complete_words if values or complete is not None else None,
+        autocompletion=None if complete is None else offer(complete),
     )
     declaration.about = about
     return declaration
@@ -181,13 +181,14 @@ class Within(Struct, frozen=True):
         return message("{lowest} to {highest}", **ends)
 
     def check(self, _: Any, parameter: Any, argument: Any) -> Any:
-        """The argument of an option. Raises UsageError for any number outside."""
+        """Called by Typer with the argument of an option, a number or several, which it returns.
+        Raises UsageError for any number outside the bounds."""
         for value in _as_list(argument):
-            # written so that nan is refused, too
-            if (
-                not (self.least < value if self.above else self.least <= value)
-                or not value <= self.most
-            ):
+            # comparisons with nan are false, so that it is refused, too
+            is_within = self.least <= value <= self.most
+            if self.above and value == self.least:
+                is_within = False
+            if not is_within:
                 raise refused_value(parameter.opts[0], value, self.description)
         return argument
 
@@ -256,11 +257,19 @@ def argument(help: str, metavar: str, complete: Complete | None = None) -> Any:
 
 
 def no_number(context: Any, parameter: Any, text: str, kind: type) -> UsageError:
-    """The UsageError for a text, in quotes, in the place of a number of this kind."""
+    """The UsageError for an option whose value is no number.
+
+    context: Typer's, None outside of a command.
+    text: the value, in quotes.
+    kind: the type of number that the option takes, float or int.
+    """
+    path = "attn"
+    if context is not None:
+        path = context.command_path.rstrip()
     return UsageError(
         "{opt} is {value}",
         expected=message("a number" if kind is float else "a whole number"),
-        hint=f"{'attn' if context is None else context.command_path.rstrip()} --help",
+        hint=f"{path} --help",
         opt=parameter.opts[0],
         value=text,
     )
@@ -271,14 +280,15 @@ class PlainValue:
     pydantic: that takes 60 to 100 ms, a third of a small command."""
 
     def __init__(self, annotation: Any) -> None:
+        """Take the type that the parameter is annotated with: `int`, or `list[int]`."""
         if getattr(annotation, "__origin__", None) is list:
             self.kind = annotation.__args__[0]
         else:
             self.kind = annotation
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value, or each of several, as what the parameter is annotated with. Raises
-        UsageError.
+        """Called by Typer with what the command line holds for the parameter; returns the value, or
+        a list of several, in the annotated type. Raises UsageError for a text that is none.
         """
         several = param.multiple or param.nargs == -1
         if value is None:
@@ -330,16 +340,17 @@ def redeclare(
     own.hidden = declared.hidden and not common
     own.metavar = metavar or declared.metavar
     own.help = help or declared.help
-    if isinstance(ends := getattr(declared.callback, "__self__", None), Within):
-        within = replace(
-            ends,
-            least=ends.least if least is None else least,
-            most=ends.most if most is None else most,
-        )
-        own.help = (
-            f"{help or declared.help.removesuffix(f' [{ends.description}]')} [{within.description}]"
-        )
-        own.callback = within.check
+    # the callback of an option that `number` declared is the method `check` of its bounds
+    bounds = getattr(declared.callback, "__self__", None)
+    if isinstance(bounds, Within):
+        own_bounds = bounds
+        if least is not None:
+            own_bounds = replace(own_bounds, least=least)
+        if most is not None:
+            own_bounds = replace(own_bounds, most=most)
+        sentence = help or declared.help.removesuffix(f" [{bounds.description}]")
+        own.help = f"{sentence} [{own_bounds.description}]"
+        own.callback = own_bounds.check
     return own
 
 
@@ -348,7 +359,8 @@ def parse_whole_number(text: str, most: int = LARGEST) -> int | None:
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(most)):
         return None
-    if (value := int(digits)) <= most:
+    value = int(digits)
+    if value <= most:
         return value
     return None
 
@@ -362,7 +374,7 @@ def parse_size(text: str, option: str) -> int:
 
 
 def _as_list(value: Any) -> list[Any]:
-    """The values of an option, given once or several times; none of None."""
+    """The values of an option as a list: of one that is given once, several times, or not (None)."""
     if value is None:
         return []
     if isinstance(value, list | tuple):
@@ -411,23 +423,23 @@ class Repeated(Struct, Generic[Group], frozen=True):
         return Repeated(self.group, self.base, {**self.values, name: [*self.values[name], *values]})
 
     def side(self, index: int) -> Group:
-        """The option group for side `index` of a comparison; an option that is given once holds for
-        every side.
+        """The option group for side `index` (0 or 1) of a comparison; an option that is given once
+        holds for both sides.
         """
-        lists = {
-            name
-            for name, hint in get_type_hints(self.group).items()
-            if get_origin(without_none(hint)) is list
-        }
-        side_values = {
-            name: values[index if len(values) > 1 else 0]
-            for name, values in self.values.items()
-            if values
-        }
-        return self.group(
-            **self.base,
-            **{name: [value] if name in lists else value for name, value in side_values.items()},
-        )
+        hints = get_type_hints(self.group)
+        side_values: dict[str, Any] = {}
+        for name, values in self.values.items():
+            if not values:
+                continue
+            if len(values) > 1:
+                value = values[index]
+            else:
+                value = values[0]
+            # an option that holds a list in the group holds a list of one here
+            if get_origin(without_none(hints[name])) is list:
+                value = [value]
+            side_values[name] = value
+        return self.group(**self.base, **side_values)
 
 
 def group_of(hint: Any) -> Any:
@@ -439,49 +451,51 @@ def group_of(hint: Any) -> Any:
 
 def without_none(hint: Any) -> Any:
     """The type of an option's value: `str` of `str | None`, any other type as it is."""
-    if NoneType in get_args(hint):
-        return next((part for part in get_args(hint) if part is not NoneType), hint)
+    alternatives = get_args(hint)
+    if NoneType in alternatives:
+        for alternative in alternatives:
+            if alternative is not NoneType:
+                return alternative
     return hint
 
 
 def repeated_names(hint: Any) -> tuple[str, ...]:
-    """The options that an annotation lets repeat."""
-    return next(
-        (
-            part.names
-            for part in getattr(hint, "__metadata__", ())
-            if isinstance(part, RepeatedNames)
-        ),
-        (),
-    )
+    """The options of a group that may be given several times, by the `RepeatedNames` in the
+    annotation of a command's parameter; none where it has no such part."""
+    for part in getattr(hint, "__metadata__", ()):
+        if isinstance(part, RepeatedNames):
+            return part.names
+    return ()
 
 
 def repeatable(hint: Any) -> Any:
-    """The annotation of an option that may be repeated, from that of the same option given once."""
-    declaration, *about = get_args(hint)
-    value: Any = without_none(declaration)
+    """The annotation of an option that may be repeated, from that of the same option given once:
+    `Annotated[str | None, X]` becomes `Annotated[list[str] | None, X]`."""
+    once, *declarations = get_args(hint)
+    value: Any = without_none(once)
     if get_origin(value) is list:
         values: Any = value
     else:
         values = list[value]
-    return Annotated[values | None, *about]
+    return Annotated[values | None, *declarations]
 
 
 def build_parameter(hint: Any, group: Any, values: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """The argument of a command's parameter that is an option group: the group, or a `Repeated`
-    that keeps the values of `names` apart.
+    """Build what a command's parameter gets that is an option group: the group, or a `Repeated` that
+    keeps all values of the options that may be repeated.
 
     hint: the parameter's type.
+    group: the option group in it.
     values: of all options, by name.
+    names: of the options that may be repeated.
     """
     if get_origin(hint) is not Repeated:
         return build_group(group, values)
     repeated_values = {
         name: list(values[name] or ()) for name in option_defaults(group) if name in names
     }
-    return Repeated(
-        group, {name: value for name, value in values.items() if name not in names}, repeated_values
-    )
+    base = {name: value for name, value in values.items() if name not in names}
+    return Repeated(group, base, repeated_values)
 
 
 # Which options of a group a command has, and the groups spread out for Typer.
@@ -534,22 +548,24 @@ def meaning(**declarations: Any) -> Meaning:
 
 
 def _offers(hint: Any, name: str) -> bool:
-    """Whether a command whose parameter has this annotation has the option of this name."""
-    return all(
-        (name in part.names) != part.others
-        for part in getattr(hint, "__metadata__", ())
-        if isinstance(part, Offer)
-    )
+    """Whether a command offers the option of this name, by each `Offer` in the annotation of its
+    parameter; all options where there is none."""
+    for part in getattr(hint, "__metadata__", ()):
+        if not isinstance(part, Offer):
+            continue
+        is_listed = name in part.names
+        if is_listed == part.others:  # left out by `without`, or not among those of `only`
+            return False
+    return True
 
 
 def _with_flag(hint: Any, name: str) -> Any:
-    """The annotation of a parameter; an option that declares no flag gets `--` and the parameter's
-    name.
+    """The annotation of a parameter, in which an option that declares no flag has `--` and the
+    parameter's name: of `d_model`, `--d-model`.
     """
     for declaration in getattr(hint, "__metadata__", ()):
-        if (
-            isinstance(declaration, OptionInfo) and declaration.default is ...
-        ):  # where Typer has an option's first flag
+        # Typer keeps an option's first flag as its default, `...` for none
+        if isinstance(declaration, OptionInfo) and declaration.default is ...:
             own = copy(declaration)
             own.default = f"--{name.replace('_', '-')}"
             return Annotated[hint.__origin__, own]
@@ -563,11 +579,15 @@ def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     parameters: dict[str, inspect.Parameter] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         group = group_of(_without_annotations(hints[name]))
+
+        # an option of the command's own
         if not _is_group(group):
             parameters[name] = parameter.replace(
                 kind=parameter.KEYWORD_ONLY, annotation=_with_flag(hints[name], name)
             )
             continue
+
+        # a group: its options as they are declared there, or, by a `Meaning`, for this command
         details = {name: hint for name, _, hint in _all_fields(group)}
         for part in getattr(hints[name], "__metadata__", ()):
             if isinstance(part, Meaning):
@@ -639,12 +659,15 @@ def _annotations(group: type) -> dict[str, Any]:
 
 
 def _all_fields(group: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The name, default and annotation of each field of a group that is an option; those of the
-    groups in it among them.
+    """Yield the name, default and annotation of each option of a group, and of the groups that are
+    fields of it.
     """
     for name, default in option_defaults(group).items():
         hint = _annotations(group)[name]
-        yield from _all_fields(hint) if _is_group(hint) else [(name, default, hint)]
+        if _is_group(hint):
+            yield from _all_fields(hint)
+        else:
+            yield name, default, hint
 
 
 def offered_defaults(hint: Any, group: Any) -> dict[str, Any]:
@@ -653,15 +676,18 @@ def offered_defaults(hint: Any, group: Any) -> dict[str, Any]:
 
 
 def build_group(group: Any, values: Mapping[str, Any]) -> Any:
-    """A group, and the groups in it, from the values of options by name; options without one keep
-    their defaults.
+    """Build an option group, and the groups in it, from the values of options by name; options
+    without a value keep their defaults.
     """
-    hints = {name: _annotations(group)[name] for name in option_defaults(group)}
-    # a group may be called as an option is: the options of a model, and --model
-    inner_groups = {
-        name: build_group(hint, values) for name, hint in hints.items() if _is_group(hint)
-    }
-    return group(**({name: values[name] for name in hints if name in values} | inner_groups))
+    fields: dict[str, Any] = {}
+    for name in option_defaults(group):
+        hint = _annotations(group)[name]
+        # asked first, as a group may have the name of an option: `model` of `RunSetup`, and --model
+        if _is_group(hint):
+            fields[name] = build_group(hint, values)
+        elif name in values:
+            fields[name] = values[name]
+    return group(**fields)
 
 
 def flat(function: Callable[..., Any]) -> Callable[..., Any]:

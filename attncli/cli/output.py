@@ -70,8 +70,8 @@ def validate_options(
     parts of a screen for this caller. Raises UsageError, and AttnError for a file that cannot be
     written.
 
-    screen: the name of the one whose parts `--show` may name; "" for one without.
-    files: files of the command's own options.
+    screen: the name of the screen whose parts `--show` may name; "" for a command without one.
+    files: the files of the command's own options, by the option.
     """
     files = {"--html": options.page, **(files or {})}
     output_conflicts.refuse_contradictions(
@@ -87,9 +87,8 @@ def validate_options(
             "--html-budget is about a page, and none is asked for",
             expected="--html FILE as well",
         )
-    if options.show is None:
-        parts = None
-    else:
+    parts = None
+    if options.show is not None:
         parts = _parts_to_show(options.show, screen)
     if options.lang not in (None, "en") and options.ascii:
         raise UsageError(
@@ -106,10 +105,11 @@ def validate_options(
     output_conflicts.check_files(options, environment, files)
     from attncli.draw.view import View
 
+    # a file gets colours only where they are asked for
+    may_have_color = options.file is None or options.color == "always"
     return View(
         width=environment.columns,
-        color=environment.wants_color(options.color)
-        and (options.file is None or options.color == "always"),
+        color=may_have_color and environment.wants_color(options.color),
         ascii=options.ascii or environment.wants_ascii(),
         precision=options.precision,
         scale_colors=options.scale_colors,
@@ -163,35 +163,34 @@ def _run_options(environment: Environment) -> GivenOptions | None:
 
 
 def _parts_to_show(show: str, screen: str) -> frozenset[str]:
-    """The parts of a screen that `--show` names. Raises UsageError for names of none."""
-    from attncli.documents import folder_of
-    from attncli.draw.view import part_names
+    """The parts of a screen that the value of `--show` names; all of them for "all". Raises
+    UsageError for a name that is no part of it.
 
+    screen: the screen's name; "" for one without parts.
+    """
+    from attncli.documents import folder_of
+    from attncli.draw.view import part_names, part_of_name
+
+    parts: tuple[str, ...] = ()
     if screen:
         parts = part_names(screen, folder_of(screen))
-    else:
-        parts = ()
-    names = [part.strip() for part in show.split(",") if part.strip()]
+    names = [name.strip() for name in show.split(",") if name.strip()]
+    if not names:
+        raise UsageError("--show names no parts", expected=listing((*parts, "all")))
     if names == ["all"]:
         return frozenset(parts)
-    from attncli.draw.view import part_of_name
+    names = [part_of_name(name, parts) for name in names]
+    for name in names:
+        if name not in parts:
+            from difflib import get_close_matches
 
-    names = [part_of_name(part, tuple(parts)) for part in names]
-    wrong = [part for part in names if part not in parts]
-    if wrong or not names:
-        from difflib import get_close_matches
-
-        if wrong:
-            close = get_close_matches(wrong[0], parts, 1)
-        else:
-            close = []
-        if wrong:
-            what = message("--show {wrong} is no part of this screen", wrong=repr(wrong[0]))
-        else:
-            what = message("--show names no parts")
-        raise UsageError(
-            what, expected=listing((*parts, "all")), hint=f"--show {close[0]}" if close else ""
-        )
+            close = get_close_matches(name, parts, n=1)
+            raise UsageError(
+                "--show {wrong} is no part of this screen",
+                expected=listing((*parts, "all")),
+                hint=f"--show {close[0]}" if close else "",
+                wrong=repr(name),
+            )
     return frozenset(names)
 
 
@@ -254,14 +253,16 @@ def write_documents(
                 documents = _write_table(documents, table, several, rows)
             if options.file is not None:
                 write = files.enter_context(atomic_writer(options.file)).write
+        # where the answer's reader has gone, the table in the file is completed before that is told
         closed_pipe: BrokenPipeError | None = None
         try:
             for piece in _encoded_pieces(documents, options, view, several, screen, rows):
                 write(piece)
         except BrokenPipeError as error:
             closed_pipe = error
-            for _ in documents if options.table is not None else ():
-                pass
+            if options.table is not None:
+                for _ in documents:  # each is written to the table as it is taken
+                    pass
     if closed_pipe is not None:
         raise closed_pipe
 
@@ -274,15 +275,13 @@ def _encoded_pieces(
     screen: Callable[[Any, View], Lines] | None,
     rows: Callable[[Any], Iterator[Sequence[object]]] | None,
 ) -> Iterable[bytes]:
-    """What is written of the documents, piece by piece: JSON, lines, a table or screens, as the
-    options say.
+    """Yield the bytes of the answer piece by piece: JSON, lines, a table or screens, as the options
+    say. The arguments are those of `write_documents`.
     """
     if options.json:
         from attncli.draw.encoding import json_pieces
 
-        iterator = iter(documents)
-        first = next(iterator)
-        yield from json_pieces(first)
+        yield from json_pieces(next(iter(documents)))  # the only one
         return
     for place, document in enumerate(documents):
         if options.ndjson:
@@ -303,17 +302,18 @@ def _encoded_pieces(
 
             if view.full:
                 _refuse_lines(document)
-            screen_text = as_text(
-                (screen or screen_of(document.schema).screen)(document, view), view
-            )
+            draw = screen or screen_of(document.schema).screen
+            screen_text = as_text(draw(document, view), view)
             if several:
                 screen_text = as_text(numbered_title(place, document, view), view) + screen_text
-            yield (b"\n" if place else b"") + screen_text.encode("utf-8", "backslashreplace")
+            if place > 0:
+                screen_text = f"\n{screen_text}"
+            yield screen_text.encode("utf-8", "backslashreplace")
 
 
 def _refuse_lines(document: Document) -> None:
-    """Raise LimitError where every row and column of a document would be more lines than a screen
-    is drawn with.
+    """Raise LimitError where a screen with all rows and columns of a document would have more than
+    `MOST_LINES` lines.
     """
     from attncli.draw.screen_header import screen_of
 
@@ -330,20 +330,18 @@ def _refuse_lines(document: Document) -> None:
 
 
 def _lines_of(value: Any) -> int:
-    """About how many lines show all of a part of a document, a table some ten columns wide."""
+    """About how many lines all of a document, or of a value in it, takes on a screen: a line for each
+    entry of a list and each row of an array, and one more for every ten numbers."""
     import numpy as np
 
     if isinstance(value, np.ndarray):
         return math.prod(value.shape[:-1]) + value.size // COLUMNS
     if isinstance(value, list | tuple):
         return len(value) + sum(map(_lines_of, value))
-    inner = value.values() if isinstance(value, dict) else ()
-    return sum(
-        map(
-            _lines_of,
-            inner or [getattr(value, name) for name in getattr(value, "__struct_fields__", ())],
-        )
-    )
+    if isinstance(value, dict):
+        return sum(map(_lines_of, value.values()))
+    members = getattr(value, "__struct_fields__", ())
+    return sum(_lines_of(getattr(value, name)) for name in members)
 
 
 def _write_table(
@@ -352,7 +350,10 @@ def _write_table(
     several: bool,
     rows: Callable[[Any], Iterator[Sequence[object]]] | None,
 ) -> Iterator[Document]:
-    """Yield the documents, each after its table was written to the file of `--csv`."""
+    """Yield the documents, each after its table was written to the file of `--csv`.
+
+    several, rows: as `write_documents` takes them.
+    """
     from attncli.draw.encoding import comma_separated
 
     for place, document in enumerate(documents):
@@ -486,10 +487,11 @@ def write_with_figure(
 
 class KeptRuns:
     """Progress of long work that Ctrl-C may end: how many runs of how many are done, and the
-    documents to show then.
+    documents to show then, which the work adds.
     """
 
     def __init__(self) -> None:
+        """Begin with no runs done and nothing to show."""
         self.done = 0
         self.runs = 0
         self.documents: list[Document] = []
@@ -505,25 +507,20 @@ def keeping_runs(
     options: OutputOptions, environment: Environment, view: View
 ) -> Iterator[KeptRuns]:
     """Context manager for long work, which counts its runs in the `KeptRuns` that it yields: Ctrl-C
-    draws the documents known by then, and notes that the same command goes on from there. Only
-    screens are shown in part: JSON, tables and files are whole or not there."""
+    draws the documents that it holds by then, and notes that the same command goes on from there.
+    Only screens are shown in part: JSON, tables and files are whole or not there."""
     kept_runs = KeptRuns()
     try:
         yield kept_runs
     except KeyboardInterrupt:
-        if not (
-            options.json
-            or options.ndjson
-            or options.plain
-            or options.is_table
-            or options.file is not None
-        ):
+        is_for_programs = options.json or options.ndjson or options.plain or options.is_table
+        if not is_for_programs and options.file is None:
             write_documents(kept_runs.documents, replace(options, csv=None), environment, view)
-        counts = {"count": kept_runs.done, "runs": kept_runs.runs}
         if kept_runs.done:
             kept = message(
                 "{count} of {runs} runs are done and kept: the same command goes on from there",
-                **counts,
+                count=kept_runs.done,
+                runs=kept_runs.runs,
             )
             environment.note(kept)
         raise
@@ -667,18 +664,17 @@ def write_document_page(
     alone: bool = False,
     reasons: Sequence[WhyDocument] = (),
 ) -> None:
-    """Write the page of what a document says of a text, with every head of its run to look at.
+    """Write the page of what a document says of a text, with every head of a run of the text.
 
-    alone: whether the page tells of nothing but what the document holds.
-    reasons: why heads look where they do.
+    alone: whether the page shows only what the document holds, so that the text is not run again.
+    reasons: why heads look where they do, as `page_reasons` returns them.
     """
     from attncli.draw.page import any_page
     from attncli.features.why.page import why_entries
     from attncli.measure.run_record import run_record
 
-    if alone:
-        record = None
-    else:
+    record = None
+    if not alone:
         record = run_record(model, text.text, request.tokens_of(model, text))
     pieces = any_page(
         document,
@@ -749,7 +745,7 @@ def temporary_page() -> Path:
 
 
 def browse_page(environment: Environment, page: PageOptions) -> None:
-    """Open the page in the browser; says where it is where none can be opened."""
+    """Open the page in the browser; where none can be opened, a note says where the file is."""
     import webbrowser
 
     assert page.html is not None

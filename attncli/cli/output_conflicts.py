@@ -63,7 +63,8 @@ def refuse_contradictions(options: OutputOptions, environment: Environment, *, f
     files: whether anything besides standard output is written, which the options may be about.
     """
     formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(options, name)]
-    formats += ["--csv -"] * options.is_table
+    if options.is_table:
+        formats.append("--csv -")
     if len(formats) > 1:
         raise UsageError(
             "{formats} contradict each other",
@@ -99,7 +100,7 @@ def check_files(
         "--csv": options.table,
         **output_files,
     }
-    name_of_file: dict[str, str] = {}
+    name_of_file: dict[str, str] = {}  # the first option that names each file
     for name, path in files.items():
         if path is None:
             continue
@@ -138,6 +139,7 @@ def check_inputs(
     """
     from attncli.inputs.files import place_of
 
+    # what is written: the option, the file, and its place, which is the same however it is spelled
     outputs = [
         (_parameter_name(parameter), path, place_of(path))
         for parameter in parameters
@@ -146,8 +148,11 @@ def check_inputs(
     ]
     if not outputs:
         return
+
+    # what is read
     for parameter in parameters:
-        if _is_output(parameter) or not (metavar := parameter.metavar):
+        metavar = parameter.metavar
+        if _is_output(parameter) or not metavar:
             continue
         value = values.get(parameter.name)
         source = _parameter_name(parameter)
@@ -182,11 +187,9 @@ def _files_of_output(parameter: Any, path: Path) -> list[Path]:
     scan's folder it would be taken for the scan's own.
     """
     if parameter.metavar == "DIR":
-        names = (
-            SCAN_FILES
-            if parameter.name == "out"
-            else ("model.safetensors", "config.json", "tokenizer.json")
-        )
+        names = ("model.safetensors", "config.json", "tokenizer.json")
+        if parameter.name == "out":
+            names = SCAN_FILES
         return [path / name for name in names if os.path.isfile(path / name)]  # noqa: PTH113 - which never fails
     if str(path) == "-":
         return []
@@ -197,17 +200,16 @@ def _files_of_output(parameter: Any, path: Path) -> list[Path]:
 
 
 def _parameter_name(parameter: Any) -> str:
-    """What a parameter is called on a command line."""
-    is_option = parameter.param_type_name == "option"
-    return str(
-        parameter.opts[0] if is_option else parameter.metavar.strip("[].").removesuffix("]...")
-    )
+    """What a parameter is called on a command line: `--output`, or `FILE` of an argument `[FILE]...`."""
+    if parameter.param_type_name == "option":
+        return str(parameter.opts[0])
+    return str(parameter.metavar.strip("[].").removesuffix("]..."))
 
 
 def _refuse_replacement(output: str, source: str, path: Path) -> None:
-    """Raise UsageError: the answer would take the place of what is read.
+    """Raise the UsageError that the answer would replace a file that is read.
 
-    output, source: what names either.
+    output, source: the options, or the setting, that name the file as written and as read.
     """
     what = message("{output} would replace what {source} reads", output=output, source=source)
     raise UsageError(what, where=str(path), expected="another file for the answer")
@@ -241,12 +243,13 @@ def _reads_file(metavar: str, word: Any, path: Path, place: str, environment: En
 
 
 def _folder_of_model(name: str, environment: Environment) -> str:
-    """The folder that the name of a model is read from, of a package or in the hub's cache; ""
-    where there is none.
+    """The folder on this machine that a model of this name is read from, of a package or in the hub's
+    cache; "" where there is none.
     """
     from attncli.models.aliases import local_folder
 
-    with suppress(AttnError, OSError, ValueError):  # told by who reads it
+    # what is wrong with the name is reported by who loads the model
+    with suppress(AttnError, OSError, ValueError):
         return str(local_folder(name, environment.variables) or "")
     return ""
 
@@ -260,9 +263,10 @@ def _places_of_word(word: str, *, certain: bool, folder_alone: bool) -> Iterator
     """
     from attncli.inputs.files import folder_entries, is_folder, place_of
 
-    for part in (
-        (word,) if certain else dict.fromkeys((word, *(piece.strip() for piece in word.split("&"))))
-    ):
+    parts = [word]
+    if not certain:
+        parts += [part.strip() for part in word.split("&")]
+    for part in dict.fromkeys(parts):
         try:
             entries = []
             if is_folder(Path(part)):
@@ -275,7 +279,11 @@ def _places_of_word(word: str, *, certain: bool, folder_alone: bool) -> Iterator
 
 
 def _places_of_scan(folder: Path) -> Iterator[str]:
-    """The places of the files that a scan's plan names: its corpus and its model."""
+    """Yield the places of the files that the plan of a scan names: its corpus and its model. None
+    for a folder without a plan.
+
+    folder: that of the scan.
+    """
     from attncli.inputs.files import place_of
     from attncli.scan import plan
 
@@ -290,13 +298,14 @@ def _places_of_scan(folder: Path) -> Iterator[str]:
 
 
 def _is_in_scan(folder: Path, place: str) -> bool:
-    """Whether a place is that of a scan's own file, there or not yet."""
+    """Whether a place (see `place_of`) is that of a scan's own file in its folder, whether or not the
+    file exists yet."""
     from attncli.inputs.files import place_of
 
     root = Path(place_of(folder))
-    return Path(place).is_relative_to(root) and Path(place).relative_to(root).as_posix().startswith(
-        SCAN_FILES
-    )
+    if not Path(place).is_relative_to(root):
+        return False
+    return Path(place).relative_to(root).as_posix().startswith(SCAN_FILES)
 
 
 def _is_of_corpus(word: str, place: str) -> bool:

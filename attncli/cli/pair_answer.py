@@ -47,13 +47,15 @@ def write_pair_answer(
     label: str,
     subjects: Collection[str],
 ) -> None:
-    """Compute one document over pairs and write it.
+    """Compute one document over pairs of texts and write it.
 
-    compute: is handed the model and what is told the share done.
+    compute: called with the model and a function to report the share done, 0 to 1; returns the
+        document.
+    command: the name of the command, whose screen is drawn.
     label: of the progress bar.
     subjects: the parameters that go with pairs; others are refused.
 
-    Raises UsageError for those, and for a page, which shows one text.
+    Raises UsageError for other parameters, and for `--html`, whose page shows one text.
     """
     refuse_beside(environment, "--pairs", subjects)
     if "html" in environment.explicit_options:

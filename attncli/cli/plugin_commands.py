@@ -14,7 +14,8 @@ from attncli.language import message
 
 
 def find_command(name: str) -> Any:
-    """The command that a plugin adds; None where none does. Raises as `plugin_command`."""
+    """The command of this name that an installed plugin adds; None where none does. Raises
+    UsageError where several plugins do, PluginError where it cannot be imported or is no command."""
     plugin = plugin_named("commands", name)
     if plugin is None:
         return None
@@ -22,8 +23,9 @@ def find_command(name: str) -> Any:
 
 
 def command_of(plugin: Plugin) -> Any:
-    """The command that a plugin adds; an error while it runs is reported as the plugin's. Raises
-    PluginError where it cannot be imported, or is no command.
+    """Import the command that a plugin adds: a Typer app, a command of one, or a function. An error
+    while it runs is reported as the plugin's. Raises PluginError where it cannot be imported, or is
+    no command.
     """
     added = plugin.load()
     with plugin.guard():

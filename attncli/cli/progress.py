@@ -35,15 +35,13 @@ def progress(
     environment: Environment, what: str | Callable[[], str], *, layers: bool = False
 ) -> Iterator[Callable[[float], None]]:
     """Context manager that yields a function to call with the share of the work that is done, 0 to
-    1: it shows a bar with the time left on standard error, which goes at the end.
-
-    Silent where standard error is no terminal, and with `--quiet`.
-
-    what: stands before the bar; a function where it changes on the way.
-    layers: whether the work is one run, whose layers tell how far it is.
+    1: it shows a bar with the time left on standard error, which disappears at the end.
 
     A share of 0 says that the work begins only now: what came before does not count for the time
-    left.
+    left. Silent where standard error is no terminal, and with `--quiet`.
+
+    what: the label before the bar, or a function that returns it where it changes on the way.
+    layers: whether the work is one run of a model, whose layers report the share by themselves.
     """
     start_time = time.monotonic()
     begin_time = start_time
@@ -59,9 +57,8 @@ def progress(
         from attncli.draw.safe import safe
         from attncli.language import translate
 
-        label = safe(
-            translate(what if isinstance(what, str) else what(), environment.notice_language)
-        )
+        text = what if isinstance(what, str) else what()
+        label = safe(translate(text, environment.notice_language))
         if not bars:
             bars.append(_start_bar(environment, label, begin_time))
         all_seconds = (time.monotonic() - begin_time) / share
@@ -139,11 +136,10 @@ def with_layer_progress(environment: Environment, model: Model) -> Model:
         if share == 1:
             stack.close()
 
-    if model.decoder_store is None:
-        encoder_layers = None
-    else:
-        encoder_layers = ProgressStore(model.decoder_store, report)
-    return replace(model, store=ProgressStore(model.store, report), decoder_store=encoder_layers)
+    decoder_store = None
+    if model.decoder_store is not None:
+        decoder_store = ProgressStore(model.decoder_store, report)
+    return replace(model, store=ProgressStore(model.store, report), decoder_store=decoder_store)
 
 
 def _start_bar(environment: Environment, label: str, start_time: float) -> Progress:
@@ -202,27 +198,27 @@ def foretell_text(environment: Environment, characters: int) -> None:
 
 
 def foretell_work(environment: Environment, tokens: int, seconds: float, hint: str) -> None:
-    """Say what long work will cost before it starts.
+    """Write a note, before long work starts, on how long it will take; none for short work.
 
-    seconds: estimated.
-    hint: what takes less.
+    tokens: how many the text has.
+    seconds: the estimated time.
+    hint: what takes less time.
     """
     if seconds >= LONG_WORK:
         from attncli.models.estimate import duration_words
 
-        tokens_2 = tokens * tokens
-        duration = duration_words(seconds)
         pairs = message(
             "{tokens:,} tokens are {tokens_2:,} pairs for each head",
             tokens=tokens,
-            tokens_2=tokens_2,
+            tokens_2=tokens * tokens,
         )
-        cost = {"pairs": pairs, "seconds": duration, "suggestion": hint}
-        environment.note(
-            message(
-                "{pairs}: about {seconds}; what takes less: {suggestion}; Ctrl-C ends it", **cost
-            )
+        note = message(
+            "{pairs}: about {seconds}; what takes less: {suggestion}; Ctrl-C ends it",
+            pairs=pairs,
+            seconds=duration_words(seconds),
+            suggestion=hint,
         )
+        environment.note(note)
 
 
 # What a command took: in documents, and for `--verbose`.

@@ -116,8 +116,8 @@ def _with_pair(environment: Environment, text: Text, pair: str) -> Text:
     types, and so cannot tell the two segments apart by them.
     """
     both = text.with_pair(pair)
-    second = both.second or 0
-    for model in environment.models[-1:]:
+    second = both.second or 0  # where the second segment begins
+    for model in environment.models[-1:]:  # the last one, if there is any
         if model.spec.scores_segments:
             raise UnsupportedError(
                 "this model scores keys of another segment otherwise, which attn does not compute",
@@ -126,6 +126,7 @@ def _with_pair(environment: Environment, text: Text, pair: str) -> Text:
             )
         if model.spec.embedding.types > 1:
             continue
+        # the tokens, such as a separator, that the tokenizer puts between the two
         tokens = encode_text(model.tokenizer, both)
         last = max((token.index for token in tokens if token.end and token.end < second), default=0)
         first = min(
@@ -172,7 +173,8 @@ def texts_and_chats(
 def text_of(
     environment: Environment, options: ChatOptions, source: Text | Chat, model: Model
 ) -> Text:
-    """A text as it is, and a chat as the model's template writes it."""
+    """The text to run: `source` itself if it is a text, else the chat written out by the model's chat
+    template."""
     from attncli.inputs.token import Text
 
     if isinstance(source, Text):
@@ -183,7 +185,11 @@ def text_of(
 def _chat_text(
     environment: Environment, options: TextOptions, file: Path, tokenizer: Tokenizer | None
 ) -> Text:
-    """The chat that `--chat` names, in the words of its model's template."""
+    """The chat that `--chat` names as one text, written out by the model's chat template. Raises
+    UsageError where another option gives a text as well.
+
+    tokenizer: whose template; None for the model that was loaded last.
+    """
     for option, value in (("TEXT", options.text), ("--file", options.file), ("--ids", options.ids)):
         if value is not None:
             what = message(
@@ -207,11 +213,13 @@ def read_chat(environment: Environment, file: Path) -> Chat:
     from attncli.inputs.token import STANDARD_INPUT, TEXT_LIMIT
 
     file, template = _chat_and_template(file)
-    if (is_stream := str(file) == "-") and environment.stdin is None:
-        raise InputError(
-            "there is no chat: standard input is closed", expected="--chat FILE, or a pipe"
-        )
-    if is_stream:
+    origin = str(file)
+    if origin == "-":
+        if environment.stdin is None:
+            raise InputError(
+                "there is no chat: standard input is closed", expected="--chat FILE, or a pipe"
+            )
+        origin = STANDARD_INPUT
         raw = environment.stdin.read(TEXT_LIMIT + 1)
     else:
         raw = read_regular(file, what=message("a chat"), limit=TEXT_LIMIT)
@@ -219,7 +227,7 @@ def read_chat(environment: Environment, file: Path) -> Chat:
         raise LimitError(
             "this chat is longer than {limit:,} bytes", expected="a shorter one", limit=TEXT_LIMIT
         )
-    chat = parse_chat(raw, STANDARD_INPUT if is_stream else str(file))
+    chat = parse_chat(raw, origin)
     return replace(chat, template=template)
 
 
@@ -338,7 +346,8 @@ def tokens_of(model: Model, text: Text) -> list[Token]:
 
 
 def encode_text(tokenizer: Tokenizer, text: Text) -> list[Token]:
-    """The tokens of a text, of a pair of them, of a chat, or of ids."""
+    """Cut a text into tokens, each kind of text in its way: a chat, a text with a second segment,
+    token ids, or plain text."""
     if text.chat is not None:
         from attncli.inputs.chat import encode_chat
 
@@ -356,6 +365,10 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
     """The layers or heads that `--layer` or `--head` name: "5", "0,3", "2-5"; `EVERY` where it is
     not given.
 
+    values: those of the option, which may be repeated.
+    what: "layer" or "head".
+    count: how many there are.
+
     Raises UsageError for what is no number or range, InputError for one that does not exist.
     """
     if not values:
@@ -364,10 +377,9 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
     for part in comma_parts(values):
         first, dash, last = part.partition("-")
         low = parse_whole_number(first)
+        high = low
         if dash:
             high = parse_whole_number(last)
-        else:
-            high = parse_whole_number(first)
         if low is None or high is None:
             raise UsageError(
                 "--{what} {part} is no number or range",
@@ -394,18 +406,21 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
 
 
 def _numbers_there_are(what: str, count: int) -> str:
-    """The layers or heads there are, in words.
+    """A phrase for errors on which numbers `--layer` or `--head` may name.
 
     what: "layer" or "head".
+    count: how many there are.
     """
     if count == 1:
         return message("0, the only layer" if what == "layer" else "0, the only head")
+    if what == "layer":
+        return message(
+            "0 to {last}: {count} layers, counted from 0, such as 0 or 0-{last}",
+            last=count - 1,
+            count=count,
+        )
     return message(
-        (
-            "0 to {last}: {count} layers, counted from 0, such as 0 or 0-{last}"
-            if what == "layer"
-            else "0 to {last}: {count} heads, counted from 0, such as 0 or 0-{last}"
-        ),
+        "0 to {last}: {count} heads, counted from 0, such as 0 or 0-{last}",
         last=count - 1,
         count=count,
     )
@@ -454,13 +469,15 @@ def model(
 
 
 def model_name(environment: Environment, setup: RunSetup, tokenizer: str | None) -> str | None:
-    """The checkpoint that `--model` names, or `ATTN_MODEL`, unless an option is given that no
-    checkpoint takes; None for none.
+    """The name of the checkpoint that `--model` gives, else `ATTN_MODEL` or the settings, unless an
+    option describes another model; None where there is none.
 
-    tokenizer: what `--tokenizer` names. Raises UsageError for an empty name, and for `--model`
-    beside `--tokenizer`.
+    tokenizer: the value of `--tokenizer`.
+
+    Raises UsageError for an empty name, and for `--model` beside `--tokenizer`.
     """
-    if (name := setup.model.model) is not None:
+    name = setup.model.model
+    if name is not None:
         if not name:
             raise UsageError(
                 "--model names nothing",
@@ -534,8 +551,8 @@ def refuse_cost(
 
 
 def smaller_run(spec: Spec, *more: str) -> Message:
-    """What makes a run take less memory: a shorter text, some layers or heads where the model has
-    several, or `more`."""
+    """A phrase on what makes a run take less memory: a shorter text, `--layer` or `--head` where the
+    model has several, or `more`."""
     from attncli.mechanism.spec import most_heads
 
     ways: list[str] = [message("a shorter text")]
@@ -547,10 +564,10 @@ def smaller_run(spec: Spec, *more: str) -> Message:
 
 
 def faster_run(spec: Spec, layers: Sequence[str] | None) -> Message:
-    """What makes a run take less time: a shorter text, or to end at an early layer, where there are
-    several and none is named.
+    """A phrase on what makes a run take less time: a shorter text, or an early layer to end at, where
+    the model has several and the user named none.
 
-    layers: as `--layer` has them.
+    layers: the values of `--layer`.
     """
     if len(spec.blocks) > 1 and not layers:
         return message("a shorter text, or --layer with an early one")
@@ -612,8 +629,10 @@ def layers_and_heads(
     hint = ""
     if output is not None and output.svg is not None:
         names = "+".join(head_name(layer, head) for layer, head in selection.pairs)
-        styles = [*filter(None, (output.figure_style,)), f"heads={names}"]
-        hint = f"--figure-style {','.join(styles)}"
+        style = f"heads={names}"
+        if output.figure_style:
+            style = f"{output.figure_style},{style}"
+        hint = f"--figure-style {style}"
     return selection.layers_and_heads("--head", hint=hint)
 
 
@@ -625,8 +644,8 @@ def comma_parts(values: Sequence[str] | None) -> list[str]:
 
 
 def _narrow_signs(text: str) -> str:
-    """Numbers and names of heads as a Latin keyboard types them: the wide letters, digits and commas
-    of a Chinese or Japanese one are taken for theirs.
+    """Numbers and names of heads in ASCII: wide letters, digits and commas, as a Chinese or Japanese
+    keyboard types them, become the ordinary ones.
     """
     return unicodedata.normalize("NFKC", text).replace("、", ",")
 
@@ -650,13 +669,13 @@ def head_pairs(
         if pair is None:
             what = message("{option} {part} is no layer and head", option=option, part=repr(part))
             raise UsageError(what, expected="each with its layer: L5H11,L3H1")
-        layer = _single_number(numbers([str(pair[0])], "layer", len(spec.blocks)))
-        spec.attending(
-            [layer]
-        )  # a layer that attends to nothing says so, and not how few heads it has
-        places.append(
-            (layer, _single_number(numbers([str(pair[1])], "head", heads_of(spec.blocks[layer]))))
-        )
+        # each call raises for a number that does not exist; a layer without attention says so,
+        # and not how few heads it has
+        layer_name, head_name = map(str, pair)
+        layer = _single_number(numbers([layer_name], "layer", len(spec.blocks)))
+        spec.attending([layer])
+        head = _single_number(numbers([head_name], "head", heads_of(spec.blocks[layer])))
+        places.append((layer, head))
     return places
 
 

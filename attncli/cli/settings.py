@@ -50,19 +50,19 @@ class Setting(Struct, frozen=True):
 
 
 def settings(variables: Mapping[str, str]) -> dict[str, Setting]:
-    """Everything that is set, by the option's name; variables go before the file. Raises UsageError
-    naming the variable or the line of what cannot be."""
-    file_values = _file_settings(variables)
+    """The values that the settings file and variables such as `ATTN_MODEL` give, by the option's
+    name; variables go before the file. Raises UsageError for a value that the option does not take,
+    with the variable or the line that sets it."""
+    values = _file_settings(variables)
     for name, kind in DECLARED.items():
         variable = f"ATTN_{name.upper()}"
-        value = variables.get(variable, "")
-        if value:
+        text = variables.get(variable, "")
+        if text:
+            value: int | str = text
             if kind is int:
-                typed = _whole_or_text(value)
-            else:
-                typed = value
-            file_values[name] = Setting(_checked_value(name, typed, variable), variable)
-    return file_values
+                value = _whole_or_text(text)
+            values[name] = Setting(_checked_value(name, value, variable), variable)
+    return values
 
 
 def settings_file(variables: Mapping[str, str]) -> Path | None:
@@ -85,8 +85,9 @@ def settings_file(variables: Mapping[str, str]) -> Path | None:
 
 
 def _file_settings(variables: Mapping[str, str]) -> dict[str, Setting]:
-    """What the settings file says, by the option's name; nothing where there is no file. Raises
-    UsageError.
+    """The values that the settings file gives, by the option's name; none where there is no file,
+    unless `ATTN_CONFIG` names it. Raises UsageError for a file that cannot be read, is no TOML, or
+    sets what does not exist.
     """
     path = settings_file(variables)
     try:
@@ -121,23 +122,16 @@ def _file_settings(variables: Mapping[str, str]) -> dict[str, Setting]:
         text = raw.decode()
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        where = re.search(r"at line (\d+)", str(error))
-        if where:
-            line = where[1]
-        else:
-            line = "1"
-        is_deep = isinstance(error, RecursionError)
-        raise UsageError(
-            (
-                "the settings are nested too deeply"
-                if is_deep
-                else message(
-                    "the settings are no TOML: {error}", error=str(error).partition(" (at")[0]
-                )
-            ),
-            where=f"{path}:{line}",
-            expected="key = value",
-        ) from error
+        # tomllib says "Invalid value (at line 3, column 7)"
+        line = "1"
+        match = re.search(r"at line (\d+)", str(error))
+        if match:
+            line = match[1]
+        reason = str(error).partition(" (at")[0]
+        what = message("the settings are no TOML: {error}", error=reason)
+        if isinstance(error, RecursionError):
+            what = message("the settings are nested too deeply")
+        raise UsageError(what, where=f"{path}:{line}", expected="key = value") from error
     values = {}
     for key, value in table.items():
         name = key.replace("-", "_")
@@ -155,11 +149,13 @@ def _file_settings(variables: Mapping[str, str]) -> dict[str, Setting]:
 
 
 def _line_of_key(text: str, key: str) -> int:
-    """The line that sets a key, from 1."""
+    """The number, from 1, of the line of a TOML file that sets a key; 1 where none is recognised."""
+    # such as `model =`, `"model" =`, `model.name =` or `[model]`
     begins = re.compile(rf"""\s*\[*\s*["']?{re.escape(key)}["']?\s*[=.\]]""")
-    return next(
-        (number for number, line in enumerate(text.splitlines(), 1) if begins.match(line)), 1
-    )
+    for number, line in enumerate(text.splitlines(), 1):
+        if begins.match(line):
+            return number
+    return 1
 
 
 def _whole_or_text(text: str) -> int | str:
@@ -186,11 +182,10 @@ def _declaration(name: str) -> Any:
 
 
 def _checked_value(name: str, value: object, where: str) -> str | int:
-    """A value as the option of this name takes it.
+    """The value of a setting, checked as that of the option of this name is. Raises UsageError for
+    one that the option does not take.
 
-    where: what set it.
-
-    Raises UsageError for any other.
+    where: the variable, or the file and line, that sets it.
     """
     kind = DECLARED[name]
     if type(value) is not kind or value == "":

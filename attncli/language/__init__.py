@@ -92,12 +92,13 @@ class Message(str):
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
+        """Lets `copy` and `pickle` make the message again from its template and values."""
         return type(self), (self.template, self.values, self.plurals, self.context)
 
     def translation(self, lang: str) -> str:
         """The sentence in this language; in English if the catalogue lacks it."""
         catalogue = catalogue_of(lang)
-        if not self.template:  # where gettext keeps what a catalogue says of itself
+        if not self.template:  # gettext keeps the catalogue's own header under ""
             return ""
         if self.plurals:
             count = self.values["count"]
@@ -136,6 +137,7 @@ class MessageList(Message):
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
+        """Lets `copy` and `pickle` make the list again from its texts."""
         return type(self), (self.texts, self.separator, self.last)
 
     def translation(self, lang: str) -> str:
@@ -278,7 +280,10 @@ def catalogue_of(lang: str) -> NullTranslations:
     from gettext import GNUTranslations, NullTranslations
     from pathlib import Path
 
-    for path in [] if lang == "en" else [Path(folder, f"{lang}.mo") for folder in FOLDERS]:
+    if lang == "en":
+        return NullTranslations()
+    for folder in FOLDERS:
+        path = Path(folder, f"{lang}.mo")
         if path.exists():
             with path.open("rb") as file:
                 return GNUTranslations(file)
@@ -311,13 +316,16 @@ def _translate_value(value: object, lang: str) -> object:
 
 
 def _in_quotes_of(value: object, catalogue: NullTranslations) -> object:
-    """Give a value that `repr` quoted, such as a token, the quotation marks of the language. A
+    """Give a text that `repr` quoted, such as `'cat'`, the quotation marks of the language. A
     reference such as '#3' keeps straight quotes, because it is typed with them; anything else is
     unchanged."""
-    if type(value) is not str or len(value) < 3 or value[0] not in "'\"" or value[-1] != value[0]:
+    if type(value) is not str or len(value) < 3:
+        return value
+    quote = value[0]
+    if quote not in "'\"" or value[-1] != quote:
         return value
     inside = value[1:-1]
-    if value[0] in inside or inside.startswith("#"):
+    if quote in inside or inside.startswith("#"):
         return value
     return catalogue.gettext('"{text}"').format(text=inside)
 
@@ -343,17 +351,15 @@ def say(view: Speech, text: str, /, **places: object) -> str:
     Returns:
         The finished sentence.
     """
+    if not isinstance(text, Message):
+        text = Message(text, places)
+    elif places:
+        text = Message(text.template, {**text.values, **places}, text.plurals, text.context)
     lang = "en" if view.ascii else view.lang
-    if isinstance(text, Message):
-        if places:
-            text = Message(text.template, {**text.values, **places}, text.plurals, text.context)
-        if lang == "zh":
-            return _close_quotes(text.translation(lang))
-        return text.translation(lang)
-    spoken = Message(text, places).translation(lang)
+    sentence = text.translation(lang)
     if lang == "zh":
-        return _close_quotes(spoken)
-    return spoken
+        return _close_quotes(sentence)
+    return sentence
 
 
 def _close_quotes(text: str) -> str:

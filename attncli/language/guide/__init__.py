@@ -19,7 +19,9 @@ FOLDER = Path(__file__).parent
 def page(name: str, lang: str) -> str:
     """The Markdown of one of `PAGES` in a language; in English where it is not translated."""
     path = FOLDER / lang / f"{name}.md"
-    return (path if path.exists() else FOLDER / "en" / path.name).read_text("utf-8")
+    if not path.exists():
+        path = FOLDER / "en" / f"{name}.md"
+    return path.read_text("utf-8")
 
 
 def titles(lang: str) -> dict[str, str]:
@@ -34,8 +36,8 @@ ENTRY = "### "
 
 
 def word_entries(lang: str) -> dict[str, str]:
-    """The Markdown of every entry of the glossary in a language, by each of its names in small
-    letters; English names lead to entries in any language."""
+    """The Markdown of every entry of the glossary in a language, by each of the entry's names in
+    small letters; entries in other languages have their English names as well."""
     entries: dict[str, str] = {}
     for section in page(GLOSSARY, lang).split(f"\n{ENTRY}")[1:]:
         title, _, rest = section.partition("\n")

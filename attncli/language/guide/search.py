@@ -58,9 +58,9 @@ def sections_with(word: str, lang: str) -> list[Section]:
 
 
 def _matches(pattern: re.Pattern[str], lang: str, *, outputs: bool) -> list[Section]:
-    """The sections that a pattern finds, best first.
+    """The sections of the guide that a pattern matches, in the order of `sections_with`.
 
-    outputs: whether what commands print is looked through, too.
+    outputs: whether what commands print is searched, too.
     """
     matches = []
     for name in PAGES:
@@ -71,7 +71,9 @@ def _matches(pattern: re.Pattern[str], lang: str, *, outputs: bool) -> list[Sect
             in_heading = pattern.search(fold(heading)) is not None
             if having or in_heading:
                 count = sum(len(pattern.findall(fold(line))) for line in having)
-                line = _without_marks(next(iter(having), ""))
+                line = ""
+                if having:
+                    line = _without_marks(having[0])
                 matches.append(Section(name, _without_marks(heading), line, count, in_heading))
 
     def order(section: Section) -> tuple[bool, bool, int]:
@@ -94,8 +96,8 @@ def fold(text: str) -> str:
 
 
 def _patterns(word: str) -> list[re.Pattern[str]]:
-    """What finds a word in a folded text, the nearest first: the word whole, the beginning of a word,
-    any place; none for a word of blanks alone."""
+    """The patterns by which to search a folded text (see `fold`) for a word, the strictest first: as
+    a whole word, at the beginning of a word, anywhere; none for a word of blanks alone."""
     words = fold(word).split()
     if not words:
         return []
@@ -110,12 +112,12 @@ def _patterns(word: str) -> list[re.Pattern[str]]:
 
 
 def _sections(text: str, *, outputs: bool) -> Iterator[tuple[str, list[str]]]:
-    """The headings of a page, each with the paragraphs below it up to the next, and commands; with
-    `outputs` also the lines that they print."""
+    """Yield each heading of a page with the paragraphs and commands below it, up to the next heading;
+    with `outputs` also the lines that commands print."""
     heading = ""
     paragraphs: list[str] = []
-    in_block = False
-    goes_on = False
+    in_block = False  # between the fences of a block of code
+    goes_on = False  # whether the next line may go on with the paragraph
     for line in text.splitlines():
         if line.startswith("```"):
             in_block = not in_block
