@@ -545,7 +545,7 @@ def whole_numbers(text: str, option: str) -> list[int]:
 
 
 def memory_limit(compute: ComputeOptions) -> MemoryBudget:
-    """What the command may take of memory: `--max-memory`, or what is free."""
+    """How much memory the command may use: what `--max-memory` says, else what is free."""
     from attncli.models.estimate import MemoryBudget, free_memory
 
     if compute.max_memory is None:

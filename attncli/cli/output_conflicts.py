@@ -187,7 +187,7 @@ def _files_of_output(parameter: Any, path: Path) -> list[Path]:
     scan's folder it would be taken for the scan's own.
     """
     if parameter.metavar == "DIR":
-        names = ("model.safetensors", "config.json", "tokenizer.json")
+        names: tuple[str, ...] = ("model.safetensors", "config.json", "tokenizer.json")
         if parameter.name == "out":
             names = SCAN_FILES
         return [path / name for name in names if os.path.isfile(path / name)]  # noqa: PTH113 - which never fails

@@ -578,13 +578,14 @@ def faster_run(spec: Spec, layers: Sequence[str] | None) -> Message:
 
 
 def head_selection(spec: Spec, options: ModelOptions, *, most: bool = True) -> HeadSelection:
-    """Which layers and heads `--layer` and `--head` name; `--head L5H11,L5H3` names both at once.
+    """Which layers and heads the values of `--layer` and `--head` name; `--head L5H11,L5H3` names
+    both at once.
 
     Args:
         spec: The model's.
-        options: Those of the model.
-        most: Whether a head need only be in the attention that has the most; else each layer must
-            have it.
+        options: Those of the model, which hold the two values.
+        most: How far head numbers may go where layers differ in their number of heads: True allows
+            those of the layer with the most, False only those that every layer has.
 
     Raises:
         UsageError: For what is no number, range or name of a head, and where both options name
@@ -593,15 +594,16 @@ def head_selection(spec: Spec, options: ModelOptions, *, most: bool = True) -> H
     """
     from attncli.mechanism.spec import HeadSelection, most_heads
 
-    if pairs := named_heads(spec, options):
+    pairs = named_heads(spec, options)
+    if pairs:
         return HeadSelection(pairs=pairs)
     if most:
         count = most_heads(spec)
     else:
         count = min(spec.blocks[layer].attention.heads for layer in spec.attending())
-    return HeadSelection(
-        numbers(options.layer, "layer", len(spec.blocks)), numbers(options.head, "head", count)
-    )
+    layers = numbers(options.layer, "layer", len(spec.blocks))
+    heads = numbers(options.head, "head", count)
+    return HeadSelection(layers, heads)
 
 
 def named_heads(spec: Spec, options: ModelOptions) -> list[tuple[int, int]]:

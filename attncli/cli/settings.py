@@ -127,8 +127,8 @@ def _file_settings(variables: Mapping[str, str]) -> dict[str, Setting]:
         match = re.search(r"at line (\d+)", str(error))
         if match:
             line = match[1]
-        reason = str(error).partition(" (at")[0]
-        what = message("the settings are no TOML: {error}", error=reason)
+        explanation = str(error).partition(" (at")[0]
+        what = message("the settings are no TOML: {error}", error=explanation)
         if isinstance(error, RecursionError):
             what = message("the settings are nested too deeply")
         raise UsageError(what, where=f"{path}:{line}", expected="key = value") from error

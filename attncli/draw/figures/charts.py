@@ -372,7 +372,7 @@ def model_note(
     mapped: bool = True,
 ) -> str:
     """A line for below a figure's title: which weights ran, with which mask and positions, such as
-    "seeded weights; seed 0, not learned; causal mask".
+    "seeded; seed 0, not learned; mask causal".
 
     mapped: whether it ends in a note that rows of a map are queries and columns keys.
     """
@@ -483,11 +483,11 @@ class FigureMap(Struct, frozen=True, eq=False):
 
     @property
     def short_name(self) -> str:
-        """The head's name where there is little room, such as "L5H11"; "" of no head."""
+        """The head's name where there is little room, such as "L5H11"; "" for a map of no head."""
         layer, head = self.short
         if not layer:
             return head
-        if not self.mark:
+        if not self.mark:  # `layer` is then the place in a batch of captured arrays
             return f"{layer}.{head}"
         return f"{self.mark}{layer}H{head}"
 

@@ -58,8 +58,8 @@ ARROW = re.compile("( *→ *)")
 
 def text_runs(text: str) -> list[str]:
     """Cut a text into the pieces that are drawn one by one: emoji of several characters apart from
-    the rest, since not every font has both; and a text with right-to-left letters at its arrows,
-    since a renderer would draw "a → b" as "b → a"."""
+    the rest, since a library that draws takes one font for a piece; and a text with right-to-left
+    letters at its arrows, since it would draw "a → b" as "b → a"."""
     if not any(map(_is_leftward, text)):
         parts = [text]
     else:
