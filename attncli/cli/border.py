@@ -138,10 +138,12 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
     try:
         with redirect_stdout(stdout):  # Typer prints help pages and completion scripts itself
             group = command()
-            if environment.variables.get(COMPLETION):  # a shell that is done leaves it empty
+            # a shell that asks for completions sets this variable, and leaves it empty afterwards;
+            # Typer answers in `main`, which then ends the process
+            if environment.variables.get(COMPLETION):
                 check_request(environment.variables, COMPLETION)
                 group.main(args=words, prog_name="attn", standalone_mode=False, obj=environment)
-            # Typer's own main would take a failing write of ours for its own, and end with 1
+            # not by `main`: it would take a failed write of ours for its own, and end with 1
             with group.make_context("attn", words, obj=environment) as context:
                 result = group.invoke(context)
     except Exit as ended_early:

@@ -151,7 +151,8 @@ class Environment:
             for name, default in option_defaults(type(group)).items()
             if getattr(group, name) not in (default, [])
         ]
-        if "source" in self.explicit_options:  # captured states may stand there: @FILE.npy
+        # `--source @FILE.npy` was moved to `source_states` when the group was made
+        if "source" in self.explicit_options:
             names = ["source" if name == "source_states" else name for name in names]
         return [
             f"--{name.replace('_', '-')}"

@@ -206,6 +206,9 @@ def draw_head_maps(
     """Draw maps of heads; above them the shaded sentence of a single query, below them the links of
     a single head. Returns where they end.
 
+    axes: the words along the edges of all maps.
+    top: where they begin, in points from the upper edge.
+    scale: how weights become colours.
     average: the weights of all heads together, drawn as a map of its own.
     text: the tokens of the sentence that is shaded by where the token at `query` looks; none is
         drawn where that is None.
@@ -230,6 +233,7 @@ def draw_head_maps(
     # the sentence, the maps, the links
     if query is not None and len(keys) <= WORDS:
         top = _draw_mean_sentence(drawing, maps, keys, text, query, top)
+    # maps of a single row each become one map, a row for each head
     if len(rows) == 1 and len(maps) > 1:
         one_map = _map_of_heads(maps, rows[0], keys, view)
         bands = maps[0].column_bands

@@ -40,7 +40,8 @@ def draw_regions(
     if not drawing.shows("regions"):
         return top
 
-    # a line that says whose attention this is, and the bars
+    # a line that says whose attention this is, and the bars; shares are of the weight that is not
+    # on keys where heads put it when they look for nothing, such as the first token
     part = part_beyond_rest(part)
     names = [region_name(region.name, view) for region in regions]
     token = quoted_token(tokens, part.query, view)

@@ -293,9 +293,10 @@ class PageHeads:
         entry.pop("p", None)
         entry.pop("v", None)
         for key in keys:
+            # a block goes with its last user; one that is not shared has a single user
             self._users[key] = self._users.get(key, 1) - 1
             if self._users[key] <= 0 and key in self.blocks:
-                self.size -= len(self.blocks.pop(key)) * 4 // 3
+                self.size -= len(self.blocks.pop(key)) * 4 // 3  # as base64
 
     def _mask_number(self, visibility: np.ndarray[Any, Any]) -> int:
         """The number of a head's mask, by which the page finds it; heads with equal masks share one.
