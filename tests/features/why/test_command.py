@@ -354,7 +354,7 @@ def test_the_answer_stands_last_and_says_where_the_reason_is_spread() -> None:
     assert spread.count("the reason is spread") == 2
     assert "above all" not in spread
     chinese = ask("why", TEXT, *L5H11, "--brief", "--lang", "zh").out
-    assert "原因是分散的" in chinese
+    assert "查询一方的贡献是分散的" in chinese
     assert "layer" not in chinese
 
 
