@@ -32,8 +32,9 @@ class AttnError(Exception):
     where: the file, option, tensor or token concerned; "" if obvious.
     expected: what would have been accepted, as `what`; "" if obvious.
     hint: a command or option to try, or a message; "" if there is none. It has no places of its
-        own. values: what stands in the places of `what` and `expected`, which are literals: see
-        `attncli.language`.
+        own.
+    values: what stands in the places of `what` and `expected`, by name; these two are literals, so
+        that they can be translated: see `attncli.language`.
     """
 
     exit_code = ExitCode.FAILURE
@@ -66,7 +67,8 @@ class UsageError(AttnError):
 def refused_value(
     option: str, value: object, expected: str, *, where: str = "", hint: str = ""
 ) -> UsageError:
-    """The error for a value that an option, or a variable, does not take.
+    """The UsageError, returned and not raised, for a value that an option, or a variable, does not
+    take.
 
     Args:
         option: The option as it is typed, or the variable.
@@ -114,7 +116,7 @@ def first_sentence(error: BaseException) -> str:
         error: The error.
 
     Returns:
-        At most 200 characters of it; its kind where it says nothing.
+        At most 200 characters, without the full stop.
     """
     text = str(error).strip()
     if text:

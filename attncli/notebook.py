@@ -114,11 +114,12 @@ def _labelled_weights(document: Document) -> Any:
 
     about: Any = document
     heads = heads_of(document)
-    whole = {
-        (layer, part.head): part.weights
-        for layer, part in (() if heads is None else heads.parts)
-        if getattr(part, "weights", UNSET) is not UNSET and (getattr(part, "pool", UNSET) or 1) == 1
-    }
+    # by (layer, head), weights with a cell for each pair of tokens
+    whole = {}
+    for layer, part in () if heads is None else heads.parts:
+        is_pooled = (getattr(part, "pool", UNSET) or 1) > 1
+        if getattr(part, "weights", UNSET) is not UNSET and not is_pooled:
+            whole[layer, part.head] = part.weights
     layers = sorted({layer for layer, _ in whole})
     numbers = sorted({head for _, head in whole})
     if heads is None or not whole or len(whole) != len(layers) * len(numbers):
@@ -203,14 +204,14 @@ def write_page(document: Document, path: str | Path, lang: str) -> None:
 
 
 def _screen(document: Document, view: View) -> Lines:
-    """A document drawn for a terminal by the screen of its schema."""
+    """The terminal screen of a document, as the command that makes such documents draws it."""
     from attncli.draw.screen_header import screen_of
 
     return screen_of(document.schema).screen(document, view)
 
 
 def _screen_html(document: Document) -> str:
-    """A document's screen as HTML, for one that has no page."""
+    """A document's terminal screen as HTML with colours, for a document that has no page."""
     from rich.console import Console
 
     from attncli.draw.numbers import even_bars
@@ -284,10 +285,9 @@ def _page_of_result(value: AttentionTrace[Any] | LayerTrace | TextTrace | Docume
             return page_of(value, budget=BUDGET)
     # arrays alone have no words: their page begins with the matrix, and not with a sentence of
     # numbers
+    start = {"view": "matrix"}
     if isinstance(value, LayerTrace | TextTrace) and value.tokens:
         start = {}
-    else:
-        start = {"view": "matrix"}
     if record is None:
         return None
     return Page(record.text, [record], start=start, budget=BUDGET)
@@ -300,17 +300,13 @@ def _score_scale(trace: LayerTrace) -> float | None:
     if "raw" not in trace.stages or "scaled" not in trace.stages:
         return None
     backend = backend_of(trace.stages["raw"])
-    raw, scaled = (
-        np.asarray(backend.numpy(trace.stages[name]), np.float64).reshape(-1)
-        for name in ("raw", "scaled")
-    )
-    if raw.size:
-        place = int(np.abs(raw).argmax())
-    else:
-        place = 0
-    if raw.size and raw[place]:
-        return float(scaled[place] / raw[place])
-    return None
+    raw = np.asarray(backend.numpy(trace.stages["raw"]), np.float64).reshape(-1)
+    scaled = np.asarray(backend.numpy(trace.stages["scaled"]), np.float64).reshape(-1)
+    if not raw.any():
+        return None
+    # of the largest product, where rounding counts least
+    place = int(np.abs(raw).argmax())
+    return float(scaled[place] / raw[place])
 
 
 def _record_of_stages(
@@ -327,29 +323,26 @@ def _record_of_stages(
         return None
     backend = backend_of(weights)
     rows, columns = map(int, weights.shape[-2:])
+
+    # the queries, and what the record is called
+    queries: Sequence[Token] = numbered_tokens(rows)
+    name = f"attention of {rows} queries and {columns} keys"
+    text = ""
     has_tokens = len(tokens) == rows
     if has_tokens:
         queries = list(tokens)
-    else:
-        queries = numbered_tokens(rows)
-    # learned keys come after those of the tokens; keys of earlier tokens before them
-    alone = has_tokens and tokens[0].index == 0 and columns > rows
-    if rows == columns or alone:
-        keys = queries
-    else:
-        keys = numbered_tokens(columns)
-    sides = Sides(queries, keys)
-    if has_tokens:
-        text = " ".join(token.text for token in queries if not token.special)
-    else:
-        text = ""
-    if has_tokens:
         name = f"layer {layer}"
-    else:
-        name = f"attention of {rows} queries and {columns} keys"
-    return RunRecord(
-        name, text or name, sides, None, None, _heads(backend, stages, layer, scale, sides)
-    )
+        text = " ".join(token.text for token in queries if not token.special)
+
+    # the keys: more keys than tokens are learned ones, which stand behind those of the tokens, or
+    # those of earlier tokens, which have no names here
+    keys: Sequence[Token] = numbered_tokens(columns)
+    has_learned_keys = has_tokens and tokens[0].index == 0 and columns > rows
+    if rows == columns or has_learned_keys:
+        keys = queries
+    sides = Sides(queries, keys)
+    heads = _heads(backend, stages, layer, scale, sides)
+    return RunRecord(name, text or name, sides, model=None, attention=None, heads=heads)
 
 
 def _record_of_text(text: TextTrace) -> RunRecord | None:
@@ -367,7 +360,7 @@ def _record_of_text(text: TextTrace) -> RunRecord | None:
             )
 
     words = " ".join(token.text for token in text.tokens if not token.special)
-    return RunRecord(text.name, words, sides, None, None, head_records())
+    return RunRecord(text.name, words, sides, model=None, attention=None, heads=head_records())
 
 
 def _heads(
@@ -377,23 +370,28 @@ def _heads(
 
     stages: arrays [..., head, query, key] by name, of which each index of the leading axes counts
         as one more layer, from `layer` on.
+    scale: the factor of the scores q·k, None where it is not known.
+    sides: the tokens of queries and of keys.
     """
     lead: Sequence[int] = tuple(stages["weights"].shape[:-3])
     for number, place in enumerate(np.ndindex(*lead)):
-        own_stages = {
+        # the stages of one index of the leading axes
+        entry_stages = {
             name: array[place]
             for name, array in stages.items()
             if tuple(array.shape[: len(lead)]) == tuple(lead)
         }
         # special tokens are a trained model's: of its links those that say little do not count
         is_learned = any(token.special for token in sides.queries)
-        head_numbers = range(int(own_stages["weights"].shape[0]))
+        head_numbers = range(int(entry_stages["weights"].shape[0]))
         records = LayerRecords(backend, layer + number, sides, head_numbers, is_learned=is_learned)
-        feed_whole(backend, records, own_stages, None)
-        is_softcapped = "capped" in own_stages and own_stages["capped"] is not own_stages.get(
+        feed_whole(backend, records, entry_stages, None)
+
+        # where scores are q·k times the scale, a page can compute the weights from q and k
+        is_softcapped = "capped" in entry_stages and entry_stages["capped"] is not entry_stages.get(
             "scaled"
         )
-        has_recipe = scale is not None and not lead and not is_softcapped
-        yield from records.records(
-            arithmetic(backend, own_stages, scale or 1.0, None) if has_recipe else None
-        )
+        recipe = None
+        if scale is not None and not lead and not is_softcapped:
+            recipe = arithmetic(backend, entry_stages, scale, None)
+        yield from records.records(recipe)

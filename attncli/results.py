@@ -6,7 +6,8 @@ from typing import Any
 
 
 def show_results() -> None:
-    """Have results drawn in notebooks and files, whichever public name a program uses first."""
+    """Tell the engine, which imports nothing that draws, where results are drawn for notebooks and
+    files. Called when a program first uses any public name; later calls change nothing."""
     from attncli.mechanism.trace import VIEWS
 
     if not VIEWS:

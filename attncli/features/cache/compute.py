@@ -122,10 +122,9 @@ def cache(
     for policy in chosen:
         check_policy(policy, count)
     has_head = spec.head is not None
+    answer: list[int] = []  # empty until the whole run gives the model's first choice
     if target is not None:
         answer = list(choose_target(model, tokens, target, note=note).ids)
-    else:
-        answer = []
     rows = rows_for(spec, count)
     runs = len(chosen) + 1
     estimate = cost(model, count, RunRequest(matrices=False), is_saved=False, rows=rows)
@@ -142,17 +141,17 @@ def cache(
     whole = _WholeRun(model, chosen, regions, count, answer, rest)
 
     def progress_of_run(done: int) -> Callable[[float], None]:
-        """A function that takes the share done of one run, after `done` whole ones, and tells the
-        share of all runs.
+        """The function to call with the share of a run that is done, where `done` runs have ended
+        before it: it calls `progress` with the share of all runs.
         """
         return lambda share: progress((done + share) / runs)
 
     known: dict[str, PolicyRun] = {}
 
     def document_so_far(more: Sequence[str] = ()) -> CacheDocument:
-        """The document of the policies that are measured by now.
+        """The document of the policies that are measured so far.
 
-        more: warnings beside the text's own.
+        more: warnings to add to those about the text.
         """
         full = whole.bytes_of(None)
         return CacheDocument(
@@ -175,11 +174,12 @@ def cache(
         )
 
     whole.run(following, rows, progress_of_run(0))
-    known |= {
-        spec: run
-        for spec, run in (results.read() or {}).items()
-        if spec in {policy.spec() for policy in chosen}
-    }
+
+    # policies that an interrupted call has measured are not measured again
+    asked_for = {policy.spec() for policy in chosen}
+    for name, run in (results.read() or {}).items():
+        if name in asked_for:
+            known[name] = run
     try:
         if known:
             on_result(1 + len(known), runs)
@@ -203,15 +203,16 @@ def cache(
 def _policy_part(
     whole: _WholeRun, place: int, policy: Policy, result: PolicyRun, full: int
 ) -> CachePolicy:
-    """A policy's row.
+    """The document's part about one policy.
 
-    place: its number among those that ran.
-    full: bytes of the cache that keeps all.
+    whole: the run with every key, which has measured what the policy keeps.
+    place: the policy's index among those measured in `whole`.
+    result: what the run with the policy gave.
+    full: bytes of the cache that keeps all keys.
     """
     size = whole.bytes_of(place)
-    if result.logprob is None or whole.logprob is None:
-        change = None
-    else:
+    change = None
+    if result.logprob is not None and whole.logprob is not None:
         change = result.logprob - whole.logprob
     return CachePolicy(
         policy=policy.spec(),
@@ -229,8 +230,16 @@ def _policy_part(
 
 
 class _WholeRun:
-    """The run with every key: what the last token looks at, layer by layer, and what the policies
-    would keep of it.
+    """The run with every key: measures, layer by layer, what the last token looks at, and how much
+    of it each policy would keep. Its methods call a policy by its place, the index in `policies`.
+
+    count: tokens of the text.
+    answer: the ids of the answer's tokens; empty for the model's first choice, which is there when
+        the run has ended.
+    rest: the keys where heads rest whatever a text says (the first token, special tokens,
+        separators), booleans [key].
+    vectors: the last token's vector after each layer, float64 [width].
+    logprob: of the answer, None without an output head.
     """
 
     def __init__(
@@ -242,9 +251,6 @@ class _WholeRun:
         answer: list[int],
         rest: np.ndarray[Any, np.dtype[np.bool_]],
     ) -> None:
-        self._rest = rest
-        self._rested: list[Floats] = []
-        self._kept_beyond: list[list[Floats]] = [[] for _ in policies]
         self.layers = model.spec.attending()
         self.answer = answer
         self.logprob: float | None = None
@@ -253,29 +259,48 @@ class _WholeRun:
         self._policies = policies
         self._regions = regions
         self._count = count
+        self._rest = rest
+
+        # of the layer that runs: the last token's weights, and which keys it sees, [head, key]
         self._row: Floats = np.empty(0)
         self._sees: np.ndarray[Any, np.dtype[np.bool_]] = np.empty(0, bool)
-        self._kept: list[list[Floats]] = [[] for _ in policies]
-        self._bytes: dict[int | None, float] = dict.fromkeys([None, *range(len(policies))], 0.0)
+
+        # by layer: the last token's weight on keys where heads rest, [head], and on each region
+        # with and without such keys, [region, head]
+        self._rested: list[Floats] = []
         self._shares: list[Floats] = []
         self._shares_beyond: list[Floats] = []
-        self._region_kept_beyond: list[list[Floats]] = [[] for _ in policies]
+
+        # by policy and layer: the share of the weight that is kept, [head]; (kept, all) of the
+        # weight without keys where heads rest, [2, head]; the weight that is kept of each region
+        # with and without such keys, and the share of its keys, [region, head]
+        self._kept: list[list[Floats]] = [[] for _ in policies]
+        self._kept_beyond: list[list[Floats]] = [[] for _ in policies]
         self._region_kept: list[list[Floats]] = [[] for _ in policies]
+        self._region_kept_beyond: list[list[Floats]] = [[] for _ in policies]
         self._region_keys: list[list[Floats]] = [[] for _ in policies]
 
+        # bytes of keys and values by policy; None for all that are seen
+        self._bytes: dict[int | None, float] = dict.fromkeys([None, *range(len(policies))], 0.0)
+
     def run(self, tokens: Sequence[Token], rows: int, progress: Callable[[float], None]) -> None:
-        """Run the text, and the answer's tokens but the last after it."""
+        """Run the text once, and measure every layer.
+
+        tokens: of the text, followed by those of the answer but its last.
+        rows: query rows at a time.
+        """
         model = self._model
         for trace in model.trace(
             tokens,
             keep=("weights",),
             rows=rows,
-            on_block=_block_handler(model, len(tokens), progress, self._take),
+            on_block=_block_handler(model, len(tokens), progress, self._keep_last_row),
             idle=True,
         ):
             if trace.layer in self.layers:
-                vectors = (trace.stages["q"], trace.stages["k"])
-                self._measure(trace.layer, *(array[..., : self._count, :] for array in vectors))
+                q = trace.stages["q"][..., : self._count, :]
+                k = trace.stages["k"][..., : self._count, :]
+                self._measure(trace.layer, q, k)
             self.vectors.append(
                 np.asarray(model.backend.numpy(trace.after[self._count - 1]), np.float64)
             )
@@ -284,39 +309,39 @@ class _WholeRun:
                     model, trace.after[self._count - 1 :], self.answer
                 )
 
-    def _take(self, layer: int, block: RowBlock) -> None:
-        """Keep the last token's row of a block."""
+    def _keep_last_row(self, layer: int, block: RowBlock) -> None:
+        """Keep the last token's weights, and which keys it sees, out of a block of query rows that
+        goes by; other blocks are passed over."""
         heads = self._model.spec.blocks[layer].attention.heads
         row = self._count - 1
         if not block.start <= row < block.stop:
             return
-        if block.first_head == 0:
-            self._row, self._sees = (
-                np.zeros((heads, self._count)),
-                np.zeros((heads, self._count), bool),
-            )
-        high = min(
-            block.high, self._count
-        )  # learned keys, and those of the answer, stand after the text's
+        if block.first_head == 0:  # the layer's first block with this row
+            self._row = np.zeros((heads, self._count))
+            self._sees = np.zeros((heads, self._count), bool)
+        # learned keys, and those of the answer, stand after the text's
+        high = min(block.high, self._count)
         backend = self._model.backend
         weights = backend.numpy(block.stages["weights"][:, row - block.start, : high - block.low])
-        of_heads = slice(block.first_head, block.first_head + len(weights))
+        block_heads = slice(block.first_head, block.first_head + len(weights))
         keys = slice(block.low, high)
-        self._row[of_heads, keys] = weights
-        self._sees[of_heads, keys] = True
+        self._row[block_heads, keys] = weights
+        self._sees[block_heads, keys] = True
         if block.visibility is not None:
+            # its axes may have size 1 where rows or keys are alike
             visibility = backend.numpy(block.visibility)
             visibility = visibility[..., min(row - block.start, visibility.shape[-2] - 1), :]
-            self._sees[of_heads, keys] = (
-                visibility[..., : high - block.low] if visibility.shape[-1] > 1 else visibility
-            )
+            if visibility.shape[-1] > 1:
+                visibility = visibility[..., : high - block.low]
+            self._sees[block_heads, keys] = visibility
 
     def _measure(self, layer: int, q: Any, k: Any) -> None:
-        """Add to the totals what each policy keeps of the last token's row.
+        """Measure one layer: what the last token looks at, and what each policy keeps of it.
 
         q: [head, query, dim].
         k: [kv, key, dim].
         """
+        # bytes of a key and its value, divided among the query heads that share them
         attention = self._model.spec.blocks[layer].attention
         row = self._row
         heads = attention.heads
@@ -327,13 +352,16 @@ class _WholeRun:
             / heads
         )
         self._bytes[None] += float(self._sees.sum()) * item
+
+        # the last token's weights with every key
         total = row.sum(-1)
         members = [list(region.tokens) for region in self._regions]
-        self._rested.append(row[:, self._rest].sum(-1))
-        of_regions = np.array([row[:, keys].sum(-1) for keys in members])  # [region, head]
-        self._shares.append(of_regions)
         members_beyond_rest = [[key for key in keys if not self._rest[key]] for keys in members]
+        self._rested.append(row[:, self._rest].sum(-1))
+        self._shares.append(np.array([row[:, keys].sum(-1) for keys in members]))
         self._shares_beyond.append(np.array([row[:, keys].sum(-1) for keys in members_beyond_rest]))
+
+        # what is left of them where a policy has let go of keys before the last query
         for place, policy in enumerate(self._policies):
             last = last_queries(
                 policy, self._model.backend, q, k, attention.scale, attention.softcap
@@ -375,8 +403,8 @@ class _WholeRun:
         return round(self._bytes[place])
 
     def share_kept(self, place: int) -> float | None:
-        """The share that a policy keeps of what the last token looks at, the mean over heads; None
-        without any.
+        """The share of the last token's weight that a policy keeps, the mean over heads; None where
+        no head has weight.
         """
         values = np.concatenate(self._kept[place])
         if np.isfinite(values).any():
@@ -384,14 +412,18 @@ class _WholeRun:
         return None
 
     def rest_share(self) -> float | UnsetType:
-        """The share of what the last token looks at where heads rest, the mean over heads."""
+        """The share of the last token's weight on keys where heads rest, the mean over heads; UNSET
+        where there are no such keys."""
         if not self._rest.any():
             return UNSET
         return float(np.concatenate(self._rested).mean())
 
     def share_kept_beyond_rest(self, place: int) -> float | UnsetType | None:
-        """The share that a policy keeps of what the last token looks at and does not rest, over all
-        heads together: one that rests altogether has nothing to lose."""
+        """The share of the last token's weight that a policy keeps, without keys where heads rest;
+        UNSET where there are no such keys, None where no weight is left without them.
+
+        It is of all heads together, for a head all of whose weight rests has nothing to lose.
+        """
         if not self._rest.any():
             return UNSET
         left, whole = np.concatenate(self._kept_beyond[place], 1).sum(1)
@@ -400,8 +432,8 @@ class _WholeRun:
         return None
 
     def heads_kept(self, place: int) -> list[HeadKept]:
-        """The share that a policy keeps of the last token's weight beyond the keys where heads
-        rest, over all heads together; a head that rests altogether has nothing to lose.
+        """The document's entry on each head: the share of its last token's weight that a policy
+        keeps, of all keys and, where there are keys where heads rest, without these.
         """
         rests = bool(self._rest.any())
         parts = zip(self.layers, self._kept[place], self._kept_beyond[place], strict=True)
@@ -419,7 +451,9 @@ class _WholeRun:
         ]
 
     def regions_kept(self, place: int) -> list[RegionKept] | UnsetType:
-        """The share of each region's weight that a policy keeps."""
+        """The document's entry on each region: the share of its weight that a policy keeps, of all
+        of its keys and without those where heads rest, and the share of its keys; over all heads.
+        UNSET without regions."""
         if not self._regions:
             return UNSET
         rests = bool(self._rest.any())
@@ -448,25 +482,28 @@ def _policy_run(
     rows: int,
     progress: Callable[[float], None],
 ) -> PolicyRun:
-    """Run the text with every layer forgetting as a policy says."""
+    """Run the text with every layer forgetting keys as a policy says, and compare the last token's
+    vectors with those of the run with every key.
+
+    whole: the run with every key, which has ended.
+    tokens: of the text, followed by those of the answer but its last.
+    rows: query rows at a time.
+    """
     count = len(tokens) - max(len(whole.answer) - 1, 0)
     forgetting = replace(model, spec=_with_cache(model.spec, policy, count))
-    errors: dict[
-        int, float | None
-    ] = {}  # by the layer that attends; those after it that do not count with it
+    # by attention layer; layers that do not attend overwrite that of the one before them
+    errors: dict[int, float | None] = {}
     logprob = None
-    attends = 0
+    attention_layer = 0
     for trace in forgetting.trace(
         tokens, keep=(), rows=rows, on_block=_block_handler(model, len(tokens), progress), idle=True
     ):
         vector = np.asarray(model.backend.numpy(trace.after[count - 1]), np.float64)
-        own = whole.vectors[trace.layer]
-        length = float(np.linalg.norm(own))
+        whole_vector = whole.vectors[trace.layer]
+        difference = float(np.linalg.norm(vector - whole_vector))
         if trace.layer in whole.layers:
-            attends = trace.layer
-        errors[attends] = (
-            _finite_or_none(float(np.linalg.norm(vector - own)) / length) if length > 0 else None
-        )
+            attention_layer = trace.layer
+        errors[attention_layer] = _ratio_or_none(difference, float(np.linalg.norm(whole_vector)))
         if trace.layer == len(model.spec.blocks) - 1:
             _, logprob = _answer_logprob(model, trace.after[count - 1 :], whole.answer)
     return PolicyRun([errors[layer] for layer in whole.layers], logprob)
@@ -475,21 +512,14 @@ def _policy_run(
 def _with_cache(spec: Spec, policy: Policy, count: int) -> Spec:
     """The Spec with a policy's mask beside each layer's own.
 
-    count: tokens that are read while it forgets.
+    count: tokens of the text, after which nothing more is forgotten.
     """
     forgetting = WhileReading(policy, count)
-    return replace(
-        spec,
-        blocks=tuple(
-            replace(
-                block,
-                attention=replace(
-                    block.attention, mask=intersection(block.attention.mask, forgetting)
-                ),
-            )
-            for block in spec.blocks
-        ),
-    )
+    blocks = []
+    for block in spec.blocks:
+        mask = intersection(block.attention.mask, forgetting)
+        blocks.append(replace(block, attention=replace(block.attention, mask=mask)))
+    return replace(spec, blocks=tuple(blocks))
 
 
 def _answer_logprob(model: Model, after: Any, answer: list[int]) -> tuple[list[int], float | None]:
@@ -510,22 +540,22 @@ def _block_handler(
     model: Model,
     count: int,
     progress: Callable[[float], None],
-    take: Callable[[int, RowBlock], None] = lambda layer, block: None,
+    on_self_block: Callable[[int, RowBlock], None] = lambda layer, block: None,
 ) -> Callable[[int, str, RowBlock], None]:
-    """A function for `on_block` of a run that hands blocks of self-attention to `take` and tells
-    the share done.
+    """The `on_block` callback of a run: calls `progress` with the share of the run that is done,
+    and `on_self_block` with (layer, block) for each block of self-attention.
 
     count: tokens in all.
     """
     layers = len(model.spec.blocks)
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
-        """Take a block of rows of self-attention, and tell how far the run is.
+        """Pass on a block of query rows, and report how far the run is.
 
         kind: "self", or "cross" for attention to another text, which is passed over.
         """
         if kind == "self":
-            take(layer, block)
+            on_self_block(layer, block)
             progress(
                 (layer + share(block, model.spec.blocks[layer].attention.heads, count)) / layers
             )
@@ -554,14 +584,14 @@ def _refuse_two_sided(model: Model) -> None:
 
 
 def _ratio_or_none(part: float, whole: float) -> float | None:
-    """A part's share of a whole; None of a whole that is 0."""
+    """part / whole; None where the whole is 0 or the ratio is not finite."""
     if whole > 0:
         return _finite_or_none(part / whole)
     return None
 
 
 def _finite_or_none(value: float) -> float | None:
-    """The number; None where it is not finite."""
+    """The number as Python's float; None for an infinite one and for NaN."""
     if np.isfinite(value):
         return float(value)
     return None

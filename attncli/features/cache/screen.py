@@ -59,7 +59,8 @@ def _columns(document: CacheDocument) -> list[Column[CachePolicy]]:
         return f"{head_name(head.layer, head.head)} {_percent_or_dash(_kept_share(head))}"
 
     def beyond_rest(policy: CachePolicy) -> str:
-        """What is kept without the keys where heads rest."""
+        """The share of weight that a policy keeps without the keys where heads rest; "-" where the
+        document does not have it."""
         if policy.kept_beyond_rest is UNSET:
             return "-"
         return _percent_or_dash(policy.kept_beyond_rest)
@@ -136,9 +137,10 @@ def _policy_table(document: CacheDocument, view: View) -> Lines:
 def _policy_columns(
     document: CacheDocument, write: Callable[[CachePolicy, int], str]
 ) -> list[Column[int]]:
-    """A column for each policy, the last left out first.
+    """A column for each policy, for a table whose rows are layers, regions or heads; where there is
+    no room, the last policies are left out first.
 
-    write: what a policy's column holds at a place.
+    write: the cell of a policy, for the index of the row.
     """
     return [
         Column(policy.policy, partial(write, policy), leave_out=number)
@@ -147,13 +149,14 @@ def _policy_columns(
 
 
 def _layer_errors(document: CacheDocument, view: View) -> Lines:
-    """The error of the last token's vector after each layer, a column for each policy."""
+    """A table of the error of the last token's vector after each layer, a column for each
+    policy."""
 
-    def error_text(policy: CachePolicy, place: int) -> str:
-        return _fixed_or_dash(policy.errors[place])
+    def error_text(policy: CachePolicy, index: int) -> str:
+        return _fixed_or_dash(policy.errors[index])
 
     layers = document.cached_layers
-    names = Column[int]("layer", lambda place: str(layers[place]), align="left")
+    names = Column[int]("layer", lambda index: str(layers[index]), align="left")
     return column_table(
         [names, *_policy_columns(document, error_text)],
         range(len(layers)),
@@ -178,17 +181,17 @@ def _region_table(document: CacheDocument, view: View) -> Lines:
             rest=rest_names(document.tokens),
         )
 
-    def kept_text(policy: CachePolicy, place: int) -> str:
-        return _percent_or_dash(_kept_share((policy.regions or [])[place]))
+    def kept_text(policy: CachePolicy, index: int) -> str:
+        return _percent_or_dash(_kept_share((policy.regions or [])[index]))
 
     regions = document.regions
     shares = _region_shares(document)
     columns: list[Column[int]] = [
         Column(
-            message("region"), lambda place: region_name(regions[place].name, view), align="left"
+            message("region"), lambda index: region_name(regions[index].name, view), align="left"
         ),
-        Column("tokens", lambda place: f"{len(regions[place].tokens):,}"),
-        Column(message("share"), lambda place: _percent_or_dash(shares[place])),
+        Column("tokens", lambda index: f"{len(regions[index].tokens):,}"),
+        Column(message("share"), lambda index: _percent_or_dash(shares[index])),
     ]
     return column_table(
         [*columns, *_policy_columns(document, kept_text)],
@@ -200,34 +203,32 @@ def _region_table(document: CacheDocument, view: View) -> Lines:
 
 
 def _region_shares(document: CacheDocument) -> list[float | None]:
-    """What the last token gives each region: of the weight that does not rest, where the document
-    has that.
+    """The share of the last token's weight that each region gets: of its weight without keys where
+    heads rest, where the document has that, else of all of it. Empty without regions.
     """
     shares = document.shares_beyond_rest
     if shares is UNSET or document.rest is UNSET:
         if document.shares is UNSET:
             return []
         return document.shares
-    others = 1 - document.rest
-    return [share / others if share is not None and others > 0 else None for share in shares]
+    # the document has them as parts of all weight
+    not_resting = 1 - document.rest
+    return [
+        share / not_resting if share is not None and not_resting > 0 else None for share in shares
+    ]
 
 
 def _losing_heads(document: CacheDocument, view: View) -> Lines:
-    """The heads that lose most, on average over the policies."""
+    """A table of the heads that lose most of the last token's weight, on average over the policies,
+    with a column for each policy."""
+    # [policy, head]; None becomes NaN
     values = np.array(
-        [
-            [np.nan if (kept := _kept_share(head)) is None else kept for head in policy.heads]
-            for policy in document.policies
-        ]
+        [[_kept_share(head) for head in policy.heads] for policy in document.policies], float
     )
-    order = sorted(
-        (place for place in range(values.shape[1]) if np.isfinite(values[:, place]).any()),
-        key=lambda place: float(np.nanmean(values[:, place])),
-    )
-    if view.full:
-        shown = order
-    else:
-        shown = order[: view.top]
+    known_heads = [head for head in range(values.shape[1]) if np.isfinite(values[:, head]).any()]
+    shown = sorted(known_heads, key=lambda head: float(np.nanmean(values[:, head])))
+    if not view.full:
+        shown = shown[: view.top]
     heads = document.policies[0].heads
     note = message("how much of what the last token looks at is still in the cache")
     if document.rest is not UNSET:
@@ -235,12 +236,12 @@ def _losing_heads(document: CacheDocument, view: View) -> Lines:
             "how much of the last token's weight that does not rest is still in the cache"
         )
 
-    def kept_text(policy: CachePolicy, place: int) -> str:
-        return _percent_or_dash(_kept_share(policy.heads[place]))
+    def kept_text(policy: CachePolicy, index: int) -> str:
+        return _percent_or_dash(_kept_share(policy.heads[index]))
 
     names = Column[int](
         message("head"),
-        lambda place: head_name(heads[place].layer, heads[place].head),
+        lambda index: head_name(heads[index].layer, heads[index].head),
         align="left",
     )
     return column_table(
@@ -256,11 +257,9 @@ def cache_sentences(document: CacheDocument, view: View) -> list[str]:
     """Sentences on which policy keeps most, which changes the answer least, which region loses
     most, and what is saved."""
     answer_sentences: list[str] = []
+    # policies are compared at one budget: the one in the middle
     budgets = sorted({policy.budget for policy in document.policies})
-    if len(budgets) > 1:
-        budget = budgets[len(budgets) // 2]
-    else:
-        budget = budgets[0]
+    budget = budgets[len(budgets) // 2]
     rivals = [
         policy
         for policy in document.policies
@@ -291,14 +290,11 @@ def _kept_sentence(budget: int, rivals: Sequence[CachePolicy]) -> Message:
     """A sentence on which policies of one budget keep most and least. Policies with equal numbers
     as printed are named together."""
     shares = {policy.policy: _percent_or_dash(_kept_share(policy)) for policy in rivals}
-    most, least = (
-        shares[pick(rivals, key=lambda policy: _kept_share(policy) or 0.0).policy]
-        for pick in (max, min)
-    )
-    best, worst = (
-        _joined_names([policy for policy in rivals if shares[policy.policy] == end], rivals)
-        for end in (most, least)
-    )
+    ranked = sorted(rivals, key=lambda policy: _kept_share(policy) or 0.0)
+    least = shares[ranked[0].policy]
+    most = shares[ranked[-1].policy]
+    best = _joined_names([policy for policy in rivals if shares[policy.policy] == most], rivals)
+    worst = _joined_names([policy for policy in rivals if shares[policy.policy] == least], rivals)
     if most == least:
         return plural(
             "Of what the last token looks at, a cache of {count} key keeps {kept} with {policy}.",
@@ -323,14 +319,17 @@ def _kept_sentence(budget: int, rivals: Sequence[CachePolicy]) -> Message:
 def _answer_change_sentences(
     document: CacheDocument, rivals: Sequence[CachePolicy], view: View
 ) -> list[str]:
-    """Sentences on how far each policy of one budget changes the answer's log probability."""
+    """The sentence, in a list, on which policies of one budget change the answer's log probability
+    least and most; an empty list where the document has no such changes.
+
+    rivals: the policies of that budget.
+    """
     changed = [policy for policy in rivals if policy.change is not None]
     if not changed or document.logprob is None:
         return []
     text = quote_text(joined_text(token.text for token in document.target), view)
-    least, most = (
-        choose(changed, key=lambda policy: abs(policy.change or 0.0)) for choose in (min, max)
-    )
+    least = min(changed, key=lambda policy: abs(policy.change or 0.0))
+    most = max(changed, key=lambda policy: abs(policy.change or 0.0))
     changes = {policy.policy: _fixed_or_dash(policy.change, signed=True) for policy in changed}
     if abs(most.change or 0.0) <= LITTLE:
         return [
@@ -394,24 +393,25 @@ def _answer_change_sentences(
 def _region_sentences(
     document: CacheDocument, rivals: Sequence[CachePolicy], view: View
 ) -> list[str]:
-    """Sentences on the region of which each policy keeps least."""
+    """The sentence, in a list, on the region of which each policy keeps least; an empty list
+    without regions, and where the policies keep nearly all of each."""
     if document.regions is UNSET:
         return []
     parts = []
     for policy in rivals:
-        left = {
-            place: kept
-            for place, region in enumerate(policy.regions or ())
-            if (kept := _kept_share(region)) is not None
-        }
-        if left and min(left.values()) < 1 - LITTLE:
-            place = min(left, key=lambda at: left[at])
+        shares: dict[str, float] = {}  # by the name of a region
+        for row, region in zip(document.regions, policy.regions or (), strict=True):
+            kept = _kept_share(region)
+            if kept is not None:
+                shares[row.name] = kept
+        if shares and min(shares.values()) < 1 - LITTLE:
+            name = min(shares, key=shares.__getitem__)
             parts.append(
                 message(
                     "{region} with {policy} ({kept})",
                     policy=_short_name(policy, rivals),
-                    region=quote_text(region_name(document.regions[place].name, view), view),
-                    kept=_percent_or_dash(left[place]),
+                    region=quote_text(region_name(name, view), view),
+                    kept=_percent_or_dash(shares[name]),
                 )
             )
     if parts:
@@ -422,13 +422,14 @@ def _region_sentences(
 def _joined_names(policies: Sequence[CachePolicy], rivals: Sequence[CachePolicy]) -> Message:
     """The short names of some policies, joined by "and".
 
-    rivals: all that they are told apart from.
+    rivals: all policies of the sentence, which the names must tell apart.
     """
     return choice([_short_name(policy, rivals) for policy in policies], last=" and ")
 
 
 def _short_name(policy: CachePolicy, rivals: Sequence[CachePolicy]) -> str:
-    """The kind of a policy where no rival is of the same, else all of its numbers."""
+    """A policy's name in a sentence: "h2o" where no other rival is of that kind, else with its
+    numbers, such as "sinks:4,252"."""
     kinds = [rival.policy.partition(":")[0] for rival in rivals]
     kind = policy.policy.partition(":")[0]
     if kinds.count(kind) == 1:
@@ -447,7 +448,8 @@ def _has_few_tokens(document: CacheDocument, view: View) -> bool:
 
 
 def _least_kept_head(policy: CachePolicy) -> HeadKept | None:
-    """The head of which a policy keeps least; None where nothing is known of any."""
+    """The head of which a policy keeps the smallest share of weight; None where no head's share is
+    known."""
     heads = [head for head in policy.heads if _kept_share(head) is not None]
     return min(heads, key=lambda head: _kept_share(head) or 0.0, default=None)
 
@@ -460,8 +462,8 @@ def _last_error(policy: CachePolicy) -> float | None:
 
 
 def _kept_share(part: CachePolicy | HeadKept | RegionKept) -> float | None:
-    """What is kept of a policy's, a head's or a region's weight, 0 to 1, without the keys where heads
-    rest; None where it is not known."""
+    """The share of weight that is kept, by a policy in all or of a head or a region, 0 to 1:
+    without the keys where heads rest, where the document has that. None where it is not known."""
     if part.kept_beyond_rest is UNSET:
         return part.kept
     return part.kept_beyond_rest

@@ -66,8 +66,12 @@ def check(answers: Mapping[str, object] | None = None, *, name: str | None = Non
 def _marked_answer(
     number: int, question: Question, given_value: object, name: str | None
 ) -> MarkedAnswer:
-    """A question with its mark, or without one where nothing is answered. name: the file of the
-    answers.
+    """The document's entry on a question: with a mark for the answer, or without one where it is
+    not answered. Raises InputError for an answer of another type than a number or a text.
+
+    number: of the question, from 1.
+    given_value: the answer as JSON holds it, None for none.
+    name: of the file of answers, for errors.
     """
     mark = MarkedAnswer(
         number=number,
@@ -105,10 +109,10 @@ def _marked_answer(
 def _reason(text: str, answer: Answer, question: Question) -> str:
     """The likely cause of a wrong answer: that of a known slip, else the one stated for the
     question."""
-    return next(
-        (slip.reason for slip in answer.slips if _is_same(text, slip.answer, answer.tolerance)),
-        question.reason,
-    )
+    for slip in answer.slips:
+        if _is_same(text, slip.answer, answer.tolerance):
+            return slip.reason
+    return question.reason
 
 
 def _is_same(text: str, value: float | str, tolerance: float) -> bool:

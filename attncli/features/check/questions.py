@@ -37,8 +37,10 @@ class Answer(Struct, frozen=True):
 class Question(Struct, frozen=True):
     """A question of the worksheet.
 
-    text: what is asked. work_out: runs what it is about. reason: what to say of any other mistake.
-    command: shows it.
+    text: what is asked.
+    work_out: runs what the question is about, and returns the right answer.
+    reason: what to say of any mistake without a reason of its own.
+    command: shows the right answer.
     """
 
     text: Message
@@ -55,6 +57,7 @@ def _softmax_weights(scores: Sequence[float]) -> list[float]:
 
 
 def _first_weight() -> Answer:
+    """The first softmax weight of three scores."""
     weights = _softmax_weights([2.0, 1.0, 0.1])
     return Answer(
         weights[0],
@@ -66,6 +69,7 @@ def _first_weight() -> Answer:
 
 
 def _ratio() -> Answer:
+    """How many times as large the first of these weights is as the second."""
     weights = _softmax_weights([2.0, 1.0, 0.1])
     return Answer(
         weights[0] / weights[1],
@@ -77,6 +81,7 @@ def _ratio() -> Answer:
 
 
 def _shifted_weight() -> Answer:
+    """The first weight where 100 is added to each score."""
     return Answer(
         _softmax_weights([102.0, 101.0, 100.1])[0],
         (Slip(1.0, message("Large scores do not decide: only their differences count.")),),
@@ -84,6 +89,7 @@ def _shifted_weight() -> Answer:
 
 
 def _variance() -> Answer:
+    """The variance of q·k of 64 independent entries of variance 1."""
     from attncli.features.explain.softmax_topics import scaling_document
 
     variance = scaling_document(64, samples=2, keys=2).variance[0].theory
@@ -100,6 +106,7 @@ def _variance() -> Answer:
 
 
 def _looked_at() -> Answer:
+    """The word that "on" looks at most in the sample sentence, with seeded weights."""
     import attncli
 
     document = attncli.explain(attncli.load(seed=0), SENTENCE, "on")
@@ -111,6 +118,7 @@ def _looked_at() -> Answer:
 
 
 def _head_width() -> Answer:
+    """How wide each of 8 heads is in a model of width 512."""
     import attncli
 
     width = attncli.load(seed=0, d_model=512, heads=8).spec.blocks[0].attention.head_dim
@@ -124,6 +132,7 @@ def _head_width() -> Answer:
 
 
 def _causal_pairs() -> Answer:
+    """How many pairs a head compares over 1000 tokens under a causal mask."""
     import attncli
 
     variants = {variant.name: variant for variant in attncli.cost(1000).variants}
@@ -149,6 +158,7 @@ def _causal_pairs() -> Answer:
 
 
 def _order_seen() -> Answer:
+    """Whether the output of the middle character changes with the order, without positions."""
     import attncli
 
     model = attncli.load(seed=0, tokenizer="char")
@@ -166,6 +176,7 @@ def _order_seen() -> Answer:
 
 
 def _keys_seen() -> Answer:
+    """How many keys the third of four words sees under a causal mask."""
     from attncli.arrays.backend import numpy_backend
     from attncli.mechanism.mask import Causal, visible
 
@@ -185,6 +196,7 @@ def _keys_seen() -> Answer:
 
 
 def _looks_where_it_says() -> Answer:
+    """Whether a head that has learned to say a word also looks at it."""
     import attncli
 
     document = attncli.learn("sentence", PLAN, query="计划", target="买菜", seed=1)

@@ -34,7 +34,8 @@ def check_screen(document: CheckDocument, view: View) -> Lines:
 
 
 def _answer_lines(answer: MarkedAnswer, view: View) -> Lines:
-    """A question, what was answered to it, and the reason of a mistake."""
+    """The lines of one question: what was answered, whether that is right, and of a mistake the
+    likely reason and the command that shows the right answer."""
     question = remark(f"{answer.number}. {localize(answer.question, view)}", view, style="bold")
     if answer.is_right is None:
         return question
@@ -47,6 +48,7 @@ def _answer_lines(answer: MarkedAnswer, view: View) -> Lines:
         answer=text,
         reason=localize(answer.reason, view),
     )
+    # quoted where a shell needs it, and no more
     words = [
         word if word.isalnum() or word == shlex.quote(word) else shell_text(word)
         for word in shlex.split(answer.command)

@@ -59,14 +59,15 @@ NEXT_WORDS = 5
 
 
 class _ChangedText(Struct, frozen=True, eq=False):
-    """What one text tells.
+    """What was measured of one text.
 
-    js: [head], the mean over its rows.
-    largest: [head], the weight that differs most, signed.
-    logprob: [model], the sum of ln p of its tokens after the first; None for models that say no
+    js: [head], the Jensen–Shannon divergence of the models' rows of weights, the mean over rows.
+    largest: [head], the difference b − a of the weight that differs most.
+    logprob: [model], the sum of ln p of its tokens after the first; None for models that predict no
         next token.
-    agreement: the tokens after which both say the same.
-    next_words: what comes after it.
+    agreement: after how many tokens both models find the same next token likeliest; None like
+        `logprob`.
+    next_words: the likeliest tokens after the text in either model; None where not asked for.
     tokens: how many it has.
     """
 
@@ -203,12 +204,14 @@ def model_change(
     queries: Sequence[int] | None = None,
     progress: Callable[[float], None] = ignore,
 ) -> tuple[ModelChange, int]:
-    """The change of texts, each as either model splits it, and the number of their tokens; other
-    arguments as of `compare_models`.
+    """(what differs between two models over texts, the number of all tokens); other arguments as of
+    `compare_models`.
 
-    queries: the tokens whose rows are compared; None for all.
+    texts: each as the tokens of model a and those of model b.
+    queries: the positions of the tokens whose rows are compared; None for all.
 
-    Raises InputError, UsageError.
+    Raises InputError for models with other heads or tokens, UsageError for a bound that no
+    divergence can reach.
     """
     if not 0 <= beyond <= np.log(2):
         raise UsageError(
@@ -223,6 +226,8 @@ def model_change(
     for number, (tokens, _) in enumerate(texts):
         changed_texts.append(_changed_text(a, b, tokens, queries, is_single=len(texts) == 1))
         progress((number + 1) / len(texts))
+
+    # of each head the mean over texts with its interval, and the largest difference in any text
     places = list(_places(a))
     js = np.stack([changed.js for changed in changed_texts])
     largest = np.stack([changed.largest for changed in changed_texts])
@@ -253,7 +258,7 @@ def model_change(
 
 
 def _places(model: Model) -> Iterator[tuple[int, int]]:
-    """Each head of a model, as (layer, head)."""
+    """Yield each head of a model as (layer, head), in the order of layers."""
     for layer in model.spec.attending(EVERY):
         for head in range(model.spec.blocks[layer].attention.heads):
             yield layer, head
@@ -261,7 +266,8 @@ def _places(model: Model) -> Iterator[tuple[int, int]]:
 
 def refuse_other_heads(a: Model, b: Model, names: tuple[str, str]) -> None:
     """Raise InputError for models that have not the same heads in the same layers."""
-    first, second = (list(_places(model)) for model in (a, b))
+    first = list(_places(a))
+    second = list(_places(b))
     if first == second:
         return
     hint: str = ""
@@ -284,18 +290,18 @@ def refuse_other_heads(a: Model, b: Model, names: tuple[str, str]) -> None:
 def refuse_other_tokens(
     pair: tuple[Sequence[Token], Sequence[Token]], names: tuple[str, str]
 ) -> None:
-    """Raise InputError where two models split a text differently, or number its tokens otherwise."""
-    first, second = ([(token.text, token.id) for token in tokens] for tokens in pair)
+    """Raise InputError where two models split a text differently, or give its tokens other ids.
+
+    pair: the text's tokens in either model.
+    names: what the models are called.
+    """
+    first = [(token.text, token.id) for token in pair[0]]
+    second = [(token.text, token.id) for token in pair[1]]
     if first == second:
         return
-    place = next(
-        (
-            index
-            for index, both in enumerate(zip(first, second, strict=False))
-            if both[0] != both[1]
-        ),
-        min(len(first), len(second)),
-    )
+    place = 0  # of the first token that differs
+    while first[place : place + 1] == second[place : place + 1]:
+        place += 1
     raise InputError(
         "the models split the text differently: from token {place} on {a} has {a_tokens}, {b} has"
         " {b_tokens}",
@@ -309,7 +315,11 @@ def refuse_other_tokens(
 
 
 def _token_text(tokens: Sequence[tuple[str, int | None]], place: int) -> str:
-    """A token with its number in the vocabulary, for an error; "no more" behind the last."""
+    """The token at a place with its id, for an error, such as "'cat' (42)"; "no more" behind the
+    last.
+
+    tokens: (text, id) of each.
+    """
     if place >= len(tokens):
         return message("no more")
     text, number = tokens[place]
@@ -324,12 +334,12 @@ def _changed_text(
     *,
     is_single: bool,
 ) -> _ChangedText:
-    """Run a text in both models side by side.
+    """Run a text in both models side by side, layer by layer, and measure what differs.
 
-    queries: the tokens whose rows are compared; None for all.
-    is_single: whether its next words are told.
+    queries: the positions of the tokens whose rows are compared; None for all.
+    is_single: whether it is the only text, so that the words that come next are told.
     """
-    compared: slice | list[int] = slice(None)
+    compared: slice | list[int] = slice(None)  # index of the query axis
     if queries is not None:
         compared = list(queries)
     js: list[float] = []
@@ -342,11 +352,10 @@ def _changed_text(
             last = (first.after, second.after)
         if "weights" not in first.stages or "weights" not in second.stages:
             continue
-        weights = [
-            np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
-            for model, trace in ((a, first), (b, second))
-        ]
-        for head_a, head_b in zip(*(rows[:, compared] for rows in weights), strict=True):
+        weights_a = np.asarray(a.backend.numpy(first.stages["weights"]), np.float64)[:, compared]
+        weights_b = np.asarray(b.backend.numpy(second.stages["weights"]), np.float64)[:, compared]
+        for head_a, head_b in zip(weights_a, weights_b, strict=True):
+            # a row that sees nothing has no weights
             rows = (head_a.sum(-1) > 0) & (head_b.sum(-1) > 0)
             divergences = row_divergences(head_a[rows], head_b[rows])
             mean = 0.0
@@ -373,8 +382,9 @@ def _changed_text(
 def _predictions(
     models: tuple[Model, Model], vectors: tuple[Any, Any], tokens: Sequence[Token]
 ) -> tuple[Floats, int, list[Floats]]:
-    """The sums of ln p of the tokens after the first, [model]; how many tokens both follow with the
-    same likeliest one; and ln p of what comes after the last one, [vocabulary], of either.
+    """What two models predict over a text: (the sums of ln p of the tokens after the first [model],
+    after how many tokens both find the same next token likeliest, ln p of what comes after the
+    last token [vocabulary] for each model).
 
     vectors: what leaves the last layer of either model, [token, width].
     """
@@ -383,6 +393,7 @@ def _predictions(
     sums = np.zeros(2)
     same = 0
     ends: list[Floats] = []
+    # some positions at a time; the first one tells how large the vocabulary is
     step = 1
     start = 0
     while start < count:
@@ -403,14 +414,17 @@ def _predictions(
 
 
 def _number(interval: MeanInterval) -> ChangedNumber:
-    """A mean with its interval, as documents hold it."""
+    """A mean with its interval as the document's type."""
     return ChangedNumber(mean=interval.mean, low=interval.low, high=interval.high)
 
 
 def _layers(heads: Sequence[ChangedHead], js: Floats, beyond: float) -> list[ChangedLayer]:
-    """How much the heads of each layer changed on average, and how many of them moved.
+    """The document's entries on each layer: how much its heads changed on average, and how many of
+    them moved.
 
-    js: [text, head].
+    heads: in the order of the columns of `js`.
+    js: the divergence of each head in each text, [text, head].
+    beyond: the divergence above which a head counts as moved.
     """
     layers = []
     for layer in dict.fromkeys(head.layer for head in heads):
@@ -422,7 +436,8 @@ def _layers(heads: Sequence[ChangedHead], js: Floats, beyond: float) -> list[Cha
 
 
 def _log_probability(texts: Sequence[_ChangedText]) -> LogProbability | None:
-    """ln p a token, over the texts that have a token after their first; None where none has."""
+    """The document's part about ln p per token in either model, over the texts of two tokens or
+    more; None where there is none, and for models that predict no next token."""
     sums = []
     sizes = []
     for text in texts:
@@ -441,7 +456,8 @@ def _log_probability(texts: Sequence[_ChangedText]) -> LogProbability | None:
 
 
 def _agreement(texts: Sequence[_ChangedText]) -> ChangedNumber | None:
-    """The share of tokens after which both models say the same; None where they say nothing."""
+    """The share of tokens after which both models find the same next token likeliest, with its
+    interval; None for models that predict none."""
     counts = [text.agreement for text in texts if text.agreement is not None]
     if not counts:
         return None

@@ -58,7 +58,8 @@ def compare_models_rows(document: CompareModelsDocument) -> Iterator[Sequence[ob
 
 
 def _both_models(document: CompareModelsDocument, view: View) -> Lines:
-    """A row for each model, and how much both read."""
+    """A table with a row for each model, below it their masks and positions, and how many texts
+    both read."""
     rows = []
     for letter, side in (("A", document.a), ("B", document.b)):
         quantization = "-"
@@ -76,7 +77,8 @@ def _both_models(document: CompareModelsDocument, view: View) -> Lines:
 
 
 def _attention_lines(document: CompareModelsDocument, view: View) -> Iterator[Lines]:
-    """The mask and the positions that ran; of either model where they differ."""
+    """Yield a line with the mask and the positions of both models, or one for each where they
+    differ."""
     both = [
         mask_and_position(side.attention.mask, side.attention.position, view)
         for side in (document.a, document.b)
@@ -89,13 +91,13 @@ def _attention_lines(document: CompareModelsDocument, view: View) -> Iterator[Li
 
 
 def layer_table(change: ModelChange, view: View) -> Lines:
-    """A row for each layer; of many those that moved most, in their order, unless the view is
-    full."""
+    """A table of how far the heads of each layer moved; of many layers those that moved most, in
+    their order, unless the view is full."""
     shown = list(change.layers)
     if len(shown) > MOST_LAYERS and not view.full:
         most = sorted(shown, key=lambda layer: -layer.js.mean)[: view.top]
         shown = [layer for layer in shown if layer in most]
-    # what is far below the bound is not drawn as if it were large
+    # the whole bar is at least the bound, so that small changes are not drawn as if they were large
     whole = max(*(layer.js.mean for layer in change.layers), change.beyond, SAME)
     rows = [
         [
@@ -178,12 +180,13 @@ def _with_interval(number: ChangedNumber, write: Callable[[float], str]) -> str:
 
 
 def _two_digits(value: float) -> str:
-    """A divergence to two digits."""
+    """A divergence to two significant digits."""
     return _divergence_text(value, 2)
 
 
 def _divergence_text(value: float, digits: int) -> str:
-    """A divergence to so many digits; 0 for what rounding alone makes."""
+    """A divergence to `digits` significant digits; "0" for what rounding alone makes, "<0.0001"
+    below that."""
     if value <= SAME:
         return "0"
     if value < SMALLEST:
@@ -296,8 +299,11 @@ def _share_text(number: ChangedNumber) -> str:
 
 
 def _next_sentence(first: NextToken, second: NextToken, view: View) -> str:
-    """A sentence on the next token in either model."""
-    places = {
+    """A sentence on the likeliest next token: the same in both models, or one in each.
+
+    first, second: of model A and of model B.
+    """
+    values = {
         "a": quote_text(first.token.text, view),
         "b": quote_text(second.token.text, view),
         "a_share": percent(first.probability),
@@ -309,4 +315,4 @@ def _next_sentence(first: NextToken, second: NextToken, view: View) -> str:
         template = message(
             "The likeliest next token is {a} in A ({a_share}), {b} in B ({b_share})."
         )
-    return say(view, template, **places)
+    return say(view, template, **values)

@@ -92,14 +92,13 @@ def variant_costs(sizes: Sizes) -> list[Variant]:
     """The cost of one layer with full, causal and windowed attention, under each mask asked for,
     with hashing (LSH), and as a recurrence of the same width.
 
-    pairs: visible pairs per head. multiply_adds: of all heads. score_bytes: of all scores of all
-    heads at once; streamed_bytes: of those of `rows` query rows. steps: sequential steps; path:
-    through how many layers (or steps) information between the two most distant tokens must go, None
-    where chance decides.
+    Of each: the visible pairs per head; multiply-adds of all heads; bytes of all scores at once,
+    and of those of `rows` query rows; sequential steps; and the path, through how many layers (or
+    steps) information between the two most distant tokens must go, None where chance decides.
     """
     n = sizes.n
     item = ITEM[sizes.dtype]
-    both = sizes.d_k + sizes.d_v
+    per_pair = sizes.d_k + sizes.d_v  # multiply-adds of q·k and w·v
     window = Window(sizes.window - 1, 0)
     masks: list[tuple[VariantName, Mask]] = [
         ("full", Everywhere()),
@@ -110,20 +109,24 @@ def variant_costs(sizes: Sizes) -> list[Variant]:
     rows = []
     for name, mask in masks:
         pairs = pairs_of(mask, n)
+        # dense attention computes every score and hides those that are masked; a window keeps its
+        # band, and hands information on by at most its length a layer
+        scores = n * n
+        path = 1
+        if name == "window":
+            scores = n * min(sizes.window, n)
+            if n > 1:
+                path = -(-(n - 1) // max(sizes.window - 1, 1))  # rounded up
         rows.append(
             Variant(
                 name=name,
                 spec=mask.spec(),
                 pairs=pairs,
-                multiply_adds=sizes.heads * pairs * both,
-                # dense attention computes every score and hides those that are masked; a window
-                # keeps its band
-                score_bytes=sizes.heads
-                * item
-                * (n * min(sizes.window, n) if name == "window" else n * n),
+                multiply_adds=sizes.heads * pairs * per_pair,
+                score_bytes=sizes.heads * item * scores,
                 streamed_bytes=sizes.heads * item * min(sizes.rows, n) * reach(mask, n, sizes.rows),
                 steps=1,
-                path=-(-(n - 1) // max(sizes.window - 1, 1)) if name == "window" and n > 1 else 1,
+                path=path,
                 grows={"full": "n²", "causal": "n²/2", "window": "n·w"}.get(name),
             )
         )
@@ -142,8 +145,8 @@ def reach(mask: Mask, n: int, rows: int) -> int:
 
 
 def _hash_variant(sizes: Sizes) -> Variant:
-    """Hash attention as Reformer does it: hashing, and chunks of the sorted tokens that see
-    themselves and the one before."""
+    """The cost of hash attention (LSH) as Reformer does it: tokens are hashed and sorted, and each
+    chunk of them sees itself and the chunk before."""
     n = sizes.n
     item = ITEM[sizes.dtype]
     span = min(2 * sizes.chunk, n)
@@ -169,8 +172,8 @@ def _hash_variant(sizes: Sizes) -> Variant:
 
 
 def _recurrent_variant(sizes: Sizes) -> Variant:
-    """A recurrent network of the same width, h = tanh(W·x + U·h): two products per token, one token
-    after the other.
+    """The cost of a recurrent network of the same width, h = tanh(W·x + U·h): two products of a
+    matrix and a vector per token, one token after the other.
     """
     return Variant(
         name="rnn",
@@ -186,38 +189,40 @@ def _recurrent_variant(sizes: Sizes) -> Variant:
 
 
 def lengths(n: int) -> list[int]:
-    """`POINTS` lengths around n, each twice the one before; n is among them, the others are 8 at
-    least.
+    """`POINTS` lengths around n, each twice the one before; n is among them, those below it are 8
+    at least.
     """
-    below = min(max(n.bit_length() - 4, 0), POINTS - 5)
-    return [n >> shift for shift in range(below, 0, -1)] + [
-        n << shift for shift in range(POINTS - below)
-    ]
+    below = min(max(n.bit_length() - 4, 0), POINTS - 5)  # how many are below n
+    shorter = [n >> shift for shift in range(below, 0, -1)]
+    longer = [n << shift for shift in range(POINTS - below)]
+    return shorter + longer
 
 
 def growth(sizes: Sizes) -> list[GrowthRow]:
     """Multiply-adds at several lengths around n, for full, causal, window and hash attention and
     for a recurrent network.
     """
-    lengths_of_growth = [replace(sizes, n=n, masks=()) for n in lengths(sizes.n)]
-    return [
-        GrowthRow(
-            n=at.n,
-            multiply_adds={variant.name: variant.multiply_adds for variant in variant_costs(at)},
-        )
-        for at in lengths_of_growth
-    ]
+    rows = []
+    for n in lengths(sizes.n):
+        variants = variant_costs(replace(sizes, n=n, masks=()))
+        counts: dict[str, int] = {variant.name: variant.multiply_adds for variant in variants}
+        rows.append(GrowthRow(n=n, multiply_adds=counts))
+    return rows
 
 
 def layer_cost(
     layer: int, spec: Attention, n: int, d_model: int, dtype: str, rows: int
 ) -> LayerCost:
-    """The cost of one attention layer of a model. Projections are those to queries, keys, values
-    and back.
+    """The cost of one attention layer of a model for n tokens; its projections, to queries, keys
+    and values and back, are counted apart.
+
+    layer: its number.
+    rows: query rows at a time when streaming.
     """
     pairs = pairs_of(spec.mask, n)
     item = ITEM[dtype]
-    wide = (
+    # the widths of queries, of keys and values, and of what goes back
+    projected_width = (
         spec.heads * spec.head_dim
         + spec.kv_heads * (spec.head_dim + spec.v_dim)
         + spec.heads * spec.v_dim
@@ -230,7 +235,7 @@ def layer_cost(
         kv_heads=spec.kv_heads,
         pairs=pairs,
         multiply_adds=spec.heads * pairs * (spec.head_dim + spec.v_dim),
-        projections=n * d_model * wide,
+        projections=n * d_model * projected_width,
         score_bytes=spec.heads * n * n * item,
         streamed_bytes=spec.heads * min(rows, n) * reach(spec.mask, n, rows) * item,
         cache_bytes=cache_numbers(spec, n) * item,
@@ -238,11 +243,12 @@ def layer_cost(
 
 
 def cache_numbers(spec: Attention, n: int) -> int:
-    """How many numbers one layer keeps while n tokens are generated.
+    """How many numbers of keys and values one layer keeps when n tokens have been generated.
 
-    Of the last n keys and values those that a later query can still see: a window's. With latent
-    attention the narrow vector and the rotated part of the key, from which all heads' keys and
-    values are made again. None where the layer reads another layer's.
+    It keeps those that a later query can still see, such as a window's. With latent attention
+    these are the narrow vector and the rotated part of the key, from which all heads' keys and
+    values are computed again. A layer that reads another layer's keys and values keeps 0.
+
     Source: DeepSeek-AI, DeepSeek-V2, 2024, 2.1.2.
     """
     if spec.shared is not None:
@@ -268,25 +274,24 @@ def kept_keys(mask: Mask, n: int) -> int:
 
 
 def model_cost(model: Model, n: int, rows: int) -> tuple[list[LayerCost], TotalCost]:
-    """The cost of every layer of a model for n tokens, and their total; scores are held one layer
-    at a time.
+    """The cost of every layer of a model that attends, for n tokens, and their total: sums of
+    operations and caches, but the largest layer's scores, since these are held one layer at a time.
+
+    rows: query rows at a time when streaming.
     """
     layers = [
         layer_cost(number, block.attention, n, model.spec.d_model, model.backend.dtype, rows)
         for number, block in enumerate(model.spec.blocks)
         if not block.instead
     ]
-    sums = {
-        name: sum(getattr(layer, name) for layer in layers)
-        for name in ("multiply_adds", "projections")
-    }
-    largest = {
-        name: max(getattr(layer, name) for layer in layers)
-        for name in ("score_bytes", "streamed_bytes")
-    }
-    return layers, TotalCost(
-        **sums, **largest, cache_bytes=sum(layer.cache_bytes for layer in layers)
+    total = TotalCost(
+        multiply_adds=sum(layer.multiply_adds for layer in layers),
+        projections=sum(layer.projections for layer in layers),
+        score_bytes=max(layer.score_bytes for layer in layers),
+        streamed_bytes=max(layer.streamed_bytes for layer in layers),
+        cache_bytes=sum(layer.cache_bytes for layer in layers),
     )
+    return layers, total
 
 
 @checked
@@ -345,11 +350,12 @@ def cost(
         d_k = first.head_dim
         d_v = first.v_dim
     else:
-        if d_model is None:
-            width = 512
-        else:
+        width = 512
+        if d_model is not None:
             width = d_model
-        count = 8 if heads is None else heads
+        count = 8
+        if heads is not None:
+            count = heads
         if count < 1 or width % count:
             what = message(
                 "d_model {width} is not divisible by {count} heads", width=width, count=count
@@ -364,11 +370,10 @@ def cost(
 def _cost_document(
     sizes: Sizes, *, model: Model | None = None, timings: Sequence[Timing] = ()
 ) -> CostDocument:
-    """`attn.cost/1`.
+    """The `attn.cost/1` document. Raises UsageError for sizes below 1.
 
+    model: one whose layers are told as well, None for none.
     timings: times from `measure`.
-
-    Raises UsageError for sizes below 1.
     """
     check_sizes(sizes)
     layers, total = ([], None) if model is None else model_cost(model, sizes.n, sizes.rows)
@@ -406,12 +411,14 @@ REPEATS = 7
 
 
 def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore) -> list[Timing]:
-    """Median times of one layer's attention on seeded q, k, v: dense, by row blocks, causal,
-    window, a recurrent network, torch's fused.
+    """Median times of one layer's attention on seeded q, k, v, with NumPy and, where it is
+    installed, torch: dense, by row blocks, causal, in a window, a recurrent network, torch's fused.
 
-    `ratio` is to the dense run of the same backend, `work_ratios` the same ratio of multiply-adds.
-    One warm-up each. note: told what is being timed. Raises LimitError where the dense scores would
-    not fit.
+    Each time has its ratio to the dense run of the same backend, and the same ratio of
+    multiply-adds; each is run once before it is timed. Raises LimitError where the dense scores
+    would not fit.
+
+    note: called with a message on what is timed next.
     """
     least_bytes = COPIES * sizes.heads * sizes.n**2 * ITEM[sizes.dtype]
     if least_bytes > MOST_BYTES:
@@ -431,7 +438,7 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore
     timings = []
     for name in ("numpy", *(("torch",) if torch_is_installed() else ())):
         if name == "numpy" and sizes.dtype in ("bfloat16", "float16"):
-            continue
+            continue  # NumPy has no bfloat16, and computes with float16 slowly
         backend = choose(name, device=None, dtype=sizes.dtype)
         dense = 0.0
         for what, run_variant in _timed_variants(backend, sizes, seed):
@@ -470,8 +477,8 @@ def _durations(run: Callable[[], object]) -> list[float]:
 def _timed_variants(
     backend: Backend, sizes: Sizes, seed: int
 ) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Each thing that is timed, "full", "streamed", "causal", "window", "rnn" or "fused": its name,
-    and a function that runs it once on seeded q, k and v."""
+    """Yield each variant that is timed as (its name, such as "full" or "rnn", and a function that
+    runs it once on seeded q, k and v)."""
     q, k, v = (
         backend.array(normal(seed, f"cost\0{name}", (sizes.heads, sizes.n, width)))
         for name, width in (("q", sizes.d_k), ("k", sizes.d_k), ("v", sizes.d_v))
@@ -510,7 +517,7 @@ def _recurrent_network(backend: Backend, sizes: Sizes, seed: int) -> Callable[[]
     )
 
     def run_steps() -> Array:
-        """The state after all tokens, one step after the other."""
+        """Run the network over all tokens, and return the last state, [1, width]."""
         inputs = backend.matmul(x, w)
         state = backend.array(np.zeros((1, width), np.float32))
         for step in range(sizes.n):

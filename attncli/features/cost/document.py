@@ -33,7 +33,8 @@ are spelt."""
 
 
 def variant_name(name: str, view: Speech) -> str:
-    """A kind of attention by the name that the view's language has for it."""
+    """The name of a kind of attention in the view's language; a name that is not in
+    `ATTENTION_NAMES` as it is."""
     if name in ATTENTION_NAMES:
         return say(view, ATTENTION_NAMES[name])
     return name

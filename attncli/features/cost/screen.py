@@ -44,7 +44,8 @@ def cost_rows(document: CostDocument) -> Iterable[list[object]]:
 
 
 def _title(document: CostDocument, view: View) -> Lines:
-    """The tokens and the sizes of the layer, warnings, and what a multiply-add is."""
+    """The top of the screen: how many tokens, the sizes of the layer, warnings, and what a
+    multiply-add is."""
     heads = localize(count_phrase(document.heads, "head"), view)
     facts = [
         f"d_model {document.d_model}",
@@ -70,8 +71,8 @@ def _title(document: CostDocument, view: View) -> Lines:
 
 
 def _variants(document: CostDocument, view: View) -> Lines:
-    """A row per kind of attention: pairs and multiply-adds, with the ratio to full attention;
-    sequential steps and path."""
+    """A table with a row for each kind of attention: pairs and multiply-adds, with the ratio to
+    full attention, sequential steps, and the path between the most distant tokens."""
     full = document.variants[0]
     rows = [
         [
@@ -105,8 +106,8 @@ def cost_answer(document: CostDocument, view: View) -> Lines:
 
 
 def _cost_sentences(document: CostDocument, view: View) -> Iterator[str]:
-    """The n² pairs of full attention, what the cheapest variant takes of it, and the steps of a
-    recurrent network.
+    """Yield the sentences of the answer: the n² pairs of full attention, what share of its
+    multiply-adds the cheapest variant takes, the steps of a recurrent network, and what was timed.
     """
     full, *others = document.variants
     pairs = message("Over n = {n} tokens full attention compares n² = {pairs} pairs in every head.")
@@ -135,7 +136,8 @@ def _cost_sentences(document: CostDocument, view: View) -> Iterator[str]:
 
 
 def _measured_sentences(document: CostDocument, view: View) -> Iterator[str]:
-    """For each backend that was timed: what full attention took, and what was quickest."""
+    """Yield a sentence for each backend that was timed: what full attention took, and what was
+    quickest."""
     for backend in dict.fromkeys(row.backend for row in document.measured):
         timings = {row.name: row for row in document.measured if row.backend == backend}
         full = timings["full"]
@@ -160,22 +162,24 @@ def _measured_sentences(document: CostDocument, view: View) -> Iterator[str]:
 
 
 def _mask_or_name(variant: Variant, view: View) -> str:
-    """A kind of attention by its mask where that is the user's own, else by the name that it has in
-    the view's language."""
+    """How a row is headed: a window, and a mask that the user asked for, by how masks are spelt;
+    any other kind of attention by its name in the view's language."""
     if variant.name in ("window", "mask"):
         return str(variant.spec)
     return variant_name(variant.name, view)
 
 
 def _saved_factor(variant: Variant, view: View) -> str:
-    """The factor by which the scores take less memory by rows than at once; "-" without scores."""
+    """By what factor the scores take less memory by blocks of rows than at once, such as "4.0×";
+    "-" for a mask under which there are no scores."""
     if not variant.streamed_bytes:  # a mask that shows nothing
         return "-"
     return f"{variant.score_bytes / variant.streamed_bytes:,.1f}" + spell("×", ascii=view.ascii)
 
 
 def _memory(document: CostDocument, view: View) -> Lines:
-    """Bytes of the scores, at once and by rows."""
+    """A table of the memory that the scores of each kind of attention take, at once and by blocks
+    of query rows."""
     rows = []
     for variant in document.variants:
         sizes = map(size_words, (variant.score_bytes, variant.streamed_bytes))
@@ -232,12 +236,13 @@ def _break_even_length(document: CostDocument) -> tuple[str, str]:
 
 
 def _layers(document: CostDocument, view: View) -> Lines:
-    """A model's layers, equal ones together, and the total."""
+    """A table of what a model's layers cost, a row for each run of layers that cost the same, and
+    the total; no lines where no model was named."""
     rows: list[list[str]] = []
     layers = document.layers
     if not layers:
         return Lines()
-    first = 0
+    first = 0  # of the layers that share the next row
     for index, layer in enumerate(layers):
         if index + 1 < len(layers) and _costs_alike(layer, layers[index + 1]):
             continue
@@ -247,15 +252,14 @@ def _layers(document: CostDocument, view: View) -> Lines:
             place = f"{first}–{index}"
         rows.append([spell(place, ascii=view.ascii), layer.mask, *_layer_cells(layer, view)])
         first = index + 1
-    total = document.total
-    rows += [] if total is None else [[say(view, "total"), "", *_layer_cells(total, view)]]
+    if document.total is not None:
+        rows.append([say(view, "total"), "", *_layer_cells(document.total, view)])
     by_rows = contextual("cost", "by rows")
     columns = say_each(
         view, "layers", "mask", "multiply-adds", "projections", "at once", by_rows, "cache"
     )
-    if document.model is None:
-        name = ""
-    else:
+    name = ""
+    if document.model is not None:
         name = document.model.name or document.model.source
     title = say(view, "attention of {model} by layer", model=name)
     align = ["left", "left", *["right"] * 5]
@@ -318,7 +322,10 @@ def _measured_times(document: CostDocument, view: View) -> Lines:
 def _count_text(value: int, view: View) -> str:
     """A whole number with separators; in scientific notation where it is too large, or the screen
     too narrow, to be read so."""
-    if value < (10**10 if view.width >= ROOMY else 10**6):
+    longest = 10**6
+    if view.width >= ROOMY:
+        longest = 10**10
+    if value < longest:
         return f"{value:,}"
     return f"{value:.2e}"
 
@@ -331,14 +338,15 @@ def _steps_text(value: int) -> str:
 
 
 def _duration_text(seconds: float) -> str:
-    """Such as "1.25 s" or, below a second, "12.50 ms"."""
+    """A time as written, such as "1.25 s" or, below a second, "12.50 ms"."""
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{seconds * 1000:.2f} ms"
 
 
 def _costs_alike(layer: LayerCost, second: LayerCost) -> bool:
-    """Whether two layers cost the same, and for the same reasons."""
+    """Whether two layers are equal in all that the table shows: mask, sizes and cost, but for their
+    numbers."""
     return dict(members(replace(layer, layer=second.layer))) == dict(members(second))
 
 

@@ -114,7 +114,8 @@ def write_continuations(
     page: PageOptions,
     weighing: WeighOptions,
 ) -> None:
-    """Continue each text asked for and answer; a page is that of the text with what was added."""
+    """Continue each text asked for and write the answers, as screens, JSON or files; a page shows
+    the text together with its continuation."""
     from attncli.features.generate.compute import GenerateRequest, generate, memory
 
     validate_page(page, lines=text.lines)
@@ -140,11 +141,10 @@ def write_continuations(
             "a shorter text, or a smaller --generate",
         )
         if rows:
-            every_head = sum(block.attention.heads for block in loaded_model.spec.blocks)
+            # about 20 bytes of JSON for each weight; of chosen heads one is counted at least
+            kept_heads = 1
             if layers is EVERY and heads is EVERY:
-                kept_heads = every_head
-            else:
-                kept_heads = 1
+                kept_heads = sum(block.attention.heads for block in loaded_model.spec.blocks)
             all_tokens = len(run.tokens) + continuation.count
             size = kept_heads * continuation.count * all_tokens * 20
             refuse_over(size, output, "--layer L, --head H or a smaller --generate")
@@ -173,8 +173,9 @@ def write_continuations(
 def _seed_of_draws(
     environment: Environment, options: GenerateOptions, setup: RunSetup
 ) -> tuple[int, RunSetup]:
-    """The seed that tokens are drawn with, and the setup without it: beside `--temperature` above 0
-    `--seed` is about the draws. Raises UsageError for two seeds."""
+    """(seed that tokens are drawn with, setup without a seed of its own): with `--temperature`
+    above 0, `--seed` means the draws, not the weights. Raises UsageError where `--seed` and
+    `--sample-seed` are both given."""
     if not options.temperature or setup.model.seed is None:
         return options.sample_seed or 0, setup
     if options.sample_seed is not None:
@@ -204,10 +205,9 @@ class ContinuationPage(Struct, frozen=True, kw_only=True):
         prompt = len(document.tokens)
         tokens = tokens_of([*document.tokens, *document.generated])
         record = run_record(command.model, text, tokens, layers=self.layers, heads=self.heads)
+        # beside the regions of the prompt, the new tokens are a band of their own
+        bands = list(bands_of(document))
         if document.regions:
-            new_band = [(in_languages(message("new tokens")), prompt, len(tokens))]
-        else:
-            new_band = []
+            bands.append((in_languages(message("new tokens")), prompt, len(tokens)))
         start = {"query": str(min(prompt, len(tokens) - 1))}
-        bands = [*bands_of(document), *new_band]
         write_run_page(command.page, document, record, command.view.lang, start=start, bands=bands)

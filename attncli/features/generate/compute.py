@@ -268,7 +268,8 @@ def _continue_text(
 ) -> GenerateDocument:
     """Continue a text and return its `attn.generate/1` document.
 
-    past: {} to be filled with the keys and values of all tokens, for who goes on with them.
+    past: an empty dictionary, which is filled with the keys and values of all tokens, so that the
+        caller can go on with them; None where that is not wanted.
 
     Every new token asks as a query over the prompt and what was generated, itself included. Its
     lookback is context/(context + generated): the share of its attention that lies on the prompt.
@@ -285,24 +286,26 @@ def _continue_text(
     _refuse_continuation(model, len(tokens), request.count)
     if past is None:
         past = {}
-    logits = _run_tokens(model, tokens, past, None, request)
+    logits = _run_tokens(model, tokens, past, request)
     rest = resting_keys(tokens, model.identity.source)
-    asked_regions = _with_rest(request.regions, rest)
+    measured_regions = _with_rest(request.regions, rest)
     steps: list[GenerateStep] = []
     new: list[Token] = []
     has_ended = False
     for number in range(request.count):
+        # choose the next token from what is likely now
         token, probability = _choose_token(model, logits, len(tokens) + number, request)
         likeliest = _likeliest(model, logits, request)
         new.append(token)
-        heads: list[StepHead] = []
-        evens: list[Floats] = []
+
+        # run it, alone or with all tokens before it, and measure where heads look from it
         running = [token]
         if not run.keeps_past(model.spec, token.index, token.index + 1):
             past = {}
             running = [*tokens, *new]
-        looking = _Looking(len(tokens), rest, asked_regions, [], evens)
-        logits = _run_tokens(model, running, past, heads, request, looking)
+        looking = _Looking(len(tokens), rest, measured_regions, heads=[], shares=[], evens=[])
+        logits = _run_tokens(model, running, past, request, looking)
+        heads = looking.heads
         means = [(head.context, head.generated, head.lookback_per_key) for head in heads]
         context, generated_share, per_key = (float(value) for value in np.mean(means, 0))
         region_shares = [head.regions for head in heads if head.regions is not UNSET]
@@ -317,12 +320,15 @@ def _continue_text(
                 lookback=context_share(context, generated_share),
                 lookback_per_key=per_key,
                 regions=np.mean(region_shares, 0) if region_shares else UNSET,
-                even=np.mean(evens, 0)[: len(request.regions)] if evens else UNSET,
-                **looking.beyond_rest(heads, len(request.regions)),
+                even=np.mean(looking.evens, 0)[: len(request.regions)] if looking.evens else UNSET,
+                **looking.beyond_rest(len(request.regions)),
             )
         )
         progress((number + 1) / request.count)
-        if token.id in model.ends if model.ends else token.special:
+        is_end = token.special
+        if model.ends:
+            is_end = token.id in model.ends
+        if is_end:
             has_ended = True
             break
     continuation, spans = continuation_text(model, tokens, new)
@@ -347,8 +353,9 @@ def _continue_text(
 
 
 def memory(model: Model, prompt: int, request: GenerateRequest) -> int:
-    """About how many bytes continuing `prompt` tokens takes at the peak, estimated before it
-    starts.
+    """About how many bytes continuing a prompt takes at the peak, estimated before it starts.
+
+    prompt: how many tokens it has.
     """
     spec = model.spec
     longest = prompt + request.count
@@ -358,11 +365,11 @@ def memory(model: Model, prompt: int, request: GenerateRequest) -> int:
         for block in spec.blocks
     )
     states = sum(state_size(block.mixer) for block in spec.blocks if block.mixer is not None)
+    heads = 0  # whose rows of weights are held
     if request.rows:
         heads = sum(block.attention.heads for block in spec.blocks)
-    else:
-        heads = 0
     prompt_bytes = estimate(spec, prompt, kept_stages=0, dtype=compute_dtype).peak
+    # beside the prompt's run: states and caches, the output head with its logits, and the rows
     numbers = (
         states
         + longest * cache_width
@@ -396,10 +403,11 @@ def _refuse_continuation(model: Model, prompt: int, count: int) -> None:
 
 
 def _with_rest(regions: Sequence[Region], rest: Bools) -> list[Region]:
-    """The regions, then each without the keys where heads rest, then these keys as one; empty
-    without regions.
+    """The regions to measure: those asked for, then each of them without the keys where heads rest,
+    then these keys as a region of their own; empty where none are asked for.
 
-    rest: booleans [key].
+    rest: the keys where heads rest whatever a text says (the first token, special tokens,
+        separators), booleans [key].
     """
     if not regions:
         return []
@@ -411,24 +419,28 @@ def _with_rest(regions: Sequence[Region], rest: Bools) -> list[Region]:
 
 
 class _Looking(NamedTuple):
-    """What is asked of a new token's rows.
+    """Measures where heads look from one new token, and collects what it measures.
 
     prompt: how many keys are the prompt's, which come first.
     rest: on which of these heads rest, booleans [key].
-    regions: those of the request, then the same without these keys, then these keys; none where the
-        request has none.
-    shares, evens: of each head what it, and what even attention, gives each of these, [region];
-        added to as heads are run.
+    regions: those that `_with_rest` gives.
+    heads, shares, evens: empty lists, to which each head adds its entry, its weight on each region,
+        and what even attention would put there, [region].
     """
 
     prompt: int
     rest: Bools
     regions: Sequence[Region]
+    heads: list[StepHead]
     shares: list[Floats]
     evens: list[Floats]
 
     def step_head(self, layer: int, head: int, row: Floats, request: GenerateRequest) -> StepHead:
-        """Where a head looks, from its weights [key]."""
+        """The document's entry on where a head looks from the new token; adds its weight on each
+        region to `shares`.
+
+        row: the token's weights in this head, [key].
+        """
         context = float(row[: self.prompt].sum())
         generated_share = float(row[self.prompt :].sum())
         key = int(row.argmax())
@@ -449,6 +461,8 @@ class _Looking(NamedTuple):
         )
         if not self.rest.any():
             return step
+
+        # the same without keys where heads rest
         beyond = row.copy()
         beyond[: self.prompt][self.rest] = 0.0
         beyond[-1] = 0.0  # the token itself
@@ -459,12 +473,13 @@ class _Looking(NamedTuple):
         rested = float(row[: self.prompt][self.rest].sum())
         return replace(step, rest=rested, top_beyond_rest=top_key)
 
-    def beyond_rest(self, heads: Sequence[StepHead], count: int) -> dict[str, Any]:
-        """The members of a step that tell rest apart: means over heads.
+    def beyond_rest(self, count: int) -> dict[str, Any]:
+        """The members of a step, by name, that separate keys where heads rest from the others, as
+        means over heads; {} where there are no such keys.
 
-        count: of regions.
+        count: how many regions are asked for.
         """
-        rested = [head.rest for head in heads if head.rest is not UNSET]
+        rested = [head.rest for head in self.heads if head.rest is not UNSET]
         if not rested:
             return {}
         members: dict[str, Any] = {"rest": float(np.mean(rested))}
@@ -480,32 +495,34 @@ def _run_tokens(
     model: Model,
     tokens: Sequence[Token],
     past: Past,
-    heads: list[StepHead] | None,
     request: GenerateRequest,
     looking: _Looking | None = None,
 ) -> Floats:
-    """Run tokens after those in `past` and return the logits of the token after the last; adds each
-    head's part to `heads`, by what `looking` asks."""
+    """Run tokens after those in `past`, and return the logits of the token after the last,
+    [vocabulary].
+
+    looking: measures where each head looks from the last token; None where that is not wanted.
+    """
     last = len(model.spec.blocks) - 1
     after: Array | None = None
-    if heads is not None:
-        keep = ("weights", *(("masked",) if request.regions else ()))
-    else:
-        keep = ()
+    keep: tuple[str, ...] = ()
+    if looking is not None and request.regions:
+        keep = ("weights", "masked")
+    elif looking is not None:
+        keep = ("weights",)
     changes = NO_INTERVENTIONS
     if request.weighing is not None:
         changes = request.weighing.interventions(model.spec)
     for trace in model.trace(list(tokens), past=past, keep=keep, interventions=changes, idle=True):
         attends = not model.spec.blocks[trace.layer].instead
         is_asked = attends and is_selected(request.layers, trace.layer)
-        if heads is not None and looking is not None and is_asked:
+        if looking is not None and is_asked:
             weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, -1, :]
             head_numbers = numbers_of(request.heads, weights.shape[0])
-            heads += [
-                looking.step_head(trace.layer, head, weights[head], request)
-                for head in head_numbers
-            ]
+            for head in head_numbers:
+                looking.heads.append(looking.step_head(trace.layer, head, weights[head], request))
             if request.regions:
+                # a masked score is not finite
                 sees = np.ones(weights.shape, bool)
                 if "masked" in trace.stages:
                     sees = np.isfinite(model.backend.numpy(trace.stages["masked"])[..., -1, :])
@@ -520,7 +537,8 @@ def _run_tokens(
 
 
 def _even_shares(sees: np.ndarray[Any, np.dtype[np.bool_]], regions: Sequence[Region]) -> Floats:
-    """The share of even attention that each region would get from a query, [region].
+    """The share of its weight that a query would put on each region if it spread its weight evenly
+    over the keys that it sees, [region].
 
     sees: booleans [key].
     """
@@ -528,9 +546,8 @@ def _even_shares(sees: np.ndarray[Any, np.dtype[np.bool_]], regions: Sequence[Re
 
 
 def context_share(context: float, generated_share: float) -> float:
-    """context / (context + generated), the lookback ratio: of a head's attention the prompt's
-    share; 0 where both are
-    0."""
+    """context / (context + generated), the lookback ratio: the share of a head's attention that is
+    on the prompt; 0 where both are 0."""
     if context + generated_share > 0:
         return context / (context + generated_share)
     return 0.0
@@ -561,6 +578,7 @@ def _choose_token(
     temperature, or at 1 where it is 0."""
     shares = _probabilities(logits, request)
     if request.temperature > 0:
+        # a number between 0 and 1 that seed and position fix, looked up in the cumulated shares
         draw = (float(integers(request.seed, f"sample\0{position}", 1)[0]) + 0.5) / 2**32
         token_id = min(int(np.searchsorted(np.cumsum(shares), draw)), shares.size - 1)
     else:
@@ -580,6 +598,7 @@ def continuation_text(
     text = ""
     spans = []
     for index, token in enumerate(new, len(ids) - len(new)):
+        # what a token adds depends on those before it: decode these alone, then with it
         near = ids[max(index - NEAR, 0) : index]
         before = model.tokenizer.text_of(near)
         now = model.tokenizer.text_of([*near, ids[index]])

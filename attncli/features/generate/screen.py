@@ -67,15 +67,14 @@ def generate_rows(document: GenerateDocument) -> Iterator[Sequence[object]]:
                 for name in ("context", "generated", "lookback", "lookback_per_key")
             )
             place = (token.index, token.text, step.probability, head.layer, head.head)
-            if head.regions is UNSET:
-                of_regions = ()
-            else:
-                of_regions = as_matrix([head.regions])[0].tolist()
-            yield (*place, *shares, head.top.key, head.top.weight, *of_regions)
+            region_shares = []
+            if head.regions is not UNSET:
+                region_shares = as_matrix([head.regions])[0].tolist()
+            yield (*place, *shares, head.top.key, head.top.weight, *region_shares)
 
 
 def _continuation(document: GenerateDocument, view: View) -> Lines:
-    """What was added, and how its tokens were chosen."""
+    """The part of the screen with the continuation and how its tokens were chosen."""
     draws = {"temperature": document.temperature, "sample_seed": document.sample_seed}
     sampling_note = message("the likeliest token each time")
     if document.temperature > 0:
@@ -155,6 +154,7 @@ def _lookback_shares(document: GenerateDocument, step: GenerateStep) -> tuple[fl
     """
     if step.rest is UNSET:
         return step.lookback, step.lookback_per_key
+    # how many keys of the prompt are left without those where heads rest, and how many are new
     rest_count = int(resting_keys(document.tokens, document.model.source).sum())
     prompt = max(len(document.tokens) - rest_count, 1)
     generated = step.token + 1 - len(document.tokens)
@@ -168,7 +168,8 @@ def _lookback_shares(document: GenerateDocument, step: GenerateStep) -> tuple[fl
 
 
 def _top_key(head: StepHead) -> TopKey | None:
-    """The key that a head looks at most, without those where heads rest."""
+    """The key that a head looks at most, without those where heads rest if the document separates
+    them; None where there is no other key."""
     if head.top_beyond_rest is UNSET:
         return head.top
     return head.top_beyond_rest
@@ -182,9 +183,8 @@ def _heads(document: GenerateDocument, view: View) -> Lines:
     generated: dict[tuple[int, int], float] = {}
     for head in (head for step in document.steps for head in step.heads):
         place = (head.layer, head.head)
-        if head.rest is UNSET:
-            rest = 0.0
-        else:
+        rest = 0.0
+        if head.rest is not UNSET:
             rest = head.rest
         prompt[place] = prompt.get(place, 0.0) + head.context - rest
         generated[place] = generated.get(place, 0.0) + head.generated
@@ -203,7 +203,8 @@ def _heads(document: GenerateDocument, view: View) -> Lines:
 
 
 def _regions(document: GenerateDocument, view: View) -> Lines:
-    """New tokens × regions: where each looks while the one after it is chosen."""
+    """A matrix of new tokens × regions: where each looks while the token after it is chosen; no
+    lines without regions."""
     if document.regions is UNSET or not document.steps:
         return Lines()
     return matrix(
@@ -225,8 +226,9 @@ def _regions(document: GenerateDocument, view: View) -> Lines:
 
 
 def _region_shares(document: GenerateDocument) -> NDArray:
-    """Of each new token its attention on each region, where heads rest, and on what was generated,
-    [token, region]; regions without where heads rest, if it is told apart."""
+    """The attention of each new token, [token, column]: a column for each region, one for the keys
+    where heads rest if the document separates these (regions are then without them), and one for
+    what was generated."""
     generated = np.array([[step.generated] for step in document.steps])
     if not _has_rest(document):
         shares = as_matrix([step.regions for step in document.steps])
@@ -237,13 +239,13 @@ def _region_shares(document: GenerateDocument) -> NDArray:
 
 
 def _has_rest(document: GenerateDocument) -> bool:
-    """Whether the document separates what rests from the other attention."""
+    """Whether the document separates attention on keys where heads rest from the other."""
     return any(step.rest is not UNSET for step in document.steps)
 
 
 def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
-    """How likely the new words were, how much of their weight they have on the prompt, and on its
-    regions: means over words and heads.
+    """Yield the sentences of the answer: how likely the new words were, and how much of their
+    weight is on the prompt and on each of its regions, means over words and heads.
     """
     if not document.steps:
         yield say(view, "Nothing was added: the text ended at once.")
@@ -315,7 +317,11 @@ def _sureness(document: GenerateDocument, view: View) -> Iterator[str]:
         step = document.steps[place]
         token = document.generated[place]
         likeliest = step.likeliest or []
-        own = next((row.token.text for row in likeliest if row.token.id == token.id), token.text)
+        # the likeliest have the text that the vocabulary has, blanks included
+        text = token.text
+        for row in likeliest:
+            if row.token.id == token.id:
+                text = row.token.text
         others = listing(
             f"{quote_text(row.token.text, view)} {percent(row.probability)}"
             for row in likeliest
@@ -324,14 +330,15 @@ def _sureness(document: GenerateDocument, view: View) -> Iterator[str]:
         yield say(
             view,
             template,
-            token=quote_text(own, view),
+            token=quote_text(text, view),
             share=percent(step.probability),
             among=say(view, " (beside it: {tokens})", tokens=others) if likeliest else "",
         )
 
 
 def _answer(document: GenerateDocument, view: View) -> list[Lines]:
-    """The sentences that end the screen, unless parts are named."""
+    """The end of the screen, in a list: the tinted text and the sentences of the answer; an empty
+    list where `--show` names parts."""
     if view.show is not None:
         return []
     return [

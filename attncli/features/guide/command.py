@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -100,10 +100,11 @@ def guide(
         lines = contents(room.titles(view.lang), view)
     if text is not None and _show_in_pager(as_text(lines, view), environment, pager):
         return
-    for index, screen in enumerate(
-        (lines,) if pager is False else _split_into_screens(lines, view, environment)
-    ):
-        if index and wait_for_key(message("— any key for more, q ends —"), view, environment):
+    screens: Iterable[Lines] = _split_into_screens(lines, view, environment)
+    if pager is False:
+        screens = (lines,)
+    for index, screen in enumerate(screens):
+        if index > 0 and wait_for_key(message("— any key for more, q ends —"), view, environment):
             return
         environment.write(as_text(screen, view).encode("utf-8", "backslashreplace"))
 
@@ -116,8 +117,14 @@ def _write_course(
     lang: str,
     environment: Environment,
 ) -> None:
-    """Write a page as notebooks, as a page for a browser, or both, and note the files. Raises
-    UsageError without a page, or with a word of the glossary for notebooks."""
+    """Write a page of the guide as notebooks, as a page for a browser, or both, and note the files.
+    Raises UsageError where no page is named, and for notebooks of a word of the glossary.
+
+    page: its name as given, None for none.
+    text: its Markdown, None where there is no such page or word.
+    notebook: the folder for notebooks, None for none.
+    html: the file of the page for a browser, None for none.
+    """
     from attncli.features.guide.course import html_page, write_notebooks
     from attncli.inputs.files import atomic_writer
     from attncli.language import guide as room
@@ -157,7 +164,8 @@ def _check_screen_options(
     notebook: Path | None,
     html: Path | None,
 ) -> None:
-    """Raise UsageError for an option about the screen beside one that shows nothing there."""
+    """Raise UsageError for an option about the screen, such as `--ascii`, beside one with which
+    nothing is drawn there."""
     silent = {"--markdown": markdown, "--notebook": notebook, "--html": html}
     options = [name for name, value in silent.items() if value]
     if not options or output.color == "never":
@@ -224,10 +232,10 @@ colours through, and to leave the page on the screen. Source: git, which does th
 
 
 def _show_in_pager(text: str, environment: Environment, is_wanted: bool | None) -> bool:
-    """Show a page in the pager, and whether one has: at a terminal alone, and where there is one.
+    """Show a page in the pager, if standard output is a terminal and a pager can be started;
+    returns whether it was shown. Raises UsageError where `--pager` asks for one and there is none.
 
-    is_wanted: None where neither `--pager` nor `--no-pager` is given. Raises UsageError for
-    `--pager` without a terminal, or with a pager that cannot be started.
+    is_wanted: True for `--pager`, False for `--no-pager`, None where neither is given.
     """
     import shutil
     import signal
@@ -240,31 +248,30 @@ def _show_in_pager(text: str, environment: Environment, is_wanted: bool | None) 
         raise UsageError(
             "--pager is about a terminal, and the answer goes elsewhere", expected="no --pager"
         )
+
+    # which program: `cat` would show a page no better than we do
     variable = environment.variables.get("PAGER")
-    try:
-        if variable is None:
-            words = list(PAGER)
-        else:
-            words = shlex.split(variable)
-    except ValueError:  # a quotation mark without its second one
-        words = []
-    if (
-        not words
-        or words == ["cat"]
-        or shutil.which(words[0], path=environment.variables.get("PATH")) is None
-    ):
+    command = list(PAGER)
+    if variable is not None:
+        try:
+            command = shlex.split(variable)
+        except ValueError:  # a quotation mark without its second one
+            command = []
+    path = environment.variables.get("PATH")
+    if not command or command == ["cat"] or shutil.which(command[0], path=path) is None:
         if is_wanted:
             what = message("there is no pager {pager}", pager=repr(variable or PAGER[0]))
             raise UsageError(what, expected="PAGER naming a program that is there, such as less")
         return False
+
     variables = {**environment.variables, "LESS": environment.variables.get("LESS", LESS)}
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's while it runs
     try:
-        process = subprocess.Popen(words, stdin=subprocess.PIPE, env=variables)
-        with suppress(BrokenPipeError):  # it was ended before the page was
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=variables)
+        with suppress(BrokenPipeError):  # the reader left before the end of the page
             process.communicate(text.encode("utf-8", "backslashreplace"))
         process.wait()
-    except OSError:  # what is called so is no program
+    except OSError:  # the file of that name is no program
         return False
     finally:
         signal.signal(signal.SIGINT, before)
@@ -272,8 +279,8 @@ def _show_in_pager(text: str, environment: Environment, is_wanted: bool | None) 
 
 
 def _split_into_screens(lines: Lines, view: View, environment: Environment) -> Iterator[Lines]:
-    """A page cut into what one screen holds, with a line to spare, where someone at a terminal
-    turns it; else whole.
+    """Yield a page in parts that one screen holds, with a line to spare; the whole page at once
+    where nobody sits at a terminal to press a key for the next part.
     """
     from attncli.draw.lines import Lines
     from attncli.draw.safe import cells
@@ -285,15 +292,14 @@ def _split_into_screens(lines: Lines, view: View, environment: Environment) -> I
     rows: list[Line] = []
     room = height - 1
     for row in lines.rows:
-        takes = max(
-            -(-sum(cells(text) for text, _ in row) // view.width), 1
-        )  # a long command goes on below
-        if rows and takes > room:
+        # a long command goes on in the next lines of the terminal; the division is rounded up
+        line_count = max(-(-sum(cells(text) for text, _ in row) // view.width), 1)
+        if rows and line_count > room:
             yield Lines(tuple(rows))
             rows = []
             room = height - 1
         rows.append(row)
-        room -= takes
+        room -= line_count
     yield Lines(tuple(rows))
 
 
@@ -305,7 +311,8 @@ MOST_SECTIONS = 12
 
 
 def _search(word: str, view: View) -> Lines:
-    """The screen of the sections that have a word. Raises InputError where none has it."""
+    """The screen of `--search`: the sections of the guide in which a word stands. Raises InputError
+    where it stands in none."""
     from attncli.language.guide.search import sections_with
 
     sections = sections_with(word, view.lang)
@@ -320,9 +327,8 @@ def _search(word: str, view: View) -> Lines:
 
 
 def _search_for_page(name: str, view: View, markdown: bool) -> Lines:
-    """The screen of the sections that have a word which is neither a page nor explained alone.
-
-    Raises UsageError where none has it, and where a page's Markdown is asked for.
+    """The screen for a name that is neither a page nor a word of the glossary: the sections in
+    which it stands. Raises UsageError where it stands in none, and with `--markdown`.
     """
     from attncli.language.guide.search import sections_with
 
@@ -387,7 +393,8 @@ BEFORE = 30
 
 
 def _excerpt(line: str, word: str, room: int, view: View) -> str:
-    """As much of a line as there is room for, with the word in it."""
+    """As much of a line as fits `room` cells, with the word in it; its beginning is cut off where
+    the word stands too far behind."""
     from attncli.draw.safe import cells, cut
 
     start = line.casefold().find(word.casefold())

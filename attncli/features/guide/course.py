@@ -54,12 +54,12 @@ class CourseSection(Struct, frozen=True):
 def sections(markdown: str) -> list[CourseSection]:
     """The sections of a page that begin with `## `, in order, and before them, where it has
     commands, what the page begins with, under the page's title."""
+    # the first part begins with the page's title, each other with a section's
     first, *others = re.split(r"^## ", markdown, flags=re.MULTILINE)
-    parts = [first.removeprefix("# "), *others]
-    result = [
-        CourseSection(title.strip(), body.strip())
-        for title, _, body in (part.partition("\n") for part in parts)
-    ]
+    result = []
+    for part in (first.removeprefix("# "), *others):
+        title, _, body = part.partition("\n")
+        result.append(CourseSection(title.strip(), body.strip()))
     if commands_of(result[0].body):
         return result
     return result[1:]
@@ -76,8 +76,8 @@ def commands_of(body: str) -> list[str]:
 
 
 def notebook(section: CourseSection) -> dict[str, object]:
-    """A section as a notebook: prose as Markdown cells, each command as a cell to run. What a
-    command prints is left out: readers predict it first.
+    """A section as a Jupyter notebook, in the form that its JSON has: prose as Markdown cells, each
+    command as a cell to run. What a command prints is left out, so that readers predict it first.
     """
     cells: list[dict[str, object]] = [_cell("markdown", f"# {section.title}", 0)]
     for source in _cell_sources(section.body):
@@ -97,22 +97,28 @@ def notebook(section: CourseSection) -> dict[str, object]:
 
 
 def _cell_sources(body: str) -> Iterator[str]:
-    """The sources of a section's cells: prose, and commands as a notebook's `!` takes them."""
-    place = 0
+    """Yield the sources of a section's cells in order: prose, and each command with the `!` before
+    it by which a notebook runs it in a shell."""
+    place = 0  # behind the last block
     for block in FENCE.finditer(body):
-        yield from filter(None, [body[place : block.start()].strip()])
+        prose = body[place : block.start()].strip()
+        if prose:
+            yield prose
         for command in commands_of(block[0]):
             # in such a line a notebook puts values in place of names in braces or after a dollar
             shell = command.replace("$", "$$").replace("{", "{{").replace("}", "}}")
             yield f"!{shell}"
         place = block.end()
-    yield from filter(None, [body[place:].strip()])
+    prose = body[place:].strip()
+    if prose:
+        yield prose
 
 
 def _cell(kind: str, source: str, number: int) -> dict[str, object]:
-    """A cell of a notebook.
+    """A cell of a notebook in the form that its JSON has.
 
     kind: "markdown" or "code".
+    number: makes its id.
     """
     cell: dict[str, object] = {
         "cell_type": kind,
@@ -186,7 +192,8 @@ def html_page(markdown: str, lang: str) -> str:
 
 
 def _with_picture(place: re.Match[str]) -> str:
-    """The beginning of an `img` element whose picture is written out as data."""
+    """What stands in place of a match of `PICTURE`: the same beginning of an `img` element, with
+    the picture itself as a data address."""
     path = room.FOLDER / "pictures" / Path(place[2]).name
     data = b64encode(read_regular(path, what="a picture of the guide")).decode()
     return f'{place[1]}data:{TYPES[path.suffix]};base64,{data}"'

@@ -88,17 +88,14 @@ def mask(
         raise UsageError("--layer needs --model", expected="--model NAME --layer L")
     masks = [request.mask([one_spec], seed) for one_spec in spec or ()]
     _refuse_unused_options(environment, bias, model, spec or [], seed)
-    if n is None:
+    count = n
+    if count is None:
         count = positions_of(masks)
-    else:
-        count = n
     check_positions(count)
-    if model is None:
-        loaded_model = None
-    else:
-        loaded_model = request.model(environment, RunSetup(ModelOptions(model=model)))
+    loaded_model = None
     layer_index = 0
-    if loaded_model is not None:
+    if model is not None:
+        loaded_model = request.model(environment, RunSetup(ModelOptions(model=model)))
         layer_index = single_number(
             request.numbers(layer, "layer", len(loaded_model.spec.blocks)), "layer"
         )
@@ -108,13 +105,11 @@ def mask(
             "--show counts sets masks beside each other, and there is one",
             expected="two masks or more",
         )
+    score_bias = None
     if loaded_model is not None:
         score_bias = model_bias(loaded_model, layer_index, head, count - 1)
-    else:
-        if bias is None:
-            score_bias = None
-        else:
-            score_bias = named_bias(bias, head, num_heads, count - 1)
+    elif bias is not None:
+        score_bias = named_bias(bias, head, num_heads, count - 1)
     if score_bias is None and "head" in environment.explicit_options:
         raise UsageError(
             "--head is about a bias that differs by head, and this model adds none",
@@ -127,8 +122,12 @@ def mask(
 def _refuse_unused_options(
     environment: Environment, bias: str | None, model: str | None, specs: list[str], seed: int
 ) -> None:
-    """Raise UsageError for heads beside a bias that is the same for all or none, and for a seed
-    that nothing draws from."""
+    """Raise UsageError for options that would change nothing: heads where no bias differs by head,
+    and a seed where no mask is drawn at random.
+
+    bias: the name of a score bias, None for none.
+    specs: the masks as they were written.
+    """
     slopes = bias is not None and bias.startswith("alibi")
     if "head" in environment.explicit_options and not slopes and model is None:
         raise UsageError(
@@ -139,6 +138,7 @@ def _refuse_unused_options(
         raise UsageError(
             "--num-heads is about ALiBi's slopes", expected="--score-bias alibi as well"
         )
+    # a mask that another seed changes is drawn at random
     depends_on_seed = [
         request.mask([one_spec], seed) != request.mask([one_spec], seed + 1) for one_spec in specs
     ]

@@ -123,8 +123,11 @@ def _mask_document(
     bias: Bias | None = None,
     model: Model | None = None,
 ) -> MaskDocument:
-    """`attn.mask/1` for n queries and n keys: every mask alone, and their intersection where there
-    are several.
+    """The `attn.mask/1` document for n queries and n keys: every mask alone, and their intersection
+    where there are several.
+
+    bias: what is added to the scores of a head, None for nothing.
+    model: one whose layers' masks are listed, too.
     """
     whole = intersection(*masks)
     parts = [mask_part(mask, n, n, seed) for mask in masks]
@@ -143,7 +146,7 @@ def _mask_document(
 
 
 def _layers(model: Model) -> list[LayerMask]:
-    """Which mask and positions each layer of a model has."""
+    """The document's entries on the mask and the positions of each layer that attends."""
     layers = [(number, model.spec.blocks[number].attention) for number in model.spec.attending()]
     return [
         LayerMask(layer=number, mask=layer.mask.spec(), position=position_name(layer.position))
@@ -152,7 +155,7 @@ def _layers(model: Model) -> list[LayerMask]:
 
 
 def gallery_document(n: int, *, seed: int = 0) -> MaskDocument:
-    """`attn.mask/1` with one mask of every kind that `--mask` knows."""
+    """The `attn.mask/1` document with an example of every kind of mask that `--mask` knows."""
     parts = [
         replace(mask_part(parse_mask(spelling.example, seed=seed), n, n, seed), form=spelling.form)
         for spelling, _ in KINDS.values()
@@ -162,9 +165,10 @@ def gallery_document(n: int, *, seed: int = 0) -> MaskDocument:
 
 def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:
     """The bias that `--score-bias` names: ALiBi's, or the buckets of T5 (32 of them, up to distance
-    128).
+    128). Raises InputError for a head that does not exist.
 
-    Raises InputError for a head that does not exist.
+    heads: for how many heads ALiBi's slopes are.
+    reach: the largest distance of a key from its query.
     """
     _check_head(head, heads)
     j = np.arange(-reach, reach + 1)
@@ -178,7 +182,7 @@ def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:
 
 
 def _check_head(head: int, heads: int) -> None:
-    """Raise InputError for a head that is not among so many."""
+    """Raise InputError for a head that is not one of `heads` heads."""
     if not 0 <= head < heads:
         expected = message(
             "0 to {last} ({heads} heads, counted from 0)", last=heads - 1, heads=heads
@@ -188,9 +192,9 @@ def _check_head(head: int, heads: int) -> None:
 
 def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
     """The bias that a model's layer adds to the scores of a head; None where its positions are not
-    a bias.
+    told by a bias. Raises InputError for a head that is not there.
 
-    Raises InputError for a head that is not there.
+    reach: the largest distance of a key from its query.
     """
     spec = model.spec.blocks[layer].attention
     bias_function = position_bias(
@@ -205,16 +209,15 @@ def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
         model.backend.numpy(bias_function(keep(np.zeros((1, 1), np.int64)), keep(distances))),
         np.float64,
     )
+    slope = None
     if isinstance(spec.position, Alibi):
         slope = float(alibi_slopes(spec.heads)[head]) * spec.position.factor
-    else:
-        slope = None
     return Bias(position_name(spec.position), head, spec.heads, values[head, 0], slope=slope)
 
 
 def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
-    """The bias as a function of distance, and for up to `MAP` positions as a matrix before and
-    after the mask.
+    """The document's part about a bias: its value at some distances and, for up to `MAP` positions,
+    its matrix before and after the mask, with the weights that it makes of queries that are alike.
     """
     reach = (len(bias.values) - 1) // 2
     if reach < n - 1:
@@ -224,6 +227,7 @@ def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
             n=n,
             last=n - 1,
         )
+    # 0, the powers of two, and the largest distance
     powers = (2**exponent for exponent in range((n - 1).bit_length()))
     distances = {0, *powers, n - 1}
     part = BiasPart(
@@ -252,15 +256,19 @@ def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
     part = replace(part, before=matrix, after=np.where(visibility, matrix, np.nan))
     if bias.buckets:
         return part
-    before, after = (
-        _bias_weights(matrix, visible) for visible in (np.ones_like(visibility), visibility)
+    return replace(
+        part,
+        weights_before=_bias_weights(matrix, np.ones_like(visibility)),
+        weights_after=_bias_weights(matrix, visibility),
     )
-    return replace(part, weights_before=before, weights_after=after)
 
 
 def _bias_weights(bias: Floats, visibility: np.ndarray[Any, Any]) -> Floats:
-    """The weights of queries and keys that are all alike, so that only bias and mask decide; null
-    where hidden.
+    """The attention weights [query, key] where all queries and keys are alike, so that only bias
+    and mask decide; NaN where hidden.
+
+    bias: [query, key].
+    visibility: booleans [query, key].
     """
     n = len(bias)
     same = np.zeros((1, n, 1))

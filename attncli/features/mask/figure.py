@@ -18,7 +18,7 @@ from attncli.language import contextual, say
 
 
 def mask_figure(document: MaskDocument, drawing: Drawing, view: View, scale: str) -> None:
-    """A map of each mask, and of all together."""
+    """Draw a map of each mask and, of several, of what all show together."""
     masks = [*document.masks, *([document.combined] if document.combined else [])]
     if len(masks) > 1:
         title = say(view, "masks")

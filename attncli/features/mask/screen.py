@@ -70,7 +70,7 @@ def mask_rows(document: MaskDocument) -> Iterable[list[object]]:
 
 
 def _title(document: MaskDocument, view: View) -> Lines:
-    """What is drawn, of how many positions. A document has one mask at least."""
+    """The title of the screen: what is drawn, and for how many positions."""
     if document.gallery:
         every = say(
             view,
@@ -85,7 +85,8 @@ def _title(document: MaskDocument, view: View) -> Lines:
 
 
 def _mask_in_words(part: MaskPart, view: View) -> str:
-    """The sentence that describes the mask, in the view's language."""
+    """The sentence that describes the mask, in the view's language; the document holds it in
+    English and Chinese."""
     if view.lang == "zh" and not view.ascii:
         return part.words.zh
     return localize(part.words.en, view)
@@ -151,7 +152,8 @@ def _positions_text(places: Sequence[int]) -> str:
 
 
 def _spec_text(spec: str, view: View) -> str:
-    """A mask as it is spelt, made safe; a file is called one in the view's language."""
+    """How a mask is spelt, made safe for a terminal; of a mask from a file, "file NAME" in the
+    view's language."""
     text = safe(spec, ascii=view.ascii)
     if text.startswith("file "):
         return say(view, "file {name}", name=text.removeprefix("file "))
@@ -162,14 +164,16 @@ def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Li
     """Each mask drawn large, one below the other, with its sentence and numbers."""
     blocks = []
     for part in parts:
+        # a small mask has the numbers of its rows, three cells wide
         shares = _shares(part)
         block = part.map.block
         size = max(shares.shape)
+        names = []
+        wide = 2 * size
         if block == 1 and size <= 40:
             names = [str(index) for index in range(shares.shape[0])]
-        else:
-            names = []
-        wide = min(view.width, 2 * size + (3 if names else 0))
+            wide += 3
+        wide = min(view.width, wide)
         picture = heatmap(
             shares, view, max_width=wide, max_height=max(size, 1), rows=names, limits=(0.0, 1.0)
         )
@@ -204,7 +208,7 @@ def _draw_side_by_side(parts: Sequence[MaskPart], view: View) -> Lines:
 
 
 def _gallery(document: MaskDocument, view: View) -> Lines:
-    """All kinds: small maps, then what each means."""
+    """The gallery of all kinds of masks: small maps side by side, then what each kind means."""
     parts = document.masks
     maps = [Map(part.spec, _shares(part)) for part in parts]
     meanings = [
@@ -226,7 +230,8 @@ def _gallery(document: MaskDocument, view: View) -> Lines:
 
 
 def _counts(document: MaskDocument, view: View) -> Lines:
-    """A row for each of several masks, and for all together."""
+    """A table of counts with a row for each of several masks, and for all together; no lines for
+    one mask."""
     if document.gallery or document.combined is None:
         return Lines()
     rows = []
@@ -257,8 +262,9 @@ def _counts(document: MaskDocument, view: View) -> Lines:
 
 
 def _bias(document: MaskDocument, view: View) -> Lines:
-    """The bias by distance, as a map before and after the mask, and what it makes of queries that
-    are all alike.
+    """The part of the screen about a score bias: its values by distance, maps of it before and
+    after the mask, and the weights that it makes of queries that are all alike; no lines without
+    one.
     """
     bias = document.bias
     if bias is None:
@@ -278,10 +284,11 @@ def _bias(document: MaskDocument, view: View) -> Lines:
         note = say(view, "numbers of the buckets of j − i; each has a learned bias per head")
     else:
         note = say(view, "learned, by the bucket of j − i; added before the mask")
+    digits = view.precision
     if bias.buckets:
         digits = 0
-    else:
-        digits = view.precision
+
+    # a table of one row, as far as there is room
     by_distance = bias.by_distance
     head = [say(view, "j − i")]
     body = [say(view, "bias")]
@@ -293,6 +300,8 @@ def _bias(document: MaskDocument, view: View) -> Lines:
         body.append(cell)
     short = table(head, [body], view, align=["left", *["right"] * len(by_distance)])
     blocks = [heading(title, note, view), short]
+
+    # maps, and numbers where there are few positions
     if bias.before is not None:
         before, after = (np.asarray(values, np.float64) for values in (bias.before, bias.after))
         n = len(before)
@@ -324,7 +333,8 @@ def _bias(document: MaskDocument, view: View) -> Lines:
 
 
 def _layers(document: MaskDocument, view: View) -> Lines:
-    """Which layers have which mask and positions; runs of equal layers on one line."""
+    """A table of the masks and positions of a model's layers, one row for a run of layers that have
+    the same; no lines without a model of several layers."""
     rows = []
     layers = document.layers or ()
     if len(layers) < 2:
@@ -332,10 +342,11 @@ def _layers(document: MaskDocument, view: View) -> Lines:
     for (mask, position), run in groupby(
         enumerate(layers), key=lambda item: (item[1].mask, item[1].position)
     ):
-        first, *rest = [place for place, _ in run]
-        rows.append(
-            [spell(f"{first}–{rest[-1]}", ascii=view.ascii) if rest else str(first), mask, position]
-        )
+        indices = [index for index, _ in run]
+        layer_range = str(indices[0])
+        if len(indices) > 1:
+            layer_range = spell(f"{indices[0]}–{indices[-1]}", ascii=view.ascii)
+        rows.append([layer_range, mask, position])
     return table(say_each(view, "layers", "mask", "position"), rows, view, title="masks by layer")
 
 
@@ -364,11 +375,13 @@ def _mask_sentences(document: MaskDocument, view: View) -> Iterator[str]:
         """The values of a sentence about a mask: its visible pairs, all pairs, and the share."""
         return {"pairs": f"{part.pairs:,}", "total": total, "share": percent(part.share, 1)}
 
-    for part in document.masks if combined is None or len(document.masks) <= MOST_NAMES else ():
-        spec = _spec_text(part.spec, view)
-        yield say(
-            view, "{mask} shows {pairs} of {total} pairs, {share}.", mask=spec, **counts(part)
-        )
+    # of very many masks only what they show together is said
+    if combined is None or len(document.masks) <= MOST_NAMES:
+        for part in document.masks:
+            spec = _spec_text(part.spec, view)
+            yield say(
+                view, "{mask} shows {pairs} of {total} pairs, {share}.", mask=spec, **counts(part)
+            )
     if combined is not None:
         yield say(view, "Together they show {pairs} of {total} pairs, {share}.", **counts(combined))
         # what all show together lies within each, so that as many pairs are the same pairs

@@ -101,7 +101,7 @@ def next_word(
         """The `attn.next/1` document of one text."""
         text_regions = []
         if weigh is not None:
-            # that regions overlap is of no account where one is weighed
+            # the note that regions overlap is left out: only one of them is weighed
             quiet = environment.without_notes()
             text_regions = request.regions_of(quiet, regions, run.source, run.tokens)
         return compute_next(

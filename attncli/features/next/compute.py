@@ -117,6 +117,7 @@ def next_word(
         UnsupportedError: For a model that predicts no token.
         UsageError: For `each_token` of an encoder.
     """
+    # which token is measured
     masked = answers_masks(model)
     if masked:
         refuse_next_options(each_token=each_token)
@@ -128,6 +129,8 @@ def next_word(
         position = len(tokens) - 1
     else:
         position = choose_last_token(tokens, query, note)
+
+    # what else runs: without heads, and with attention weighed
     rows = None
     if len(tokens) > LONG:
         rows = rows_for(model.spec, len(tokens))
@@ -141,6 +144,8 @@ def next_word(
         weighed_heads = pairs_or_all(model.spec, weigh_in)
         weighing = find_weighing(weigh, tokens, regions, heads=weighed_heads, note=note)
         passes += dose_passes(model, tokens, weighing, position, masked=masked)
+
+    # report the cost before anything runs
     expected = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
     layer_count = len(model.spec.blocks)
     predicted_rows = layer_count + (len(tokens) if each_token else 1)
@@ -151,7 +156,9 @@ def next_word(
     once = decoding_seconds(model, len(tokens))
     more = seconds_of_passes(model, passes)
     on_cost(replace(expected, seconds=expected.seconds + once + more), len(tokens))
-    run = _run(model, tokens, position, rows, each_token, {})
+
+    # run the text, and find the token asked about
+    run = _run(model, tokens, position, rows, each_token=each_token, interventions={})
     logits = token_logits(model, run.by_layer, masked=masked)
     row = log_softmax(logits[-1])
     choice = None
@@ -193,7 +200,13 @@ def _dose_members(
     *,
     masked: bool,
 ) -> dict[str, Any]:
-    """The members of the document about a weighing; none without one."""
+    """The document's members about weighed attention, by name; {} where none is weighed.
+
+    entry: the vocabulary entry whose probability is measured.
+    position: of the token measured.
+    rows: query rows at a time, None for all.
+    masked: whether it is a mask.
+    """
     if weighing is None:
         return {}
     place = AnswerPlace(position, entry, masked)
@@ -210,10 +223,16 @@ def _run(
     tokens: Sequence[Token],
     position: int,
     rows: int | None,
+    *,
     each_token: bool,
     interventions: Interventions,
 ) -> _TextRun:
-    """Run a text, and keep the vectors after each layer of the token at `position`."""
+    """Run a text, and keep the vectors after each layer of the token at `position`.
+
+    rows: query rows at a time, None for all.
+    each_token: whether the last layer's vectors of all tokens are kept, too.
+    interventions: what is changed in the run; {} for nothing.
+    """
     by_layer = []
     last = None
     traces = model.trace(list(tokens), keep=(), rows=rows, interventions=interventions, idle=True)
@@ -245,9 +264,9 @@ def _entropy(logits: Floats) -> float:
 
 
 def _target(model: Model, logits: Floats, entry: int, word: str | None = None) -> NextTarget:
-    """The probability and rank of a vocabulary entry.
+    """The document's part about a vocabulary entry: its probability and its rank among all.
 
-    word: what it is the first piece of.
+    word: the word that it is the first piece of, None where it is no piece.
     """
     return NextTarget(
         token=target_token(model, entry, word),
@@ -272,7 +291,8 @@ def _choices(model: Model, logits: Floats) -> list[LayerChoice]:
 
 
 def _rows_at_once(model: Model) -> int:
-    """How many positions' logits are computed together."""
+    """How many positions' logits are computed at once, so that they take `LOGITS_TOGETHER` numbers
+    at most."""
     return min(max(LOGITS_TOGETHER // model.spec.vocabulary, 1), VECTORS_AT_ONCE)
 
 
@@ -310,7 +330,14 @@ def _prediction_without(
     *,
     masked: bool,
 ) -> WithoutHeads | UnsetType:
-    """What would come next if these heads wrote nothing; UNSET without heads."""
+    """The document's part about what would come next if these heads wrote nothing; UNSET without
+    heads.
+
+    position: of the token measured.
+    rows: query rows at a time, None for all.
+    top: how many of the likeliest tokens.
+    entry: the vocabulary entry asked about.
+    """
     if not heads:
         return UNSET
     by_layer: dict[int, list[int]] = {}
@@ -319,7 +346,7 @@ def _prediction_without(
     changes: Interventions = {
         (layer, "self"): (Zero(tuple(numbers)),) for layer, numbers in by_layer.items()
     }
-    run = _run(model, tokens, position, rows, False, changes)
+    run = _run(model, tokens, position, rows, each_token=False, interventions=changes)
     (logits,) = token_logits(model, run.by_layer[-1:], masked=masked)
     return WithoutHeads(
         heads=[PlacedHead(layer=layer, head=head) for layer, head in heads],

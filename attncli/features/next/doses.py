@@ -48,23 +48,23 @@ class AnswerPlace(Struct, frozen=True):
 
 
 def factors_of(weighing: Weighing) -> list[float]:
-    """The factors of a curve, ascending."""
+    """The factors of the curve of a weighing, ascending: those of every curve and its own."""
     return sorted({*FACTORS, weighing.factor})
 
 
 def dose_passes(
     model: Model, tokens: Sequence[Token], weighing: Weighing, position: int, *, masked: bool
 ) -> list[PassCount]:
-    """The runs that a curve takes: one at each dose, one for each draw of random tokens but at the
-    dose that changes nothing, and those of the continuations, at most.
+    """The runs that a curve takes at most: one at each dose, one for each draw of random tokens at
+    each dose but the one that changes nothing, and those of the continuations.
 
-    position: after which token the next is measured.
-    masked: whether it is a mask, which is not continued.
+    position: of the token after which the next is measured, or of a mask.
+    masked: whether it is a mask; then the text is not continued.
     """
+    # the last token that is read: an encoder also reads those behind the mask
+    last = position
     if masked:
         last = len(tokens) - 1
-    else:
-        last = position
     factors = factors_of(weighing)
     draws = len(list(random_keys(model, tokens, weighing, last)))
     changed = sum(factor != 1.0 for factor in factors)
@@ -73,8 +73,11 @@ def dose_passes(
         return passes
     whole = position + 1
     for step in range(_room(model, whole)):
-        kept = step > 0 and keeps_past(model.spec, whole + step - 1, whole + step)
-        passes.append(PassCount(len(factors), 1 if kept else whole + step))
+        # one token at a time where keys and values of earlier ones can be kept
+        running = whole + step
+        if step > 0 and keeps_past(model.spec, whole + step - 1, whole + step):
+            running = 1
+        passes.append(PassCount(len(factors), running))
     return passes
 
 
@@ -86,10 +89,11 @@ def doses(
     rows: int | None,
     progress: Callable[[float], None],
 ) -> list[Dose]:
-    """The curve of a weighing: the probability of the vocabulary's entry at a place.
+    """The curve of a weighing: at each factor the probability of the vocabulary's entry at a place,
+    that with random tokens weighed in place of the region, and how the text goes on.
 
     rows: query rows at a time, None for all.
-    progress: told the share done, 0 to 1.
+    progress: called with the share that is done, 0 to 1.
     """
     # an encoder reads the tokens behind the mask, too
     last = place.position
@@ -101,27 +105,31 @@ def doses(
     for number, factor in enumerate(factors, 1):
         weighed = replace(weighing, factor=factor)
         logits = logits_of(model, tokens, weighed, place, rows)
-        own = _probability(logits, place.entry)
-        of_draws = [
-            own
-            if factor == 1.0
-            else _probability(
-                logits_of(model, tokens, replace(weighed, keys=keys), place, rows), place.entry
-            )
-            for keys in draws
-        ]
+        probability = _probability(logits, place.entry)
+
+        # the same with random tokens weighed; the factor 1 changes nothing, whatever is weighed
+        draw_probabilities = []
+        for keys in draws:
+            if factor == 1.0:
+                draw_probabilities.append(probability)
+                continue
+            random_weighing = replace(weighed, keys=keys)
+            draw_logits = logits_of(model, tokens, random_weighing, place, rows)
+            draw_probabilities.append(_probability(draw_logits, place.entry))
+
+        if place.masked:
+            text = _word(model, logits)
+        else:
+            text = continuation(model, tokens[: place.position + 1], weighed)
+        has_draws = bool(draw_probabilities)
         result.append(
             Dose(
                 factor=factor,
-                probability=own,
-                random=float(np.mean(of_draws)) if of_draws else None,
-                random_low=min(of_draws) if of_draws else None,
-                random_high=max(of_draws) if of_draws else None,
-                text=(
-                    _word(model, logits)
-                    if place.masked
-                    else continuation(model, tokens[: place.position + 1], weighed)
-                ),
+                probability=probability,
+                random=float(np.mean(draw_probabilities)) if has_draws else None,
+                random_low=min(draw_probabilities) if has_draws else None,
+                random_high=max(draw_probabilities) if has_draws else None,
+                text=text,
             )
         )
         progress(number / len(factors))
@@ -156,7 +164,10 @@ def logits_of(
     place: AnswerPlace,
     rows: int | None,
 ) -> Floats:
-    """The logits at a place with a weighing, [vocabulary]."""
+    """Run a text with attention weighed, and return the logits at a place, [vocabulary].
+
+    rows: query rows at a time, None for all.
+    """
     changes = weighing.interventions(model.spec)
     last = len(model.spec.blocks) - 1
     (trace,) = model.trace(
@@ -172,7 +183,8 @@ def _probability(logits: Floats, entry: int) -> float:
 
 
 def _room(model: Model, count: int) -> int:
-    """How many tokens a text of `count` tokens is continued by, at most."""
+    """How many tokens a text of `count` tokens is continued by: `CONTINUED`, or fewer where the
+    model has no more positions."""
     limit = model.spec.max_positions
     if limit is None:
         return CONTINUED
@@ -180,7 +192,7 @@ def _room(model: Model, count: int) -> int:
 
 
 def _word(model: Model, logits: Floats) -> str:
-    """The likeliest word behind a mask."""
+    """The text of the likeliest token behind a mask, by its logits [vocabulary]."""
     return target_token(model, int(logits.argmax())).text
 
 
@@ -190,8 +202,8 @@ def continuation(model: Model, tokens: Sequence[Token], weighing: Weighing) -> s
     changes: Interventions = NO_INTERVENTIONS
     if weighing.factor != 1.0:
         changes = weighing.interventions(model.spec)
-    past: Past = {}
-    running = list(tokens)
+    past: Past = {}  # keys and values of the tokens that have run
+    running = list(tokens)  # those to run next
     ids = [token.id for token in tokens if token.id is not None]
     new: list[int] = []
     last = len(model.spec.blocks) - 1
@@ -209,9 +221,15 @@ def continuation(model: Model, tokens: Sequence[Token], weighing: Weighing) -> s
             break
         new.append(number)
         running = [replace(token, index=len(tokens) + step)]
+        # where a longer text turns earlier keys otherwise, all tokens run anew
         if not keeps_past(model.spec, len(tokens) + step, len(tokens) + step + 1):
             past = {}
             entries = model.tokenizer.ids_to_tokens(new)
-            running = [*tokens, *(replace(t, index=len(tokens) + i) for i, t in enumerate(entries))]
+            new_tokens = [
+                replace(entry, index=index) for index, entry in enumerate(entries, len(tokens))
+            ]
+            running = [*tokens, *new_tokens]
+
+    # decoded together with what is before them, since blanks depend on it
     before = model.tokenizer.text_of(ids)
     return model.tokenizer.text_of([*ids, *new])[len(before) :]

@@ -21,9 +21,10 @@ MASKS = ("[MASK]", "<mask>")
 
 
 def answers_masks(model: Model) -> bool:
-    """Whether a model tells the word behind a mask; a decoder tells the next one instead.
+    """Whether a model predicts the word behind a mask, as encoders do; False for a decoder, which
+    predicts the next word.
 
-    Raises UnsupportedError for a model that tells neither.
+    Raises UnsupportedError for a model that predicts neither.
     """
     spec = model.spec
     if reads_on(spec):
@@ -41,9 +42,9 @@ def masked_position(
     model: Model, tokens: Sequence[Token], query: str | None, note: Callable[[str], None]
 ) -> int:
     """The position of the mask that is asked about: the one that `query` names, else the first.
+    Raises InputError where the text has no mask, or `query` names a token that is none.
 
-    note: is told of other masks. Raises InputError where the text has none, or `query` is another
-    token: that the model would read itself.
+    note: called with a message where the text has other masks.
     """
     masks = [place for place, token in enumerate(tokens) if _is_mask(token)]
     if query is not None:
@@ -72,7 +73,8 @@ def _is_mask(token: Token) -> bool:
 
 
 def _mask_example(model: Model) -> str:
-    """What is expected of a text, with the mask as this vocabulary spells it."""
+    """The words with which an error says what it expected: a text with a mask, spelt as this
+    model's vocabulary has it."""
     for mask in MASKS:
         if any(_is_mask(token) for token in model.tokenizer.encode(mask)):
             return message("a text with {mask} in place of a word", mask=mask)
@@ -80,7 +82,11 @@ def _mask_example(model: Model) -> str:
 
 
 def refuse_next_options(*, each_token: bool) -> None:
-    """Raise UsageError for what only a next word has."""
+    """Raise UsageError for options that need a decoder; called for a model that predicts masked
+    words.
+
+    each_token: whether `--each` was given.
+    """
     if each_token:
         what = message("--each tells of every token how likely it was after those before it")
         expected = message(

@@ -54,9 +54,11 @@ def next_rows(document: NextDocument) -> Iterator[Sequence[object]]:
 
 
 def _likeliest_table(document: NextDocument, view: View) -> Lines:
-    """The likeliest tokens with a bar each; beside them, where heads are taken away, those then."""
+    """A table of the likeliest tokens with a bar each; where heads are taken away, the likeliest
+    tokens without them stand beside these."""
+    # each (name, cells, alignment)
     columns: list[tuple[str, list[str], str]] = _columns(document.top, view)
-    bars = 2
+    bars = 2  # the index of the column of bars
     if document.without is not UNSET:
         (_, tokens, left), (_, shares, right), _ = _columns(document.without.top, view)
         columns += [(say(view, "without"), tokens, left), ("", shares, right)]
@@ -72,7 +74,8 @@ def _likeliest_table(document: NextDocument, view: View) -> Lines:
 
 
 def _place_title(document: NextDocument, view: View) -> str:
-    """Of what the likeliest tokens are: what comes after a token, or stands behind a mask."""
+    """The title of the table of the likeliest tokens: what would come after a token, or stand in
+    place of a mask."""
     token = quoted_token(document.tokens, document.position, view)
     if document.masked:
         return say(view, "what would stand in place of {token}", token=token)
@@ -89,8 +92,8 @@ def _columns(rows: Sequence[NextToken], view: View) -> list[tuple[str, list[str]
 
 
 def _layer_table(document: NextDocument, view: View) -> Lines:
-    """Which token comes first from which layer on, read off through the final norm and the output
-    head."""
+    """A table of which token would be the likeliest if the model ended after a layer, a row for
+    each layer at which that changes; the last ones unless the view is full."""
     shown: Sequence[LayerChoice] = document.layers
     if not view.full:
         shown = document.layers[-view.top :]
@@ -113,15 +116,14 @@ def _layer_table(document: NextDocument, view: View) -> Lines:
 
 
 def _each_table(document: NextDocument, view: View) -> Lines:
-    """How likely every token was after those before it; the least likely first, unless all are
-    shown."""
+    """A table of how likely every token was after those before it: the least likely ones, in the
+    order of the text, unless the view is full; no lines where that was not asked for."""
     if document.following is UNSET or not document.following:
         return Lines()
     rows = list(document.following)
     if not view.full and len(rows) > view.top:
-        rows = sorted(
-            sorted(rows, key=lambda row: row.probability)[: view.top], key=lambda r: r.token
-        )
+        least_likely = sorted(rows, key=lambda row: row.probability)[: view.top]
+        rows = sorted(least_likely, key=lambda row: row.token)
     cells = [
         [
             str(row.token),
@@ -171,7 +173,8 @@ def _dose_table(document: NextDocument, view: View) -> Lines:
 
 
 def _random_text(dose: Dose) -> str:
-    """The probability with random tokens weighed: the least to the largest of the draws."""
+    """The probability with random tokens weighed, from the least to the largest of the draws, such
+    as "3%–5%"; "-" where there were no draws."""
     if dose.random_low is None or dose.random_high is None:
         return "-"
     low, high = percent(dose.random_low), percent(dose.random_high)
@@ -181,7 +184,8 @@ def _random_text(dose: Dose) -> str:
 
 
 def _dose_template(weighed: Weighed) -> Message:
-    """The sentence on one dose, beside attention as it is and, unless that is the dose, none."""
+    """The template of the sentence on the dose that was asked for: the target's probability there,
+    with attention as it is (×1) and without it (×0)."""
     if weighed.heads is None and weighed.factor == 0.0:
         return message(
             "Without attention on {name} in all heads (×0), {target} has {share}, as it is (×1)"
@@ -211,7 +215,7 @@ def _dose_sentences(document: NextDocument, view: View) -> Iterator[str]:
     by_factor = {dose.factor: dose for dose in document.doses}
     weighed = document.weighed
     dose = by_factor[weighed.factor]
-    places = {
+    values = {
         "name": quote_text(weighed.name, view),
         "target": quote_text(document.target.token.text, view),
         "own": percent(by_factor[1.0].probability),
@@ -219,7 +223,7 @@ def _dose_sentences(document: NextDocument, view: View) -> Iterator[str]:
         "factor": f"{weighed.factor:g}",
         "none": percent(by_factor[0.0].probability),
     }
-    yield say(view, _dose_template(weighed), **places)
+    yield say(view, _dose_template(weighed), **values)
     if not document.draws:
         yield say(view, "There are not as many other tokens: nothing random stands beside it.")
         return
@@ -261,12 +265,12 @@ def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
     first = document.top[0]
     name = quote_text(first.token.text, view)
     share = percent(first.probability)
-    last = None
+    # the layer from which on it comes first; where that is the first layer, it is not worth saying
+    leads_from = None
     if document.layers:
         last = document.layers[-1]
-    leads_from = None
-    if last is not None and last.token.id == first.token.id and last.layer:
-        leads_from = last.layer
+        if last.token.id == first.token.id and last.layer > 0:
+            leads_from = last.layer
     yield _first_sentence(document, name, share, leads_from, view)
     target = document.target
     if target.token.id != first.token.id:
@@ -308,8 +312,10 @@ def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
 def _first_sentence(
     document: NextDocument, name: str, share: str, leads_from: int | None, view: View
 ) -> str:
-    """The likeliest token, next or behind the mask.
+    """The sentence on the likeliest token, next or behind the mask.
 
+    name: the token, quoted.
+    share: its probability in percents.
     leads_from: the layer from which on it comes first; None where that is the first layer, or not
         known.
     """
@@ -327,16 +333,17 @@ def _first_sentence(
             "The likeliest next token is {token} ({share}), in the first place from layer {layer}"
             " on."
         )
-    places = {"token": name, "share": share}
+    values = {"token": name, "share": share}
     if leads_from is not None:
-        places["layer"] = f"{leads_from}"
+        values["layer"] = f"{leads_from}"
     if document.masked:
-        places["mask"] = quoted_token(document.tokens, document.position, view)
-    return say(view, template, **places)
+        values["mask"] = quoted_token(document.tokens, document.position, view)
+    return say(view, template, **values)
 
 
 def _answer(document: NextDocument, view: View) -> Lines:
-    """The text, shaded by how likely each token was where the document has that, and the answer."""
+    """The end of the screen: the text, shaded by how likely each token was where the document has
+    that, and the answer in sentences."""
     shares = [0.0] * len(document.tokens)
     for row in document.following or ():
         shares[row.token] = row.probability

@@ -50,6 +50,7 @@ def pairs(
     fitted = fit_pairs(model, read_pairs(file, count=count))
     sides = [(pair.clean, pair.answer, pair.versus) for pair in fitted.pairs]
     sides += [(pair.corrupt, pair.answer, pair.versus) for pair in fitted.pairs]
+    # the difference of the answers' logits after each clean and each corrupt text, [2, pair]
     longest = max((len(tokens) for tokens, _, _ in sides), default=0)
     if longest:
         request = RunRequest(matrices=False)
@@ -80,7 +81,10 @@ def pair_interval(interval: MeanInterval | None) -> PairInterval | None:
 
 
 def _pair_row(model: Model, pair: TokenPair, clean: float, corrupt: float) -> PairRow:
-    """A pair with its measure after each text."""
+    """The document's entry on a pair that fits the model.
+
+    clean, corrupt: logit(answer) − logit(versus) after the clean and after the corrupt text.
+    """
     return PairRow(
         clean=pair.pair.clean,
         corrupt=pair.pair.corrupt,
@@ -93,7 +97,7 @@ def _pair_row(model: Model, pair: TokenPair, clean: float, corrupt: float) -> Pa
 
 
 def _fault_rows(fitted: FittedPairs) -> list[PairFault]:
-    """What is wrong with the pairs that do not fit."""
+    """The document's entries on what is wrong with the pairs that do not fit the model."""
     return [
         PairFault(pair=number, where=error.where, fault=error.what)
         for number, error in fitted.faults

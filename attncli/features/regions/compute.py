@@ -132,42 +132,45 @@ def each_region(
     if model.spec.head is None:
         raise no_output_head(model.spec)
     leaves = leaf_regions(regions)
-    if target is None:
-        answer = []
-    else:
+    answer: list[int] = []  # empty for the model's first choice, which its own run gives
+    if target is not None:
         answer = list(choose_target(model, tokens, target, note=note).ids)
+    # raises where the model has fewer positions
     model.encode([*tokens, *following_tokens(model, tokens, answer[:-1])])
+    rows = None
     if len(tokens) > LONG:
         rows = rows_for(model.spec, len(tokens))
-    else:
-        rows = None
+
+    # report the cost before anything runs
     runs = len(leaves) + 1
     if hold is not None:
         _refuse_hold(model, len(tokens))
-    # held: the text's own run goes along with each; both take twice as long as one, measured
+    # with --hold, the text's own run goes along with each cut one: together they take as long as
+    # two, which was measured
     passes = runs + (len(leaves) if hold is not None else 0)
     estimate = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
     estimate = with_predictions(estimate, model.spec, max(len(answer), 1), model.backend.dtype)
     on_cost(with_runs(estimate, passes), len(tokens))
+
+    # results of an interrupted call with the same model, text, regions and target
     places = [(region.name, region.tokens) for region in leaves]
-    if kept is None:
-        path = None
-    else:
+    path = None
+    if kept is not None:
         request = target if hold is None else (target, hold)
         path = kept / f"{fingerprint(model, tokens, places, request)}.json"
     file = KeptResults[RegionResults](path, RegionResults)
     results = file.read() or RegionResults()
 
     def progress_of_run(done: int) -> Callable[[float], None]:
-        """A function that takes the share done of one run, after `done` whole ones, and tells the
-        share of all runs.
+        """The function to call with the share of a run that is done, where `done` runs have ended
+        before it: it calls `progress` with the share of all runs.
         """
         return lambda share: progress((done + share) / runs)
 
     def document_so_far(more: Sequence[str] = ()) -> RegionsDocument:
-        """The document of the regions that are measured by now.
+        """The document of the regions that are measured so far.
 
-        more: warnings beside the text's own.
+        more: warnings to add to those about the text.
         """
         effects = [
             _region_effect(leaves, place, logprob, results)
@@ -222,7 +225,13 @@ def each_region(
 def _region_effect(
     leaves: Sequence[LeafRegion], place: int, logprob: float, results: RegionResults
 ) -> RegionEffect:
-    """What cutting the links to the region of this number changes, from the results so far."""
+    """The document's entry on what cutting the links to one region changes.
+
+    leaves: all regions.
+    place: the index of the region.
+    logprob: of the answer without the links to it.
+    results: those so far, the run with all links among them.
+    """
     own = results.logprob or 0.0
     change = logprob - own
     inside: list[str] | UnsetType = list(leaves[place].without) or UNSET
@@ -242,8 +251,11 @@ def _region_effect(
 
 
 def _refuse_hold(model: Model, count: int) -> None:
-    """Raise UnsupportedError for layers that run whole, LimitError for a text whose weights are not
-    held whole."""
+    """Raise UnsupportedError for a model whose layers cannot be run one by one, and LimitError for
+    a text so long that the weights of a layer are not held whole; `--hold attention` needs both.
+
+    count: tokens of the text.
+    """
     refuse_foreign(model)
     if count > LONG:
         raise LimitError(
@@ -260,18 +272,22 @@ def _held_logprob(
 ) -> float:
     """The log probability of the answer with links cut while every head attends as in the text's
     own run, which runs along layer by layer: the cut is made in the held weights.
+
+    tokens: of the text, followed by those of the answer but its last.
+    cut: the links, by layer.
+    answer: the ids of the answer's tokens.
     """
     backend = model.compute_backend(len(tokens))
 
     def changes(trace: LayerTrace) -> Interventions:
-        """The cut links of one layer."""
+        """The links that are cut in the layer of this trace; {} where none are."""
         key: tuple[int, Kind] = (trace.layer, "self")
         if key in cut:
             return {key: cut[key]}
         return {}
 
     def no_branches(trace: LayerTrace, weights: Weights) -> Iterator[LeavingBranches]:
-        """No single changes: every cut is made at once."""
+        """Yield no branches with single changes: all cuts are made together, in one run."""
         yield from ()
 
     trunk = Trunk(
@@ -337,7 +353,8 @@ def _last_logits(
 ) -> Floats:
     """The logits after the last `count` tokens, [token, vocabulary], float64.
 
-    progress: told the share of layers.
+    rows: query rows at a time, None for all.
+    progress: called with the share of the layers that have run.
     """
     last = len(model.spec.blocks) - 1
     watched = replace(model, store=ProgressStore(model.store, progress))

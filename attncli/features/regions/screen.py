@@ -27,24 +27,29 @@ LITTLE = 0.01
 def regions_rows(document: RegionsDocument) -> Iterator[Sequence[object]]:
     """A line for each region as a table for `--plain`, its first row the names of the columns."""
     is_held = any(effect.writes is not UNSET for effect in document.effects)
-    yield ("region", "tokens", "logprob", "change", *(("held", "moved") if is_held else ()))
+    names = ["region", "tokens", "logprob", "change"]
+    if is_held:
+        names += ["held", "moved"]
+    yield names
     for effect in document.effects:
         region = document.regions[effect.region]
-        split = (
-            (_measured_or_none(effect.writes), _measured_or_none(effect.moved)) if is_held else ()
-        )
-        yield (region.name, len(region.tokens), effect.logprob, effect.change, *split)
+        row = [region.name, len(region.tokens), effect.logprob, effect.change]
+        if is_held:
+            row += [_measured_or_none(effect.writes), _measured_or_none(effect.moved)]
+        yield row
 
 
 def _effect_table(document: RegionsDocument, view: View) -> Lines:
-    """A row for each region: the log probability of the answer without the links to it, and its
-    change.
+    """A table with a row for each region: the log probability of the answer without the links to
+    it, its change, and a bar of what is lost.
     """
     greatest = max((-(effect.change or 0.0) for effect in document.effects), default=0.0)
 
     def loss(effect: RegionEffect) -> float:
-        """What the answer loses without the region, as a part of the greatest loss."""
-        return max(-(effect.change or 0.0), 0.0) / greatest if greatest > 0 else 0.0
+        """What the answer loses without the region, as a share of the greatest loss, 0 to 1."""
+        if greatest <= 0:
+            return 0.0
+        return max(-(effect.change or 0.0), 0.0) / greatest
 
     columns: list[Column[RegionEffect]] = [
         Column(message("region"), lambda row: _region_text(document, row, view), align="left"),
@@ -68,12 +73,15 @@ def _effect_table(document: RegionsDocument, view: View) -> Lines:
 
 
 def _measured_or_none(value: float | UnsetType) -> float | None:
-    """A number that may not have been measured; None then."""
-    return None if value is UNSET else value
+    """A number of a document; None for one that was not measured."""
+    if value is UNSET:
+        return None
+    return value
 
 
 def _region_text(document: RegionsDocument, effect: RegionEffect, view: View) -> str:
-    """What an effect's region is called on the screen."""
+    """What an effect's region is called on the screen; "NAME (other)" where regions inside it are
+    told by themselves."""
     name = region_name(document.regions[effect.region].name, view)
     if effect.without is not UNSET:
         return say(view, "{region} (other)", region=name)
@@ -90,7 +98,8 @@ def _number_or_dash(value: float | None, *, plus: bool = True) -> str:
 
 
 def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
-    """Which region the answer draws on most, and which it does without."""
+    """Yield the sentences of the answer: how likely the target is, which region it draws on most,
+    and how many regions it does without."""
     answer = quote_text(joined_text(token.text for token in document.target), view)
     yield say(
         view,
@@ -149,7 +158,8 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
 
 
 def _rest_sentences(effect: RegionEffect, document: RegionsDocument, view: View) -> Iterator[str]:
-    """Yield on which tokens of the region heads of a trained model rest."""
+    """Yield a sentence on the tokens of a region where heads of a trained model rest whatever the
+    text says, if there are any: cutting these off changes every answer."""
     rest = rest_names_among(document.tokens, document.regions[effect.region].tokens)
     if rest and is_learned(document.model.source):
         yield say(

@@ -74,11 +74,12 @@ class Needle(Struct, frozen=True):
 class Probe(Struct, frozen=True, eq=False):
     """One text with a needle in it.
 
-    needle: its number.
-    steps: the tokens after which each token of the answer is to come.
-    targets: their ids.
-    places: the answer's tokens within the needle.
-    others: as many, elsewhere.
+    needle: the index of the needle.
+    tokens: of the text, at whose end the question and the answer stand once more.
+    steps: the position before each token of that last answer, where the model is to predict it.
+    targets: the ids of the answer's tokens.
+    places: the positions of the answer's tokens within the needle.
+    others: as many positions elsewhere in the text, for what chance gives.
     """
 
     needle: int
@@ -92,10 +93,15 @@ class Probe(Struct, frozen=True, eq=False):
 class FetchResult(Struct, frozen=True, eq=False):
     """What one run gave.
 
+    needle: the index of the needle.
     right: for each token of the answer, whether it was predicted.
-    literal: the share of them that the head's largest weight was on as each was predicted.
-    writes: how much more a token there adds to their logits through the head than one elsewhere;
-        both for the answer within the needle and for as many other tokens, [head of all layers].
+    literal: for each head, the share of these tokens at which its largest weight is on the very
+        token that comes next, within the span looked at.
+    writes: for each head, how much more a token of that span adds to the answer's logits through
+        the head than a token elsewhere.
+
+    Both scores are pairs of [head of all layers]: with the span of the answer within the needle,
+    and with as many other tokens, for what chance gives.
     """
 
     needle: int
@@ -160,15 +166,13 @@ def retrieval(
     """
     if model.spec.head is None:
         raise no_output_head(model.spec)
-    facts = [
-        Needle(question, answer)
-        for question, answer in (read_needles(NEEDLES) if needles is None else needles)
-    ]
+    if needles is None:
+        needles = read_needles(NEEDLES)
+    facts = [Needle(question, answer) for question, answer in needles]
     if passages is None:
         passages = read_passages(HAYSTACK)
-    if lengths is None:
-        text_lengths = _usual_lengths(model)
-    else:
+    text_lengths = _usual_lengths(model)
+    if lengths is not None:
         text_lengths = tuple(lengths)
     _refuse_none(needles=facts, lengths=text_lengths, depths=depths)
     probes = _make_probes(model, facts, passages, text_lengths, depths, seed, sample)
@@ -177,11 +181,12 @@ def retrieval(
         for layer in model.spec.attending()
         for head in range(_head_count(model, layer))
     ]
+
+    # report the cost before anything runs
     measuring = [_measuring_passes(probe, literal_alone=literal_alone) for probe in probes]
+    checking: list[PassCount] = []
     if verify:
         checking = _checking_passes(probes, len(heads))
-    else:
-        checking = []
     longest = max(len(probe.tokens) for probe in probes)
     on_cost(_fetch_cost(model, longest, [*measuring, *checking]), longest)
     all_passes = sum(count.passes for count in (*measuring, *checking))
@@ -189,9 +194,9 @@ def retrieval(
     checks: list[FetchCheck] = []
 
     def document_so_far(more: Sequence[str] = ()) -> RetrievalDocument:
-        """The document of the texts that are measured by now.
+        """The document of the texts that are measured so far.
 
-        more: warnings beside the model's.
+        more: warnings to add to those about the model.
         """
         ranked = _ranked_if_answered(heads, results, seed)
         return RetrievalDocument(
@@ -265,7 +270,7 @@ def _ranked_if_answered(
 
 
 def _refuse_none(**lists: Sequence[object]) -> None:
-    """Raise UsageError for an argument that holds nothing."""
+    """Raise UsageError for the first of these arguments, given by name, that is empty."""
     for name, values in lists.items():
         if not len(values):
             raise UsageError(
@@ -287,7 +292,11 @@ def _checking_passes(probes: Sequence[Probe], heads: int) -> list[PassCount]:
 
 
 def _cut_sizes(heads: int) -> list[int]:
-    """How many heads at a time a check takes away, of a model with so many."""
+    """How many heads a check takes away, one number for each step: those of `CUTS` up to half of
+    the model's heads.
+
+    heads: how many the model has.
+    """
     return [count for count in CUTS if count == 1 or count <= heads // 2]
 
 
@@ -394,6 +403,7 @@ def _make_probe(
     tokens.
     """
     needle = facts[number]
+    # the text, and why it may be refused
     chosen = _passages_that_fit(model, needle, passages, length, depth, seed)
     text, start, stop = _insert_needle(needle, chosen, depth)
     tokens = _tokens_without_end(model, text)
@@ -412,7 +422,9 @@ def _make_probe(
             hint="--needle FILE --haystack FILE",
             word=repr(unknown[0]),
         )
-    model.encode(tokens)
+    model.encode(tokens)  # raises where the model has fewer positions
+
+    # where the answer's tokens are, at the end and in the needle, and as many tokens elsewhere
     answer = _tokens_within(tokens, len(text) - len(needle.answer), len(text))
     places = _tokens_within(tokens, start, stop)
     free = [
@@ -422,12 +434,12 @@ def _make_probe(
     ]
     picked = integers(seed, "chance", 1)[0] % max(len(free) - len(places) + 1, 1)
     return Probe(
-        number,
-        tokens,
-        [index - 1 for index in answer],
-        [tokens[index].id or 0 for index in answer],
-        places,
-        free[int(picked) : int(picked) + len(places)],
+        needle=number,
+        tokens=tokens,
+        steps=[index - 1 for index in answer],
+        targets=[tokens[index].id or 0 for index in answer],
+        places=places,
+        others=free[int(picked) : int(picked) + len(places)],
     )
 
 
@@ -458,7 +470,7 @@ def _passages_that_fit(
 
 
 def _tokens_within(tokens: Sequence[Token], start: int, stop: int) -> list[int]:
-    """The places of the tokens that cover some of the characters from `start` to `stop`."""
+    """The positions of the tokens that cover some of the characters start..stop-1."""
     return [
         token.index
         for token in tokens
@@ -470,17 +482,18 @@ def _tokens_within(tokens: Sequence[Token], start: int, stop: int) -> list[int]:
 
 
 def _insert_needle(needle: Needle, passages: Sequence[str], depth: float) -> tuple[str, int, int]:
-    """The text, passages with the needle at a depth, 0 to 1, and the needle again at the end; and
-    where the answer in the first one starts and ends, in characters."""
-    at = round(depth * len(passages))
-    before = "".join(f"{passage}\n" for passage in passages[:at]) + f"{needle.question} "
-    after = "".join(f"\n{passage}" for passage in passages[at:])
+    """(text, start, stop): the passages with the needle among them at a depth, 0 to 1, and the
+    needle again at the end; the answer in the first one is the characters start..stop-1."""
+    index = round(depth * len(passages))  # of the passage that stands after the needle
+    before = "".join(f"{passage}\n" for passage in passages[:index]) + f"{needle.question} "
+    after = "".join(f"\n{passage}" for passage in passages[index:])
     text = f"{before}{needle.answer}{after}\n{needle.question} {needle.answer}"
     return text, len(before), len(before) + len(needle.answer)
 
 
 def _tokens_without_end(model: Model, text: str) -> list[Token]:
-    """The tokens of a text without a special token at its end: the answer goes on."""
+    """The tokens of a text without special tokens at its end, which would say that the answer is
+    over."""
     tokens = model.tokenizer.encode(text)
     while tokens and tokens[-1].special:
         tokens = tokens[:-1]
@@ -490,7 +503,8 @@ def _tokens_without_end(model: Model, text: str) -> list[Token]:
 def _correct_steps(
     model: Model, probe: Probe, interventions: Interventions = NO_INTERVENTIONS
 ) -> list[bool]:
-    """For each token of the answer, whether the model predicts it as the likeliest."""
+    """Run a text, and return for each token of the answer whether the model predicts it as the
+    likeliest."""
     last = len(model.spec.blocks) - 1
     (trace,) = model.trace(
         probe.tokens, layers=[last], keep=(), interventions=interventions, idle=True
@@ -499,8 +513,8 @@ def _correct_steps(
 
 
 def _run_probe(model: Model, probe: Probe) -> tuple[list[bool], dict[HeadName, list[int]]]:
-    """Run a text once. Return for each token of the answer whether it is predicted, and which key
-    each head looks at most as it is."""
+    """Run a text once. Returns, for each token of the answer, whether the model predicts it, and by
+    head the position of the key that it looks at most from the token before."""
     looks: dict[HeadName, list[int]] = {}
     right: list[bool] = []
     count = len(probe.tokens)
@@ -517,7 +531,10 @@ def _run_probe(model: Model, probe: Probe) -> tuple[list[bool], dict[HeadName, l
 
 
 def _predicts(model: Model, probe: Probe, trace: LayerTrace) -> list[bool]:
-    """For each token of the answer, whether it is the likeliest after the last layer."""
+    """For each token of the answer, whether the model predicts it as the likeliest.
+
+    trace: of the last layer.
+    """
     scores = model.backend.numpy(model.logits(trace.after[probe.steps[0] : probe.steps[-1] + 1]))
     return [int(row.argmax()) == target for row, target in zip(scores, probe.targets, strict=True)]
 
@@ -533,28 +550,32 @@ def _measure_heads(
     """The scores `literal` and `writes` of every head in one text; 0 where no token of the answer
     was predicted, and for `writes` where `literal` is measured alone.
 
-    on_run: told how many runs are done before the last.
+    heads: all of the model, in the order of the scores.
+    on_run: called with 1 after the first of two runs.
     """
     right, looks = _run_probe(model, probe)
     if not literal_alone:
         on_run(1)
-    number_of = {name: place for place, name in enumerate(heads)}
-    scores = np.zeros((2, 2, len(heads)))  # [literal or writes, needle or others, head]
-    spans = (probe.places, probe.others)
+    index_of_head = {name: index for index, name in enumerate(heads)}
     ids = [token.id for token in probe.tokens]
+
+    # both [needle's answer or other tokens, head]
+    literal = np.zeros((2, len(heads)))
+    writes = np.zeros((2, len(heads)))
     for name, keys in looks.items():
         for key, target, is_right in zip(keys, probe.targets, right, strict=True):
-            for side, span in enumerate(spans):
-                scores[0, side, number_of[name]] += is_right and key in span and ids[key] == target
-    scores[0] /= len(probe.steps)
-    if literal_alone or not any(right):
-        return FetchResult(
-            probe.needle, right, (scores[0, 0], scores[0, 1]), (scores[1, 0], scores[1, 1])
-        )
-    for name, writes in _writes_of_heads(model, probe, right):
-        scores[1, :, number_of[name]] += writes
+            for side, span in enumerate((probe.places, probe.others)):
+                if is_right and key in span and ids[key] == target:
+                    literal[side, index_of_head[name]] += 1
+    literal /= len(probe.steps)
+    if any(right) and not literal_alone:
+        for name, head_writes in _writes_of_heads(model, probe, right):
+            writes[:, index_of_head[name]] += head_writes
     return FetchResult(
-        probe.needle, right, (scores[0, 0], scores[0, 1]), (scores[1, 0], scores[1, 1])
+        needle=probe.needle,
+        right=right,
+        literal=(literal[0], literal[1]),
+        writes=(writes[0], writes[1]),
     )
 
 
@@ -582,7 +603,8 @@ def _writes_of_heads(
 
 
 def _contrast(row: Floats, span: Sequence[int]) -> float:
-    """The mean of a row over some keys less that over the others; 0 without one of both."""
+    """The mean of a row [key] over the keys in a span less its mean over all other keys; 0 where
+    one of the two has no keys."""
     inside = np.isin(np.arange(len(row)), span)
     if not inside.any() or inside.all():
         return 0.0
@@ -592,15 +614,14 @@ def _contrast(row: Floats, span: Sequence[int]) -> float:
 def _rank_heads(
     heads: Sequence[HeadName], answered: Sequence[FetchResult], seed: int
 ) -> list[FetchingHead]:
-    """The heads with both scores and their intervals, the largest literal score first."""
-    literal, writes = (
-        _score_intervals(
-            [getattr(result, name) for result in answered],
-            [result.needle for result in answered],
-            seed,
-        )
-        for name in ("literal", "writes")
-    )
+    """The document's entries on the heads, with both scores and their intervals, the largest
+    literal score first.
+
+    answered: the runs in which the answer was given, over which scores are means.
+    """
+    needles = [result.needle for result in answered]
+    literal = _score_intervals([result.literal for result in answered], needles, seed)
+    writes = _score_intervals([result.writes for result in answered], needles, seed)
     rows = [
         FetchingHead(
             layer=layer,
@@ -620,15 +641,18 @@ def _score_intervals(
     """Each head's mean score over runs, its 95% interval from needles drawn again, and its mean on
     other tokens as chance.
 
-    pairs: of each run the scores [head] on the needle's answer, and on other tokens.
+    pairs: for each run the scores [head] on the needle's answer, and on other tokens.
+    needles: for each run the index of its needle.
 
-    Not `mean_intervals`, which takes values that are independent: runs share their needles, so
-    needles are drawn again, each with all of its runs.
+    Runs that share a needle are not independent, as `mean_intervals` supposes. So needles are drawn
+    again in place of runs (a bootstrap), each with all of its runs.
     """
-    values, chance = (np.stack([pair[side] for pair in pairs]) for side in (0, 1))
+    values = np.stack([on_answer for on_answer, _ in pairs])  # [run, head]
+    chance = np.stack([elsewhere for _, elsewhere in pairs])
     kinds = sorted(set(needles))
     sums = np.stack([values[[number == kind for number in needles]].sum(0) for kind in kinds])
-    counts = np.array([sum(number == kind for number in needles) for kind in kinds])
+    counts = np.array([needles.count(kind) for kind in kinds])
+    # [draw, needle]: indices of `kinds`
     drawn = integers(seed, "needles", DRAWS * len(kinds)).reshape(DRAWS, len(kinds)) % len(kinds)
     means = sums[drawn].sum(1) / counts[drawn].sum(1)[:, None]
     low, high = np.quantile(means, (0.025, 0.975), axis=0)
@@ -647,15 +671,16 @@ def _check_heads(
     seed: int,
     on_runs: Callable[[int], None],
 ) -> Iterator[FetchCheck]:
-    """Yield the share of the answers recalled when the first heads by each score add nothing, and when as
-    many random others do, for some numbers of heads up to half of all.
+    """Yield, for some numbers of heads up to half of all, the share of the answers that is recalled
+    when as many of the first heads by each score add nothing, and when as many random others do.
 
-    on_runs: is told how many texts have run.
+    ranked: all heads, by their literal scores.
+    on_runs: called with the number of texts that have run.
     """
     done = 0
 
     def recall(heads: Sequence[HeadName]) -> float:
-        """The share recalled without these heads; tells how many texts have run."""
+        """The share recalled without these heads; reports how many texts have run."""
         nonlocal done
         share = _recall(model, probes, heads)
         done += len(probes)
@@ -665,18 +690,14 @@ def _check_heads(
     by_literal = [(row.layer, row.head) for row in ranked]
     by_writes = [(row.layer, row.head) for row in sorted(ranked, key=lambda row: -row.writes.mean)]
     for count in _cut_sizes(len(ranked)):
-        rest = [
-            name for name in by_literal if name not in {*by_literal[:count], *by_writes[:count]}
-        ]
-        draws = [
-            [
-                rest[int(place)]
-                for place in np.argsort(integers(seed, f"heads\0{count}\0{draw}", len(rest)))[
-                    :count
-                ]
-            ]
-            for draw in range(RANDOM_DRAWS if len(rest) >= count else 0)
-        ]
+        # random draws of as many heads that are first by neither score
+        first_heads = {*by_literal[:count], *by_writes[:count]}
+        others = [name for name in by_literal if name not in first_heads]
+        draws = []
+        if len(others) >= count:
+            for draw in range(RANDOM_DRAWS):
+                order = np.argsort(integers(seed, f"heads\0{count}\0{draw}", len(others)))
+                draws.append([others[int(index)] for index in order[:count]])
         yield FetchCheck(
             heads=count,
             literal=recall(by_literal[:count]),
@@ -687,13 +708,14 @@ def _check_heads(
 
 def _recall(model: Model, probes: Sequence[Probe], heads: Sequence[HeadName]) -> float:
     """Share of the answers' tokens that are predicted when these heads add nothing."""
+    by_layer: dict[int, list[int]] = {}
+    for layer, head in heads:
+        by_layer.setdefault(layer, []).append(head)
     cut: Interventions = {
-        (layer, "self"): [Zero(tuple(head for at, head in heads if at == layer))]
-        for layer in {at for at, _ in heads}
+        (layer, "self"): [Zero(tuple(numbers))] for layer, numbers in by_layer.items()
     }
-    return float(
-        np.mean([right for probe in probes for right in _correct_steps(model, probe, cut)])
-    )
+    correct = [right for probe in probes for right in _correct_steps(model, probe, cut)]
+    return float(np.mean(correct))
 
 
 def parse_lengths(text: str) -> list[int]:

@@ -117,7 +117,8 @@ def _interval_text(score: FetchScore, digits: int, view: View) -> str:
 
 @capitalize_sentences
 def retrieval_sentences(document: RetrievalDocument, view: View) -> Iterator[str]:
-    """Whether the model does the task, which heads fetch, and what is left without them."""
+    """Yield the sentences of the answer: whether the model does the task, which heads fetch most,
+    and what is left without them."""
     yield say(
         view,
         "The model gives {recall} of the answers' tokens, and most of the answer in {answered} of"
@@ -166,10 +167,11 @@ def retrieval_sentences(document: RetrievalDocument, view: View) -> Iterator[str
         ),
     )
     if document.verify is not UNSET and document.verify:
-        check = next(
-            (row for row in document.verify if row.literal < document.recall / 2),
-            document.verify[-1],
-        )  # the fewest whose loss is felt
+        # the fewest heads without which recall falls below a half, else the most that were taken
+        check = document.verify[-1]
+        for row in reversed(document.verify):
+            if row.literal < document.recall / 2:
+                check = row
         yield say(
             view,
             plural(
@@ -189,7 +191,8 @@ def _percent_range(values: Sequence[float], view: View) -> str:
 
 
 def _recall_table(document: RetrievalDocument, view: View) -> Lines:
-    """Recall without heads: the first by each score, and random others."""
+    """A table of the recall without heads: without the first by each score, and without random
+    others; no lines where that was not measured."""
     if document.verify is UNSET:
         return Lines()
     rows = [

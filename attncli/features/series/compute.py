@@ -83,19 +83,21 @@ class MeasuredCheckpoint(Struct, frozen=True):
     warnings: list[str]
 
 
-def checkpoint_names(words: Sequence[str]) -> tuple[str, ...]:
-    """The checkpoints that a command line names: `name@a,b,c` is three revisions of one model.
+def checkpoint_names(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The names of the checkpoints that a command line's arguments stand for: "m@a,b" is "m@a" and
+    "m@b", two revisions of one model; any other is one checkpoint.
 
     Raises UsageError for fewer than two, and for one named twice.
     """
     names: list[str] = []
-    for word in words:
-        base, separator, revisions = word.partition("@")
-        if separator and "," in revisions:
-            parts = [part.strip() for part in revisions.split(",")]
-        else:
-            parts = []
-        names += [f"{base}@{part.removeprefix('@')}" for part in parts if part] if parts else [word]
+    for argument in arguments:
+        base, _, revisions = argument.partition("@")
+        if "," not in revisions:
+            names.append(argument)
+            continue
+        for revision in revisions.split(","):
+            if revision.strip():
+                names.append(f"{base}@{revision.strip().removeprefix('@')}")
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise UsageError(
@@ -118,7 +120,8 @@ def step_of(name: str) -> int | None:
     last = _last_part(name)
     # perhaps with a sign between the two: step512, step-512, step_512
     numbers = re.findall(r"(?:step|checkpoint)[^\w]?_?(\d{1,15})", last)
-    numbers = numbers or re.findall(r"\d{1,15}", last)
+    if not numbers:
+        numbers = re.findall(r"\d{1,15}", last)
     if numbers:
         return int(numbers[-1])
     return None
@@ -171,7 +174,7 @@ def series(
             column_metric(name)
     if variables is None:
         variables = os.environ
-    # a model that is not there is told before a word is said about the text
+    # first, so that a model which is not there is refused before the text is read
     locate(unordered_names[0], variables=variables, fetch=Fetch(note))
     request = SeriesRequest(
         unordered_names,
@@ -187,12 +190,14 @@ def series(
     tokens: list[TokenRow] = []
     warnings: list[str] = []
     layers = 0
-    known: dict[str, str] = {}
+    known: dict[str, str] = {}  # by the digest of the weights, the first checkpoint with them
     remembered = 0
     for place, name in enumerate(names):
         fetching = None
         if place + 1 < len(names):
             fetching = _fetch_ahead(names[place + 1], variables)
+
+        # take what was measured before, or measure; maps are too large to be kept
         folder = locate(name, variables=variables, fetch=Fetch(note)).folder
         digest = tensor_digest(folder)
         kept = _kept_results(request, folder, digest, variables, remember=remember)
@@ -253,18 +258,20 @@ def sort_checkpoints(names: Sequence[str]) -> list[str]:
     """Sort the names of checkpoints: those that differ only in their numbers by step, others keep
     their place: `step-10, step-9, final` gives `step-9, step-10, final`."""
     stems = [_stem_of(name) for name in names]
-    by_step: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for stem, name in zip(stems, names, strict=True):
-        by_step.setdefault(stem, []).append(name)
-    for group in by_step.values():
+        groups.setdefault(stem, []).append(name)
+    for group in groups.values():
         group.sort(key=lambda name: step_of(name) or 0)
-    turns = {stem: iter(group) for stem, group in by_step.items()}
-    return [next(turns[stem]) for stem in stems]
+    # in place of each name the next one of its group
+    sorted_groups = {stem: iter(group) for stem, group in groups.items()}
+    return [next(sorted_groups[stem]) for stem in stems]
 
 
 def steps_of(names: Sequence[str]) -> list[int | None]:
-    """The step of each of several checkpoints; None for a number that is no step, since neither the
-    name says so nor another checkpoint is named alike: the 2 of `ind2` beside `step-45`.
+    """The training step of each of several checkpoints; None for a name without a number, or with a
+    number that seems to be no step, because the name does not say "step" or "checkpoint" and no
+    other differs from it in the number alone: the 2 of `ind2` beside `step-45`.
     """
     alike = Counter(_stem_of(name) for name in names)
     steps: list[int | None] = []
@@ -296,8 +303,11 @@ def _kept_results(
     *,
     remember: bool,
 ) -> KeptResults[MeasuredCheckpoint]:
-    """The results kept for a checkpoint in the user's cache folder, under everything that they
-    depend on; nothing where nothing is to be remembered.
+    """The place in the user's cache folder for what is measured of one checkpoint, whose name
+    follows from all that the numbers depend on; where nothing is to be remembered, a place that
+    keeps nothing.
+
+    digest: of the checkpoint's tensors.
     """
     if not remember:
         return KeptResults(None, MeasuredCheckpoint)
@@ -308,9 +318,8 @@ def _kept_results(
 
 def _check_same_heads(first: SeriesCheckpoint, row: SeriesCheckpoint) -> None:
     """Raise InputError for a checkpoint with other heads than the first of its series."""
-    first_places, places = (
-        [(head.layer, head.head) for head in checkpoint.heads] for checkpoint in (first, row)
-    )
+    first_places = [(head.layer, head.head) for head in first.heads]
+    places = [(head.layer, head.head) for head in row.heads]
     if places != first_places:
         raise InputError(
             message("{name} has other heads than {first}", name=row.name, first=first.name),
@@ -339,8 +348,8 @@ def label_changes(rows: Sequence[SeriesCheckpoint]) -> list[LabelChange]:
 
 
 def _fetch_ahead(name: str, variables: Mapping[str, str]) -> Thread:
-    """Start a thread that fetches a checkpoint while another one is measured; errors are ignored,
-    for its own turn raises them."""
+    """Start a thread that downloads a checkpoint while another one is measured; errors are ignored,
+    since they come again when the checkpoint itself is measured."""
 
     def fetch() -> None:
         """Fetch the checkpoint into the cache of downloads."""
@@ -353,8 +362,8 @@ def _fetch_ahead(name: str, variables: Mapping[str, str]) -> Thread:
 
 
 def tensor_digest(folder: Path) -> str:
-    """sha256 of a checkpoint's tensors: of each in the order of the names its name, type, shape and
-    bytes.
+    """sha256 over a checkpoint's tensors in the order of their names, of each the name, type, shape
+    and bytes; the same whatever files hold them.
     """
     checkpoint = open_checkpoint(folder)
     hasher = sha256()
@@ -377,8 +386,8 @@ def _request_digest(request: SeriesRequest, digest: str, description: str) -> st
     weights, and of the digest of everything else in the checkpoint.
     """
     asked_for = (request.texts, request.metrics, request.backend, request.dtype)
-    words = (__version__, digest, description, *asked_for)
-    return sha256(repr(words).encode("utf-8", "surrogatepass")).hexdigest()
+    inputs = (__version__, digest, description, *asked_for)
+    return sha256(repr(inputs).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _is_whole(measured: MeasuredCheckpoint, request: SeriesRequest) -> bool:
@@ -402,10 +411,11 @@ def _measure(
     note: Callable[[str], None] | None,
     progress: Callable[[float], None],
 ) -> tuple[MeasuredCheckpoint, Floats | None]:
-    """Measure one checkpoint, loaded here alone; and the weights of its heads in the first text,
-    [head, query, key], None where no maps are wanted.
+    """Load one checkpoint and measure it. Returns (what was measured, the weights of its heads in
+    the first text [head, query, key], None where no maps are wanted); the model is let go.
 
-    progress: told the share of the texts that is done.
+    name: of the checkpoint.
+    progress: called with the share of the texts that is done.
     """
     model = load(name, backend=request.backend, dtype=request.dtype, note=note, variables=variables)
     if not model.own_layers:
@@ -439,7 +449,7 @@ def _measure(
         )
         for head in document.heads:
             measurements = heads.setdefault(
-                (head.layer, head.head), HeadMeasurements({}, Counter())
+                (head.layer, head.head), HeadMeasurements(values={}, labels=Counter())
             )
             measurements.add(head, names)
         if keep_maps:
@@ -482,10 +492,11 @@ class HeadMeasurements(NamedTuple):
     def row(
         self, place: tuple[int, int], request: SeriesRequest, repeats: Mapping[str, float | None]
     ) -> SeriesHead:
-        """The head of the document: the means over texts, and the labels of half of them or more.
+        """The document's entry on the head: the means over texts, and the labels that it earned in
+        half of the texts or more.
 
-        place: its layer and number.
-        repeats: its scores on repeated tokens.
+        place: its (layer, head).
+        repeats: its scores on random repeated tokens, by name.
         """
         means: dict[str, float | None] = dict.fromkeys(request.metrics)
         means |= {metric: float(np.mean(values)) for metric, values in self.values.items()}
@@ -516,15 +527,16 @@ def _share_reporter(
     count: how many there are.
     """
     start_time = perf_counter()
-    waits = place == 0 and note is not None
+    is_note_due = place == 0 and note is not None
 
     def report(share: float) -> None:
-        """Tell what is done, and what is to come."""
-        nonlocal waits
+        """Report the share of the series, and once, after a second, how long all of it will
+        take."""
+        nonlocal is_note_due
         progress((place + share) / count)
         elapsed = perf_counter() - start_time
-        if waits and elapsed >= FORETOLD_AFTER:
-            waits = False
+        if is_note_due and elapsed >= FORETOLD_AFTER:
+            is_note_due = False
             seconds = elapsed / share * count
             if seconds >= LONG_WORK and note is not None:
                 note(
@@ -565,8 +577,8 @@ def _refuse_large_page(checkpoints: int, model: Model, count: int) -> None:
 
 
 def _next_token_loss(model: Model, text: str) -> float | None:
-    """The mean of −ln p of each token after the first; None for a model that predicts none, and for
-    one token.
+    """The loss of a decoder on a text: the mean of −ln p of each token after the first, in nats;
+    None for a model that predicts no tokens, and for a text of one token.
     """
     tokens = model.encode(text)
     ids = [token.id for token in tokens]

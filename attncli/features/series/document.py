@@ -110,7 +110,7 @@ OF_ALL = ("entropy", "sink", "distance", "confidence")
 
 
 def metric_name(name: str) -> str:
-    """A metric's name as a message."""
+    """A metric's name as a message, which is shown in the view's language."""
     return term(name)
 
 
@@ -139,12 +139,12 @@ def short_names(document: SeriesDocument) -> dict[str, str]:
     if has_steps(document):
         return {row.name: f"{row.step:,}" for row in document.checkpoints}
     paths = {row.name: row.name.rstrip("/").split("/") for row in document.checkpoints}
-    depth = min(map(len, paths.values())) - 1
-    alike = next(
-        (place for place in range(depth) if len({path[place] for path in paths.values()}) > 1),
-        depth,
-    )
-    return {name: "/".join(path[alike:]) for name, path in paths.items()}
+    common_depth = 0  # how many folders all names begin with; the last part always stays
+    for parts in zip(*(path[:-1] for path in paths.values()), strict=False):
+        if len(set(parts)) > 1:
+            break
+        common_depth += 1
+    return {name: "/".join(path[common_depth:]) for name, path in paths.items()}
 
 
 def curve_points(document: SeriesDocument) -> list[tuple[str, list[tuple[float, float]]]]:
@@ -153,11 +153,18 @@ def curve_points(document: SeriesDocument) -> list[tuple[str, list[tuple[float, 
     series = []
     by_step = has_steps(document)
     for metric in document.metrics:
+        if metric in ("entropy", "distance"):  # no shares
+            continue
         points = []
         for place, row in enumerate(document.checkpoints):
             value = summary(row, metric)
-            if value is not None:
-                points.append((float(max(row.step or 0, 1)) if by_step else place + 1.0, value))
-        if metric not in ("entropy", "distance") and points:
+            if value is None:
+                continue
+            if by_step:
+                x = float(max(row.step or 0, 1))  # a logarithmic axis has no 0
+            else:
+                x = place + 1.0
+            points.append((x, value))
+        if points:
             series.append((metric, points))
     return series

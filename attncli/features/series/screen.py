@@ -56,7 +56,8 @@ def series_rows(document: SeriesDocument) -> Iterator[Sequence[object]]:
 
 
 def _title_and_text(document: SeriesDocument, view: View) -> Lines:
-    """The model, how many checkpoints and texts there are, and the first text."""
+    """The top of the screen: how many checkpoints, layers, heads and texts there are, warnings, and
+    the first text."""
     title = plural("{count} checkpoint", "{count} checkpoints", count=len(document.checkpoints))
     facts = message(
         "{layers} of {heads}, measured on {texts}",
@@ -70,15 +71,17 @@ def _title_and_text(document: SeriesDocument, view: View) -> Lines:
 
 
 def _best_head(row: SeriesCheckpoint, metric: str) -> str:
-    """The head that has most of a metric in a checkpoint, such as `L5H11`."""
-    head = max(
-        row.heads, key=lambda head: -1.0 if (value := head.metrics[metric]) is None else value
-    )
-    return head_name(head.layer, head.head)
+    """The head with the highest value of a metric in a checkpoint, such as `L5H11`; some head must
+    have one."""
+    values = {(head.layer, head.head): head.metrics[metric] for head in row.heads}
+    known = {place: value for place, value in values.items() if value is not None}
+    layer, head = max(known, key=known.__getitem__)
+    return head_name(layer, head)
 
 
 def _checkpoint_names(document: SeriesDocument) -> dict[str, str]:
-    """By its name in the document, what each checkpoint is called on the screen, made safe."""
+    """What each checkpoint is called on the screen, made safe for a terminal, by its name in the
+    document."""
     return {name: safe(text) for name, text in short_names(document).items()}
 
 
@@ -103,12 +106,14 @@ def _checkpoint_table(document: SeriesDocument, view: View) -> Lines:
         cells = [names[row.name], "-" if row.loss is None else f"{row.loss:.3f}"]
         for metric in document.metrics:
             value = summary(row, metric)
-            if metric in OF_ALL or value is None:
-                best = ""
+            if value is None:
+                cells.append("-")
+            elif metric in OF_ALL:
+                cells.append(f"{value:.2f}")
             else:
-                best = f" {_best_head(row, metric)}"
-            cells.append("-" if value is None else f"{value:.2f}{best}")
+                cells.append(f"{value:.2f} {_best_head(row, metric)}")
         rows.append([*cells, "" if row.same_as is None else names[row.same_as]])
+    # the last column is there only where some checkpoint repeats another
     if all(row.same_as is None for row in document.checkpoints):
         columns = columns[:-1]
         rows = [cells[:-1] for cells in rows]
@@ -129,7 +134,8 @@ def _checkpoint_table(document: SeriesDocument, view: View) -> Lines:
 
 
 def _score_curves(document: SeriesDocument, view: View) -> Lines:
-    """The scores over the steps, on logarithmic axes."""
+    """A plot of the scores over the steps, on logarithmic axes; no lines where no metric is a
+    share."""
     series = [
         Series(safe(localize(metric_name(name), view)), tuple(points))
         for name, points in curve_points(document)
@@ -145,7 +151,8 @@ def _score_curves(document: SeriesDocument, view: View) -> Lines:
 
 
 def _label_table(document: SeriesDocument, view: View) -> Lines:
-    """The heads whose labels change, and when."""
+    """A table of the labels that heads earn or lose, and between which checkpoints; no lines where
+    none changes."""
     if not document.changes:
         return Lines()
     names = _checkpoint_names(document)
@@ -191,7 +198,7 @@ def _others_sentence(
     """A sentence on the other heads in which a score rises, naming those that end highest; empty if
     there are none.
 
-    rising: the score at each checkpoint, by the head's place.
+    rising: the score at each checkpoint, by the head's index among all.
     """
     if not rising:
         return []
@@ -222,11 +229,12 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
     scores = [metric for metric in document.metrics if metric not in OF_ALL]
     names = _checkpoint_names(document)
     for metric in scores:
-        rising = {
-            place: values
-            for place in range(len(last.heads))
-            if (values := _head_values(document, place, metric))[-1] - values[0] >= ROSE
-        }
+        # the heads in which the score rises, by their index
+        rising = {}
+        for place in range(len(last.heads)):
+            values = _head_values(document, place, metric)
+            if values[-1] - values[0] >= ROSE:
+                rising[place] = values
         if not rising:
             continue
         place = max(rising, key=lambda index: rising[index][-1])
@@ -291,9 +299,14 @@ def _head_values(document: SeriesDocument, place: int, metric: str) -> list[floa
 
     place: the head's among all.
     """
-    known = [row.heads[place].metrics[metric] for row in document.checkpoints]
-    value = next((value for value in known if value is not None), 0.0)
-    return [value := number if number is not None else value for number in known]
+    measured = [row.heads[place].metrics[metric] for row in document.checkpoints]
+    last_value = next((value for value in measured if value is not None), 0.0)
+    values = []
+    for value in measured:
+        if value is not None:
+            last_value = value
+        values.append(last_value)
+    return values
 
 
 def _mean_sentences(document: SeriesDocument) -> list[Message]:
@@ -316,21 +329,24 @@ def _mean_sentences(document: SeriesDocument) -> list[Message]:
 
 
 def series_page(document: SeriesDocument, lang: str) -> bytes:
-    """The page of a series: a slider over its checkpoints; tiles are where heads look, or their
-    scores.
+    """The HTML page of a series: a slider over its checkpoints, curves of losses and scores, and a
+    tile for each head with its weights, where the document has them, or its scores.
     """
     from attncli.draw.page.document_page import without_places
     from attncli.draw.page.steps_page import StepsPage, steps_page
 
     document = without_places(document)
     rows = document.checkpoints
+
+    # a curve for the loss and for each metric of which the highest head is told
+    lines: list[tuple[str, list[float | None]]] = []
     losses = [row.loss for row in rows]
     if any(loss is not None for loss in losses):
-        lines: list[tuple[str, list[float | None]]] = [(message("loss"), losses)]
-    else:
-        lines = []
+        lines.append((message("loss"), losses))
     highest = [metric for metric in document.metrics if metric not in OF_ALL]
     lines += [(metric_name(metric), [summary(row, metric) for row in rows]) for metric in highest]
+
+    # of each metric the score of each head at each checkpoint
     heads = [(head.layer, head.head) for head in rows[0].heads]
     scores = [
         (

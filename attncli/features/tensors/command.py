@@ -144,8 +144,8 @@ def tensors(
 
 
 def _query_width_and_work(stored_tensors: Mapping[str, np.ndarray[Any, Any]]) -> tuple[int, int]:
-    """How wide the queries of a file are, 1 where it has none, and about how many multiply-adds
-    their scores take.
+    """(width of a file's queries, about how many multiply-adds their scores take); (1, 0) where it
+    has no queries. Both are known before the file is checked.
     """
     queries = (
         array for name, array in stored_tensors.items() if name == "q" or name.endswith(".q")
@@ -161,9 +161,11 @@ def _query_width_and_work(stored_tensors: Mapping[str, np.ndarray[Any, Any]]) ->
 
 
 def named_layer(layer: int | None, head: list[str] | None) -> tuple[int | None, list[str] | None]:
-    """The layer and the heads that are meant where `--head` names both, such as L5H11,L5H3.
+    """(layer, heads) as `--layer` and `--head` name them; heads such as L5H11,L5H3 name their
+    layer, too, and become (5, ["11", "3"]).
 
-    Raises UsageError beside `--layer`, and for heads of several layers: one is shown.
+    Raises UsageError for such heads beside `--layer`, and for heads of several layers, since one
+    layer is shown.
     """
     from attncli.mechanism.spec import parse_head
 

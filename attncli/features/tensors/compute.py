@@ -89,9 +89,15 @@ class CapturedTensors(Struct, frozen=True):
         return max(self.q.shape[-2], self.k.shape[-2]) > LONG
 
     def entry(self, place: tuple[int, ...]) -> tuple[Array, Array, Array]:
-        """q, k and v of one batch entry."""
-        q, k, v = (part_of_entry(array, place) for array in (self.q, self.k, self.v))
-        return q, k, v
+        """q, k and v of one batch entry, each of three axes.
+
+        place: its index along each of the axes before head, query and dimension.
+        """
+        return (
+            part_of_entry(self.q, place),
+            part_of_entry(self.k, place),
+            part_of_entry(self.v, place),
+        )
 
     def attend(self) -> RowBlock:
         """The attention of these arrays: every stage, with their leading axes."""
@@ -101,18 +107,23 @@ class CapturedTensors(Struct, frozen=True):
 def capture_attention(
     tensors: Tensors, where: str, backend: Backend, options: Options, *, layer: int | None = None
 ) -> CapturedTensors:
-    """The arrays `q`, `k`, `v` of a file, or `layers.{layer}.q` … of one that `--save` wrote.
+    """Check the arrays `q`, `k`, `v` of a file, or `layers.{layer}.q` … of one that `--save` wrote,
+    and the options, and put them together as arrays ready to attend.
 
     Arrays of two axes are one head. `mask`, `bias`, `sinks`, `offset` and `key_lengths` are
     used where the file has them and the options do not say otherwise. Raises InputError for arrays
     that are missing or do not go together, UsageError for a mask that depends on the vectors of one
     text, beside leading axes.
+
+    where: the file's name, for errors.
     """
     prefix = _name_prefix(tensors, where, layer)
-    of_roles = [tensors[prefix + name] for name in ROLES]
-    with_heads = [array[None] if array.ndim == 2 else array for array in of_roles]
+    q_k_v = [tensors[prefix + name] for name in ROLES]
+    with_heads = [array[None] if array.ndim == 2 else array for array in q_k_v]
     floats = {name: backend.array(tensors[name]) for name in ("bias", "sinks") if name in tensors}
-    lengths = options.key_lengths if options.key_lengths is not None else tensors.get("key_lengths")
+    lengths: Any = options.key_lengths
+    if lengths is None:
+        lengths = tensors.get("key_lengths")
     _, q, k, v, rule = check_arguments(
         *map(backend.array, _broadcast_leading_axes(with_heads)),
         scale=options.scale,
@@ -130,10 +141,9 @@ def capture_attention(
         raise UsageError(
             "an lsh mask buckets one text at a time", where=where, expected="q without leading axes"
         )
-    if q.ndim == 3:
-        mask = options.mask.bind(backend, q, k, rule.scale, options.softcap)
-    else:
-        mask = options.mask
+    mask = options.mask
+    if q.ndim == 3:  # a mask may depend on the vectors of one text
+        mask = mask.bind(backend, q, k, rule.scale, options.softcap)
     return CapturedTensors(
         backend,
         q,
@@ -145,8 +155,8 @@ def capture_attention(
 
 
 def _broadcast_leading_axes(arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-    """The arrays with their leading axes broadcast to each other; unchanged where they do not
-    broadcast.
+    """The arrays with the axes before their last three broadcast to each other; unchanged where
+    they do not broadcast, which `check_arguments` then refuses.
     """
     if any(array.ndim < 3 for array in arrays):
         return arrays
@@ -158,15 +168,17 @@ def _broadcast_leading_axes(arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarr
 
 
 def _name_prefix(tensors: Tensors, where: str, layer: int | None) -> str:
-    """What stands before q, k and v in the names of a file's tensors: "" or "layers.0."; of the
-    first layer where none is named. Raises InputError where one of the three is missing."""
+    """What stands before q, k and v in the names of a file's tensors: "", or "layers.0." for a file
+    of layers, whose first is taken where none is named. Raises InputError where one of the three
+    arrays is missing."""
     if layer is None and all(name in tensors for name in ROLES):
         return ""
+
+    # a file of layers
     layers = sorted(int(match[1]) for name in tensors if (match := LAYER.fullmatch(name)))
     if layers:
-        if layer is None:
-            number = layers[0]
-        else:
+        number = layers[0]
+        if layer is not None:
             number = layer
         if number not in layers:
             expected = message("one of {layers}", layers=listing(map(str, layers)))
@@ -186,8 +198,10 @@ def _name_prefix(tensors: Tensors, where: str, layer: int | None) -> str:
                 lacking=listing(lacking, " and "),
             )
         return f"layers.{number}."
+
+    # a file without layers
     missing = [name for name in ROLES if name not in tensors]
-    if not missing:
+    if not missing:  # then a layer was named
         what = message(
             "there is no layer {layer}: this file has q, k and v of no layer", layer=layer
         )
@@ -255,11 +269,9 @@ def tensors(
         arrays = capture_attention(arrays, name, backend, options, layer=layer)
     if by_blocks is None:
         by_blocks = arrays.long and not stages
-    if by_blocks:
-        trace = None
-    else:
+    trace = None
+    if not by_blocks:
         trace = arrays.attend()
-    if trace is not None:
         on_trace(trace)
     chosen = choose_numbers(heads, arrays.q.shape[-3], "head")
     return _tensors_document(
@@ -290,16 +302,15 @@ def _tensors_document(
     backend = arrays.backend
     lead = arrays.lead
     places = list(np.ndindex(lead))
-    if trace is None:
-        stage_values = {}
-    else:
-        stage_values = {name: backend.numpy(trace.stages[name]) for name in SQUARE}
+    stage_values = {}  # by stage, of all batch entries; none by blocks of rows
     if trace is not None:
+        stage_values = {name: backend.numpy(trace.stages[name]) for name in SQUARE}
         stage_values["mixed"] = backend.numpy(trace.mixed)
     batch = []
     links = []
     empties = []
     for number, place in enumerate(places):
+        # measure the heads of this batch entry
         rule = of_entry(arrays.rule, place)
         if isinstance(rule.offset, int):
             offset = rule.offset
@@ -316,6 +327,8 @@ def _tensors_document(
                 weights, stage_values["masked"][place][list(heads)] != -np.inf
             )
             empty = backend.numpy(trace.empty)[place][list(heads)]
+
+        # and tell what they are
         results = captured_heads.metrics()
         parts = []
         for index, head in enumerate(heads):
@@ -341,6 +354,10 @@ def _tensors_document(
             ]
         batch.append(BatchEntry(index=list(place), heads=parts))
     rule = arrays.rule
+    warnings = visibility_notes(rule, backend)
+    if trace is not None:
+        warnings += _saved_weights_notes(arrays.saved_weights, stage_values["weights"])
+    links.sort(key=lambda link: (-link.weight, link.index, link.head, link.query, link.key))
     return TensorsDocument(
         version=__version__,
         file=file,
@@ -369,54 +386,47 @@ def _tensors_document(
         ),
         shapes=_shapes(arrays, trace),
         batch=batch,
-        links=sorted(
-            links, key=lambda link: (-link.weight, link.index, link.head, link.query, link.key)
-        )[:top],
+        links=links[:top],
         empty_rows=empties,
-        warnings=[
-            *visibility_notes(rule, backend),
-            *(
-                []
-                if trace is None
-                else _saved_weights_notes(arrays.saved_weights, stage_values["weights"])
-            ),
-        ],
+        warnings=warnings,
     )
 
 
 def _report_share(
     progress: Callable[[float], None], entry: int, entries: int, share: float
 ) -> None:
-    """Tell `progress` the share done of all batch entries, from the share done of one.
+    """Call `progress` with the share of all batch entries that is done.
 
-    entry: which, from 0.
+    entry: which of them is running, from 0.
+    entries: how many there are.
+    share: the share of the running one that is done.
     """
     progress((entry + share) / entries)
 
 
 def _shapes(arrays: CapturedTensors, trace: RowBlock | None) -> list[ShapeRow]:
-    """The shape trace; by blocks of rows nothing is n × n, and only what goes in and comes out has
-    a row.
+    """The document's shape trace: a row for each array from q, k and v to the output. Attention by
+    blocks of rows has no n × n arrays, so that only what goes in and comes out has a row.
+
+    trace: every stage; None for attention by blocks of rows.
     """
     arrays_shown = {"q": arrays.q, "k": arrays.k, "v": arrays.v}
     if trace is None:
         out = (*arrays.lead, *arrays.q.shape[-3:-1], arrays.v.shape[-1])
         arrays_shown["mixed"] = np.broadcast_to(np.float32(0), out)
     else:
+        # stages that change nothing here are left out
         rule = arrays.rule
-        masked = [
-            rule.visibility,
-            rule.key_lengths,
-            rule.bias,
-            None if shows_all(rule.mask) else rule.mask,
-        ]
-        is_there = {
+        hides = not shows_all(rule.mask) or any(
+            array is not None for array in (rule.visibility, rule.key_lengths, rule.bias)
+        )
+        changes = {
             "capped": rule.softcap is not None,
             "biased": rule.bias is not None,
-            "masked": any(part is not None for part in masked),
+            "masked": hides,
         }
         arrays_shown |= {
-            name: array for name, array in trace.stages.items() if is_there.get(name, True)
+            name: array for name, array in trace.stages.items() if changes.get(name, True)
         }
         arrays_shown["mixed"] = trace.mixed
     count = len(arrays.lead)
@@ -428,7 +438,8 @@ def _shapes(arrays: CapturedTensors, trace: RowBlock | None) -> list[ShapeRow]:
 def _saved_weights_notes(
     saved_weights: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]
 ) -> list[str]:
-    """A warning where the file holds weights of its own that differ from the computed ones."""
+    """One warning, in a list, where the file holds weights that differ from the computed ones; an
+    empty list where they do not, and where the file holds none of that shape."""
     if saved_weights is None or saved_weights.shape != weights.shape:
         return []
     apart = float(
@@ -466,15 +477,18 @@ class CapturedHeads:
     def __init__(
         self, backend: Backend, keys: int, heads: Sequence[int], top: int, *, offset: int
     ) -> None:
-        self._tally, self._links = Tally(len(heads), KNOWN, TokenFacts()), TopLinks(len(heads), top)
-        consumers = (self._tally, *((self._links,) if top else ()))
+        self._tally = Tally(len(heads), KNOWN, TokenFacts())
+        self._links = TopLinks(len(heads), top)
+        consumers: list[Tally | TopLinks] = [self._tally]
+        if top:
+            consumers.append(self._links)
         self._feeder = RowFeeder(backend, consumers, TokenFacts(), keys, heads=heads, offset=offset)
         self._offset = offset
 
     def add_weights(self, weights: Floats, visible: Bools) -> None:
-        """Measure the chosen heads' weights [head, query, key] at once.
+        """Add the whole weights of the chosen heads, [head, query, key], to metrics and links.
 
-        visible: which keys they see.
+        visible: which keys each query sees, booleans [head, query, key].
         """
         self._feeder.take_layer(np.nan_to_num(weights.astype(np.float64)), visible)
 
@@ -485,16 +499,18 @@ class CapturedHeads:
         rule: Rule,
         progress: Callable[[float], None],
     ) -> StreamResult:
-        """Attend q [head, query, dim], k, v [kv, key, dim] by blocks of query rows.
+        """Compute the attention by blocks of query rows, and add the weights of each block to
+        metrics and links; returns what is left at the end, such as which rows see no key.
 
-        progress: told the share done.
+        arrays: q [head, query, dim], k and v [kv, key, dim].
+        progress: called with the share that is done.
         """
         q, k, _ = arrays
         heads = q.shape[-3]
         queries = q.shape[-2]
 
         def on_block(block: RowBlock) -> None:
-            """Feed a block of query rows to the metrics, and tell the share that is done."""
+            """Add a block of query rows, and report the share that is done."""
             self._feeder.on_block(block)
             progress(share(block, heads, queries))
 
@@ -534,9 +550,10 @@ def part_of_entry(array: Array, place: tuple[int, ...]) -> Array:
 
 
 def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
-    """The rule of attention (mask, bias, offset) of one batch entry.
+    """The rule of attention (mask, bias, offset and so on) of one batch entry.
 
-    place: its index on each batch axis.
+    rule: of all entries, whose arrays may have leading axes.
+    place: the entry's index along each of them.
     """
 
     def take_entry(array: Array | None) -> Array | None:
@@ -588,9 +605,9 @@ def captured_record(
 ) -> RunRecord:
     """The record from which the page of `attn tensors` is drawn.
 
-    trace: all of its stages.
-    document: its `attn.tensors/1`.
-    heads: which, None for all.
+    trace: every stage of the attention over `arrays`.
+    document: the `attn.tensors/1` document of it.
+    heads: which heads the record has.
     """
     backend = arrays.backend
     queries = numbered_tokens(int(arrays.q.shape[-2]))
@@ -601,13 +618,10 @@ def captured_record(
         for name in ("weights", "masked", "capped", "biased")
     }
     lead = stage_arrays["weights"].shape[:-3]
-    # the types of the arithmetic itself: scores of low precision were made from wider products
-    stage_arrays["q"], stage_arrays["k"] = (
-        np.broadcast_to(head_records, (*lead, *head_records.shape[-3:]))
-        for head_records in (
-            np.asarray(backend.numpy(array), np.float32) for array in (arrays.q, arrays.k)
-        )
-    )
+    # in float32, since scores of a narrower type were computed from wider products
+    for name, array in (("q", arrays.q), ("k", arrays.k)):
+        wide = np.asarray(backend.numpy(array), np.float32)
+        stage_arrays[name] = np.broadcast_to(wide, (*lead, *wide.shape[-3:]))
 
     # what is held is on the CPU by now
     if backend.name == "numpy":

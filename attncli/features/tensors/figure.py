@@ -19,7 +19,8 @@ from attncli.language import message, say
 
 
 def _tensor_weights(document: TensorsDocument, view: View) -> Iterator[HeadWeights]:
-    """The heads of a file of tensors, with their place in its batch where that holds several."""
+    """Yield the weights of each head in the document with its name, to which its place in the batch
+    belongs where that holds several entries."""
     several = len(document.batch) > 1
     if several:
         template = message("batch {batch} head {head}")

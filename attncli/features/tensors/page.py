@@ -11,17 +11,18 @@ from attncli.measure.head_record import Sides, numbered_tokens
 
 
 def tensors_document_heads(document: TensorsDocument) -> DocumentHeads:
-    """The heads of every entry of a batch; its place in the batch counts as the layer."""
+    """The heads of every batch entry, as a page of heads takes them; an entry's index in the batch
+    stands for the layer."""
     queries = numbered_tokens(document.queries)
     keys = numbered_tokens(document.keys)
     if len(keys) == len(queries):
         keys = queries
     parts = [(layer, head) for layer, entry in enumerate(document.batch) for head in entry.heads]
-    # where a file lies on this machine is nothing for a page
+    # a page is passed on: it does not tell where the file lies on this machine
     return DocumentHeads(PurePath(document.file).name, Sides(queries, keys), parts, no_facts)
 
 
 def tensors_page_focus(document: TensorsDocument) -> PageFocus:
-    """The page begins as every page of heads does."""
+    """Where the page begins: as every page of heads does, whatever the document."""
     del document
     return PageFocus()

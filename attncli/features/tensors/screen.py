@@ -44,7 +44,8 @@ def tensors_screen(document: TensorsDocument, view: View) -> Lines:
 
 
 def tensors_rows(document: TensorsDocument) -> Iterator[Sequence[object]]:
-    """Every pair of query and key as a table for `--plain`, its first row the names of the columns."""
+    """Yield the table for `--plain`, names of columns first: a row for each pair of query and key
+    or, where the document has no matrices, for each metric of each head."""
     if _is_long(document):
         yield ("batch", "head", "metric", "value", "rows", "uniform")
         for entry in document.batch:
@@ -82,7 +83,7 @@ def _heads_with_weights(document: TensorsDocument) -> list[tuple[Sequence[int], 
 
 
 def _links(document: TensorsDocument, view: View) -> Lines:
-    """The strongest links, as a table with bars."""
+    """A table of the strongest links, with bars; each with its head where there are several."""
     queries = [say(view, "query")] * document.queries
     keys = [say(view, "key")] * document.keys
     if sum(len(entry.heads) for entry in document.batch) == 1:
@@ -101,20 +102,22 @@ def _links(document: TensorsDocument, view: View) -> Lines:
 
 
 def _tables(part: str, document: TensorsDocument, view: View) -> Lines:
-    """Scores, weights or output of the first batch entry and head, or of all in a full view; none
-    by blocks of rows, where there are no matrices."""
+    """The scores, weights or output of the first batch entry and head, or of all in a full view; no
+    lines for attention by blocks of rows, which has no matrices.
+
+    part: "scores", "weights" or "output".
+    """
     if _is_long(document):
         return Lines()
     heads_shown = _heads_with_weights(document)
-    tables = [
-        _head_matrix(part, index, head, view)
-        for index, head in (heads_shown if view.full else heads_shown[:1])
-    ]
+    head_count = len(heads_shown)
+    if not view.full:
+        heads_shown = heads_shown[:1]
+    tables = [_head_matrix(part, index, head, view) for index, head in heads_shown]
     more = ""
-    if part == "weights" and len(heads_shown) > len(tables):
+    if part == "weights" and head_count > len(tables):
         more = message(
-            "{last} more not shown; --head H chooses, --full shows all",
-            last=len(heads_shown) - 1,
+            "{last} more not shown; --head H chooses, --full shows all", last=head_count - 1
         )
     return stack(stack_spaced(*tables), remark(more, view))
 
@@ -125,7 +128,8 @@ def _is_long(document: TensorsDocument) -> bool:
 
 
 def _metrics(document: TensorsDocument, view: View) -> Lines:
-    """A row of metrics for every head, the usual ones unless the view is full."""
+    """A table with a row of metrics for every head, the usual ones unless the view is full; no
+    lines where the document has no metrics."""
     captured_heads = [
         (entry.index, head, head.metrics)
         for entry in document.batch
@@ -141,9 +145,10 @@ def _metrics(document: TensorsDocument, view: View) -> Lines:
             _metric_text(metrics[name].value, view) if name in metrics else "-" for name in names
         ]
         rows.append([",".join(map(str, index)), str(head.head), *texts])
-    start = (
-        0 if any(index for index, _, _ in captured_heads) else 1
-    )  # a file without leading axes has no batch
+    # a file without leading axes has no batch: the first column is left out
+    start = 1
+    if any(index for index, _, _ in captured_heads):
+        start = 0
     columns = ["batch", "head", *names][start:]
     align = ["left", "right"][start:] + ["right"] * len(names)
     note = message("means over the rows" if view.full else "means over the rows; --full shows all")
@@ -276,25 +281,28 @@ def _link_of_choice(document: TensorsDocument) -> CapturedLink:
     """The strongest link of a query that sees more than one key, from the document's links or else
     from all weights; where no query does, or without scores to tell, the strongest of all.
     """
-    free = {
+    # by batch entry and head, which rows see more than one key: hidden scores are not finite
+    has_choice = {
         (tuple(entry.index), head.head): np.isfinite(as_matrix(head.scores)).sum(axis=1) > 1
         for entry in document.batch
         for head in entry.heads
         if head.scores is not UNSET
     }
     for link in document.links:
-        rows = free.get((tuple(link.index), link.head))
+        rows = has_choice.get((tuple(link.index), link.head))
         if rows is None or rows[link.query]:
             return link
-    links = [document.links[0]]
+
+    # none among the document's links: look through all weights
+    links = []
     for index, head in _heads_with_weights(document):
-        rows = free.get((tuple(index), head.head))
+        rows = has_choice.get((tuple(index), head.head))
         if head.weights is not UNSET and rows is not None and rows.any():
             query, key, weight = largest_weight(head.weights, rows)
             links.append(
                 CapturedLink(index=list(index), head=head.head, query=query, key=key, weight=weight)
             )
-    return max(links[1:] or links, key=lambda link: link.weight)
+    return max(links, key=lambda link: link.weight, default=document.links[0])
 
 
 TENSORS_PARTS: Parts[TensorsDocument] = (

@@ -50,7 +50,11 @@ def tokens(
 
 
 def _tokenizer(environment: Environment, checkpoint: str | None, name: str) -> Tokenizer:
-    """The tokenizer alone: the checkpoint's, or the one named; reads no weights."""
+    """The tokenizer of a checkpoint, which reads none of its weights; without one, the tokenizer
+    called `name`.
+
+    checkpoint: its name or folder, None for none.
+    """
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
 
     if checkpoint is not None:

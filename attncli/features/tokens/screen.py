@@ -88,8 +88,8 @@ def tokens_rows(document: TokensDocument) -> Iterator[Sequence[object]]:
 
 
 def _token_name(token: TokenBytes, view: View) -> str:
-    """A token's text as a label, with whether it is special, stands so in the text, or is
-    unknown.
+    """A token's text as a label, with a note where it is special, is a special token that the text
+    itself spells out, or is unknown to the model.
     """
     name = label(token.text, ascii=view.ascii)
     if token.typed:
@@ -102,11 +102,10 @@ def _token_name(token: TokenBytes, view: View) -> str:
 
 
 def tokens_answer(document: TokensDocument, view: View) -> Lines:
-    """The answer of an `attn.tokens/1` document: whether words are cut, which one most, and what
-    was added.
+    """The answer of an `attn.tokens/1` document, as lines: how many words are cut into several
+    tokens, and which special tokens were added or stand in the text.
 
-    A word is what the tokenizer `word` makes a token. Of a text whose tokens do not tell their
-    places: how many.
+    A word is what the tokenizer `word` makes one token of.
     """
     typed = [token for token in document.tokens if token.typed]
     added_count = sum(bool(token.added) for token in document.tokens)
@@ -140,6 +139,7 @@ def _words_answer(document: TokensDocument, typed: Sequence[TokenBytes], view: V
         count = len(document.tokens)
         return say(view, plural("{count:,} token.", "{count:,} tokens.", count=count))
     counts = list(pieces.values())
+    # Chinese words are called characters where each is one
     words_text = f"{len(counts):,}"
     are_characters = _are_characters(document.text, pieces)
     if max(counts) > 1:
@@ -149,6 +149,8 @@ def _words_answer(document: TokensDocument, typed: Sequence[TokenBytes], view: V
         template = _cut_template(cut_count, are_characters=are_characters)
         texts = {"count": f"{cut_count:,}", "words": words_text}
         return say(view, template, word=word, pieces=most, **texts)
+
+    # no word is cut; there may be tokens that are no word, such as blanks
     own_count = sum(not token.special for token in document.tokens)
     if own_count != len(counts):
         return say(
@@ -173,7 +175,11 @@ def _are_characters(text: str, word_spans: Collection[tuple[int, int]]) -> bool:
 
 
 def _cut_template(cut_count: int, *, are_characters: bool) -> Message:
-    """The sentence that so many words, or characters, are cut into several pieces."""
+    """The template of the sentence on words, or characters, that are cut into several tokens.
+
+    cut_count: how many are cut.
+    are_characters: whether they are called characters.
+    """
     if are_characters and cut_count == 1:
         return message(
             "{count} of {words} characters is cut into pieces: {word} makes {pieces} tokens."
@@ -198,6 +204,7 @@ def _pieces_of_words(
     """
     spans = [(token.start, token.end) for token in document.tokens if not token.special]
     token_spans = [(start, end) for start, end in spans if start is not None and end is not None]
+    # special tokens that the text spells out are no words
     word_spans = [
         (start, end)
         for start, end in words(document.text)
@@ -208,6 +215,7 @@ def _pieces_of_words(
     are_in_order = starts == sorted(starts) and ends == sorted(ends)
     if len(token_spans) < len(spans) or not word_spans or not are_in_order:
         return None
+    # tokens that begin before a word's end, less those that end before its start
     return {
         (start, end): max(bisect_left(starts, end) - bisect_right(ends, start), 0)
         for start, end in word_spans

@@ -4,9 +4,9 @@ anything.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 from msgspec.structs import replace
@@ -81,12 +81,11 @@ def view(
     from attncli.documents import name_of
 
     explains = document.schema == "attn.explain/1"
+    digits = 2
+    if explains:
+        digits = DIGITS
     if precision is not None:
         digits = precision
-    elif explains:
-        digits = DIGITS
-    else:
-        digits = 2
     output = replace(output, precision=digits)
     view = validate_options(
         output, environment, name_of(document.schema), files={"--html": page.html}
@@ -106,7 +105,11 @@ def _show_page(
     *,
     browse: bool,
 ) -> None:
-    """Write the document's page, and open it."""
+    """Write the document's page to the file of `--html` or, where none is named, to a temporary
+    one.
+
+    browse: whether it is opened in the browser.
+    """
     from attncli.draw.page import any_page, page_bytes, page_of
 
     if file.suffix.lower() in TENSOR_FILES:
@@ -134,8 +137,11 @@ def _show_page(
 
 
 def record_of(document: Document, file: Path) -> RunRecord:
-    """The record from which pages are drawn, of the heads that a document, or the tensors of its
-    file, hold. Raises InputError for one not about heads."""
+    """The record of a run from which pages and the explorer draw, made of the heads that a document
+    holds or, for a file of tensors, of these. Raises InputError for a document without heads.
+
+    file: where the document was read.
+    """
     from attncli.features.run.document import RunDocument
     from attncli.features.run.page import tensors_record
     from attncli.measure.document_heads import document_record
@@ -151,28 +157,32 @@ def record_of(document: Document, file: Path) -> RunRecord:
 
 
 def _no_heads_error(document: Document, file: Path) -> InputError:
-    """The error for a document that holds no heads, with what to do instead."""
-    compared = (
-        document.schema == "attn.compare/1"
-    )  # its two sides have a page, and no room in the explorer
+    """The InputError, returned and not raised, for a document that holds no heads, with what to do
+    instead."""
+    # a comparison has a page for its two sides, but the explorer shows one run
+    is_comparison = document.schema == "attn.compare/1"
     hints = {
         "attn.compare/1": "attn view FILE --html FILE",
         "attn.scan/1": "attn scan show FOLDER --html FILE",
     }
     kinds = message("one of run, heads, find, compare, cross, tensors, ablate, logits or patch")
+    expected: str = kinds
+    if is_comparison:
+        expected = kinds.replace("compare, ", "")
     return InputError(
         "a document {schema} holds no heads to look at",
         where=str(file),
-        expected=kinds.replace("compare, ", "") if compared else kinds,
+        expected=expected,
         hint=hints.get(document.schema, ""),
         schema=document.schema,
     )
 
 
 def open_document(file: Path, top: int = 10) -> Document:
-    """The document in a file, checked against its declaration. top: links to list of a tensor file.
+    """The document in a file, checked against its declaration. Raises InputError for a file that
+    holds no document of attn's.
 
-    Raises InputError for what is no document of ours.
+    top: how many links are listed of a file of tensors, from which the document is made.
     """
     if file.suffix.lower() in TENSOR_FILES:
         from attncli.features.view.compute import run_of_tensors
@@ -190,8 +200,10 @@ def open_document(file: Path, top: int = 10) -> Document:
 
 
 def _with_messages(fields: dict[str, Any], where: str) -> Document:
-    """The document of parsed JSON, with its warnings made translatable again. Raises as
-    `document_of`.
+    """The document of parsed JSON, with its warnings made translatable again. Raises InputError for
+    fields that are no document.
+
+    where: the file's name, for errors.
     """
     from attncli.documents.reading import document_of
 
@@ -204,8 +216,8 @@ def _with_messages(fields: dict[str, Any], where: str) -> Document:
 
 
 def _comes_through_pipe(file: Path, environment: Environment) -> bool:
-    """Whether a document comes through standard input, called `-`, or the pipe of a command,
-    `<(…)`.
+    """Whether a document comes through standard input, called `-`, or through the pipe that a shell
+    makes for `<(command)`, such as /dev/fd/63.
     """
     from attncli.inputs.files import DESCRIPTORS
 
@@ -216,10 +228,13 @@ def _piped_document(environment: Environment, file: Path) -> Document:
     """The document that comes through a pipe, which is JSON. Raises as `open_document`."""
     from attncli.inputs.files import open_stream, parse_object, read_pipe
 
-    where = message("standard input") if str(file) == "-" else str(file)
-    source = (
-        nullcontext(environment.stdin) if str(file) == "-" else open_stream(file, what=DOCUMENT)
-    )
+    where: str = str(file)
+    source: AbstractContextManager[BinaryIO]
+    if where == "-":
+        where = message("standard input")
+        source = nullcontext(environment.stdin)
+    else:
+        source = open_stream(file, what=DOCUMENT)
     with source as stream:
         raw = read_pipe(stream, where, limit=LARGEST)
     return _with_messages(parse_object(raw, where, DOCUMENT, most=LARGEST), where)

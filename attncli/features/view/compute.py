@@ -63,11 +63,13 @@ biases, or has narrow vectors, the plain one would be false."""
 def run_of_tensors(
     tensors: Tensors, metadata: Mapping[str, str], where: str, top: int
 ) -> RunDocument:
-    """The `attn.run/1` document of a file that `--save` wrote.
+    """The `attn.run/1` document made of a file that `--save` wrote. Raises InputError for a file
+    without attn's metadata or without weights.
 
-    top: how many links.
-
-    Raises InputError for a file without our metadata or without weights.
+    tensors: by name, such as "layers.0.weights".
+    metadata: JSON texts by name.
+    where: the file's name, for errors.
+    top: how many links the document lists.
     """
     if any(name not in metadata for name in HEAD):
         what = message("this tensor file was not written by --save")
@@ -80,9 +82,12 @@ def run_of_tensors(
         if name in metadata
     }
     head_part = part_of({"empty_rows": [], **members}, SavedHead, where, HEADED)
+
+    # the stages of each layer, by name
     layers: dict[int, dict[str, np.ndarray[Any, Any]]] = {}
     for name, array in tensors.items():
-        if (match := STAGE_NAME.fullmatch(name)) is not None:
+        match = STAGE_NAME.fullmatch(name)
+        if match is not None:
             layers.setdefault(int(match[1]), {})[match[2]] = array
     layers = {layer: stages for layer, stages in sorted(layers.items()) if "weights" in stages}
     if not layers:
@@ -91,6 +96,8 @@ def run_of_tensors(
             where=where,
             expected="layers.0.weights and so on",
         )
+
+    # check and collect layer by layer
     tokens = tokens_of(head_part.tokens)
     is_learned = head_part.model.source == "checkpoint"
     leave_out = kinds_left_out(tokens, is_learned=is_learned)
@@ -142,8 +149,10 @@ def run_of_tensors(
 
 
 def _unnumbered_heads(run: SavedHead, kept: int) -> list[str]:
-    """The warning that a file holds only some heads without saying which, if that is so. kept: how
-    many it holds of a layer.
+    """The warning, in a list, that a file holds only some heads without saying which; an empty list
+    where it holds all, or says which.
+
+    kept: how many heads of a layer it holds.
     """
     if run.heads is not UNSET or kept >= run.model.heads:
         return []
@@ -178,6 +187,7 @@ def translatable_warnings(document: AnyDocument) -> AnyDocument:
         parts: list[Part] = [document.a, document.b]
     else:
         parts = [document]
+    # a warning of a document with several texts begins with the name of one: "query text: …"
     notes = [note for part in parts for note in _unknown_notes(part)]
     messages: dict[str, str] = {}
     for warning in warnings:
@@ -191,7 +201,8 @@ def translatable_warnings(document: AnyDocument) -> AnyDocument:
 
 
 def _unknown_notes(part: Part) -> list[str]:
-    """The warnings of unknown words in the texts of a part of a document."""
+    """The warnings on words that are unknown to the model, in each text that a part of a document
+    has (`TEXTS` says under which names)."""
     notes: list[str] = []
     for text_name, tokens_name in TEXTS.items():
         text = getattr(part, text_name, None)
@@ -205,10 +216,14 @@ def _unknown_notes(part: Part) -> list[str]:
 def _check_shapes(
     layer: int, stages: Tensors, tensors: Tensors, tokens: int, all_heads: int, where: str
 ) -> list[Shape]:
-    """The shape trace of a layer. Raises InputError unless every stage has its axes, and each axis
-    one size in all.
+    """The shape trace of a layer, checked. Raises InputError unless every stage has the axes that
+    its name says, and each axis has one size in all stages.
 
-    all_heads: how many the layer has, those that the file does not hold included.
+    stages: of the layer, by name.
+    tensors: all of the file.
+    tokens: how many the text has.
+    all_heads: how many heads the layer has, those that the file does not hold included.
+    where: the file's name, for errors.
     """
     known_stages = {name: array for name, array in stages.items() if name in STAGES}
     if f"hidden.{layer}" in tensors:
@@ -220,6 +235,7 @@ def _check_shapes(
             for row in shapes_of(known_stages)
             for axis, size in zip(row.axes, row.shape, strict=True)
         }
+        # the heads must share keys and values evenly; 0 of these divide nothing
         if heads % (sizes.get("kv", heads) or heads + 1):
             raise ValueError(f"{heads} heads cannot share {sizes['kv']} of keys and values")
         if sizes.get("token", tokens) != tokens:
@@ -266,7 +282,10 @@ def _head_numbers(run: SavedHead, layer: int, count: int, where: str) -> list[in
 
 
 def _stage_of_head(stages: Tensors, name: str, head: int) -> np.ndarray[Any, Any] | UnsetType:
-    """A head's part of a stage, absent where the file lacks it or has fewer heads of it."""
+    """A head's part of a stage; UNSET where the file lacks the stage, or that head of it.
+
+    head: the index of the head in the arrays.
+    """
     if name in stages and head < len(stages[name]):
         return stages[name][head]
     return UNSET
@@ -279,6 +298,7 @@ def _traced_stages(stages: Tensors, all_heads: int) -> dict[str, np.ndarray[Any,
     all_heads: how many heads are concatenated, those that the file does not hold included.
     """
     steps = dict(stages)
+    # a step that equals the one before it changed nothing
     for name, before in (("masked", "biased"), ("biased", "capped"), ("capped", "scaled")):
         if name in stages and before in stages and np.array_equal(stages[name], stages[before]):
             del steps[name]
@@ -345,7 +365,11 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
 
 
 def _metadata_value(name: str, value: str, where: str) -> Any:
-    """One member of the metadata, which is JSON text."""
+    """The value that a member of the metadata holds as JSON text. Raises InputError for text that
+    is no JSON.
+
+    name: of the member, for errors.
+    """
     content = value.encode("utf-8", "surrogatepass")
     what = message("JSON in the metadata {name}", name=name)
     return parse_object(b'{"value":' + content + b"}", where, what)["value"]
@@ -370,6 +394,7 @@ def saved_derivation(
 
     Raises UnsupportedError where a stage is missing, or a learned sink took a part of the row.
     """
+    # does the file hold all that it takes?
     names = {"hidden": f"hidden.{layer}"} | {name: f"layers.{layer}.{name}" for name in NEEDED}
     scale = document.attention.scale
     if (
@@ -384,6 +409,8 @@ def saved_derivation(
     head_stages: dict[str, Floats] = {
         name: np.asarray(tensors[key], np.float64) for name, key in names.items()
     }
+
+    # of each stage the one head, [1, ...]
     heads = len(head_stages["q"])
     kept = next(part for part in document.layers if part.layer == layer).heads
     index = [row.head for row in kept].index(head)

@@ -103,9 +103,8 @@ def init(
     refuse_sizes(settings, ComputeOptions())
     from attncli.models.weight_file import seeded_file, write_weight_file
 
-    if embedding_for is None:
-        words = []
-    else:
+    words = []
+    if embedding_for is not None:
         words = _distinct_tokens(tokenizer or "word", embedding_for)
     write_weight_file(file, seeded_file(settings, seed_number, words), layout=layout)
     _list_tensors(file, None, output, environment, view)
@@ -152,12 +151,12 @@ def convert(
 
     check_writable_format(to)
     view = validate_options(output, environment, files={"NEW": to})
+    # the parser has checked the value; here it gets its type
     matrices: Literal["in-out", "out-in"] | None = None
-    if orientation is not None:
-        if orientation == "in-out":
-            matrices = "in-out"
-        else:
-            matrices = "out-in"
+    if orientation == "in-out":
+        matrices = "in-out"
+    elif orientation is not None:
+        matrices = "out-in"
     weight_file = read_weight_file(
         file, LayoutRequest(heads=num_heads, prefix=prefix, orientation=matrices)
     )
@@ -176,8 +175,10 @@ def _list_tensors(
     environment: Environment,
     view: View,
 ) -> None:
-    """Answer with the tensors of a file and the attention that they are read as. layout_request:
-    None for the usual.
+    """Write the answer of the commands: the tensors of a file and the attention that they are read
+    as.
+
+    layout_request: how the file is to be read; None to find that out.
     """
     from msgspec.structs import replace
 

@@ -103,42 +103,45 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
     warnings: list[str] = []
     roles: dict[str, str] = {}
     arrays: dict[str, np.ndarray[Any, Any]] = {}
+
+    # what the tensors are used as: stages of a saved run, or the weights of an attention
     try:
         arrays = file.tensors(allow_nonfinite=True)
     except (UnsupportedError, LimitError) as error:
         warnings.append(message("the numbers were not read: {what}", what=error.what))
     if is_saved_run(metadata):
         layout = SAVED
-        roles = {
-            name: SAVED_ROLES[stage]
-            for name in arrays
-            if (stage := name.rpartition(".")[2]) in SAVED_ROLES
-        }
-        roles |= {name: "X" for name in arrays if name.startswith("hidden.")}
+        for name in arrays:
+            stage = name.rpartition(".")[2]  # "q" of "layers.0.q"
+            if stage in SAVED_ROLES:
+                roles[name] = SAVED_ROLES[stage]
+            if name.startswith("hidden."):
+                roles[name] = "X"
     elif arrays:
         try:
             layout_file = recognise(arrays, metadata, str(path), request)
         except AttnError as error:
-            warnings.append(
-                message(
+            not_read = message("not read as an attention: {reason}", reason=error.what)
+            if error.expected:
+                not_read = message(
                     "not read as an attention: {reason}; expected {what}",
                     reason=error.what,
                     what=error.expected,
                 )
-                if error.expected
-                else message("not read as an attention: {reason}", reason=error.what)
-            )
+            warnings.append(not_read)
         else:
             roles = layout_file.roles
             layout = layout_file.layout
             weights_digest = digest(layout_file.weights)
             sizes = AttentionSizes(**asdict(layout_file.facts))
             if layout_file.vocabulary is not None:
-                by: Literal["id", "text"] = (
-                    "id" if layout_file.vocabulary.places is None else "text"
-                )
+                by: Literal["id", "text"] = "text"
+                if layout_file.vocabulary.places is None:
+                    by = "id"
                 embedding = EmbeddingRows(rows=len(layout_file.vocabulary.rows), by=by)
             warnings += layout_file.every_note
+
+    # a row for each tensor
     statistics = _statistics(arrays)
     rows = []
     for info in summaries:
@@ -200,7 +203,8 @@ TOGETHER = 2**20
 
 
 def _statistics(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Statistics]:
-    """The statistics of each tensor; those of one data type and size are computed together."""
+    """The statistics of each tensor, by name; small tensors of one data type and size are computed
+    together, since a call takes longer than such a tensor."""
     alike: dict[tuple[np.dtype[Any], int], list[str]] = {}
     for name, array in arrays.items():
         alike.setdefault((array.dtype, array.size), []).append(name)
@@ -219,23 +223,21 @@ def _statistics(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Statist
 
 
 def _row_statistics(array: np.ndarray[Any, Any]) -> Iterator[Statistics]:
-    """The statistics of each row of an array, [row, value]."""
-    # bfloat16 knows no mean of its own
+    """Yield the statistics of each row of an array, [row, value]."""
+    # NumPy cannot take the mean of bfloat16, and that of float16 overflows
+    values = array
     if array.dtype.name in ("bfloat16", "float16"):
         values = array.astype(np.float32)
-    else:
-        values = array
+
+    # rows with values that are not finite lose these, and so differ in length: one at a time
     finite = np.isfinite(values)
     odd = values.shape[1] - np.count_nonzero(finite, axis=1)
     if odd.any():
-        for row, is_finite, bad in zip(values, finite, odd.tolist(), strict=True):
-            finite_values = row[is_finite]
-            yield (
-                next(_row_statistics(finite_values[None]))._replace(odd=bad)
-                if bad
-                else next(_row_statistics(row[None]))
-            )
+        for row, is_finite, odd_count in zip(values, finite, odd.tolist(), strict=True):
+            (statistics,) = _row_statistics(row[is_finite][None])
+            yield statistics._replace(odd=odd_count)
         return
+
     if not values.shape[1]:
         yield from [NOT_READ] * len(values)
         return

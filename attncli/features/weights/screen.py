@@ -38,35 +38,26 @@ COLUMNS = ("tensor", message("used as"), "type", "shape", *STATISTICS)
 
 
 def weights_screen(document: WeightsDocument, view: View) -> Lines:
-    """Layout, sizes and digest, then one row per tensor with its role and statistics."""
+    """The screen of a weight file: layout, sizes and digest, then one row per tensor with its role
+    and statistics."""
     if view.brief:
         return fit_to_view(weights_answer(document, view), view)
     title = cut(safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii)
-    top = stack(
+    layout = document.layout or message("not an attention that attn knows")
+    top_lines = [
         line((title, "bold")),
-        fact(
-            "layout",
-            [
-                safe(
-                    document.layout or message("not an attention that attn knows"), ascii=view.ascii
-                )
-            ],
-            view,
-        ),
-        *([fact("sizes", _size_texts(document.sizes), view)] if document.sizes else []),
-        *(
-            [fact("embedding", [_embedding_text(document.embedding)], view)]
-            if document.embedding
-            else []
-        ),
-        *([fact("digest", [document.digest], view)] if document.digest else []),
-        *(
-            [fact("metadata", _metadata_texts(document.metadata, view), view, is_ours=False)]
-            if document.metadata
-            else []
-        ),
-        *(warning(warning_text, view) for warning_text in document.warnings),
-    )
+        fact("layout", [safe(layout, ascii=view.ascii)], view),
+    ]
+    if document.sizes:
+        top_lines.append(fact("sizes", _size_texts(document.sizes), view))
+    if document.embedding:
+        top_lines.append(fact("embedding", [_embedding_text(document.embedding)], view))
+    if document.digest:
+        top_lines.append(fact("digest", [document.digest], view))
+    if document.metadata:
+        texts = _metadata_texts(document.metadata, view)
+        top_lines.append(fact("metadata", texts, view, is_ours=False))
+    top = stack(*top_lines, *(warning(warning_text, view) for warning_text in document.warnings))
     tensors = document.tensors
     if view.full:
         tensors_shown = tensors
@@ -128,12 +119,13 @@ def _size_texts(sizes: AttentionSizes) -> list[str]:
     if sizes.kv_heads != sizes.heads:
         parts.append(count_phrase(sizes.kv_heads, "kv head"))
     parts += [f"d_k {brief(sizes.d_k)}", f"d_v {brief(sizes.d_v)}"]
-    has = {
-        "bias": message("biases"),
-        "output_projection": message("output projection"),
-        "layer_norm": message("layer norm"),
-    }
-    return parts + [words for name, words in has.items() if getattr(sizes, name)]
+    if sizes.bias:
+        parts.append(message("biases"))
+    if sizes.output_projection:
+        parts.append(message("output projection"))
+    if sizes.layer_norm:
+        parts.append(message("layer norm"))
+    return parts
 
 
 def _embedding_text(embedding: EmbeddingRows) -> str:
