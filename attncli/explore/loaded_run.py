@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from typing import TypeAlias, assert_never
+from typing import Literal, TypeAlias, assert_never
 
 import numpy as np
 from msgspec import Struct, field, structs
@@ -51,15 +51,14 @@ Progress = Callable[[float], None]
 
 
 class LiveSource(Struct, frozen=True, eq=False):
-    """A model and a text.
+    """A model and a text that it runs on.
 
-    layers, heads: which.
-    words: whether pieces are merged to words.
-    places: of these, the heads (layer, head) that are shown, such as those of a circuit; none for
+    layers, heads: those that are run.
+    words: whether tokens that are pieces of a word are merged to words.
+    places: of these heads the (layer, head) of those that are shown, such as a circuit's; empty for
         all.
-
-    typed_count: how many of the tokens were typed; those after it were generated.
-    rules: of heads, as they were fitted on other texts.
+    typed_count: how many of the tokens were typed; those after them were generated.
+    rules: by (layer, head), the rules that describe a head, as they were fitted on other texts.
     """
 
     model: Model
@@ -74,12 +73,19 @@ class LiveSource(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, model: Model, text: str, tokens: Sequence[Token] | None = None) -> LiveSource:
-        """A text as it is typed. Raises InputError for one without tokens, or with too many."""
+        """The source of a model and a text that was typed. Raises InputError for a text without
+        tokens, or with too many.
+
+        tokens: of the text, None to let the model's tokenizer find them.
+        """
         text_tokens = model.encode(text) if tokens is None else tokens
         return cls(model, text, text_tokens, len(text_tokens))
 
     def record(self, progress: Progress) -> RunRecord:
-        """The run, whose heads come one after another."""
+        """Begin to run the text; the heads of the record are computed as its iterator is read.
+
+        progress: called with the share that is done.
+        """
         record = run_record(
             self.model,
             self.text,
@@ -97,7 +103,8 @@ class LiveSource(Struct, frozen=True, eq=False):
         return structs.replace(record, heads=heads)
 
     def with_places(self, places: Collection[tuple[int, int]]) -> LiveSource:
-        """The run reduced to these heads. Raises InputError if none are left."""
+        """The source reduced to these heads, as (layer, head). Raises InputError where there are
+        none."""
         if not places:
             raise InputError(
                 "this circuit has no heads to look at",
@@ -112,7 +119,10 @@ class LiveSource(Struct, frozen=True, eq=False):
         return replace(self, text=text, tokens=tokens, typed_count=len(tokens))
 
     def pieces(self, word: int) -> tuple[int, ...]:
-        """The tokens that a word is made of; a token itself where none are merged."""
+        """The positions of the tokens that a word is made of; its own where tokens are not merged.
+
+        word: the word's position on the screen.
+        """
         if not self.words:
             return (word,)
         from attncli.inputs.word_groups import merged_words
@@ -122,7 +132,8 @@ class LiveSource(Struct, frozen=True, eq=False):
         return tuple(range(first, first + int(word_groups.sizes[word])))
 
     def derivation(self, layer: int, head: int, query: int) -> AttentionTopic:
-        """One query's attention written out; of a word, that of its first piece."""
+        """The derivation of one query's attention in a head, step by step; of a merged word, that
+        of its first piece."""
         from attncli.features.explain.compute import derivation_document
 
         piece = self.pieces(query)[0]
@@ -137,10 +148,11 @@ class LiveSource(Struct, frozen=True, eq=False):
         link: tuple[int, int] | None,
         progress: Progress,
     ) -> AblateDocument:
-        """How far the word's last vector turns when heads are taken away, one at a time.
+        """How far a word's last vector turns when heads are taken away, one at a time.
 
-        place: one head, None for every one.
-        link: cut it instead of the whole head.
+        query: the word's position.
+        place: the (layer, head) taken away, None for each head in turn.
+        link: the (query, key) of a link that is cut instead of the whole head; None for none.
         """
         from attncli.features.effects.ablation import Removal, removal_document
         from attncli.features.effects.measures import MeasureRequest
@@ -148,15 +160,18 @@ class LiveSource(Struct, frozen=True, eq=False):
         from attncli.mechanism.spec import HeadSelection
         from attncli.models.estimate import free_memory
 
-        if place is None:
-            heads = HeadSelection()
-        else:
-            heads = HeadSelection((place[0],), (place[1],))
-        if link is None:
-            cut_link = None
-        else:
+        # beside each effect stands that of a random change of the same size; of many heads only
+        # beside the largest ones
+        heads = HeadSelection()
+        baseline: Literal["top", "all"] = "top"
+        if place is not None:
+            layer, head = place
+            heads = HeadSelection((layer,), (head,))
+            baseline = "all"
+        cut_link = None
+        if link is not None:
             cut_link = CutLink(self.pieces(link[0]), self.pieces(link[1]))
-        removal = Removal(heads, link=cut_link, baseline="top" if place is None else "all")
+        removal = Removal(heads, link=cut_link, baseline=baseline)
         request = MeasureRequest(("vector",), self.pieces(query), len(self.tokens) - 1)
         memory = free_memory().bytes
         return removal_document(
@@ -164,8 +179,8 @@ class LiveSource(Struct, frozen=True, eq=False):
         )
 
     def parts(self, layer: int, head: int, query: int, key: int, progress: Progress) -> WhyDocument:
-        """Why the head has this link: the parts of both words whose sum is its score. Where words
-        were merged, for the pieces with the largest weight.
+        """Why a head has a link: the parts of both words whose sum is its score; of merged words,
+        of the pieces with the largest weight.
         """
         from attncli.features.why.compute import why
         from attncli.models.estimate import free_memory
@@ -210,12 +225,12 @@ class LiveSource(Struct, frozen=True, eq=False):
 
 
 class SavedSource(Struct, frozen=True, eq=False):
-    """A saved file.
+    """A saved file, which is shown without a model.
 
     document: what it holds.
-    make: its record, anew each time, for its heads are gone through once.
-
-    derive: the derivation of a layer, a head and a query, None where queries and keys are not held.
+    make: returns its record, a new one each time, since the heads of a record can be read once.
+    derive: returns the derivation of (layer, head, query); None where the file does not hold
+        queries and keys.
     """
 
     name: str
@@ -225,13 +240,13 @@ class SavedSource(Struct, frozen=True, eq=False):
 
     @property
     def rules(self) -> Mapping[tuple[int, int], HeadMixture]:
-        """The rules of heads that the file tells."""
+        """By (layer, head), the rules that the file holds of a head; {} for a file without."""
         if not isinstance(self.document, HeadsDocument):
             return {}
         return {(head.layer, head.head): head.rules for head in self.document.heads if head.rules}
 
     def record(self, progress: Progress) -> RunRecord:
-        """The record of the file."""
+        """The record of the file; there is nothing to compute, so that progress is not reported."""
         del progress
         return self.make()
 
@@ -248,8 +263,8 @@ class SavedSource(Struct, frozen=True, eq=False):
         )
 
     def derivation(self, layer: int, head: int, query: int) -> AttentionTopic:
-        """One query's attention written out. Raises UnsupportedError where the file does not hold
-        what that takes.
+        """The derivation of one query's attention in a head, step by step. Raises UnsupportedError
+        where the file does not hold queries and keys.
         """
         if self.derive is None:
             what = message("this file holds no queries and keys to derive the weight from")
@@ -261,9 +276,9 @@ Source: TypeAlias = LiveSource | SavedSource
 
 
 def live_source(source: Source, what: str) -> LiveSource:
-    """The source with its model. Raises UnsupportedError for a file.
+    """The source, if it has a model. Raises UnsupportedError for a saved file.
 
-    what: what a file cannot do.
+    what: the error's message, which says what a file cannot do.
     """
     if isinstance(source, LiveSource):
         return source
@@ -286,10 +301,14 @@ NO_RULES: Mapping[tuple[int, int], HeadMixture] = {}
 
 
 class LoadedRun:
-    """A run's heads by layer and number, as far as they are known.
+    """What is known of a run, whose heads are added one after another.
 
-    share: how much of the run is done, 0 to 1. rest: on which keys heads rest, booleans [key].
-    rules: of heads, as they were fitted on other texts.
+    heads: those that have run, by (layer, head).
+    share: how much of the run is done, 0 to 1.
+    rest: on which keys heads rest whatever the text says (the first token, special tokens,
+        separators), booleans [key].
+    left_out: the kinds of pairs that say little, such as links to special tokens.
+    rules: by (layer, head), the rules that describe a head.
     """
 
     def __init__(
@@ -306,25 +325,26 @@ class LoadedRun:
             sides.keys,
             queries=None if sides.is_one_text else sides.queries,
         )
-        if record.model is None:
-            source = ""
-        else:
+        source = ""
+        if record.model is not None:
             source = record.model.source
         self.rest: Bools = resting_keys(sides.keys, source)
         self._names: dict[tuple[str, bool], list[str]] = {}
         self._widest: dict[tuple[str, bool], int] = {}
         self._extent: Extent | None = None
+        # the weights of the heads looked at last, the latest at the end
         self._weights_by_head: OrderedDict[Pair, Floats] = OrderedDict()
+        # the last answer of `strongest`, with what was asked: (word, is_turned, number of heads)
         self._strongest: tuple[tuple[int, bool, int], dict[Pair, float]] | None = None
 
     @property
     def queries(self) -> Sequence[Token]:
-        """The tokens that look."""
+        """The tokens that look: the queries."""
         return self.record.sides.queries
 
     @property
     def keys(self) -> Sequence[Token]:
-        """The tokens looked at."""
+        """The tokens that are looked at: the keys, without learned ones."""
         return self.record.sides.keys
 
     @cached_property
@@ -370,14 +390,21 @@ class LoadedRun:
         self._strongest = self._extent = None
 
     def weights(self, place: Pair, rows: slice | None = None) -> Floats | None:
-        """A head's weights, float32 [query, key], of these rows or all; None where they are not
-        kept. Hidden pairs are NaN, learned keys left out."""
+        """A head's weights, float32 [query, key]; None where they are not kept. Hidden pairs are
+        NaN, and learned keys are left out.
+
+        place: (layer, head).
+        rows: the queries wanted, None for all.
+        """
         head = self.heads.get(place)
         if head is None or isinstance(head.recipe, Absent):
             return None
         row_range = range(len(self.queries))[rows or slice(None)]
         if len(self.queries) > WHOLE:
             return self._rows(head, np.asarray(row_range, np.int64))
+
+        # of a short text the whole matrix is kept, and that of the head looked at longest ago let
+        # go
         if place not in self._weights_by_head:
             self._weights_by_head[place] = self._rows(head, np.arange(len(self.queries)))
             matrices = self._weights_by_head
@@ -410,7 +437,10 @@ class LoadedRun:
         return matrix[:, : len(self.keys)]
 
     def row(self, place: Pair, query: int) -> Floats | None:
-        """A query's weights in one head, [key]; hidden keys are NaN."""
+        """A query's weights in one head, [key], hidden keys NaN; None where they are not kept.
+
+        place: (layer, head).
+        """
         if place in self._weights_by_head:
             return self._weights_by_head[place][query]
         head = self.heads.get(place)
@@ -420,8 +450,10 @@ class LoadedRun:
         return values
 
     def column(self, place: Pair, key: int) -> Floats | None:
-        """The weight that each query gives one key, float32 [query]; NaN for queries that do not
-        see it.
+        """The weight that each query gives one key in one head, float32 [query], NaN for queries
+        that do not see it; None where weights are not kept.
+
+        place: (layer, head).
         """
         head = self.heads.get(place)
         if (
@@ -433,6 +465,9 @@ class LoadedRun:
             if matrix is None:
                 return None
             return matrix[:, key]
+
+        # from queries and keys this column alone: its scores, then exp(score − lse), where lse is
+        # the log of each row's sum
         recipe = head.recipe
         scores = numbers(recipe.q) @ _matrix_row(recipe.k, key) * np.float32(recipe.scale)
         if recipe.softcap is not None:
@@ -444,16 +479,17 @@ class LoadedRun:
                 np.isneginf(recipe.lse), np.float32(0), np.exp(scores - recipe.lse)
             )
         if head.visibility_bits is not None:
+            # eight keys to a byte, the first in its highest bit
             bit = (head.visibility_bits[:, key // 8] >> (7 - key % 8)) & 1
             values = np.where(bit == 1, values, np.float32(np.nan))
         return values
 
     def strongest(self, word: int, *, is_turned: bool) -> dict[Pair, float]:
-        """By (layer, head), the largest weight from a word (is_turned: to it) in each head;
-        uninformative links, such as those to special tokens, are left out."""
+        """By (layer, head), the largest weight from a word to any other or, with is_turned, from
+        any other to it; links that say little, such as those to special tokens, are left out."""
         request = (word, is_turned, len(self.heads))
         if self._strongest is None or self._strongest[0] != request:
-            out = self.uninformative_links(word, is_turned=is_turned)
+            says_little = self.uninformative_links(word, is_turned=is_turned)
             by_head: dict[Pair, float] = {}
             for place in self.heads:
                 if is_turned:
@@ -461,23 +497,22 @@ class LoadedRun:
                 else:
                     values = self.row(place, word)
                 if values is not None:
-                    by_head[place] = float(
-                        np.where(out | np.isnan(values), 0.0, values).max(initial=0.0)
-                    )
+                    is_left_out = says_little | np.isnan(values)
+                    by_head[place] = float(np.where(is_left_out, 0.0, values).max(initial=0.0))
             self._strongest = request, by_head
         return self._strongest[1]
 
     def uninformative_links(self, word: int, *, is_turned: bool) -> Bools:
-        """Which links from a word [key], or turned to it [query], say little, such as those to
-        special tokens.
+        """Which links say little, such as those to special tokens: booleans [key] of the links from
+        a word or, with is_turned, [query] of those to it.
         """
         if not is_turned:
             return self.left_out.rows(np.array([word]))[0]
-        out = self.left_out.queries | bool(self.left_out.keys[word])
-        for offset in self.left_out.beside:
-            if 0 <= word - offset < len(out):
-                out[word - offset] = True
-        return out
+        says_little = self.left_out.queries | bool(self.left_out.keys[word])
+        for offset in self.left_out.beside:  # neighbours, by key position less query position
+            if 0 <= word - offset < len(says_little):
+                says_little[word - offset] = True
+        return says_little
 
     def weight(self, place: Pair, query: int, key: int) -> float | None:
         """The weight from a query to a key in one head; None where the mask hides the key or the
@@ -488,22 +523,25 @@ class LoadedRun:
         """
         row = self.row(place, query)
         if row is None:
+            # of such a head only its strongest links may be known
             if place in self.heads:
-                links = self.heads[place].links
-            else:
-                links = ()
-            return next((weight for q, k, weight in links if (q, k) == (query, key)), None)
+                for link_query, link_key, weight in self.heads[place].links:
+                    if (link_query, link_key) == (query, key):
+                        return weight
+            return None
         if np.isnan(row[key]):
             return None
         return float(row[key])
 
     def search(self, query: int, key: int) -> list[tuple[float, Pair]]:
-        """The weight and the place of every head that has this link, the largest weight first."""
-        weights = [(self.weight(place, query, key), place) for place in self.heads]
-        return sorted(
-            ((weight, place) for weight, place in weights if weight is not None),
-            key=lambda entry: (-entry[0], entry[1]),
-        )
+        """(weight, (layer, head)) of every head whose weight from a query to a key is known, the
+        largest weight first."""
+        links = []
+        for place in self.heads:
+            weight = self.weight(place, query, key)
+            if weight is not None:
+                links.append((weight, place))
+        return sorted(links, key=lambda link: (-link[0], link[1]))
 
 
 def _matrix_row(matrix: FixedPoint | Floats, row: int) -> Floats:
@@ -518,10 +556,10 @@ def _matrix_row(matrix: FixedPoint | Floats, row: int) -> Floats:
 
 
 def strongest_place(state: State, loaded_run: LoadedRun, about: int | None) -> State:
-    """The state at the strongest link between two words that are not neighbours: a place with
-    something to see.
+    """The state at a strong link, as a place with something to see: the strongest one between two
+    words that are not neighbours, or of the word asked about.
 
-    about: the word that looks, None for any.
+    about: the position of the word that looks, None for any.
     """
     if about is not None:
         weights = loaded_run.strongest(about, is_turned=False)
@@ -530,26 +568,23 @@ def strongest_place(state: State, loaded_run: LoadedRun, about: int | None) -> S
         layer, head = min(weights, key=lambda place: (-weights[place], place))
         row = loaded_run.row((layer, head), about)
         assert row is not None
-        out = loaded_run.uninformative_links(about, is_turned=False) | np.isnan(row)
-        return replace(
-            state, layer=layer, head=head, query=about, key=int(np.where(out, -1.0, row).argmax())
-        )
-    every = [
-        (
-            _is_between_words(loaded_run, query, key) and abs(query - key) > 1,
-            weight,
-            -layer,
-            -head,
-            query,
-            key,
-        )
-        for (layer, head), record in loaded_run.heads.items()
-        for query, key, weight in record.links[:3]
-    ]
-    if not every:
+        is_left_out = loaded_run.uninformative_links(about, is_turned=False) | np.isnan(row)
+        key = int(np.where(is_left_out, -1.0, row).argmax())
+        return replace(state, layer=layer, head=head, query=about, key=key)
+
+    # the best of each head's three strongest links: between words before all others, then by
+    # weight; of equal ones in the first head
+    best: tuple[bool, float, int, int, int, int] | None = None
+    for (layer, head), record in loaded_run.heads.items():
+        for query, key, weight in record.links[:3]:
+            is_telling = _is_between_words(loaded_run, query, key) and abs(query - key) > 1
+            rank = (is_telling, weight, -layer, -head, query, key)
+            if best is None or rank > best:
+                best = rank
+    if best is None:
         return state
-    _, _, layer, head, query, key = max(every)
-    return replace(state, layer=-layer, head=-head, query=query, key=key)
+    _, _, minus_layer, minus_head, query, key = best
+    return replace(state, layer=-minus_layer, head=-minus_head, query=query, key=key)
 
 
 def strongest_pair_in_head(state: State, loaded_run: LoadedRun) -> State:
@@ -564,19 +599,25 @@ def strongest_pair_in_head(state: State, loaded_run: LoadedRun) -> State:
 
 
 def same_words(state: State, before: LoadedRun, loaded_run: LoadedRun) -> State:
-    """The state at the words that stand where the chosen ones stood in the text, as pieces or
-    merged.
+    """The state at the same words of the text after tokens were merged to words or taken apart,
+    which moves all positions; unchanged where a word is not found.
+
+    before: the run in which the state's words were chosen.
+    loaded_run: the run that is shown now.
     """
-    query, key = (
-        next((index for index, token in enumerate(tokens) if _holds_beginning(token, old)), None)
-        for tokens, old in (
-            (loaded_run.queries, before.queries[state.query]),
-            (loaded_run.keys, before.keys[state.key]),
-        )
-    )
+    query = _index_of_word(loaded_run.queries, before.queries[state.query])
+    key = _index_of_word(loaded_run.keys, before.keys[state.key])
     if query is None or key is None:
         return state
     return replace(state, query=query, key=key)
+
+
+def _index_of_word(tokens: Sequence[Token], earlier: Token) -> int | None:
+    """The index of the first token that covers the beginning of another one; None for none."""
+    for index, token in enumerate(tokens):
+        if _holds_beginning(token, earlier):
+            return index
+    return None
 
 
 def _holds_beginning(token: Token, earlier: Token) -> bool:

@@ -66,7 +66,7 @@ def accent(view: View) -> str:
 
 
 def cursor_style(view: View) -> str:
-    """The style of what is chosen, on a ground of its own."""
+    """The style of the cursor: what is chosen, on a background of its own."""
     if not view.color:
         return "bold reverse"
     if view.light:
@@ -87,12 +87,15 @@ def pool_blocks(values: NDArray, block: int, *, signed: bool) -> NDArray:
 
 
 def _reduce_blocks(by: np.ufunc, values: NDArray, block: int) -> NDArray:
-    """A reduction, such as `np.fmax`, of every block × block cells of a matrix, float64."""
-    down, across = (np.arange(0, size, block) for size in values.shape)
-    values_by_block: NDArray = by.reduceat(
-        by.reduceat(values, down, axis=0), across, axis=1
-    ).astype(np.float64)
-    return values_by_block
+    """A matrix reduced by block × block cells, float64; blocks at the edges may be smaller.
+
+    by: what makes one number of a block, such as `np.fmax`.
+    """
+    row_starts = np.arange(0, values.shape[0], block)
+    column_starts = np.arange(0, values.shape[1], block)
+    by_row_block = by.reduceat(values, row_starts, axis=0)
+    reduced: NDArray = by.reduceat(by_row_block, column_starts, axis=1).astype(np.float64)
+    return reduced
 
 
 def levels(fractions: NDArray) -> NDArray:
@@ -103,7 +106,8 @@ def levels(fractions: NDArray) -> NDArray:
 
 @cache
 def level_style(palette: Palette, level: int) -> str:
-    """The style of a level: the colour behind, a readable one in front; "" for a hidden cell."""
+    """The style of a cell of a colour level: the level's colour as background, and a readable
+    foreground; "" for a hidden cell."""
     if level == BLANK:
         return ""
     return palette.style(level / (SHADES - 1))
@@ -111,12 +115,15 @@ def level_style(palette: Palette, level: int) -> str:
 
 @cache
 def _split_cell(palette: Palette, upper: int, lower: int) -> Piece:
-    """A terminal cell that shows two shades, `upper` in its upper half and `lower` in its lower
-    one, and its style.
+    """The (character, style) of a terminal cell that shows two colour levels, `upper` in its upper
+    half and `lower` in its lower one; a hidden half stays empty.
     """
-    above, below = (
-        palette.colour(level / (SHADES - 1)) if level != BLANK else "" for level in (upper, lower)
-    )
+    above = ""
+    if upper != BLANK:
+        above = palette.colour(upper / (SHADES - 1))
+    below = ""
+    if lower != BLANK:
+        below = palette.colour(lower / (SHADES - 1))
     if above and below:
         return "▀", f"{above} on {below}"
     if above:
@@ -127,32 +134,41 @@ def _split_cell(palette: Palette, upper: int, lower: int) -> Piece:
 
 
 def whole_cells(level_map: NDArray, across: int, view: View, *, signed: bool) -> list[Line]:
-    """Levels [row, column] as pieces, each `across` cells wide, one for each run of one level."""
+    """A map of colour levels [row, column] as lines, each level `across` cells wide; equal levels
+    beside each other are one piece.
+
+    signed: whether the levels are those of a difference.
+    """
     palette = palette_of(view, signed=signed)
     mark = sign if signed else shade
     lines: list[Line] = []
     for row in level_map:
         pieces: list[Piece] = []
         for start, stop, level in _runs(row):
-            is_plain = level == BLANK or (view.color and not view.ascii)
-            if is_plain:
-                char = " "
-            else:
+            # without colours, or in ASCII, a character shows the level
+            char = " "
+            if level != BLANK and (view.ascii or not view.color):
                 char = mark(level / (SHADES - 1), ascii=view.ascii)
-            pieces.append(
-                (char * (stop - start) * across, level_style(palette, level) if view.color else "")
-            )
+            style = ""
+            if view.color:
+                style = level_style(palette, level)
+            pieces.append((char * (stop - start) * across, style))
         lines.append(tuple(pieces))
     return lines
 
 
 def half_cells(level_map: NDArray, view: View, *, signed: bool) -> list[Line]:
-    """Levels [row, column] as pieces, a cell wide and half a line high."""
+    """A map of colour levels [row, column] as lines in half blocks: each level is a cell wide and
+    half a line high.
+
+    signed: whether the levels are those of a difference.
+    """
     palette = palette_of(view, signed=signed)
     if len(level_map) % 2:
         level_map = np.vstack([level_map, np.full((1, level_map.shape[1]), BLANK, level_map.dtype)])
     lines: list[Line] = []
     for first_row in range(0, len(level_map), 2):
+        # both levels of a cell as one number; BLANK is −1, and no level reaches 63
         pair = (level_map[first_row].astype(np.int32) + 1) * 64 + level_map[first_row + 1] + 1
         pieces: list[Piece] = []
         for start, stop, both in _runs(pair):
@@ -163,7 +179,7 @@ def half_cells(level_map: NDArray, view: View, *, signed: bool) -> list[Line]:
 
 
 def _runs(row: NDArray) -> list[tuple[int, int, int]]:
-    """The runs of equal values in a row: (start, stop, value)."""
+    """The runs of equal values in a row, each (start, stop, value) with stop behind its last."""
     if not row.size:
         return []
     cuts = [0, *(np.flatnonzero(np.diff(row)) + 1).tolist(), len(row)]
@@ -171,7 +187,8 @@ def _runs(row: NDArray) -> list[tuple[int, int, int]]:
 
 
 def lay_over(pieces: Line, start: int, text: str, text_style: str) -> Line:
-    """The pieces with `text` laid over them from cell `start` on; all cells one column wide."""
+    """A line's pieces with `text` in place of what stands from cell `start` on; every character
+    must be one cell wide."""
     out: list[Piece] = []
     column = 0
     stop = start + len(text)
@@ -264,12 +281,12 @@ class Scene(Struct, frozen=True, eq=False):
         )
 
     def fit(self, pane: Pane) -> Pane:
-        """A pane cut to this room, or filled with blanks."""
+        """A pane cut to the scene's size, or filled up with blanks."""
         return fit_pane(pane, self.width, self.height, ascii=self.view.ascii)
 
 
 def blank(width: int, height: int) -> Pane:
-    """A pane of blanks, this large."""
+    """A pane of blanks, `width` cells wide and `height` lines high."""
     return Pane((((" " * width, ""),),) * height, width=width)
 
 
@@ -292,7 +309,7 @@ def stack_panes(panes: Sequence[Pane]) -> Pane:
 def fit_pane(pane: Pane, width: int, height: int, *, ascii: bool) -> Pane:
     """The pane exactly this wide and high: cut, or filled with blanks."""
     rows = list(pane.rows[:height])
-    if pane.width != width:  # to measure lines is what takes time
+    if pane.width != width:  # measuring lines takes time: a pane of known width is spared it
         rows = [_fit_row(row, width, ascii) for row in rows]
     rows += blank(width, height - len(rows)).rows
     return Pane(tuple(rows), pane.spots, width)
@@ -309,15 +326,14 @@ def _fit_row(row: Line, width: int, ascii: bool) -> Line:
 
 
 def beside(left: Pane, right: Pane, gap: str = "") -> Pane:
-    """Two panes of like height side by side, the left one of a known width.
+    """Two panes of equal height side by side; the left one must have a known width.
 
-    gap: blanks between.
+    gap: blanks between them.
     """
     assert left.width is not None
+    between: Line = ()
     if gap:
-        between: Line = ((gap, ""),)
-    else:
-        between = ()
+        between = ((gap, ""),)
     rows = tuple((*a, *between, *b) for a, b in zip(left.rows, right.rows, strict=True))
     width = left.width
     start = left.width + len(gap)
@@ -342,9 +358,9 @@ BAR = 28
 class RankingRow(Struct, frozen=True):
     """One head of a ranking.
 
-    share: of the bar, 0 to 1.
+    share: how much of the longest bar its bar is, 0 to 1.
     value_text: its number as written.
-    more: a remark behind.
+    more: a remark behind the bar, "" for none.
     """
 
     layer: int
@@ -356,23 +372,31 @@ class RankingRow(Struct, frozen=True):
 
 def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
     """Rows of heads, each with a number and its bar: as many as fit, around the chosen head."""
+    # the rows that are shown, with the chosen one in the middle
     view = scene.view
     room = max(scene.height, 1)
     chosen_row = min(scene.state.row, len(rows) - 1)
     top = min(max(chosen_row - room // 2, 0), max(len(rows) - room, 0))
     visible_rows = rows[top : top + room]
-    name = max((len(head_label(row.layer, row.head)) for row in visible_rows), default=0)
-    number = max((cells(row.value_text) for row in visible_rows), default=0)
-    more = max((cells(row.more) for row in visible_rows), default=0)
-    length = max(min(scene.width - name - number - more - 6, BAR), 0)
+
+    # how wide names, numbers and remarks are, and what is left for bars
+    names = [head_label(row.layer, row.head) for row in visible_rows]
+    name_width = max(map(len, names), default=0)
+    number_width = max((cells(row.value_text) for row in visible_rows), default=0)
+    more_width = max((cells(row.more) for row in visible_rows), default=0)
+    length = max(min(scene.width - name_width - number_width - more_width - 6, BAR), 0)
+
     lines: list[Line] = []
-    for index, row in enumerate(visible_rows, top):
-        text = f" {head_label(row.layer, row.head).ljust(name)}  {pad(row.value_text, number, 'right')} "
+    for index, (row, name) in enumerate(zip(visible_rows, names, strict=True), top):
+        text = f" {name.ljust(name_width)}  {pad(row.value_text, number_width, 'right')} "
+        bar_text = ""
         if length > 3:
             bar_text = bar(row.share, length, ascii=view.ascii)
-        else:
-            bar_text = ""
-        text_style, more_style = (cursor_style(view), "") if index == chosen_row else ("", FAINT)
+        text_style = ""
+        more_style = FAINT
+        if index == chosen_row:
+            text_style = cursor_style(view)
+            more_style = ""
         bars = bar_pieces(bar_text, bar_style(view))
         lines.append(((text, text_style), (" ", ""), *bars, (f" {row.more}", more_style)))
 
@@ -386,13 +410,14 @@ def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
 
 
 class HeadEffects(Struct, frozen=True, eq=False):
-    """What removing heads changed.
+    """How far the last vector of a word turns when heads are removed.
 
-    place, query, key: the (layer, head), the word and the link asked about.
-
-    head: that head taken away.
-    cut_document: the link cut in it.
-    every: each head taken away, None where that was not asked.
+    place: the (layer, head) asked about.
+    query: the position of the word.
+    key: with `query`, the link asked about.
+    head: the effect of removing that head.
+    cut_document: the effect of cutting that link in it; None for a link that the mask hides.
+    every: the effects of removing each head in turn, None where that was not asked for.
     """
 
     place: Pair
@@ -404,12 +429,14 @@ class HeadEffects(Struct, frozen=True, eq=False):
 
 
 def cosine_of(row: EffectRow) -> float:
-    """How far the word's last vector turns without a head, 1 − cosine; 0 where it is undefined."""
+    """How far the word's last vector turns without a head, 1 − cosine; 0 where that is not known,
+    as for a vector of zeros."""
     return getattr(row.vector, "cosine", None) or 0.0
 
 
 def effect_by_head(head_effects: HeadEffects | None) -> dict[Pair, float | None] | None:
-    """The effect of every head, by which the grid is coloured; None where not all were taken away."""
+    """By (layer, head), the effect of removing each head, which colours the grid; None where that
+    was not asked for."""
     if head_effects is None or head_effects.every is None:
         return None
     return {
@@ -420,41 +447,44 @@ def effect_by_head(head_effects: HeadEffects | None) -> dict[Pair, float | None]
 
 
 def effect_rows(head_effects: HeadEffects | None) -> list[RankingRow]:
-    """The ranking of all heads, the largest effect first."""
+    """The rows of the ranking of all heads by the effect of removing each, the largest first, as
+    the document has them; [] where that was not asked for."""
     if head_effects is None or head_effects.every is None:
         return []
-    every = [row for row in head_effects.every.effects if row.attention == "self"]
-    most = max((cosine_of(row) for row in every), default=0.0)
-    return [
-        RankingRow(
-            row.layer,
-            row.head,
-            cosine / most if most else 0.0,
-            effect_text(cosine) if cosine else "0",
-            _random_turn(row),
-        )
-        for row, cosine in zip(every, map(cosine_of, every), strict=True)
-    ]
+    effects_of_heads = [row for row in head_effects.every.effects if row.attention == "self"]
+    most = max((cosine_of(row) for row in effects_of_heads), default=0.0)
+    rows = []
+    for row in effects_of_heads:
+        cosine = cosine_of(row)
+        share = 0.0
+        value_text = "0"
+        if cosine:
+            share = cosine / most
+            value_text = effect_text(cosine)
+        rows.append(RankingRow(row.layer, row.head, share, value_text, more=_random_turn(row)))
+    return rows
 
 
 def _random_turn(row: EffectRow) -> str:
     """How far a random change of the same size turns the word, as written; "" for rows without one."""
     if row.random is None:
-        cosine = None
-    else:
-        cosine = getattr(row.random.vector, "cosine", None)
+        return ""
+    cosine = getattr(row.random.vector, "cosine", None)
     if cosine is None:
         return ""
     return effect_text(cosine)
 
 
 def effects(scene: Scene, head_effects: HeadEffects | None) -> Pane:
-    """What taking heads away changed, in words; then all heads, if they were asked for. None: it is
-    not known yet.
+    """The pane of what removing heads changed, in words; below it a ranking of all heads, if that
+    was asked for.
+
+    head_effects: None where it is not known yet.
     """
     view = scene.view
     if head_effects is None:
         return scene.fit(Pane(remark("Taking the head away …", view).rows))
+    # the words that were asked about, which may not be the chosen ones any more
     state = replace(scene.state, query=head_effects.query, key=head_effects.key)
     texts: Iterable[str] = _effect_sentences(replace(scene, state=state), head_effects)
     if head_effects.every is not None:
@@ -477,7 +507,8 @@ def _effect_sentences(scene: Scene, head_effects: HeadEffects) -> Iterator[str]:
     if head_effects.every is not None:
         yield say(view, "How far the last vector of {word} turns without each head:", word=word)
     if head_effects.head is not None and head_effects.head.effects:
-        row, (layer, head_number) = head_effects.head.effects[0], head_effects.place
+        row = head_effects.head.effects[0]
+        layer, head_number = head_effects.place
         head = say(view, spoken_head(layer, head_number))
         turn = message("Without {head} the last vector of {word} turns by {size} (1 − cosine).")
         yield say(view, turn, head=head, word=word, size=effect_text(cosine_of(row)))
@@ -519,6 +550,7 @@ def find_pair(text: str, loaded_run: LoadedRun) -> tuple[int, int]:
             ),
             text=repr(text),
         )
+    # of a word of several tokens the last one
     return (
         find_span(loaded_run.queries, parts[0]).stop - 1,
         find_span(loaded_run.keys, parts[1]).stop - 1,
@@ -526,13 +558,14 @@ def find_pair(text: str, loaded_run: LoadedRun) -> tuple[int, int]:
 
 
 def search_rows(state: State, loaded_run: LoadedRun) -> list[RankingRow]:
-    """Every head with its weight of the chosen link, the largest first."""
+    """The rows of the ranking of heads by their weight on the chosen link, the largest first."""
     weights = loaded_run.search(state.query, state.key)
     return [RankingRow(layer, head, weight, f"{weight:.3f}") for weight, (layer, head) in weights]
 
 
 def search(scene: Scene) -> Pane:
-    """The heads by the weight of the chosen link; each row's head is chosen as one moves along it."""
+    """The pane that ranks heads by their weight on the chosen link; a word instead where no head is
+    known to have it."""
     ranking_rows = search_rows(scene.state, scene.loaded_run)
     if not ranking_rows:
         return Pane(remark("No head is known to have this link.", scene.view).rows)
@@ -541,9 +574,9 @@ def search(scene: Scene) -> Pane:
 
 def link_name(state: State, loaded_run: LoadedRun, view: View) -> str:
     """The chosen link as `query → key`, such as `it → animal`."""
-    queries, keys = (loaded_run.names(side, ascii=view.ascii) for side in ("queries", "keys"))
-    texts = [cut(name, 16, ascii=view.ascii) for name in (queries[state.query], keys[state.key])]
-    return arrow(view).join(texts)
+    query = loaded_run.names("queries", ascii=view.ascii)[state.query]
+    key = loaded_run.names("keys", ascii=view.ascii)[state.key]
+    return arrow(view).join(cut(name, 16, ascii=view.ascii) for name in (query, key))
 
 
 # Why: the derivation of the chosen weight, one step at a time, each column with its sum.
@@ -563,11 +596,11 @@ def part_title(state: State, view: View) -> str:
 
 
 def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) -> Pane:
-    """A step of the derivation, from the line on that is its first; below it the chosen weight in
-    one line.
+    """The pane of one step of the derivation, scrolled by `state.top`; below it the formula of the
+    chosen weight.
 
     derivation: None where it is not known yet.
-    with_words: whether it says in words what the step does.
+    with_words: whether the pane says in words what the step does.
     """
     state = scene.state
     view = structs.replace(scene.view, top=min(10, max(scene.height - 8, 3)))
@@ -576,12 +609,15 @@ def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) ->
     step = STEPS[min(state.step, len(STEPS) - 1)]
     formula = _weight_formula(derivation, state.key, view)
     room = max(scene.height - len(formula.rows) - 1, 1)
+    # the methods of `Derivation` that draw steps have the steps' names
     if with_words:
         steps = Derivation(derivation, view)
         words = remark(steps.lead(step), view, style="")
         block = stack(words, line(""), getattr(steps, step)())
     else:
         block = _step_in_room(derivation, step, view, room)
+
+    # as many lines of it as there is room for, and how many follow
     top = min(state.top, max(len(block.rows) - room, 0))
     lines = block.rows[top : top + room]
     lines_left = len(block.rows) - top - len(lines)
@@ -594,9 +630,12 @@ def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) ->
 
 
 def _step_in_room(derivation: AttentionTopic, step: str, view: View, room: int) -> Lines:
-    """A step of a derivation with as many keys as leave its last line in sight; one line stands for
-    the others.
+    """The lines of a step of a derivation with as many keys as leave its last line, the sum, in
+    sight; one line stands for the other keys.
+
+    room: lines that there are.
     """
+    # draw it with fewer keys until it fits
     keys = len(derivation.tokens) + derivation.extra_keys
     block: Lines = getattr(Derivation(derivation, view, keys), step)()
     while step != "matrices" and len(block.rows) > room and keys > 1:
@@ -606,13 +645,13 @@ def _step_in_room(derivation: AttentionTopic, step: str, view: View, room: int) 
 
 
 def _weight_formula(derivation: AttentionTopic, key: int, view: View) -> Lines:
-    """The chosen weight from its score: exp(score − max) / sum."""
+    """The formula of one weight of the derived row with its numbers, such as
+    "w = exp(1.234 − 2.345) / 3.456 = 0.095"; that the key is hidden where the mask hides it."""
     scores = derivation.step(Scores)
     softmax = derivation.step(SoftmaxRow)
+    score = None
     if key < len(scores.scores):
         score = scores.scores[key]
-    else:
-        score = None
     if score is None or softmax.highest is None:
         return remark("The mask hides this key: its weight is 0.", view, style=accent(view))
     weight = float(np.asarray(softmax.weights)[key])
@@ -628,8 +667,11 @@ def _weight_formula(derivation: AttentionTopic, key: int, view: View) -> Lines:
 
 
 def parts(scene: Scene, document: WhyDocument | None) -> Pane:
-    """Draw what the score of the chosen link is made of: the answer in words, then the parts of
-    both sides."""
+    """The pane on what the score of the chosen link is made of, scrolled by `state.top`: the answer
+    in words, then the parts of the query and of the key.
+
+    document: None where it is not known yet.
+    """
     view = structs.replace(
         scene.view, top=min(scene.view.top, max((scene.height - 12) // 2, 3)), few=False
     )
