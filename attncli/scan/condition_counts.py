@@ -39,12 +39,15 @@ class ConditionCounts:
         self._masks = [block.attention.mask for block in spec.blocks]
         self._conditions = conditions
         self._starts = starts
+        # what `CONDITION_ARRAYS` and `TOGETHER_ARRAYS` name, [condition, head] and [head]
         shape = (len(conditions), int(starts[-1]))
         self._linked = np.zeros(shape, np.int64)
         self._weight = np.zeros(shape, np.int64)
         self._possible = np.zeros(shape, np.int64)
         self._together_linked = np.zeros(shape[1], np.int64)
         self._together_possible = np.zeros(shape[1], np.int64)
+        # of the batch: by (condition, text, head) the largest weight of such a link so far, and the
+        # (text, head) that have a link of any condition
         self._largest: dict[tuple[int, int, int], int] = {}
         self._linked_texts: set[tuple[int, int]] = set()
 

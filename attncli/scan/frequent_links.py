@@ -266,17 +266,19 @@ class ShardLinks:
     def arrays(self) -> dict[str, Ints]:
         """The arrays that the shard's file keeps, by name.
 
-        `link_pairs`, and `COUNTED` as `link_counts` and so on, [head, place]. `link_lost` [2,
-        head]: how often any pair may have come unseen, and one that is not there. `link_tokens` [1
-        + 2 · masks, token]: the id, of each mask how many rows ask with it, and of each the weight
-        that would rest on it were all these rows even, in multiples of 2⁻²⁴.
+        `link_pairs` [head, place]: the codes of the most frequent pairs, `NOBODY` behind the last.
+        `link_counts`, `link_texts`, `link_squares` [head, place]: their counts, see `COUNTED`.
+        `link_lost` [2, head]: how many links a pair may have had that were not counted, first of
+        any pair, then besides of a pair that is not among those kept. `link_tokens` [1 + 2 · masks,
+        token]: each token's id; under each mask how many query rows have this token; and under each
+        mask the weight that it would get if all rows were even, in multiples of 2⁻²⁴.
         """
         self._count_held_links()
         pairs = np.full((len(self._heads), KEPT), NOBODY, np.int64)
         counts = np.zeros((len(COUNTED), len(self._heads), KEPT), np.int64)
         lost_counts = np.zeros((2, len(self._heads)), np.int64)
         for place, head in enumerate(self._heads):
-            # any pair may have lost as many; one that is not kept, as many again
+            # `prune` drops all but the `KEPT` most frequent pairs, and tells the largest it dropped
             lost_counts[0, place] = head.lost_count
             lost_counts[1, place] = head.prune(KEPT)
             pairs[place, : head.codes.size] = head.codes

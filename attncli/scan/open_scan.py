@@ -95,7 +95,8 @@ class OpenScan(Struct, frozen=True, eq=False):
                 yield from batch.to_pylist()
 
     def _paths(self, kind: Literal["rows", "links"]) -> list[Path]:
-        """The files of a table, one for each shard that is done. Raises InputError for none."""
+        """The paths of the files that hold a table, one for each shard that is done, in the order
+        of shards. Raises InputError where the scan kept no such table."""
         folder = self.folder / FOLDER
         paths = sorted(folder.glob(f"*/*.{kind}.parquet")) + sorted(
             folder.glob(f"*/*.{kind}.jsonl")
@@ -130,7 +131,7 @@ class OpenScan(Struct, frozen=True, eq=False):
 
 
 def _lines_of(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The lines of a shard's links.jsonl."""
+    """Yield the lines of a shard's links.jsonl, each decoded to a dictionary."""
     stream, _ = open_regular(path, what=message("a shard"), limit=LARGEST_FILE)
     with stream:
         yield from map(json.decode, stream)

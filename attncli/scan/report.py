@@ -26,7 +26,7 @@ from attncli.measure.layer_metrics import MASSIVE, MOVED
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.mechanism.spec import head_name
-from attncli.scan.condition_counts import CONDITION_ARRAYS, TOGETHER_ARRAYS
+from attncli.scan.condition_counts import TOGETHER_ARRAYS
 from attncli.scan.document import (
     LEAST_TEXTS,
     AlikeHeads,
@@ -214,12 +214,17 @@ def _conditions(totals: Totals) -> list[ScanCondition] | UnsetType:
 
 
 def _together(totals: Totals) -> ScanTogether | UnsetType:
-    """One ranking of heads over several `--find`; unset for fewer, or before a shard is done."""
+    """The document's ranking of heads by links of at least one of several `--find` conditions;
+    unset for a single condition, before a shard is done, and where an earlier version, which did
+    not count this, computed a shard."""
     measures = totals.plan.measures
     if len(measures.find) < 2 or not totals.done_shards or totals.uncounted_together:
         return UNSET
+    # in how many texts heads have, and could have, such a link: [head], and of each condition
+    # [condition, head]
     linked, possible = (totals.count_total(name) for name in TOGETHER_ARRAYS)
-    each_linked, each_possible = (totals.count_total(name) for name in CONDITION_ARRAYS[::2])
+    each_linked = totals.count_total("find_linked")
+    each_possible = totals.count_total("find_possible")
     heads = []
     for place, (layer, head) in enumerate(totals.plan.heads):
         texts = int(linked[place])
@@ -424,7 +429,8 @@ def _conditions_of(
 def _together_of(
     together: ScanTogether | UnsetType, place: tuple[int, int]
 ) -> ScanTogether | UnsetType:
-    """The ranking over several `--find`, reduced to one head."""
+    """The ranking over several `--find` conditions, reduced to the head at `place` (layer,
+    head)."""
     if together is UNSET:
         return UNSET
     heads = [row for row in together.heads if (row.layer, row.head) == place]

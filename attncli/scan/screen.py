@@ -523,7 +523,7 @@ def _together_table(
         name = link_label(*(safe(word, ascii=view.ascii) for word in words), view)
 
         def cell(row: TogetherHead) -> str:
-            """The share for this condition."""
+            """The share of texts for this condition; "" where the head could have no such link."""
             share = row.shares[place]
             if share is None:
                 return ""
@@ -660,7 +660,8 @@ def _condition_sentences(conditions: Sequence[ScanCondition]) -> list[str]:
 
 
 def _together_sentences(document: ScanDocument) -> list[str]:
-    """Which head has links of at least one of several `--find` in the largest share of texts."""
+    """The sentence, in a list, on which head has links of at least one of several `--find`
+    conditions in the largest share of texts; an empty list for a single condition."""
     together = document.find_together
     if together is UNSET or not together.heads:
         return []

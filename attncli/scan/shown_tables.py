@@ -138,13 +138,10 @@ def _labels(shown: ScanShown) -> Iterator[Row]:
     """Yield the labels that heads earn or may earn."""
     for head in shown.heads:
         for label in filter(is_told, head.labels):
-            yield (
-                *(head.layer, head.head, label.name, label.detail, label.score),
-                *_ends(label.ci95),
-                *(label.threshold, label.share, label.texts),
-                *_ends(label.texts_ci95),
-                *(label.earned, label.borderline, label.state),
-            )
+            score = (label.name, label.detail, label.score, *_ends(label.ci95))
+            texts = (label.threshold, label.share, label.texts, *_ends(label.texts_ci95))
+            verdict = (label.earned, label.borderline, label.state)
+            yield (head.layer, head.head, *score, *texts, *verdict)
 
 
 def _effects(shown: ScanShown) -> Iterator[Row]:
@@ -158,13 +155,13 @@ def _effects(shown: ScanShown) -> Iterator[Row]:
 
 
 def _layers(shown: ScanShown) -> Iterator[Row]:
-    """Yield how many massive activations leave each layer."""
+    """Yield a row for each layer: how many massive activations (numbers far above all others) leave
+    it on average, and in what share of texts, each with its interval."""
     for layer in shown.document.layers or ():
         massive = layer.massive
-        yield (
-            *(layer.layer, massive.texts, massive.mean_texts, *_ends(massive.ci95)),
-            *(layer.share, *_ends(layer.share_ci95)),
-        )
+        number = (massive.texts, massive.mean_texts, *_ends(massive.ci95))
+        share = (layer.share, *_ends(layer.share_ci95))
+        yield (layer.layer, *number, *share)
 
 
 def _conditions(shown: ScanShown) -> Iterator[Row]:
@@ -205,10 +202,8 @@ def _rules(shown: ScanShown) -> Iterator[Row]:
             strongest: tuple[object, object] = (None, None)
             for part in head.parts[:1]:
                 strongest = part.rule, part.weight
-            yield (
-                *(head.layer, head.head, *strongest, head.overlap, head.overlap_first),
-                *(head.overlap_even, head.overlap_distance, head.has_rule),
-            )
+            overlaps = (head.overlap, head.overlap_first, head.overlap_even, head.overlap_distance)
+            yield (head.layer, head.head, *strongest, *overlaps, head.has_rule)
 
 
 def _links(shown: ScanShown) -> Iterator[Row]:
@@ -216,11 +211,10 @@ def _links(shown: ScanShown) -> Iterator[Row]:
     texts = max(shown.document.done.texts, 1)
     for head in shown.heads:
         for link in head.links or ():
-            yield (
-                *(head.layer, head.head, link.query.text, link.key.text, link.links, link.most),
-                *(link.texts, link.texts / texts, *_ends(link.share_ci95)),
-                *(link.chance, link.lift, *_ends(link.lift_ci95)),
-            )
+            pair = (link.query.text, link.key.text, link.links, link.most)
+            share = (link.texts, link.texts / texts, *_ends(link.share_ci95))
+            lift = (link.chance, link.lift, *_ends(link.lift_ci95))
+            yield (head.layer, head.head, *pair, *share, *lift)
 
 
 def _alike(shown: ScanShown) -> Iterator[Row]:

@@ -551,8 +551,8 @@ class Worker:
 
     model: the plan's model, in the plan's type, on torch.
     folder: the scan's.
-    part: which part of the scan this is.
-    between: called between layers and between batches, when little is held.
+    part: which part of the scan this is; it stands in the names of temporary files.
+    between: called between layers and between batches, when little memory is held.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ LITTLE = 0.01
 
 
 def cache_rows(document: CacheDocument) -> Iterator[Sequence[object]]:
-    """A line for each policy as a table for `--plain`, its first row the names of the columns."""
+    """The table for `--plain`, names of columns first: a row for each policy."""
     return plain_rows(_columns(document), document.policies)
 
 
@@ -115,7 +115,7 @@ def _columns(document: CacheDocument) -> list[Column[CachePolicy]]:
 
 
 def _policy_table(document: CacheDocument, view: View) -> Lines:
-    """A row for each policy: what it keeps, what it changes and what it saves."""
+    """A table with a row for each policy: what it keeps, what it changes and what it saves."""
     note = message(
         "kept: of what the last token looks at, the mean over heads; error: of its vector after"
         " the last layer"

@@ -89,7 +89,8 @@ def check_sentences(document: CheckDocument, view: View) -> list[str]:
 
 
 def check_rows(document: CheckDocument) -> Iterator[Sequence[object]]:
-    """The answers with their marks, for `--plain`."""
+    """Yield the table for `--plain`, names of columns first: each question with its answer and
+    mark."""
     yield ["number", "question", "answer", "is_right", "reason", "command"]
     for answer in document.answers:
         yield [

@@ -50,7 +50,8 @@ def compare_models_screen(document: CompareModelsDocument, view: View) -> Lines:
 
 
 def compare_models_rows(document: CompareModelsDocument) -> Iterator[Sequence[object]]:
-    """A row for each head for `--plain`, the one that moved most first."""
+    """Yield the table for `--plain`, names of columns first: a row for each head, the one that
+    moved most first."""
     yield ("layer", "head", "js", "low", "high", "max_difference")
     for head in document.change.heads:
         js = head.js
@@ -124,7 +125,7 @@ def layer_table(change: ModelChange, view: View) -> Lines:
 
 
 def _head_table(change: ModelChange, view: View) -> Lines:
-    """A row for each of the heads that moved most."""
+    """A table of the heads that moved most, of all in a full view."""
     shown = change.heads
     if not view.full:
         shown = shown[: view.top]
@@ -195,7 +196,7 @@ def _divergence_text(value: float, digits: int) -> str:
 
 
 def compare_models_sentences(document: CompareModelsDocument, view: View) -> list[str]:
-    """The answer in words."""
+    """The sentences of the answer: how the two models differ over the texts."""
     return [*change_sentences(document.change, document.texts, view)]
 
 

@@ -27,7 +27,8 @@ def cost_screen(document: CostDocument, view: View) -> Lines:
 
 
 def cost_rows(document: CostDocument) -> Iterable[list[object]]:
-    """One line per kind of attention, and one for a recurrent network, for `--plain`."""
+    """Yield the table for `--plain`, names of columns first: a row for each kind of attention, and
+    one for a recurrent network."""
     names = [
         "name",
         "spec",

@@ -45,7 +45,8 @@ def generate_screen(document: GenerateDocument, view: View) -> Lines:
 
 
 def generate_rows(document: GenerateDocument) -> Iterator[Sequence[object]]:
-    """One row per new token, layer and head for `--plain`, its first row the names of the columns."""
+    """Yield the table for `--plain`, names of columns first: a row for each new token, layer and
+    head."""
     yield (
         "token",
         "text",
@@ -104,8 +105,9 @@ def _tinted_text(document: GenerateDocument, view: View) -> Lines:
 
 
 def _lookback(document: GenerateDocument, view: View) -> Lines:
-    """A row for each new token: its probability, its lookback (the prompt's share of attention) and
-    its strongest link."""
+    """A table with a row for each new token: its probability, its lookback (the share of its
+    attention that is on the prompt) and its strongest link; where the document separates keys where
+    heads rest, their share has a column of its own."""
     texts = [token.text for token in (*document.tokens, *document.generated)]
     rows = []
     for token, step in zip(document.generated, document.steps, strict=True):
@@ -118,7 +120,7 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
         lookback, per_key = _lookback_shares(document, step)
         numbers = [step.probability, lookback, per_key]
         if step.rest is not UNSET:
-            numbers.insert(2, step.rest)
+            numbers.insert(2, step.rest)  # behind the lookback
         shares = [f"{share:.{view.precision}f}" for share in numbers]
         token_name = label(token.text, ascii=view.ascii)
         rows.append(

@@ -42,7 +42,8 @@ def mask_screen(document: MaskDocument, view: View) -> Lines:
 
 
 def mask_rows(document: MaskDocument) -> Iterable[list[object]]:
-    """One line per mask, for `--plain`."""
+    """Yield the table for `--plain`, names of columns first: a row for each mask, and for all
+    together."""
     yield [
         "spec",
         "pairs",

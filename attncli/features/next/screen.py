@@ -141,8 +141,9 @@ def _each_table(document: NextDocument, view: View) -> Lines:
 
 
 def _dose_table(document: NextDocument, view: View) -> Lines:
-    """A row for each dose: how likely the target is, with as many random tokens beside it, and how
-    the text goes on."""
+    """A table with a row for each dose, the factor by which attention on the region is multiplied:
+    how likely the target is, the same with random tokens weighed, and how the text goes on; no
+    lines where nothing is weighed."""
     if document.doses is UNSET or document.weighed is UNSET:
         return Lines()
     rows = [

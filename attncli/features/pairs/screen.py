@@ -54,8 +54,8 @@ def pairs_rows(document: PairsDocument) -> Iterator[Sequence[object]]:
 
 
 def _pair_table(document: PairsDocument, view: View) -> Lines:
-    """A row for each pair that fits: its clean text, both answers, and the measure after each
-    text."""
+    """A table with a row for each pair that fits the model: its clean text, both answers, and the
+    difference of their logits after each text; no lines where none fits."""
     shown = document.pairs
     if not view.full:
         shown = document.pairs[:SHOWN]
@@ -89,7 +89,8 @@ def _pair_table(document: PairsDocument, view: View) -> Lines:
 
 
 def _fault_table(document: PairsDocument, view: View) -> Lines:
-    """A row for each pair that does not fit, with its place and what is wrong."""
+    """A table with a row for each pair that does not fit the model: its place in the file and what
+    is wrong; no lines where all fit."""
     shown = document.faults
     if not view.full:
         shown = document.faults[:SHOWN]

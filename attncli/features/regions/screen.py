@@ -25,7 +25,7 @@ LITTLE = 0.01
 
 
 def regions_rows(document: RegionsDocument) -> Iterator[Sequence[object]]:
-    """A line for each region as a table for `--plain`, its first row the names of the columns."""
+    """Yield the table for `--plain`, names of columns first: a row for each region."""
     is_held = any(effect.writes is not UNSET for effect in document.effects)
     names = ["region", "tokens", "logprob", "change"]
     if is_held:

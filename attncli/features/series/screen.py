@@ -38,7 +38,7 @@ MOST_CHANGES = 12
 
 
 def series_rows(document: SeriesDocument) -> Iterator[Sequence[object]]:
-    """One line per checkpoint and head, for `--plain`."""
+    """Yield the table for `--plain`, names of columns first: a row for each checkpoint and head."""
     yield ("checkpoint", "step", "same_as", "loss", "layer", "head", *document.metrics, "labels")
     for row in document.checkpoints:
         for head in row.heads:
@@ -93,7 +93,8 @@ def _axis_name(document: SeriesDocument) -> Message:
 
 
 def _checkpoint_table(document: SeriesDocument, view: View) -> Lines:
-    """A row for each checkpoint: its loss, and of each metric the highest head or the mean."""
+    """A table with a row for each checkpoint: its loss, and for each metric the head with the
+    highest value or, for those of `OF_ALL`, the mean of all heads."""
     columns = [
         localize(_axis_name(document), view),
         localize(message("loss"), view),

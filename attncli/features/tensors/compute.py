@@ -630,7 +630,8 @@ def captured_record(
         numpy = choose("numpy", device=None, dtype="float32")
 
     def head_records() -> Iterator[HeadRecord]:
-        """The record of each head, entry by entry of the batch."""
+        """Yield the record of each head, one batch entry after the other; the number of the entry
+        stands for the layer."""
         for layer, place in enumerate(np.ndindex(lead)):
             head_numbers = numbers_of(heads, stage_arrays["weights"].shape[-3])
             stages = {name: array[place] for name, array in stage_arrays.items()}

@@ -95,5 +95,5 @@ class TensorsDocument(Document, tag="attn.tensors/1", frozen=True, kw_only=True)
                 yield f"links[{number}]", message("it belongs to no head of the document")
 
     def lengths(self) -> Mapping[str, int | range]:
-        """How long axes are: queries and keys, as the document counts them."""
+        """The sizes of the axes that fields name: of queries and of keys."""
         return {"query": self.queries, message("query token"): self.queries, "key": self.keys}
