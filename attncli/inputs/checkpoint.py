@@ -441,7 +441,9 @@ def _unusable_weights(folder: Path) -> InputError | UnsupportedError | None:
             for path in sorted(islice(folder.glob(pattern), MOST_ENTRIES))
             if path.suffix != ".json"
         ]
-        return str(paths[0].relative_to(folder)) if paths else ""
+        if not paths:
+            return ""
+        return str(paths[0].relative_to(folder))
 
     if unfinished := first_of(UNFINISHED):
         what = message("{file} is a download that did not end", file=repr(unfinished))

@@ -391,9 +391,10 @@ def _check_layout(entries: list[Entry], origin: int, size: int, where: str) -> N
     place = origin
     for entry in entries:
         if entry.start != place:
-            fault = message(
-                "overlaps the one before" if entry.start < place else "leaves a gap before it"
-            )
+            if entry.start < place:
+                fault = message("overlaps the one before")
+            else:
+                fault = message("leaves a gap before it")
             what = message("tensor {entry} {fault}", entry=repr(entry.name), fault=fault)
             raise InputError(what, where=where, expected="tensors that lie side by side")
         place = entry.end

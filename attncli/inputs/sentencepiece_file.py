@@ -126,8 +126,10 @@ def _fields(raw: bytes) -> Iterator[tuple[int, Any]]:
             continue
         if wire == _COUNTED:
             size, place = _varint(raw, place)
-        elif wire in (_EIGHT, _FOUR):
-            size = 8 if wire == _EIGHT else 4
+        elif wire == _EIGHT:
+            size = 8
+        elif wire == _FOUR:
+            size = 4
         else:
             raise ValueError(wire)
         if place + size > len(raw):

@@ -806,8 +806,12 @@ def readable_names(tokens: Sequence[Token]) -> list[str]:
         letters = joined_text(token.text for token in run)
         if letters.startswith("0x"):  # bytes that make up no character
             names.append(letters)
-        else:
-            names += [f"◌{sign}" if combining(sign) else sign for sign in "".join(letters.split())]
+            continue
+        for character in "".join(letters.split()):
+            if combining(character):
+                names.append(f"◌{character}")
+            else:
+                names.append(character)
     return names
 
 

@@ -180,16 +180,15 @@ def _check(numbers: Collection[int], count: int, what: str) -> None:
     what: "layer" or "head", for the error.
     """
     for number in numbers:
-        if not 0 <= number < count:
-            raise InputError(
-                "there is no layer {number}" if what == "layer" else "there is no head {number}",
-                expected=(
-                    message("0 to {last} ({count} layers)", last=count - 1, count=count)
-                    if what == "layer"
-                    else message("0 to {last} ({count} heads)", last=count - 1, count=count)
-                ),
-                number=number,
-            )
+        if 0 <= number < count:
+            continue
+        if what == "layer":
+            fault = message("there is no layer {number}", number=number)
+            expected = message("0 to {last} ({count} layers)", last=count - 1, count=count)
+        else:
+            fault = message("there is no head {number}", number=number)
+            expected = message("0 to {last} ({count} heads)", last=count - 1, count=count)
+        raise InputError(fault, expected=expected)
 
 
 def _plain_numbers(selection: Any) -> list[int]:
