@@ -700,9 +700,10 @@ def write_run_page(
 ) -> None:
     """Write the page of one run, with what its document answers, to the file that `--html` names.
 
-    title: "" for the text.
-    start: what is shown first, as of `Page`.
-    reasons: why heads look where they do.
+    record: the heads of the run.
+    title: the page's title; "" for the text.
+    start: what is shown first, as of `Page.start`.
+    reasons: why heads look where they do, as `page_reasons` returns them.
     bands: runs of tokens with a name; None for the document's regions.
     """
     from attncli.draw.page import Page, answer_of, bands_of, page_bytes

@@ -47,11 +47,12 @@ class WithRegions(Protocol):
 
     @property
     def regions(self) -> list[RegionRow] | UnsetType:
-        """The regions, if there are any."""
+        """The regions; UNSET where there are none."""
 
     @property
     def region_shares(self) -> RegionPart | UnsetType:
-        """What the query gives each region."""
+        """The shares of the query's attention that the regions get; UNSET for a document without
+        regions."""
 
 
 def has_regions(document: WithRegions, view: View) -> bool:
@@ -174,9 +175,10 @@ def region_order(part: RegionPart) -> list[int]:
 
 
 def _strongest_head(part: RegionPart, place: int) -> HeadRegions | None:
-    """The head that gives a region most; None where nothing is known of any.
+    """The head that gives a region the largest share of its weight; None where no head's share is
+    known.
 
-    place: the region's number.
+    place: the region's index.
     """
     heads = [head for head in part.heads if np.isfinite(head.share[place])]
     return max(heads, key=lambda head: float(head.share[place]), default=None)

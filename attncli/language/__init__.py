@@ -366,6 +366,7 @@ def _close_quotes(text: str) -> str:
     """A Chinese sentence without the blanks that its template leaves beside quotation marks and
     behind a name; unchanged if it has no quotation marks.
     """
+    # 的一部分 is "a piece of …", which ends the name of a token
     if "“" in text:
         closed = text.replace(" “", "“").replace("” ", "”").replace("） ", "）")
         return closed.replace("的一部分 ", "的一部分")

@@ -786,8 +786,8 @@ def draw_cells(
 
 
 def _ticks_edge(figure_map: FigureMap, tall: float) -> float:
-    """Points that the words at the left edge of a map take, which is `tall` points high and has only
-    every n-th word."""
+    """Points that words take at the left edge of a map which is `tall` points high, and where only
+    every n-th row has its word."""
     return ticks_width(figure_map.rows, tall) + 6
 
 

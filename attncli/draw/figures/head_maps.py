@@ -130,7 +130,7 @@ def are_named(weights: Sequence[HeadWeights], model: ModelPart) -> bool:
 def heads_of_style(drawing: Drawing, weights: Sequence[HeadWeights]) -> list[HeadWeights]:
     """The heads that `--figure-style heads=…` names, in that order; all heads where it names none.
     Raises UsageError for a head that the figure does not have."""
-    drawing.offered.add("heads")
+    drawing.offered.add("heads")  # this figure can use the word; where none can, it is refused
     if not drawing.choice.heads:
         return list(weights)
     by_layer_and_head = {(head.layer or 0, head.head): head for head in weights}
