@@ -411,8 +411,9 @@ def _texts_with_unknown_words(document: Any) -> Iterator[tuple[str, Sequence[Tok
         has_unknown = any(_is_token(entry) and entry.unknown for entry in entries)
         if isinstance(value, list) and name in TEXT_OF and has_unknown:
             tokens: Sequence[TokenRow] = value
-            if name == "tokens" and getattr(document, "pieces", UNSET):
-                tokens = document.pieces
+            pieces = getattr(document, "pieces", UNSET)
+            if name == "tokens" and pieces:
+                tokens = pieces
             yield getattr(document, TEXT_OF[name], ""), tokens
         else:
             for entry in entries:
