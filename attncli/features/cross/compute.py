@@ -333,8 +333,11 @@ SHOWN = 12
 
 
 def _between_words(layer: CrossLayer, words: WordsOfTwo) -> CrossLayer:
-    """A layer with its weights between words and its outputs averaged over them; scores belong to
-    pieces and are left out."""
+    """A layer of the document with its weights merged from tokens to words and its outputs averaged
+    over the tokens of a word; scores are those of tokens and are left out.
+
+    words: those of the text that looks, and of the text looked at.
+    """
     heads = [
         CrossHead(
             head=head.head,

@@ -294,7 +294,8 @@ def cross_answer(document: CrossDocument, view: View) -> Lines:
 
 
 def cross_sentences(document: CrossDocument, view: View) -> list[str]:
-    """The answer in sentences: the strongest link and its weight."""
+    """The answer in sentences: on the strongest link and its weight; where a query and a key were
+    asked about, on the heads that link them."""
     note = not_learned_note(document.model, view)
     if document.key_heads:
         return [*_key_sentences(document, view), note]

@@ -319,11 +319,10 @@ def _removal_plan(text: SweepText, removal: Removal, heads: Sequence[HeadAddress
 def rank_effects(effects: Sequence[Effect]) -> list[int]:
     """The indices of the effects in the list, by the size of their first measure, largest first;
     undefined (NaN) ones come last."""
-    first_readings = [next(iter(effect.readings.values())) for effect in effects]
 
     def order(index: int) -> tuple[bool, float, int]:
-        """Sort NaN last, then by size, and equal sizes as they come."""
-        value = first_readings[index]
+        """Sort NaN last, the others by size, and equal sizes as they come."""
+        value, *_ = effects[index].readings.values()  # the first measure's
         return math.isnan(value), -abs(float(np.nan_to_num(value))), index
 
     return sorted(range(len(effects)), key=order)
@@ -380,10 +379,15 @@ class _LookReader:
     measured tokens attend to most."""
 
     def __init__(self, text: SweepText, request: MeasureRequest, link: CutLink | None) -> None:
+        """Prepare to record the heads of a text's run.
+
+        request: at which tokens is measured.
+        link: the link whose weight is recorded; None for none.
+        """
         self._text = text
         self._link = link
         self._positions = request.positions
-        self._rest = resting_keys(text.tokens, text.model.identity.source)
+        self._rest = resting_keys(text.tokens, text.model.identity.source)  # booleans [token]
         self._by_place: dict[HeadAddress, HeadLook] = {}
 
     def on_trace(self, trace: LayerTrace) -> None:
@@ -551,7 +555,10 @@ def source_tokens(model: Model) -> list[Token]:
 
 def source_token_rows(model: Model) -> list[TokenRow] | UnsetType:
     """The tokens of `source_tokens` as rows of a document; UNSET where there are none."""
-    return token_rows(source_tokens(model)) or UNSET
+    rows = token_rows(source_tokens(model))
+    if not rows:
+        return UNSET
+    return rows
 
 
 def token_place(places: Sequence[int]) -> TokenPlace:

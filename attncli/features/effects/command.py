@@ -107,7 +107,7 @@ class MeasureOptions(Struct, frozen=True):
 
 
 def _usual_measure(options: MeasureOptions) -> Measure:
-    """The measure to take where `--measure` is not given."""
+    """The measure to take where `--measure` is not given: that of the options which are."""
     if options.versus is not None:
         return "difference"
     if options.target is not None:
@@ -121,10 +121,11 @@ def measures(options: MeasureOptions) -> tuple[Measure, ...]:
     from attncli.features.effects.measures import MEASURES
 
     text = options.measure or _usual_measure(options)
-    names = [name for part in text.split(",") if (name := part.strip())]
+    names = [part.strip() for part in text.split(",") if part.strip()]
     chosen_measures = tuple(measure for name in names for measure in MEASURES if measure == name)
     if len(chosen_measures) != len(names) or not names:
-        wrong = next((name for name in names if name not in MEASURES), text)
+        # the first name that is no measure; the whole option where it holds no name
+        wrong, *_ = [*(name for name in names if name not in MEASURES), text]
         raise UsageError(
             "--measure {wrong} is no measure", expected=listing(MEASURES), wrong=repr(wrong)
         )
@@ -275,7 +276,7 @@ def ablate(
     chosen_heads = _chosen_heads(environment, loaded_model, setup, removal)
 
     def compute(run: TextRun) -> AblateDocument:
-        """The `attn.ablate/1` document of one text."""
+        """Called for each text: its `attn.ablate/1` document."""
         quiet = environment.without_notes()
         return effects.ablate(
             loaded_model,
@@ -343,7 +344,7 @@ def _ablate_pairs(
     is_given = "by" in environment.explicit_options
 
     def compute(model: Model, on_progress: Callable[[float], None]) -> AblateDocument:
-        """The `attn.ablate/1` document."""
+        """Called with the model that is loaded: the `attn.ablate/1` document."""
         from attncli.features.effects.pair_effects import ablate_pairs
 
         return ablate_pairs(
@@ -577,7 +578,7 @@ def logits(
     split = cast(Literal["part", "token", "word"], by)
 
     def compute(run: TextRun) -> LogitsDocument:
-        """The `attn.logits/1` document of one text."""
+        """Called for each text: its `attn.logits/1` document."""
         return effects.logits(
             loaded_model,
             run.text,
@@ -605,7 +606,7 @@ def _logits_pairs(
     pair, and write the means over pairs."""
 
     def compute(model: Model, on_progress: Callable[[float], None]) -> LogitsDocument:
-        """The `attn.logits/1` document."""
+        """Called with the model that is loaded: the `attn.logits/1` document."""
         from attncli.features.effects.pair_effects import logits_pairs
 
         return logits_pairs(
@@ -737,7 +738,7 @@ def _patch_pairs(
     and write the shares over pairs."""
 
     def compute(model: Model, on_progress: Callable[[float], None]) -> PatchDocument:
-        """The `attn.patch/1` document."""
+        """Called with the model that is loaded: the `attn.patch/1` document."""
         from attncli.features.effects.pair_effects import patch_pairs
 
         return patch_pairs(

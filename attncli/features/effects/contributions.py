@@ -231,7 +231,7 @@ class Contributions(Struct, frozen=True, eq=False):
     @property
     def _bias_index(self) -> int:
         """The index, among the parts, of the head's own query and key biases."""
-        return next(index for index, part in enumerate(self.parts) if _is_own_bias(part.stream))
+        return [_is_own_bias(part.stream) for part in self.parts].index(True)
 
 
 class HeadSpace(Struct, frozen=True, eq=False):
@@ -528,7 +528,7 @@ def _gate(part: LayerAttention, x: Array, head: int) -> Floats | None:
     return (np.tanh(head_logits * 0.5) + 1.0) * 0.5  # the sigmoid, which cannot overflow so
 
 
-@np.errstate(over="ignore", invalid="ignore")  # sums that are no numbers are told
+@np.errstate(over="ignore", invalid="ignore")  # sums that are no numbers are refused below
 def _combine_readings(
     link: Link,
     attention: Attention,
@@ -551,29 +551,31 @@ def _combine_readings(
     has_bias = bool(space.query.constant.any() or space.keys.constant.any() or len(learned))
     has_bias = has_bias or (relative is not None and relative.more is not None)
     if has_bias:
-        parts.append(LinkPart("bias", own_bias(link), "both"))
+        parts.append(LinkPart("bias", stream=own_bias(link), side="both"))
     has_added = relative is None and bool(row.added.any())
     if relative is not None:
-        parts.append(LinkPart("relative", None, "both"))
+        parts.append(LinkPart("relative", stream=None, side="both"))
     if has_added:
-        parts.append(LinkPart("score_bias", None, "both"))
+        parts.append(LinkPart("score_bias", stream=None, side="both"))
 
     # each part's vector in the query, [part, dim], and in the keys, [part, key, dim]; the keys'
     # parts come last among those of the streams, and are the same as the query's within one text
+    query_reading, key_reading = readings
     dim = attention.head_dim
-    columns = len(row.keys)
-    of_tokens = columns - len(learned)
+    key_count = len(row.keys)
+    token_count = key_count - len(learned)  # learned keys come after those of the tokens
     queries = np.zeros((len(parts), dim))
-    for index, values in enumerate(readings[0].values[: len(readings[0].parts)]):
-        queries[index] = space.query.apply(values)[0]
-    keys = _room_for_keys(readings[1], (len(parts), columns, dim), link, learned)
-    first_of_keys = bias - len(readings[1].parts)
-    for index, values in enumerate(readings[1].values[: len(readings[1].parts)], first_of_keys):
-        keys[index, :of_tokens] = space.keys.apply(values)
+    for index in range(len(query_reading.parts)):
+        queries[index] = space.query.apply(query_reading.values[index])[0]
+    keys = _room_for_keys(key_reading, (len(parts), key_count, dim), link, learned)
+    first_key_part = bias - len(key_reading.parts)
+    for index in range(len(key_reading.parts)):
+        vectors_of_part = space.keys.apply(key_reading.values[index])
+        keys[first_key_part + index, :token_count] = vectors_of_part
     if has_bias:
         queries[bias] = space.query.constant[0]
-        keys[bias, :of_tokens] = space.keys.constant
-        keys[bias, of_tokens:] = learned
+        keys[bias, :token_count] = space.keys.constant
+        keys[bias, token_count:] = learned
 
     # each part's scores: its query with the sum of all keys, and the sum of queries with its keys
     scale = attention.scale
@@ -767,16 +769,24 @@ class _SourceSplit:
     def __init__(
         self, text: SweepText, whole: Contributions, than: int | None, sides: tuple[int, ...]
     ) -> None:
+        """Compute once how one entry of the vector that a head writes into the link's query, or into
+        a key, changes the scores and the advantage.
+
+        whole: the link's score in parts.
+        than: the position of the other key, which the advantage is over; None for the row's mean.
+        sides: 0 to split what comes through the query, 1 through the keys, or both.
+        """
         self._backend = text.backend
         self._whole = whole
         self._sides = sides
         self._heads: dict[StreamPart, _SourceHead] = {}
-        self._strongest = np.zeros(0)
+        self._strongest = np.zeros(0)  # sizes of the largest contributions so far
         space = whole.space
         row = whole.row
 
-        # the keys that a change of the query meets, and the queries that a change of a key meets,
-        # each [key, dim], with the vectors of relative positions that are added to them
+        # a score is query · key: a change of the query is multiplied with the key vectors, and a
+        # change of a key with the query vector, each [key, dim]; vectors of relative positions are
+        # added to both
         query_total = whole.queries.sum(0)
         key_total = whole.keys.sum(0, dtype=np.float64)
         met_keys = key_total
@@ -924,11 +934,13 @@ class _SourceSplit:
     def _weights_without(
         self, side: int, carried: Sequence[_Carried], sources: Floats
     ) -> dict[str, Floats]:
-        """The link's weight if what a source token brings to one side were taken out of the scores
-        and the softmax were taken again: [source] by name.
+        """The link's weight if what a head brings from one source token were taken out of the scores
+        and the softmax were taken again, [source], by where it is taken out.
 
-        side: 0 for the query ("query"); 1 for the keys: out of the link's key only ("key"), and out
-        of every key ("all_keys").
+        side: 0 for what comes through the query ("query"); 1 for what comes through the keys, taken
+            out of the link's key only ("key"), and of every key ("all_keys").
+        carried: the head's routes to that side.
+        sources: the positions of the source tokens.
         """
         whole = self._whole
         row = self._whole.row

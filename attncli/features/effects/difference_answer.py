@@ -154,7 +154,7 @@ def likeliest(prediction: Prediction, view: View) -> str:
 
 
 def token_shares(rows: Sequence[NextToken], view: View) -> str:
-    """Tokens with their probabilities, listed."""
+    """Tokens with their probabilities as a list, such as `"Paris" 77%, "the" 4%`."""
     return listing(f"{quote_text(row.token.text, view)} {percent(row.probability)}" for row in rows)
 
 
@@ -315,14 +315,14 @@ def _split(difference: Difference, view: View) -> Iterator[str]:
 
 
 def _signed_text(value: float) -> str:
-    """A number with its sign; 0 has none."""
+    """A number of logits with its sign, such as `+1.17`; 0 has none."""
     return format_signed(value, DIGITS)
 
 
 def _mover(rows: list[EffectRow], view: View) -> Iterator[str]:
-    """Yield the strongest head that acts by moving the attention of later heads, and, where a later
-    head writes at least half as much as that changes, the command that tests whether it reads the
-    first one's output.
+    """Yield a sentence on the strongest head that acts by moving the attention of later heads, and,
+    where a later head writes more than half as much as that changes, the command that tests whether
+    it reads the first one's output.
 
     rows: the heads, the largest effect first.
     """

@@ -46,7 +46,7 @@ class LogitTerm(Struct, frozen=True):
 
 
 def part_row(term: LogitTerm, value: float) -> LogitPart:
-    """What a part adds, as documents hold it."""
+    """The document's row of one part of a logit: its name, and the value that it adds."""
     return LogitPart(
         part=term.kind, attention=term.attention, layer=term.layer, head=term.head, value=value
     )
@@ -174,6 +174,8 @@ class Attributor:
     """
 
     def __init__(self, text: SweepText, position: int, chosen: LogitTerm | None = None) -> None:
+        """Begin with the embedding of the token at `position` as the only part of its residual
+        stream; layers add theirs as they run."""
         if text.model.spec.head is None:
             raise UnsupportedError(
                 "this {family} model predicts no next token: it has no linear output head",
@@ -184,9 +186,10 @@ class Attributor:
         self._text = text
         self._position = position
         self._chosen = chosen
-        self._stream, self._looks = _StreamTerms(), dict[LogitTerm, Floats]()
-        self._activations: dict[str, Floats] = {}
-        self._hidden: Array | None = None
+        self._stream = _StreamTerms()
+        self._looks: dict[LogitTerm, Floats] = {}  # each head's weights of the tokens, [key]
+        self._activations: dict[str, Floats] = {}  # of the layer that runs, by name, [width]
+        self._hidden: Array | None = None  # what leaves the last layer, [1, width]
         embeddings = text.model.store.embed(text.backend, text.tokens[: position + 1])
         self._stream.add(LogitTerm("embedding"), self._vector(embeddings))
 

@@ -122,7 +122,7 @@ class MeasureRequest(Struct, frozen=True):
         versus: str | None = None,
         note: Callable[[str], None] = ignore,
     ) -> MeasureRequest:
-        """Build the request from names.
+        """Build the request from the names of words, as options have them.
 
         query: positions to measure at; None: next token after the last one, vectors at `usual`, or
             at `measured_at` where that is None too.
@@ -222,11 +222,18 @@ class Meter:
     def __init__(
         self, model: Model, backend: Backend, request: MeasureRequest, hidden: Array, first: int
     ) -> None:
+        """Compute what the request asks for of the unchanged run, to which changed runs are then
+        compared.
+
+        hidden: the unchanged run's last-layer output, [token, width], from token `first` on.
+        """
         self._model = model
         self._backend = backend
         self._request = request
         self._first = first
         self._weights = model.store.outer(backend)
+
+        # the mean vector of the measured tokens, [width]
         vectors = self._apply_final_norm(hidden[None])
         # a link cut far before what is predicted: the vectors of its query are not there, and
         # nothing asks for them

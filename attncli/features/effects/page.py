@@ -160,15 +160,15 @@ def _looked_at(document: AblateDocument, row: EffectRow) -> list[tuple[int, int,
     if cut_link is not None:
         if cut_link.attention == "cross":  # its keys are another text's
             return []
-        if (
-            isinstance(cut_link.query, int)
-            and isinstance(cut_link.key, int)
-            and row.weight is not None
-        ):
-            return [(cut_link.query, cut_link.key, row.weight)]
-        return []
+        query = cut_link.query
+        key = cut_link.key
+        if isinstance(query, int) and isinstance(key, int) and row.weight is not None:
+            return [(query, key, row.weight)]
+        return []  # an end of several tokens
     looks = telling_look(row)
-    if looks is None or isinstance(place, str) or place.last not in (UNSET, place.token):
+    if looks is None or isinstance(place, str):  # "mean" is of all tokens
+        return []
+    if place.last not in (UNSET, place.token):
         return []
     return [(place.token, looks.key, looks.weight)]
 
@@ -217,8 +217,9 @@ def _first_difference(document: PatchDocument, otherwise: int) -> int:
 
 
 def lens_entry(document: LogitsDocument) -> dict[str, Any]:
-    """The logit lens of a document (what each layer would predict as next token) for the page's
-    script.
+    """The logit lens of a document (what each layer would predict as next token) as the page's script
+    reads it: the target, and rows with the layer "l" (None at the end), the stage, the target's rank
+    and probability "p", and the three likeliest tokens.
     """
     rows = [
         {

@@ -238,7 +238,14 @@ def _patch_document(
     results: Sequence[PatchResult],
     receivers: Sequence[PathReceiver],
 ) -> PatchDocument:
-    """The shares over pairs as an `attn.patch/1` document, the largest first."""
+    """The shares of all pairs together as an `attn.patch/1` document, the largest first: of each head
+    Σ of what it brings back in each pair over Σ of what the pair's texts differ by.
+
+    results: of each pair, in the order of `fitted`.
+    receivers: the only heads that read the clean output; empty for all.
+
+    Raises InputError where the texts do not differ on average.
+    """
     clean = np.asarray([result.clean for result in results])
     corrupt = np.asarray([result.corrupt for result in results])
     sizes = clean - corrupt

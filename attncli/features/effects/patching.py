@@ -195,7 +195,12 @@ def patch(
     """Activation patching: put each head's output in the clean run into the corrupt run, one head
     at a time, and return what share of the measure it recovers.
 
-    Raises InputError for texts of different length or without a difference; as `remove` besides.
+    memory: bytes there may be, None for any amount.
+    progress: called with the share done.
+
+    Raises InputError for texts of different length or without a difference, LimitError where not
+    even one changed run fits in memory, UnsupportedError for what this model cannot have patched or
+    measured.
     """
     refuse_foreign(model)
     refuse_hashed(model)
@@ -366,12 +371,13 @@ class _Paths(Struct, frozen=True, eq=False):
         places: the heads; those that come after every receiver are left out.
         """
         last_receiver = max(receiver.layer for receiver in patching.into)
+        _, corrupt = mixed_of(text)
         return cls(
-            text,
-            patching.into,
-            [place for place in places if place.layer < last_receiver],
-            patched_projections(text, patching.into, clean, patching.positions),
-            mixed_of(text)[1],
+            text=text,
+            receivers=patching.into,
+            places=[place for place in places if place.layer < last_receiver],
+            changes=patched_projections(text, patching.into, clean, patching.positions),
+            corrupt=corrupt,
         )
 
     def run(
@@ -424,6 +430,10 @@ class _Recovery:
     def __init__(
         self, model: Model, backend: Backend, request: _PatchReading, hidden: Array, first: int
     ) -> None:
+        """Measure the corrupt run itself, as `baseline`.
+
+        hidden: its last-layer output, [token, width], from token `first` on.
+        """
         self._model = model
         self._backend = backend
         self._request = request

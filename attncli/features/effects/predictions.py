@@ -100,6 +100,12 @@ class NextReader:
     def __init__(
         self, model: Model, backend: Backend, target: int | None, hidden: Array, row: int
     ) -> None:
+        """Compute the probabilities of all next tokens in the unchanged run.
+
+        target: the vocabulary id whose probability is read; None for the unchanged run's likeliest.
+        hidden: the unchanged run's last-layer output, [token, width].
+        row: the index in it of the token after which the next is predicted.
+        """
         self._model = model
         self._backend = backend
         self._row = row

@@ -452,7 +452,8 @@ def effect_grid(document: AblateDocument, view: View) -> Lines:
 
 
 def _ablate_heads(document: AblateDocument, view: View) -> Lines:
-    """A table of the heads by what taking each away changes."""
+    """A table of the heads by what taking each away changes, the largest first: the change with a
+    bar, what a random change does, further measures, and where the head looks."""
     effects = document.effects
     if not effects:
         return Lines()
@@ -467,10 +468,8 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
             for effect in shown
         ],
     )
-    columns = {
-        MEASURE_COLUMNS[document.measures[0]]: changes,
-        "": [""] * len(shown),
-    }
+    columns: dict[str, list[str]] = {MEASURE_COLUMNS[document.measures[0]]: changes}
+    columns[""] = [""] * len(shown)  # where `heads_table` puts the bars
     if any(effect.random is not None for effect in shown):
         columns[message("random")] = random_changes
     columns |= _difference_columns(shown)
@@ -747,8 +746,8 @@ def _word_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
     names = _word_names(part.words, view)
     rest = resting_keys(document.tokens, document.model.source)
     largest = max(part.words, key=lambda word: word.value)
-    counted = [word for word in part.words if not rest[word.first]] or part.words
-    first = max(counted, key=lambda word: word.value)
+    other_words = [word for word in part.words if not rest[word.first]]
+    first = max(other_words or part.words, key=lambda word: word.value)
     yield say(
         view,
         "Of the words {word} adds most: {value}; words and biases add up to {logit}.",
@@ -965,20 +964,21 @@ def _recovered_title(measure: str) -> Message:
 
 
 def _patch_heads(document: PatchDocument, view: View) -> Lines:
-    """A table of the heads that recover most, in the order of layers."""
+    """A table of the heads with the largest shares, in the order of the document: the share, a bar,
+    and over pairs its interval."""
     effects = document.effects
     by_size = sorted(range(len(effects)), key=lambda index: -abs(effects[index].recovered))
     if not view.full:
         by_size = by_size[: view.top]
     shown = [effects[index] for index in sorted(by_size)]
     shares = [effect.recovered for effect in shown]
+    (share_cells,) = effect_columns(shares)
+    columns: dict[str, list[str]] = {message("recovered"): share_cells}
+    columns[""] = [""] * len(shown)  # where `heads_table` puts the bars
+    columns |= interval_columns(shown)
     return heads_table(
         shown,
-        {
-            message("recovered"): effect_columns(shares)[0],
-            "": [""] * len(shown),
-            **interval_columns(shown),
-        },
+        columns,
         view,
         title=_recovered_title(document.measure),
         count=len(effects),
@@ -1139,7 +1139,7 @@ def patch_answer(document: PatchDocument, view: View) -> Lines:
         query_indices = frozenset(document.query)
     else:
         query_indices = frozenset()
-    # patching takes texts of as many tokens; a saved document may hold others
+    # both texts have as many tokens when they are patched; a document from elsewhere may not
     texts = [(document.clean, document.tokens), (document.corrupt, document.corrupt_tokens)]
     tints = [
         DIFFERS if clean.text != corrupt.text else 0.0

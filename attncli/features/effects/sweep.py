@@ -476,6 +476,7 @@ class _Leaver:
         part_size: int,
         on_trace: Callable[[LayerTrace], None] | None,
     ) -> None:
+        """Sort the heads of a group by the attention that they are in, (layer, kind)."""
         self._text = text
         self._plan = plan
         self._part_size = part_size

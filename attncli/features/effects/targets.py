@@ -172,7 +172,7 @@ def _target_of(ids: Ids, row: Floats | None, logprob: float | None = None) -> Ta
     own = int(row.argmax())
     if logprob is None:
         logprob = float(row[ids[0]])
-    return Target(ids, logprob, own, float(row[own]))
+    return Target(ids=ids, logprob=logprob, own=own, own_logprob=float(row[own]))
 
 
 def log_probabilities(model: Model, tokens: Sequence[Token], position: int) -> Floats:
@@ -482,8 +482,11 @@ def _differ_by_blanks(tokens: Sequence[Token]) -> bool:
 
 
 def likeliest(values: Floats, count: int) -> list[int]:
-    """The entries with the largest of these values, [vocabulary], the largest first, and of equal
-    ones the one with the smaller number; all where there are fewer than `count`."""
+    """The `count` vocabulary ids with the largest values, the largest first, and of equal values the
+    smaller id first; all ids where there are fewer.
+
+    values: of all entries, such as probabilities, [vocabulary].
+    """
     if count < len(values):
         least = np.partition(values, len(values) - count)[len(values) - count]
         entries = np.flatnonzero(values >= least)
@@ -494,8 +497,11 @@ def likeliest(values: Floats, count: int) -> list[int]:
 
 
 def likeliest_tokens(model: Model, probabilities: Floats, count: int) -> list[NextToken]:
-    """The likeliest tokens, the first before the others, from all probabilities, [vocabulary];
-    entries that the tokenizer does not have, as padded vocabularies hold some, by their number."""
+    """The `count` likeliest next tokens with their probabilities, the likeliest first; one that the
+    tokenizer does not have, as in the last rows of a padded vocabulary, is called by its number.
+
+    probabilities: of all entries, [vocabulary].
+    """
     return [
         NextToken(token=token, probability=float(probabilities[token.id]))
         for token in target_tokens(model, likeliest(probabilities, count))
@@ -503,8 +509,8 @@ def likeliest_tokens(model: Model, probabilities: Floats, count: int) -> list[Ne
 
 
 def answer_text(model: Model, ids: Sequence[int]) -> str:
-    """The text of entries of the vocabulary in a row, with the blank before them; where they do not
-    make up whole characters, their names one after another.
+    """The text that vocabulary entries spell one after the other, with the blank before the first;
+    where they are no whole characters, their names one after the other.
     """
     texts = [entry.text for entry in target_tokens(model, ids)]
     # an entry that is one byte of a character is named `<0x0A>`: without such, the names are the text

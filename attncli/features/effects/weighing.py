@@ -62,7 +62,8 @@ class Weighing(Struct, frozen=True):
         ]
 
     def part(self) -> Weighed:
-        """The weighing as documents hold it."""
+        """The document's part on the weighing: the name and positions of the keys, the factor, and
+        the heads."""
         heads = None
         if self.heads is not None:
             heads = [PlacedHead(layer=layer, head=head) for layer, head in self.heads]

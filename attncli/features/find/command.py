@@ -159,7 +159,8 @@ def find(
     latest_regions: list[Region] = []
 
     def compute(run: TextRun) -> FindDocument | CrossDocument:
-        """The document of one text: the heads in which the link is strong."""
+        """Called for each text: its document, with every head by the weight of the link; that of
+        `attn cross` where the key is in the source that an encoder reads."""
         latest_regions[:] = request.regions_of(quiet_overlaps, regions, run.source, run.tokens)
         if source is not None and not latest_regions:
             link = SourceLink(source, run.text, run.tokens, start, ends, words=words)
@@ -208,7 +209,7 @@ def find(
         return [] if words else latest_regions
 
     def bands(_: TextRun) -> Bands:
-        """The regions as the page marks them."""
+        """The regions of a text as its page marks them: named stretches of tokens."""
         from attncli.draw.page import bands_of_regions
 
         return bands_of_regions(regions_of_page())
@@ -276,7 +277,7 @@ def _find_pairs(
     """
 
     def compute(model: Model, on_progress: Callable[[float], None]) -> FindDocument:
-        """The `attn.find/1` document."""
+        """Called with the model that is loaded: the `attn.find/1` document."""
         from attncli.features.find.pair_links import find_pairs
 
         return find_pairs(

@@ -79,7 +79,10 @@ class SourceLink(Struct, frozen=True):
 
         if self._is_in_source(self.start):
             raise on_other_side(self.tokens, self.start, is_query=True)
-        return next((end for end in self.ends if self._is_in_source(end)), None)
+        for end in self.ends:
+            if self._is_in_source(end):
+                return end
+        return None
 
     def _is_in_source(self, name: str) -> bool:
         """Whether a name is of a token or word of the source, and of none of the text."""
@@ -720,6 +723,7 @@ def _with_word_before(
     else:
         key = int(np.searchsorted(words.starts, sides[1][0]))
     moved = LinkEnds(sides, words, rest)
+
     verified: dict[tuple[int, int], VerifiedLink] = {}
     for trace, rows in _rows_by_layer(model, front.tokens, request, moved, progress):
         row = rows.merge_row(sides[0], words, rest)
@@ -733,7 +737,12 @@ def _with_word_before(
 
 def _words_at_rest(words: Words | None, rest: Bools) -> Bools:
     """Which words consist of resting keys alone, [word]; without words, which tokens are resting
-    keys, as `rest` says."""
+    keys, as `rest` says.
+
+    words: the words that tokens are merged to; None for none.
+    rest: which tokens are resting keys (the first token and special tokens, on which heads put
+        weight when they look for nothing), [token].
+    """
     if words is None:
         return rest
     whole: Bools = np.logical_and.reduceat(rest, words.starts)

@@ -211,7 +211,8 @@ def _columns(
 
     # how each cell of a head is written
     def link_of(head: FoundHead) -> FoundHead | Reverse:
-        """The link of a head that the table is about: that asked for, or the reverse."""
+        """The link of a head that the table is about: the one asked for, or, where the mask hides
+        that everywhere, the one in the other direction."""
         if is_hidden and not is_one_way:
             return head.reverse
         return head

@@ -493,7 +493,8 @@ def checkpoint_parts(
 
 
 def _feed_forward_width(model: SmallModel) -> int:
-    """The width of the feed-forward part that the family's config asks for."""
+    """The width of the feed-forward part that the family reads from the model's config: a saved
+    checkpoint must have one of that width, even where the model was trained without."""
     from attncli.mechanism.spec import Mlp
     from attncli.models.config import Config
     from attncli.models.families import family
@@ -674,8 +675,8 @@ def _losses_without_heads(lesson: Lesson) -> HeadRemoval:
 
 
 def _seed_run(request: LearnRequest, lesson: Lesson, seed: int) -> SeedRun:
-    """How one seed ended: its loss, whether the task is learned, and the head with the highest of
-    each score.
+    """The document's row on how one seed ended: its loss, whether the task is learned, and for each
+    score the head that has most of it.
     """
     task = request.task
     last = lesson.moments[-1]

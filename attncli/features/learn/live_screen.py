@@ -168,6 +168,11 @@ class Training:
         request: LearnRequest,
         expected: float | None = None,
     ) -> None:
+        """Begin with nothing drawn; the caller sets `live`, `has_keys` and `report` as the terminal
+        allows.
+
+        expected: the seconds that a note has forecast already; None for none.
+        """
         self.live: Live | None = None
         self.has_keys = False
         self.report: Callable[[float], None] = _ignore_share
@@ -175,11 +180,11 @@ class Training:
         self._view = view
         self._request = request
         self._expected = expected
-        self._moments: list[Moment] = []
-        self._before: Moment | None = None
+        self._moments: list[Moment] = []  # those that the document keeps
+        self._before: Moment | None = None  # the last two that were measured
         self._last: Moment | None = None
-        self._steps = 0
-        self._drawn_at = 0.0
+        self._steps = 0  # made so far, over all seeds
+        self._drawn_at = 0.0  # times of the monotonic clock, in seconds
         self._start_time = 0.0
         self._has_forecast = False
         self._stopped = False

@@ -185,6 +185,14 @@ class AdamW:
         eps: float = 1e-8,
         decay: float = 0.01,
     ) -> None:
+        """Begin with running means of 0.
+
+        parameters: one flat array, which `step` changes in place.
+        rate: the learning rate.
+        betas: how much of its value each running mean keeps in a step.
+        eps: added to the deviation that steps are divided by.
+        decay: by how many times `rate` parameters shrink in a step.
+        """
         self._parameters = parameters
         self._rate = rate
         self._betas = betas
@@ -217,6 +225,12 @@ class Trainer:
     """
 
     def __init__(self, model: SmallModel, seed: int, rate: float, thrift: float = 0.0) -> None:
+        """Draw the first weights of a model from a seed, and prepare the optimizer.
+
+        rate: the learning rate.
+        thrift: by how many times `rate` the matrix through which a head writes is shortened at each
+            step; 0 for not.
+        """
         self.model = model
         # all weights lie in one flat array, which the optimizer changes; the arrays are its views
         weights = first_weights(model, seed)

@@ -198,6 +198,7 @@ def verify(
         resolved = _locate(
             environment, model, lambda folder: read_spec(describe_checkpoint(folder), ignored_keys)
         )
+    # one that was here already was not looked at yet: refuse what cannot run before it is compared
     read_spec(describe_checkpoint(resolved.folder), ignored_keys)
     text_or_ids = text_of_model if ids is None else request.whole_numbers(ids, "--ids")
     result = verify_model(

@@ -744,7 +744,7 @@ def _attention_settings(attention: AttentionRow) -> list[str]:
 
 
 def _position(position: PositionPart) -> str:
-    """A position encoding in words."""
+    """A position encoding in words, such as "rotary, 64 dims, theta 10000, half pairs"."""
     match position:
         case RopePart(dims=dims, theta=theta, pairing=pairing, scaling=scaling):
             places = {"dims": dims, "theta": brief(theta), "pairing": term(pairing)}
@@ -773,7 +773,7 @@ def _position(position: PositionPart) -> str:
 
 
 def _norm(norm: NormPart | None) -> str:
-    """A norm in words; "" for none."""
+    """A norm in words, such as "RMS norm, eps 1e-06"; "" for none."""
     if norm is None:
         return ""
     name = message(

@@ -140,14 +140,13 @@ def head_places(model: Model) -> HeadPlaces:
 def sees(mask: Mask, queries: Ints, count: int) -> Bools:
     """Which of `count` keys these queries see under a mask, [query, key]."""
     exact = numpy_backend("float64")
-    pairs = visible(
-        mask, exact.array(queries[:, None]), exact.array(np.arange(count)[None]),
-        keys=count, backend=exact,
-    )  # fmt: skip
-    booleans: Bools = np.asarray(exact.numpy(pairs))
-    if booleans.ndim > 2:  # masks that differ by head
-        booleans = np.asarray(booleans.any(0))
-    return np.broadcast_to(booleans, (queries.size, count))
+    rows = exact.array(queries[:, None])
+    columns = exact.array(np.arange(count)[None])
+    pairs = visible(mask, rows, columns, keys=count, backend=exact)
+    is_visible: Bools = np.asarray(exact.numpy(pairs))
+    if is_visible.ndim > 2:  # a mask that differs by head: what any head sees
+        is_visible = np.asarray(is_visible.any(0))
+    return np.broadcast_to(is_visible, (queries.size, count))
 
 
 class TextRules:

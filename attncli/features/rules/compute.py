@@ -285,6 +285,8 @@ class _SwapTrial:
         seed: int,
         progress: Callable[[int], None],
     ) -> None:
+        """Prepare the mixtures that heads are swapped for: their own rules, the rule of the first
+        token alone, and that of an even spread."""
         self._model = model
         self._texts = texts
         self._rules = usable

@@ -58,7 +58,7 @@ class EvenSpread(HeadRule, frozen=True):
     """The same preference for every key."""
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
-        """Ones, [query, key]."""
+        """The same preference of 1 for every key, [query, key]."""
         return np.ones((queries.size, patterns.count))
 
 
@@ -72,11 +72,12 @@ class Offset(HeadRule, frozen=True):
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether the key comes after the query."""
+        """Whether the rule's key comes after the query, which a causal model never sees."""
         return self.back < 0
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
-        """1 for that key, [query, key]."""
+        """A preference of 1 for the key `back` tokens before each query, and 0 for all others,
+        [query, key]."""
         return _one_hot_keys(queries - self.back, patterns.count)
 
 
@@ -84,7 +85,7 @@ class FirstKey(HeadRule, frozen=True):
     """The text's first token."""
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
-        """1 for key 0, [query, key]."""
+        """A preference of 1 for the text's first token, and 0 for all others, [query, key]."""
         return _one_hot_keys(np.zeros_like(queries), patterns.count)
 
 
@@ -93,11 +94,11 @@ class LastKey(HeadRule, frozen=True):
 
     @property
     def looks_ahead(self) -> bool:
-        """True: of all queries only the last one does not see it as a later key."""
+        """True: for every query but the last one the rule's key, the last token, comes later."""
         return True
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
-        """1 for the last key, [query, key]."""
+        """A preference of 1 for the text's last token, and 0 for all others, [query, key]."""
         return _one_hot_keys(np.full_like(queries, patterns.count - 1), patterns.count)
 
 
@@ -111,7 +112,8 @@ class Decay(HeadRule, frozen=True):
     kind: str = ""
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
-        """e^(−|i − j| / reach), [query, key]."""
+        """A preference that falls with the distance, e^(−|i − j| / reach), [query, key]; 0 for tokens
+        that are not of the rule's kind, if it has one."""
         keys = np.arange(patterns.count)
         preference = np.exp(-np.abs(queries[:, None] - keys) / self.reach)
         if self.kind:
@@ -126,7 +128,7 @@ class Opening(HeadRule, frozen=True):
     reach: float
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
-        """e^(−j / reach), [query, key]."""
+        """A preference that falls from the beginning of the text, e^(−j / reach), [query, key]."""
         return np.tile(np.exp(-np.arange(patterns.count) / self.reach), (queries.size, 1))
 
 
@@ -139,7 +141,7 @@ class Marked(HeadRule, frozen=True):
     kind: str
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
-        """1 for such keys, [query, key]."""
+        """A preference of 1 for every key of the rule's kind, and 0 for others, [query, key]."""
         return np.tile(_tokens_of_kind(patterns, self.kind).astype(np.float64), (queries.size, 1))
 
 
@@ -152,7 +154,8 @@ class LastMarked(HeadRule, frozen=True):
     kind: str
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
-        """1 for that key, [query, key]."""
+        """A preference of 1 for the last key of the rule's kind up to each query, and 0 for others,
+        [query, key]."""
         return _one_hot_keys(latest(_tokens_of_kind(patterns, self.kind))[queries], patterns.count)
 
 
@@ -167,7 +170,8 @@ class Segment(HeadRule, frozen=True):
     back: int = 0
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
-        """1 for keys in that segment, [query, key]."""
+        """A preference of 1 for the keys of the query's segment, or of the one `back` segments before
+        it, and 0 for others, [query, key]."""
         numbers = _numbers(patterns, self.kind)
         return (numbers == numbers[queries, None] - self.back).astype(np.float64)
 
@@ -181,7 +185,8 @@ class Place(HeadRule, frozen=True):
     kind: str
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
-        """1 for that key, [query, key]."""
+        """A preference of 1 for the key whose position the attribute `kind` holds for each query, and
+        0 for others, [query, key]."""
         return _one_hot_keys(_numbers(patterns, self.kind)[queries], patterns.count)
 
 
@@ -204,7 +209,8 @@ class Twin(HeadRule, frozen=True):
     apart: str = ""
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
-        """1 for such keys, [query, key]."""
+        """A preference of 1 for each key whose twin (the token `beside` places before it) comes before
+        the query and is like it, and 0 for others, [query, key]."""
         numbers = _numbers(patterns, self.kind)
         keys = np.arange(patterns.count)
         is_key = np.ones((queries.size, patterns.count), bool)

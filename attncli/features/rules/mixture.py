@@ -108,7 +108,9 @@ def _shrink(problem: Floats, target: Floats, weights: Floats, active: Bools, row
         # and that one leaves the active set
         before = weights[rows]
         fall = before - solution
-        steps = np.where(negative, before / np.where(negative & (fall > 0), fall, 1.0), np.inf)
+        safe_fall = np.where(negative & (fall > 0), fall, 1.0)  # nothing is divided by 0
+        # the share of the way after which each variable is 0, [problem, variable]
+        steps = np.where(negative, before / safe_fall, np.inf)
         step = steps.min(-1, keepdims=True)
         weights[rows] = np.maximum(before + step * (solution - before), 0.0)
         leaves = negative & (steps <= step)

@@ -88,7 +88,11 @@ def mean_overlaps(overlaps: Floats) -> RuleOverlaps:
 
 
 def rule_stability(mixtures: Floats, others: Floats) -> RuleStability:
-    """How alike the mixtures of two halves of the texts are. Both are [head, rule]."""
+    """How alike the mixtures are that were fitted to two halves of the texts: what weight they have
+    in common, and in what share of the heads the strongest rule is the same.
+
+    mixtures, others: of each half, [head, rule].
+    """
     return RuleStability(
         weights=float(np.minimum(mixtures, others).sum(-1).mean()),
         strongest=float((mixtures.argmax(-1) == others.argmax(-1)).mean()),

@@ -42,11 +42,17 @@ class OverlapSums:
     def __init__(
         self, places: HeadPlaces, mixtures: Floats, profile: Floats, first: int, even: int
     ) -> None:
+        """Begin with sums of 0 for the mixture and three baselines of each head.
+
+        mixtures: the weights of the rules, [head, rule].
+        profile: mean weight by distance, [head, distance].
+        first, even: the indices of the rules of the first token and of an even spread.
+        """
         self._mixtures = mixtures
         self._profile = profile
         self._baselines = (first, even)
         self._sums = np.zeros((4, places.count))
-        self._rows = np.zeros(places.count)
+        self._rows = np.zeros(places.count)  # how many were added, [head]
 
     def add(self, block: PatternBlock) -> None:
         """Add the overlaps of a block of rows of one layer in one text; rows that see a single key

@@ -70,7 +70,8 @@ class RuleText:
     """
 
     def __init__(self, patterns: TokenPatterns, queries: Ints) -> None:
-        # copies: what a function writes into them reaches no other rule
+        """Copy the facts about a text's tokens, since what a user's function writes into them must
+        reach no other rule."""
         self.i = queries.copy()
         self.j: Ints = np.arange(patterns.count)
         self.texts: list[str] = list(patterns.texts)

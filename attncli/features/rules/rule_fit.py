@@ -63,6 +63,11 @@ class RuleSums:
     """
 
     def __init__(self, places: HeadKinds, rules: int) -> None:
+        """Begin with sums of 0, and find the first layer of each mask, in which what rules say is
+        counted for all layers of that mask.
+
+        rules: how many there are.
+        """
         self._places = places
         kinds = range(places.kind_count)
         self._first_layers = {kind: places.layers[places.kinds.index(kind)] for kind in kinds}
@@ -184,6 +189,12 @@ class HalfRecord:
     """
 
     def __init__(self, places: HeadKinds, rules: int, lengths: Sequence[int]) -> None:
+        """Decide which texts of the half choose the rules, and which of their rows are kept for it.
+
+        places: the model's heads, and the mask of each ("kind").
+        rules: how many rules there are.
+        lengths: the tokens of each text.
+        """
         kinds = places.kind_count
         self._places = places
         self._sums = RuleSums(places, rules)
@@ -267,11 +278,14 @@ class ChoiceRows(Struct, frozen=True, eq=False):
     shares: Floats
 
     def overlap(self, mixture: Floats) -> float:
-        """The overlap of the head with a mixture, [rule]: the mean over rows, each counted by its
-        share, of Σ min."""
+        """The overlap of the head's weights A with those of a mixture Â, 0 to 1: the mean over rows
+        of Σ min(A, Â).
+
+        mixture: the weight of each rule, [rule].
+        """
         parts = np.flatnonzero(mixture)
-        said = mixture[parts].astype(np.float32) @ self.rules[parts]
-        return float((np.minimum(self.weights, said) * self.shares).sum())
+        mixture_weights = mixture[parts].astype(np.float32) @ self.rules[parts]  # [pair]
+        return float((np.minimum(self.weights, mixture_weights) * self.shares).sum())
 
 
 def choose_rules(
@@ -310,17 +324,22 @@ def choose_rules(
     refused = np.zeros((heads, rules), bool)
     failures = np.zeros(heads, np.int64)
     for _ in range(MOST_RULES * TRIES):
+        # the heads that go on: some rule that was not tried would lower their error
         rows = np.flatnonzero((failures < TRIES) & (chosen.sum(-1) < MOST_RULES))
         gains = _gains(sums, mixtures)
         gains[chosen | refused | ~usable] = 0.0
         rows = rows[gains[rows].max(-1) > 0]
         if not rows.size:
             break
+
+        # fit each of them with one rule more
         entering = _first_best(gains[rows])
         trial = chosen.copy()
         trial[rows, entering] = True
         fitted = _fit_some(sums, trial, rows, mixtures)
         after = _overlaps(samples, fitted, rows, overlaps)
+
+        # keep it where the overlap grew by enough; elsewhere it is not tried again
         stays = after[rows] >= overlaps[rows] + GAIN
         kept = rows[stays]
         refusing = rows[~stays]
@@ -353,11 +372,14 @@ def _drop_rules(
         rows = rows[chosen[rows].sum(-1) > 1]
         if not rows.size:
             return chosen, overlaps
+        # fit each head that has several without the rule of the smallest weight
         leaving = np.where(chosen[rows], mixtures[rows], np.inf).argmin(-1)
         trial = chosen.copy()
         trial[rows, leaving] = False
         fitted = _fit_some(sums, trial, rows, mixtures)
         after = _overlaps(samples, fitted, rows, overlaps)
+
+        # drop it where little is lost; only these heads go on
         rows = rows[after[rows] > overlaps[rows] - GAIN]
         chosen[rows] = trial[rows]
         mixtures[rows] = fitted[rows]

@@ -81,7 +81,8 @@ def mixture_text(head: RuledHead | HeadMixture, view: View) -> str:
 
 
 def _weighted_rules(head: RuledHead | HeadMixture, view: View) -> str:
-    """The rules of a head's mixture, each behind its weight."""
+    """The rules of a head's mixture with their weights, such as `0.75 × previous token + 0.20 ×
+    first token`."""
     times = spell("×", ascii=view.ascii)
     parts = [
         f"{part.weight:.2f} {times} {label(say(view, rule_label(part.rule)), ascii=view.ascii)}"

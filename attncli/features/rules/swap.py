@@ -55,6 +55,7 @@ class SwapLayers(Mapping[tuple[int, Kind], Sequence[Intervention]]):
         backend: Backend,
         texts: Sequence[Sequence[Token]],
     ) -> None:
+        """Prepare the rules of each text, and find the layers that have a swapped head."""
         self._swap = swap
         self._places = places
         self._backend = backend
@@ -67,13 +68,17 @@ class SwapLayers(Mapping[tuple[int, Kind], Sequence[Intervention]]):
         ]
 
     def __iter__(self) -> Iterator[tuple[int, Kind]]:
+        """Yield the key of each layer that has a swapped head, (layer, "self")."""
         for layer in self._layers:
             yield layer, "self"
 
     def __len__(self) -> int:
+        """How many layers have a swapped head."""
         return len(self._layers)
 
     def __getitem__(self, place: tuple[int, Kind]) -> Sequence[Intervention]:
+        """The intervention that puts the weights by rule in place of those of a layer's swapped
+        heads. Raises KeyError for a layer without any, and for cross-attention."""
         layer, kind = place
         if kind != "self" or layer not in self._layers:
             raise KeyError(place)

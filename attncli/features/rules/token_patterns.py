@@ -78,7 +78,7 @@ class TokenPatterns:
 
     @cached_property
     def comma(self) -> Bools:
-        """Marks within a sentence: commas, colons, semicolons."""
+        """Tokens that end in a mark within a sentence: a comma, colon or semicolon."""
         return self.mark_tokens(lambda text: text.strip()[-1:] in tuple(",;:，；：、"))
 
     @cached_property
@@ -148,8 +148,8 @@ class TokenPatterns:
 
     @cached_property
     def same_word(self) -> Ints:
-        """A number for the spelling of the word that each token is a piece of, in small letters;
-        one of its own where that is no word of letters."""
+        """A number for each token, equal for the pieces of words that are spelled alike, capitals or
+        not; a word without letters has a number of its own."""
         spellings: dict[int, str] = {}
         for place, number in enumerate(self.word.tolist()):
             spellings[number] = spellings.get(number, "") + self.texts[place].strip().lower()
@@ -173,8 +173,8 @@ class TokenPatterns:
 
     @cached_property
     def same_name(self) -> Ints:
-        """A number for the spelling of each token's name; one of its own where it is a piece of
-        none."""
+        """A number for each token, equal for the pieces of names in code (such as x_1) that are
+        spelled alike; a token that is no piece of a name has a number of its own."""
         names = [""] * self.count
         for number, text in zip(self.name.tolist(), self.texts, strict=True):
             names[number] += text.strip()

@@ -157,7 +157,7 @@ def run(
     )
 
     def compute(run: TextRun) -> RunDocument:
-        """The document of one text, whose stages are saved where asked for."""
+        """Called for each text: its document. Its stages are written to a file with `--save`."""
         from attncli.features.run import compute as runs
 
         padded = next(traces_of_batch)
@@ -232,7 +232,8 @@ def run(
         return {"query": str(request.query_index(quiet, record.sides.queries, query))}
 
     def after_figure(run: TextRun, document: RunDocument) -> RunDocument:
-        """The document for the answer, without the tables that only its figure needed."""
+        """Called when a text's figure is drawn: the document for the answer, without the tables that
+        only the figure needed."""
         from attncli.features.run.compute import without_tables
 
         if shows_tables(len(run.tokens)):

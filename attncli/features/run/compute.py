@@ -461,9 +461,11 @@ def _weighing_of(
 
 
 def _without_recurrences(spec: Spec, layers: Selection, recurrences: Sequence[int]) -> Selection:
-    """The named layers that attend, without those with recurrences."""
+    """The layers of a selection whose attention runs: those with recurrences are left out, as they
+    have no attention. Every layer stays every layer, of which a run takes those that attend."""
     if layers is EVERY:
         return layers
+    # the count matters for every layer only
     others = [layer for layer in numbers_of(layers, 0) if layer not in recurrences]
     return spec.attending(others)
 
@@ -653,6 +655,11 @@ class _RunLinks:
     """
 
     def __init__(self, row_tokens: Sequence[Token], request: RunRequest, is_trained: bool) -> None:
+        """Prepare the collectors of links.
+
+        row_tokens: the tokens of the text, or the words that they are merged to.
+        is_trained: whether the model's weights are trained.
+        """
         # only training makes heads put weight on special tokens and neighbours when they look for
         # nothing; of random weights no link is left out
         self._is_trained = is_trained
@@ -700,8 +707,9 @@ class _RunLinks:
 
         weights: of each of the heads, [row, key].
         """
-        self.strongest.add(layer, heads, weights, self._query or 0)
-        if self._uncut is not None:
+        first_query = 0 if self._query is None else self._query
+        self.strongest.add(layer, heads, weights, first_query)
+        if self._uncut is not None:  # `finish` may need them
             self._rows.append((layer, heads, weights))
 
     def finish(self, query: int) -> None:
@@ -746,6 +754,12 @@ class _LayerParts:
         links: _RunLinks,
         long: BlockCollector | None,
     ) -> None:
+        """Begin with no layers.
+
+        words: those that tokens are merged to; None for none.
+        links: collects the strongest links.
+        long: collects the blocks of a long text; None for dense attention.
+        """
         self._model = model
         self._tokens = tokens
         self._request = request
@@ -1070,9 +1084,13 @@ class SavedStages:
     """
 
     def __init__(self, model: Model, heads: Selection = EVERY) -> None:
+        """Begin with no arrays.
+
+        heads: which heads of each layer run.
+        """
         self.backend = model.backend
-        self.tensors: dict[str, np.ndarray[Any, Any]] = {}
-        self.heads: dict[str, list[int]] = {}
+        self.tensors: dict[str, np.ndarray[Any, Any]] = {}  # by name, such as "layers.0.weights"
+        self.heads: dict[str, list[int]] = {}  # the heads that ran, by layer
         self._blocks = model.spec.blocks
         self._selection = heads
 
@@ -1231,7 +1249,8 @@ def recurrences_of(spec: Spec, layers: Selection, count: int, *, merged: bool) -
 
 
 def _implicit_heads(spec: Spec, layer: int, heads: Selection) -> list[int]:
-    """The numbers of the heads of a layer's recurrence that are selected."""
+    """The numbers of the heads of a layer's recurrence that are selected; numbers that it
+    does not have are left out."""
     mixer = spec.blocks[layer].mixer
     assert isinstance(mixer, Recurrence)
     return [head for head in numbers_of(heads, mixer.heads) if head < mixer.heads]

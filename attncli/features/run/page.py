@@ -61,9 +61,9 @@ def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
     is_learned = document.model.source == "checkpoint"
 
     def head_records() -> Iterator[HeadRecord]:
-        """Records of the heads in the tensors, layer by layer."""
+        """Yield records of the heads in the tensors, layer by layer."""
         for layer in (part.layer for part in document.layers):
-            prefix = f"layers.{layer}."
+            prefix = f"layers.{layer}."  # of the names of the layer's arrays
             stages = {
                 name.removeprefix(prefix): np.asarray(array, np.float32)
                 for name, array in tensors.items()

@@ -381,7 +381,9 @@ def _sees_itself_alone(document: RunDocument, query: int) -> bool:
     """Whether a query has weight on nothing but itself, over all heads."""
     if document.average is UNSET:
         return False
-    return np.flatnonzero(np.nan_to_num(np.asarray(document.average)) > 0).tolist() == [query]
+    average = np.nan_to_num(np.asarray(document.average))
+    keys_with_weight = np.flatnonzero(average > 0).tolist()
+    return keys_with_weight == [query]
 
 
 def _narrow_view_sentence(document: RunDocument, query: int, view: View) -> str:

@@ -132,8 +132,8 @@ def row_texts(document: RunDocument) -> list[str]:
 
 
 def overview_part(document: RunDocument, view: View) -> Lines:
-    """Layers × heads: the weight of each head's strongest link, of one query if the document is
-    about one; nothing where no head has a link that counts.
+    """Draw a grid of layers × heads: the weight of each head's strongest link, of one query if the
+    document is about one; nothing where no head has a link that counts.
     """
     entries = document.overview
     if not entries:
@@ -158,7 +158,8 @@ def overview_part(document: RunDocument, view: View) -> Lines:
 
 
 def average_part(document: RunDocument, view: View) -> Lines:
-    """Draw where the query looks on average over the layers and heads that ran."""
+    """A table of the keys that get most of the query's weight, on average over the layers and heads
+    that ran."""
     if document.average is UNSET:
         return remark("an average needs --query TOK", view)
     assert document.queries, "an average is that of a query's rows"

@@ -38,10 +38,8 @@ class Previous(Task):
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
         """Texts of random symbols; the target of each is the one before."""
-        numbers = integers(seed, f"previous\0{stream}", size * self.length).reshape(
-            size, self.length
-        )
-        ids = (numbers % len(self.words)).astype(np.int64)
+        numbers = integers(seed, f"previous\0{stream}", size * self.length)
+        ids = (numbers % len(self.words)).astype(np.int64).reshape(size, self.length)
         targets = np.full(ids.shape, NO_TARGET)
         targets[:, 1:] = ids[:, :-1]
         return Batch(ids, targets)
