@@ -611,8 +611,8 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return HiddenRegions(regions=group, change=change)
 
     def choose_weighing(self, results: AnswerResults) -> Weighing | None:
-        """The weighing to measure: as it was asked for, or, if it names no region, with the region
-        whose cut loses most. None if none was asked for."""
+        """What --weigh multiplies, and by how much: as it was asked for, or where it named no region,
+        the region whose cut loses most. None without --weigh."""
         if self.weighing is None or self.weighing.keys:
             return self.weighing
         places = self.source_places()
@@ -975,6 +975,7 @@ class _Plan(Struct, frozen=True, eq=False):
             rows = rows_for(model.spec, count)
         estimate = cost(model, count, RunRequest(matrices=False), is_saved=False, rows=rows)
         estimate = with_predictions(estimate, model.spec, self.length, model.backend.dtype)
+        # one more run for writing the answer
         estimate = with_runs(estimate, self._whole_runs() + 1)
         return replace(estimate, memory={**estimate.memory, **self._memory(estimate)})
 
@@ -983,12 +984,16 @@ class _Plan(Struct, frozen=True, eq=False):
         answer."""
         count = len(self.runs.tokens)
         tokens = self.runs.planned_tokens(self._other_cuts(), after_own=self.runs.can_resume)
+        # the cuts, and the random spans of one region
         runs = tokens / count + DRAWS
         if self.writes_answers:
+            # the answer without one region, prompt and new tokens
             runs += 1 + self.length / count
         if self.weighing is not None:
+            # the doses, and one of them on random spans
             runs += len(_factors(self.weighing)) + DRAWS
         if self.each_head:
+            # over the answer's tokens alone: single heads, the two groups of heads, and the gradients
             runs += self.length / count * (CARRIERS + 2 + BACK_AND_FORTH)
         return runs
 

@@ -244,8 +244,8 @@ def _draw_attention(
 
 
 def _axis_step(largest: float) -> float:
-    """The distance of the numbers along an axis up to `largest`: 1, 2 or 5 times a power of ten, two
-    to four of them."""
+    """The distance of the numbers along an axis from 0 to `largest`: 1, 2 or 5 times a power of ten,
+    the smallest that gives at most four numbers above 0."""
     power = 10.0 ** math.floor(math.log10(largest))
     for part in (0.2, 0.5, 1.0, 2.0):
         if largest / (part * power) <= 4:

@@ -245,9 +245,10 @@ def _band_entries(document: AnswerDocument) -> Iterator[list[Any]]:
 
 
 def _starts(document: AnswerDocument) -> Sequence[int] | None:
-    """Where each token begins in the prompt, and the end of the last; None where a place is
-    unknown, or the tokens do not stand in order.
+    """Where each token begins in the prompt, in characters, and behind them the prompt's length; None
+    where a token's place is unknown, or tokens are not in order.
     """
+    # the first token begins with the text, whatever stands before it
     starts = [0]
     for token in document.tokens[1:]:
         if token.start is None or token.start < starts[-1] or token.start > len(document.text):

@@ -44,7 +44,7 @@ def has_doses(document: AnswerDocument, view: View) -> bool:
 
 
 def _effect_of(document: AnswerDocument, region: int) -> AnswerEffect:
-    """The effect of cutting the region of this number."""
+    """The document's row on the region of this number, as `regions` counts them."""
     return next(effect for effect in document.effects if effect.region == region)
 
 

@@ -133,7 +133,8 @@ def _answer_part(document: AnswerDocument, view: View) -> Lines:
 
 
 def _written_text(text: str, view: View) -> str:
-    """What a model wrote, in quotes: whole and with its lines in a brief or a full view."""
+    """What a model wrote, in quotes: in a brief or a full view the whole text with its line breaks,
+    else its first 400 characters in one line."""
     text = text.strip()
     if view.brief or view.full:
         whole = "\n".join(safe(row, ascii=view.ascii) for row in text.splitlines())
@@ -351,7 +352,10 @@ def _rests_on_hidden(document: AnswerDocument) -> bool:
 def _none_sentences(
     document: AnswerDocument, sources: Sequence[AnswerEffect], view: View
 ) -> Iterator[str]:
-    """Yield that the answer rests on no region, and how little it loses without one."""
+    """Yield that the answer rests on no region, and how little it loses without one.
+
+    sources: the effects of the regions that are compared, the largest loss first.
+    """
     yield say(view, "The answer rests on none of these regions.")
     if not sources:
         return
@@ -378,7 +382,11 @@ def _none_sentences(
 def _used_sentences(
     document: AnswerDocument, used: Sequence[AnswerEffect], view: View
 ) -> Iterator[str]:
-    """Yield which regions the answer rests on, and what random spans change."""
+    """Yield which regions the answer rests on, what it loses without them, and what it loses without
+    random spans of as many tokens.
+
+    used: the effects of these regions, the largest loss first; at least one.
+    """
     names = listing([quoted_leaf(document, effect, view) for effect in used], " and ")
     first = used[0]
     places: dict[str, object] = {
@@ -507,7 +515,8 @@ def _unused_sentences(
 
 
 def _changes_text(document: AnswerDocument, effects: Sequence[AnswerEffect], view: View) -> str:
-    """The first `MOST_NAMED` of these regions with their changes, and how many more there are."""
+    """The names of these regions with their changes, such as "'doc1' (+0.12 nats)", joined: the first
+    `MOST_NAMED` of them, and how many more there are."""
     names = [
         say(
             view,
@@ -561,7 +570,8 @@ def _idle_sentences(
 
 
 def _frame_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
-    """Yield what is lost without what stands around the regions: the question, the template."""
+    """Yield what is lost without the tokens around the compared regions, such as the question and the
+    template of a chat; nothing where that is little."""
     frame = [effect for effect in document.effects if not effect.is_source]
     if not frame or frame[0].change > -LITTLE:
         return

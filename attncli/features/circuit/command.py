@@ -97,7 +97,8 @@ def circuit(
     from attncli.models.estimate import duration_words
 
     def on_cost(expected: CostEstimate, tokens: int) -> None:
-        """Refuse a run that does not fit in memory, and note what it will take."""
+        """Called before the work with its estimated cost and the tokens of the longest text: refuse
+        what does not fit in memory (LimitError), and announce what takes long."""
         smaller = message("--steps with a smaller number, or pairs of shorter texts")
         request.refuse_memory(expected.peak, setup.compute, smaller)
         if expected.seconds < LONG_WORK:

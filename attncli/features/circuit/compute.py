@@ -353,8 +353,10 @@ class _Work:
             self._on_result(self._kept, self._runs)
             self.advance()
 
-        places = range(self._workers + 1)  # one is taken from while the others are written in
-        take_in_order([partial(pair_result, number) for number in range(len(works))], take, places)
+        # one more than workers, so that all of these can compute while `take` has a result
+        places = range(self._workers + 1)
+        functions = [partial(pair_result, number) for number in range(len(works))]
+        take_in_order(functions, take, places)
         return rows
 
     def document(
@@ -443,7 +445,10 @@ class _Work:
         )
 
     def _roles(self, mask: Mask) -> dict[Place, HeadRole]:
-        """The roles of a circuit's heads, by layer and head."""
+        """Measure what each head of a circuit does; by (layer, head).
+
+        mask: the edges of the circuit, [reader, writer].
+        """
         carries = np.asarray(mask.any(0)).tolist()
         heads = [
             (writer.layer, writer.head)
@@ -484,7 +489,10 @@ class _Work:
         return gradients.scores(self.graph)
 
     def _smallest(self, mean: Floats, counts: Sequence[int]) -> int:
-        """The place of the smallest size that keeps 80% on the pairs of the choice."""
+        """The index of the smallest of these sizes that keeps 80% on the pairs of the choice.
+
+        mean: the scores of edges, [reader, writer].
+        """
         masks = [strongest_edges(self.graph, mean, count) for count in counts]
         kept = measure_circuits(
             self.circuit, self.pairs.choice, masks, partial(self.results, "choice")
@@ -591,9 +599,11 @@ def _edge_members(graph: EdgeGraph, edge: Floats) -> dict[str, Any]:
 def _edges(
     graph: EdgeGraph, mask: Mask, scores: Floats, positions: Floats | None
 ) -> list[CircuitEdge]:
-    """The edges of a circuit, the strongest first.
+    """The document's edges of a circuit, the strongest first.
 
-    positions: their scores by token, [token, reader, writer]; None where they are not told.
+    mask: which edges are in the circuit, [reader, writer].
+    scores: of all edges, [reader, writer].
+    positions: scores by token, [token, reader, writer]; None where they were not computed.
     """
     return [
         CircuitEdge(
@@ -762,7 +772,8 @@ def _reader_name(graph: EdgeGraph, number: int) -> str:
 
 
 def _warnings(spec: Spec) -> list[str]:
-    """Warnings on parts of the model that the scores do not take into account."""
+    """The warning that scores of edges do not follow a change of the experts that are chosen; [] for
+    a model without experts."""
     if any(isinstance(block.mlp, Experts) for block in spec.blocks):
         return [
             message(

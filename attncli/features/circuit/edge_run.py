@@ -163,9 +163,11 @@ class _ReplacedRun:
     """
 
     def __init__(self, circuit: CircuitModel, pair: TokenPair, masks: Mask) -> None:
+        """masks: the edges of each circuit, [circuit, reader, writer]."""
         graph = circuit.graph
         self.circuit = circuit
         self.pair = pair
+        # run 0, the corrupt text, keeps no edge of the clean one
         self.masks = np.concatenate([np.zeros_like(masks[:1]), masks])
         self.every = np.arange(len(self.masks))
         self.context = circuit.context(pair)
@@ -175,6 +177,7 @@ class _ReplacedRun:
         self.first = pair.first_difference
         shape = (len(self.masks), len(graph.writers), count - self.first, width)
         self.moved = np.zeros(shape, circuit.dtype)
+        # the embedding, writer 0, differs by the difference of the two texts
         clean = circuit.embed(pair, pair.clean)
         self.moved[1:, 0] = (clean - self.stream)[self.first :]
         self.reader = 0
@@ -246,9 +249,10 @@ class _ReplacedRun:
         return np.asarray(vectors)[:, None]
 
     def _write(self, runs: Floats, vectors: Floats) -> None:
-        """Add what nodes write in the corrupt text to its stream, and keep how far the other runs
-        differ from it.
+        """Take in what the next nodes write: add the corrupt text's vectors to its stream, and keep
+        by how much those of the other runs differ.
 
+        runs: the numbers of the runs, 0 first.
         vectors: [run, node, token, width].
         """
         nodes = slice(self.writer, self.writer + vectors.shape[1])
@@ -269,6 +273,7 @@ class _GradientRun:
     """
 
     def __init__(self, circuit: CircuitModel, pair: TokenPair, batch: Floats) -> None:
+        """Run all layers, and compute m for each input. batch: the inputs, [input, token, width]."""
         self.circuit = circuit
         self.pair = pair
         self.backend = gradient_backend(str(circuit.dtype))
@@ -282,7 +287,7 @@ class _GradientRun:
         slope = zeros_like(self.hidden)
         self.variables.append(slope)
         measures = circuit.measure(self.backend, (self.hidden + cast("Array", slope))[:, -1], pair)
-        # the corrupt text's own run stands beside those whose gradients are taken
+        # the corrupt text's own run is there for what its nodes write, not for gradients
         self.total = self.backend.sum(measures[1:], -1)
 
     def slopes(self) -> Floats:

@@ -49,8 +49,8 @@ def measure_circuits(
     masks: Sequence[Mask],
     rows_of: Callable[[Sequence[Callable[[], Floats]]], list[Floats]],
 ) -> CircuitMeasures:
-    """m of each pair under each circuit, by exact runs; m is the measure that `circuit` was made
-    with, such as the logit of a pair's answer minus that of the other.
+    """Measure m, the logit of a pair's answer minus that of the other, of each pair under each
+    circuit, by exact runs.
 
     masks: the edges of each circuit, [reader, writer].
     rows_of: calls the functions that it is handed, one for each pair, and returns their results in
@@ -120,12 +120,13 @@ def without_each(graph: EdgeGraph, edges: Floats) -> list[Mask]:
 def overlap_of_resamples(
     scores: Floats, choose: Callable[[Floats], Mask], weights: Floats
 ) -> float | None:
-    """The mean share of the edges of either that two circuits have both (Jaccard), over all pairs of
-    circuits chosen on pairs drawn again; None for fewer than two pairs.
+    """How stable the choice of a circuit is: circuits are chosen by mean scores over resamples of the
+    pairs, and the overlap of two circuits (edges in both / edges in either) is averaged over all
+    pairs of circuits. None for fewer than two pairs of texts.
 
-    scores: [pair, reader, writer].
-    choose: gives the circuit of mean scores.
-    weights: of the pairs in each resample, [draw, pair].
+    scores: of edges for each pair of texts, [pair, reader, writer].
+    choose: gives the circuit for mean scores, [reader, writer].
+    weights: of the pairs in each resample, [draw, pair], rows that sum to 1.
     """
     if len(scores) < 2:
         return None

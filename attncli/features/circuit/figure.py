@@ -257,8 +257,11 @@ def _places(
     for node in document.nodes:
         if node.id not in drawn:
             continue
-        if node.layer is None:
-            row = (-1 if node.kind == "embedding" else 1_000_000, False)
+        if node.kind == "embedding":
+            row = (-1, False)
+        elif node.layer is None:
+            # the logits stand above all layers
+            row = (document.model.layers, False)
         else:
             row = (node.layer, node.kind == "mlp")
         rows.setdefault(row, []).append(node.id)

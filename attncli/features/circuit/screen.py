@@ -273,9 +273,10 @@ def _head_cells(node: CircuitNode, change: Difference, view: View) -> list[str]:
 def acts_by(change: Difference) -> Message:
     """Whether a head acts by moving (where later heads look) or by writing, judged by the bounds of
     `attn ablate --hold attention`."""
-    share = (change.writes or 0.0) / (change.all or 1.0)
     if abs(change.all or 0.0) < LEAST:
         return message("hardly")
+    # the share of the loss that comes by what the head writes
+    share = (change.writes or 0.0) / (change.all or 1.0)
     if abs(share) <= MOVES:
         return message("moving")
     if WRITES <= share <= 2 - WRITES:
@@ -610,7 +611,12 @@ def circuit_compare_sentences(document: CircuitCompareDocument, view: View) -> I
 
 
 def _beside_stability(share: float, low: float, high: float) -> Message:
-    """A sentence that compares the overlap with that of circuits from pairs drawn again."""
+    """The sentence that compares the overlap of two circuits with how much circuits of the same kind
+    overlap when their pairs are drawn again.
+
+    share: of the two circuits.
+    low, high: of circuits from pairs drawn again.
+    """
     places = {"low": percent(low), "high": percent(high)}
     if share < low:
         return message(

@@ -437,19 +437,24 @@ class Bound(Struct, frozen=True):
 
 
 def parse_bound(text: str | None) -> Bound:
-    """The bound that `--fail-above` names: `X` or `js=X`. Raises UsageError for anything else."""
+    """Parse the value of `--fail-above`: `X` bounds the change of a weight, `js=X` the divergence of
+    a head's rows; None is no bound. Raises UsageError for anything else."""
     if text is None:
-        return Bound("weight", None)
+        return Bound("weight", most=None)
+    # "0.1" becomes "", "", "0.1", and "js=0.1" becomes "js", "=", "0.1"
     name, sign, number = text.rpartition("=")
     measure: Literal["weight", "js"] = "weight"
+    most = 1e30
     if sign and name.strip() == "js":
         measure = "js"
-    most = MOST_JS if measure == "js" else 1e30
+        most = MOST_JS
     try:
         value = float(number)
     except ValueError:
         value = math.nan
-    if name.strip() not in ("", "js") or (sign and not name) or not 0 <= value <= most:
+    # NaN is within no range
+    is_known_name = name.strip() in ("", "js") and not (sign and not name)
+    if not is_known_name or not 0 <= value <= most:
         raise refused_value(
             "--fail-above", text, "a number from 0 to 1e+30, or js=X with X from 0 to 0.6931"
         )
@@ -551,8 +556,10 @@ def _compare_effects(
     environment: Environment,
     bound: Bound,
 ) -> None:
-    """Write how two saved effects differ. Raises VerdictError where that is more than
-    `--fail-above`.
+    """Write how two saved effects documents differ. Raises VerdictError where an effect differs by
+    more than `--fail-above` allows.
+
+    sides: each file's name and its document.
     """
     from attncli.features.effects.ablation import difference_document
 
@@ -566,6 +573,7 @@ def _compare_effects(
     (a, first), (b, second) = sides
     document = difference_document(first, second, (a, b))
     write_with_figure([document], output, environment, view)
+    # the largest difference comes first
     worst = abs(document.heads[0].difference)
     bound.refuse(worst, message("an effect differs by {worst:.6g}", worst=worst))
 
@@ -983,7 +991,8 @@ def _run_side(
             recording = Recording(loaded_model, tokens, heads)
 
     def refuse(expected: CostEstimate, count: int) -> None:
-        """Refuse a run that needs too much memory, or whose JSON is too long. Raises LimitError."""
+        """Called before the run with its estimated cost: refuse one that needs too much memory, or
+        whose JSON is too long. Raises LimitError."""
         hint = request.smaller_run(loaded_model.spec)
         request.refuse_memory(
             expected.peak,
@@ -992,6 +1001,7 @@ def _run_side(
             resident=expected.resident,
         )
         if output.json or output.ndjson:
+            # about 21 characters a number
             refuse_over(expected.numbers * 21, output, hint)
 
     document = compute_run(

@@ -59,13 +59,16 @@ def common_beginning(a: RunDocument, b: RunDocument, heads: Sequence[LayerHead])
         heads: All heads of both sides, with their weights.
     """
     for _, head in heads:
+        # weight above the diagonal: a query sees a later key
         if np.triu(np.nan_to_num(_matrix(head.weights)), 1).any():
             return 0
+
+    # up to the first different token, or the end of the shorter text
     texts = zip(a.tokens, b.tokens, strict=False)
-    return next(
-        (place for place, (first, second) in enumerate(texts) if first.text != second.text),
-        min(len(a.tokens), len(b.tokens)),
-    )
+    for place, (token_a, token_b) in enumerate(texts):
+        if token_a.text != token_b.text:
+            return place
+    return min(len(a.tokens), len(b.tokens))
 
 
 class MeasuredRows(Struct, frozen=True, eq=False):

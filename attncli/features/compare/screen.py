@@ -245,8 +245,8 @@ def _change_place(head: ComparedHead, tokens: Sequence[TokenRow], view: View) ->
 
 
 def _end_names(link: SignedDifference, tokens: Sequence[TokenRow], view: View) -> str:
-    """Both tokens of a link by their texts in A, such as `it → animal`; with its position one whose
-    text stands at several places."""
+    """The names of a link's query and key by their texts in A, such as `it → animal`; a text that
+    stands at several places is followed by the position."""
     places = (link.query, link.key)
     return arrow(view).join(placed_token(tokens, place, END, view) for place in places)
 
@@ -436,23 +436,22 @@ def compared_sides(document: CompareDocument, view: View) -> Lines:
 
 
 def _run_facts(side: CompareSide, view: View) -> list[str]:
-    """The model and the settings that computed a side's weights, in pieces of a sentence."""
+    """The model and the settings that computed a side's weights, as short texts such as "seed 0" and
+    "mask causal"."""
     model = side.model
     attention = side.attention
-    facts = [
-        term(safe(model.source, ascii=view.ascii)),
-        message("seed {seed}", seed=model.seed) if model.source in ("seeded", "random") else "",
-        safe(model.name or "", ascii=view.ascii),
-        message("scale {scale:.6g}", scale=attention.scale) if attention.scale is not None else "",
-        *mask_and_position(attention.mask, attention.position, view),
-        (
-            message("hash attention {hashing}", hashing=safe(attention.hashing, ascii=view.ascii))
-            if attention.hashing
-            else ""
-        ),
-        f"{attention.backend} {attention.dtype}",
-    ]
-    return [part for part in facts if part]
+    facts: list[str] = [term(safe(model.source, ascii=view.ascii))]
+    if model.source in ("seeded", "random"):
+        facts.append(message("seed {seed}", seed=model.seed))
+    facts.append(safe(model.name or "", ascii=view.ascii))
+    if attention.scale is not None:
+        facts.append(message("scale {scale:.6g}", scale=attention.scale))
+    facts += mask_and_position(attention.mask, attention.position, view)
+    if attention.hashing:
+        hashing = safe(attention.hashing, ascii=view.ascii)
+        facts.append(message("hash attention {hashing}", hashing=hashing))
+    facts.append(f"{attention.backend} {attention.dtype}")
+    return [fact_text for fact_text in facts if fact_text]
 
 
 def _alignment_notes(document: CompareDocument, view: View) -> Iterator[Lines]:
@@ -750,9 +749,10 @@ def _short_head_names(a: HeadPlace, b: HeadPlace, view: View) -> str:
 
 
 def _region_sentences(document: CompareDocument, view: View) -> list[str]:
-    """A sentence on the region whose share changed most, from A to B; none where no difference of
-    regions is known.
+    """A list of one sentence, on the region whose share changed most from A to B; [] where no
+    difference of regions is known.
     """
+    # the largest difference comes first
     changed = [
         region for region in document.region_changes or () if region.change.difference is not None
     ]
@@ -785,7 +785,7 @@ def compare_sentences(document: CompareDocument, view: View) -> list[str]:
     if document.models is UNSET:
         return _link_sentences(document, view)
     is_part = document.queries is not UNSET
-    changes = change_sentences(document.models, 1, view, is_part=is_part)
+    changes = change_sentences(document.models, texts=1, view=view, is_part=is_part)
     return [*_link_sentences(document, view), *changes]
 
 

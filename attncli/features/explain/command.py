@@ -372,7 +372,8 @@ def residual(
     """
     from attncli.features.explain.compute import residual_document
 
-    if setup.model.model is None:  # what the topic is about is there without being asked for
+    if setup.model.model is None:
+        # seeded weights get the residual connection and the norm that the topic is about
         setup = replace(setup, model=replace(setup.model, residual=True, layer_norm=True))
     place = topic_place(ctx.obj, text, setup, output, query, whole_layer=True)
     document = residual_document(

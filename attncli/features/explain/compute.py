@@ -843,7 +843,8 @@ def _without_heads(
     if spec.sinks or spec.own_global or not set(names) <= set(trace.stages):
         return UNSET
     stages = {name: float64_of(model, trace.stages[name]) for name in names}
-    steps = steps_of(stages, spec.scale, spec.softcap, None, query)
+    steps = steps_of(stages, spec.scale, spec.softcap, sink=None, query=query)
+    # the steps that hold the weights and the output; there is one of each
     row = next(np.asarray(step.weights) for step in steps if isinstance(step, SoftmaxRow))
     output = next(np.asarray(step.output) for step in steps if isinstance(step, OutputSum))
     largest_difference = max(

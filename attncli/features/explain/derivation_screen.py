@@ -672,8 +672,8 @@ class Derivation(Struct, frozen=True, dict=True):
             yield say(view, template, key=further_text, share=percent(weights[further]))
 
     def _looked_at(self) -> int:
-        """The key with the largest weight among those where no head rests; among all where no other
-        has any."""
+        """The position of the key that the query looks at most, leaving out keys on which heads rest
+        (the first token and special ones); of all keys where no other has any weight."""
         document = self.document
         weights = self.weights[: len(document.tokens)]
         rest = resting_keys(document.tokens, document.model.source)
@@ -796,8 +796,8 @@ MATRICES = {
 
 
 def _square_matrices(document: AttentionTopic) -> list[tuple[str, object]]:
-    """The matrices [query, key] of the document as (name, values), in the order of the steps,
-    without those that equal the next one."""
+    """The matrices [query, key] of the document as (name, values), in the order of the steps; one that
+    equals the next, as a step that changes nothing leaves it, is left out."""
     matrices = document.matrices
     squares: list[tuple[str, object]] = []
     if matrices.raw is not UNSET and matrices.scaled is not UNSET:
@@ -915,7 +915,8 @@ def line_of_score(step: Scores, key: int, name: str, raw: float, root: str, view
     """The score of one key worked out in a line: q·k scaled, capped, and with what its position
     adds, such as "for 2 sat: q·k = 1.20, 1.20 / √64 = 0.15; every other key likewise".
 
-    name: the key's.
+    key: its index.
+    name: the name of the key.
     raw: q·k.
     root: the number by whose square root it is divided; "" where it is multiplied instead.
     """

@@ -816,8 +816,8 @@ def _norm_part(document: ResidualTopic, view: View) -> Lines:
 
 
 def _residual_answer(document: ResidualTopic, view: View) -> Lines:
-    """The text tinted by where the query looks, and a sentence on whether its vector still points
-    where it did."""
+    """The text tinted by the query's largest weight on each word in any head, and a sentence on
+    whether attention leaves the query's vector pointing mostly where it did."""
     query_text = quoted_token(document.tokens, document.query, view)
     template = message(
         "Attention turns the vector of {query} far from where it pointed: cosine {cosine} between x"
@@ -830,7 +830,9 @@ def _residual_answer(document: ResidualTopic, view: View) -> Lines:
         )
     turn = say(view, template, query=query_text, cosine=f"{document.cosine:.2f}")
     texts = (turn, not_learned_note(document.model, view))
-    weights = () if document.weights is UNSET else document.weights
+    weights: Sequence[float] | NDArray = ()
+    if document.weights is not UNSET:
+        weights = document.weights
     shares, tint = weights_as_tints(document, weights, several=True)
     return tinted_answer(document, shares, texts, view, query=document.query, tint=tint)
 

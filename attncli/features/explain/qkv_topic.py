@@ -140,10 +140,12 @@ def qkv_document(
 def word_views(
     vectors: Mapping[ViewName, Floats], tokens: Sequence[Token], query: int
 ) -> list[WordView]:
-    """In each view of a text's words the word nearest to the query's, by cosine. Special tokens and
-    those of the query's own text are left out; nothing where no other word is left.
+    """Find for each view of a text's words (as they enter, ask, are found, or are handed over) the
+    word whose vector is nearest to that of the query's word, by cosine. Special tokens and those of
+    the query's own text are left out; [] where no other word is left.
 
-    vectors: by the name of the view, [token, dim].
+    vectors: of the words in each view, [token, dim], by the view's name.
+    query: the position of the query's word.
     """
     others = np.flatnonzero(_other_words(tokens, query)).tolist()
     if not others:
@@ -237,11 +239,15 @@ def _self_first(scores: Floats, words: Sequence[int]) -> int:
     scores: [query, key], of the text's tokens.
     words: the positions of the words that are counted.
     """
+    # of each row the score of its own key, and the best of the others
+    own = scores.diagonal()
     others = scores.copy()
     np.fill_diagonal(others, -np.inf)
     best = others.max(axis=1)
-    own = scores.diagonal()
-    return int((own > best + TIED * np.maximum(1.0, np.abs(own)))[words].sum())
+    # scores that differ by less are tied; large ones are rounded by more
+    tolerance = TIED * np.maximum(1.0, np.abs(own))
+    looks_at_itself = own > best + tolerance
+    return int(looks_at_itself[words].sum())
 
 
 def _shared_key_value(

@@ -466,7 +466,7 @@ def order_answer(document: OrderTopic, view: View) -> Lines:
             **conventions,
         )
         tinted_sentence = shaded_sentence(
-            document.text, document.tokens, None, view, query=None, tint=""
+            document.text, document.tokens, shares=None, view=view, query=None, tint=""
         )
         return stack(tinted_sentence, remark(no_tint, view), sentences(texts, view))
     shares = np.divide(row.per_token, row.max_difference)

@@ -71,6 +71,7 @@ class AcrossHeads:
     """
 
     def __init__(self, names: frozenset[str], count: int, layers: int) -> None:
+        """Raises LimitError where flow is asked for and would take too long."""
         self._names = names
         if "flow" in names:
             check_flow_size(count, layers, count)

@@ -247,8 +247,8 @@ def _sources(document: HeadsDocument, weights: Numbers, view: View) -> _Sources:
 
 
 def _rollout_sentence(document: HeadsDocument, rollout: Rollout, view: View) -> str:
-    """The sentence on the token from which the positions take most through all layers, beside what
-    uniform attention would take.
+    """The sentence on the input token that reaches the positions most through all layers, by the
+    rollout, beside the share that it would have with uniform attention.
     """
     sources = _sources(document, rollout.weights, view)
     even = as_matrix(rollout.uniform).mean(axis=0)

@@ -276,7 +276,8 @@ def heads(
         )
 
     def opens_at(run: TextRun, record: RunRecord) -> Mapping[str, str]:
-        """The order of the heads, where the page has the metric."""
+        """What the page of a text shows when it is opened: heads in the order of `--sort`, where the
+        page has that metric."""
         if comparison.sort in PAGE_METRICS:
             return {"sort": comparison.sort}
         return {}
@@ -295,6 +296,7 @@ def _saved_rules(model: Model, file: Path | None) -> RulesDocument | None:
     from attncli.features.rules.saved_rules import mixtures_of, read_rules
 
     document = read_rules(file)
+    # for its error where the rules are of another model
     mixtures_of(document, model, str(file))
     return document
 
@@ -330,8 +332,12 @@ def _role_scores(
     repeats: RepeatScores | None,
     every: bool,
 ) -> RoleScores | None:
-    """The scores of roles that are asked for, which belong to the model, whatever the text; None
-    for none. every: those of all roles."""
+    """Measure the scores by role that the command needs, once for all texts, as they belong to the
+    model; None where none are needed. A note announces what takes long.
+
+    repeats: scores of random repeats, where they were measured already.
+    every: whether --roles asks for all of them.
+    """
     from attncli.features.heads.roles import FETCH_LENGTH, role_cost, role_scores
     from attncli.measure.layer_metrics import ROLE_METRICS
     from attncli.models.estimate import duration_words
@@ -361,7 +367,8 @@ def _role_scores(
 
 
 def _names_roles(metric: Sequence[str] | None) -> bool:
-    """Whether `--metric` names a score of a role, which takes runs of many texts."""
+    """Whether the values of `--metric` name a score by role, such as "retrieval": such scores need
+    runs of many texts."""
     from attncli.measure.layer_metrics import ROLE_METRICS
 
     return any(name in ROLE_METRICS for name in request.comma_parts(metric))
@@ -559,7 +566,8 @@ def _comparison(
 
     # metrics, and the order, such as "entropy:asc"
     names = [name for name in request.comma_parts(heads_options.metric) if name]
-    own = [metric.name for path in heads_options.metric_file or () for metric in load_metrics(path)]
+    files = heads_options.metric_file or ()
+    own = [metric.name for path in files for metric in load_metrics(path)]
     sort, _, way = (heads_options.sort or "").partition(":")
     if way not in ("", "asc", "desc"):
         raise UsageError(
@@ -567,11 +575,14 @@ def _comparison(
             expected="NAME, NAME:asc or NAME:desc",
             sort=repr(heads_options.sort),
         )
+    # for the errors about unknown names
     for name in names:
         if name != "all":
             column_metric(name)
     if sort:
         column_metric(sort, option="--sort")
+
+    # metrics of the user's own files come with "all", and with the usual ones
     layers, heads = layers_and_heads(model, which, output)
     if "all" in names:
         metrics = (*TEXT_METRICS, *own)
@@ -579,6 +590,7 @@ def _comparison(
         metrics = tuple(dict.fromkeys(names))
     else:
         metrics = (*DEFAULT, *own)
+
     maps = True
     if parts is not None:
         draws_maps = output.svg is not None and "metrics" not in parts

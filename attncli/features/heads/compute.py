@@ -502,7 +502,8 @@ def _measured_heads(
     layers = model.spec.attending(request.layers)
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
-        """Feed a block of query rows to its layer's metrics, and tell the share that is done.
+        """Called with each block of query rows while the text runs: feed it to its layer's metrics,
+        and report the share of the run that is done.
 
         kind: "self", or "cross" for attention to another text, which has no metrics here.
         """
@@ -555,15 +556,19 @@ class _HeadCollector:
         self.model = model
         self.text = text
         self.tokens = tokens
-        self.words = merged_words(tokens, text) if request.words else None
+        # rows and columns are tokens, or with --words the words that they are merged to
+        self.words: Words | None = None
         self.row_tokens: Sequence[Token] = tokens
-        if self.words is not None:
+        if request.words:
+            self.words = merged_words(tokens, text)
             self.row_tokens = self.words.words
             regions = word_regions(request.regions, self.words.starts.tolist())
             request = replace(request, regions=tuple(regions))
         self.request = request
         self.is_blockwise = is_blockwise
         self.facts = self._token_facts()
+
+        # what layers add to
         self.across: AcrossHeads | None = None
         if request.across:
             layers = model.spec.attending(request.layers)
@@ -903,7 +908,7 @@ def shares(weights: Floats, sizes: Floats) -> Floats:
     are 0.
 
     weights: [head, query, key].
-    sizes: the same, or of one query for all.
+    sizes: of the same shape, or [head, 1, key] where they are the same for all queries.
     """
     products = np.asarray(weights, np.float64) * sizes
     sums = products.sum(-1, keepdims=True)

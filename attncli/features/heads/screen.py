@@ -320,8 +320,9 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
 
 
 def _average_note(document: HeadsDocument) -> str:
-    """The note that the average of heads hides where each looks, with its entropy beside the heads'
-    own; "" without these."""
+    """The note that the average of heads hides where each looks: its entropy beside the mean entropy
+    of the heads, both also as numbers of keys; "" where the document has no entropies."""
+    # e to the entropy is how many keys with equal weights have that entropy
     average = document.average
     if not average or average.entropy is UNSET or average.heads_entropy is UNSET:
         return ""
@@ -493,15 +494,18 @@ def _labels_note(heads: Sequence[HeadMetrics]) -> Message | str:
 
 
 def _label_names(head: HeadMetrics, view: View) -> list[str]:
-    """The labels of a head, each followed by the share of the weight that it is measured on, where
-    that is not all of it."""
+    """The labels of a head, such as "induction 80%": the percentage is the share of the head's weight
+    that the label was measured on, and is left out where that is all."""
     names = [label_name(head_label, view.lang) for head_label in head.labels or ()]
     if not head.label_scores or not names:
         return names
-    return [
-        name if score.share is None else f"{name} {percent(score.share)}"
-        for name, score in zip(names, head.label_scores, strict=True)
-    ]
+    texts = []
+    for name, score in zip(names, head.label_scores, strict=True):
+        if score.share is None:
+            texts.append(name)
+        else:
+            texts.append(f"{name} {percent(score.share)}")
+    return texts
 
 
 def _heads_to_list(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMetrics], str]:
@@ -674,7 +678,7 @@ def _metric_text(metric: MetricValue | None, view: View) -> str:
 def _link_text(link: TopLink | None, tokens: Sequence[TokenRow], view: View) -> str:
     """A link with its weight, such as `it → cat 0.50`; "-" for none.
 
-    tokens: the text's.
+    tokens: of the text.
     """
     if not link:
         return "-"
@@ -1112,16 +1116,16 @@ def _short_text_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     if not weights.size:
         return
     count = int(choosing_queries(weights).sum())
-    if count < LEAST_ROWS:
+    if not count:
+        yield say(view, "No row sees several keys: nothing here says what a head does.")
+    elif count < LEAST_ROWS:
         yield say(
             view,
             plural(
                 "Only {count} row sees several keys: too few to say what a head does.",
                 "Only {count} rows see several keys: too few to say what a head does.",
                 count=count,
-            )
-            if count
-            else message("No row sees several keys: nothing here says what a head does."),
+            ),
         )
 
 

@@ -160,6 +160,7 @@ def _link_ends(link: LinkOptions) -> tuple[str, str, Split]:
             expected="--from TOK and --to TOK",
             hint="attn why TEXT --from it --to animal",
         )
+    # the name as one of the type `Split`
     split = next((name for name in SPLITS if name == link.by), None)
     if split is None:
         raise UsageError("--by is {value}", expected=choice(SPLITS), value=repr(link.by))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
+from attncli.documents import TokenRow
 from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign, source_tokens
@@ -530,7 +531,10 @@ class StrongestLinks:
     def __init__(
         self, backend: Backend, heads: Sequence[tuple[int, int]], tokens: Sequence[Token]
     ) -> None:
-        self._backend, self._heads, self._count = backend, tuple(heads), len(tokens)
+        self._backend = backend
+        self._heads = tuple(heads)
+        self._count = len(tokens)
+        # links that say little, by (query, key)
         self._out = exclusion(kinds_left_out(tokens, is_learned=True), tokens)
         self.by_query: dict[tuple[int, int, int], tuple[float, int]] = {}
 
@@ -563,11 +567,12 @@ class StrongestLinks:
                     self.by_query[place] = float(table[row, key]), block.low + key
 
     def of_head(self, layer: int, head: int) -> tuple[int, int] | None:
-        """The (query, key) of a head's strongest link; None for a head without one."""
+        """The (query, key) of a head's strongest link, of equal ones the first; None for a head
+        without one."""
         links = [
             (-weight, query, key)
-            for (*place, query), (weight, key) in self.by_query.items()
-            if place == [layer, head]
+            for (link_layer, link_head, query), (weight, key) in self.by_query.items()
+            if (link_layer, link_head) == (layer, head)
         ]
         if not links:
             return None
@@ -662,19 +667,23 @@ def needs_layer_parts(
 
 
 def _count_numbers_in_memory(text: SweepText, link: Link) -> int:
-    """How many numbers are kept in memory for a split by source token: what enters each attention,
-    and the matrices through which the link's query and key read each head."""
+    """How many numbers a split by source token keeps in memory: the vectors that enter each attention
+    up to the link's layer, and two small matrices for each of its heads, through which the link's
+    query and key read what the head writes."""
     model = text.model
-    dim = dict(attentions(text.model.spec.blocks[link.layer]))[link.kind].head_dim
+    link_dim = dict(attentions(text.model.spec.blocks[link.layer]))[link.kind].head_dim
+
+    # the layers that run, and on how many tokens; for a link to another text the encoder's, too
     spans = [(model.spec.blocks[: link.layer + 1], text.count)]
     if link.kind == "cross" and model.encoder is not None:
         spans.append((model.encoder.spec.blocks, len(model.source)))
-    return sum(
-        count * model.spec.d_model + 2 * attention.heads * attention.v_dim * dim
-        for blocks, count in spans
-        for block in blocks
-        for _, attention in attentions(block)
-    )
+    numbers = 0
+    for blocks, tokens in spans:
+        for block in blocks:
+            for _, attention in attentions(block):
+                numbers += tokens * model.spec.d_model
+                numbers += 2 * attention.heads * attention.v_dim * link_dim
+    return numbers
 
 
 def _link_document(
@@ -700,8 +709,22 @@ def _link_document(
     link = whole.link
     row = whole.row
     tokens = running.tokens
-    advantages = row.scaled + row.added
-    expected = float(advantages[row.visible] @ row.weights[row.visible])
+
+    # the row's scores less their mean under the weights, of the keys that the query sees
+    scores = row.scaled + row.added
+    mean_score = float(scores[row.visible] @ row.weights[row.visible])
+    row_keys = [
+        RowKey(key=int(key), weight=float(weight), advantage=float(score - mean_score))
+        for key, weight, score, visible in zip(
+            row.keys, row.weights, scores, row.visible, strict=True
+        )
+        if visible
+    ]
+    centred: Literal["row"] | ThanKey = "row"
+    if than is not None:
+        (than_weight,) = row.weights[row.keys == than]
+        centred = ThanKey(key=than, weight=float(than_weight))
+
     parts = _part_rows(running, whole, than, by_token=request.by == "token" and not by_layer)
 
     # pairs [query part, key part]; heads split by token have none: there would be millions
@@ -709,12 +732,24 @@ def _link_document(
         pairs = np.zeros((0, 0))
     else:
         pairs = whole.pairs(than)
-    # the largest |contributions|, as indices into the flat array
+    # the largest |contributions|, as indices into the flat array; 0 is no contribution
     strongest = np.argsort(-np.abs(pairs), axis=None, kind="stable")[:PAIRS]
+    pair_rows = []
+    for place in strongest.tolist():
+        query_part, key_part = divmod(place, pairs.shape[1])
+        value = float(pairs[query_part, key_part])
+        if value:
+            pair_rows.append(WhyPair(query_part=query_part, key_part=key_part, contribution=value))
+
+    other_text: str | UnsetType | None = UNSET
+    other_tokens: list[TokenRow] | UnsetType = UNSET
+    if link.kind == "cross":
+        other_text = source_text
+        other_tokens = token_rows(source_tokens(model))
     return WhyDocument(
         **header(model, text, tokens, computing=running.backend),
-        source_text=UNSET if link.kind == "self" else source_text,
-        source_tokens=UNSET if link.kind == "self" else token_rows(source_tokens(model)),
+        source_text=other_text,
+        source_tokens=other_tokens,
         link=WhyLink(
             layer=link.layer, head=link.head, query=link.query, key=link.key, attention=link.kind
         ),
@@ -722,31 +757,13 @@ def _link_document(
         score=whole.score,
         softcap=row.softcap,
         weight=whole.weight,
-        centred=(
-            "row"
-            if than is None
-            else ThanKey(key=than, weight=float(row.weights[row.keys == than][0]))
-        ),
+        centred=centred,
         total=whole.total(than),
         difference=float(whole.query_sums[:, whole.place].sum() - whole.score),
-        row=[
-            RowKey(key=int(key), weight=float(weight), advantage=float(score - expected))
-            for key, weight, score, visible in zip(
-                row.keys, row.weights, advantages, row.visible, strict=True
-            )
-            if visible
-        ],
+        row=row_keys,
         by_layer=by_layer,
         parts=parts,
-        pairs=[
-            WhyPair(
-                query_part=int(place // pairs.shape[1]),
-                key_part=int(place % pairs.shape[1]),
-                contribution=value,
-            )
-            for place, value in zip(strongest, pairs.reshape(-1)[strongest].tolist(), strict=True)
-            if value
-        ],
+        pairs=pair_rows,
         pair_count=int(pairs.size),
         dimensions=_dimension_rows(running, whole, request.by, than),
         writes=writes_part,

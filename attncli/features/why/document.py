@@ -228,8 +228,8 @@ class WhyDocument(Header, tag="attn.why/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield (field, fault) pairs for keys outside the text attended to, pairs of parts that are
-        not there, and parts without their layer."""
+        """Yield (field, message) for each fault: keys must lie in the text that is attended to, pairs
+        must name parts that are there, and heads and feed-forward parts must have a layer."""
         yield from super().validation_errors()
         keys = self.keys
         if self.link.attention == "cross" and self.source_tokens is UNSET:
@@ -284,8 +284,8 @@ class NamedPart(Protocol):
 
     @property
     def place(self) -> str | None:
-        """Where in its layer a norm sits, or which share of a bias or head it is; None for other
-        parts.
+        """Of a norm: where in its layer it sits. Of a bias: "qk" where it is one of the link's own
+        queries and keys. Of a head: "rest" for the tokens that are not listed one by one. Else None.
         """
 
 

@@ -148,4 +148,5 @@ def _part_label(part: WhyPart, document: WhyDocument, view: View) -> str:
     source = source_of(part, document)
     if source is None:
         return name
-    return f"{name} ← {label(with_word(source[0], view))}{source[1]}"
+    token, place = source
+    return f"{name} ← {label(with_word(token, view))}{place}"

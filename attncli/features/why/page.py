@@ -165,7 +165,7 @@ def why_entries(documents: Sequence[WhyDocument]) -> list[dict[str, Any]]:
 
 
 def why_size(documents: Sequence[WhyDocument]) -> int:
-    """How many bytes these explanations of links (as of `attn why`) take in a page."""
+    """How many bytes explanations of links (as of `attn why`) take in a page, written as JSON."""
     return sum(len(as_json(why_entry(document)).encode()) for document in documents)
 
 

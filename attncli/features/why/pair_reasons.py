@@ -199,19 +199,20 @@ def _parts_of_pair(
     clean, corrupt = (contributions(text, link, by_layer=by_layer) for text in texts)
     rival = None
     if than is not None:
-        rival = float(clean.row.weights[clean.row.keys == than][0])
+        (than_weight,) = clean.row.weights[clean.row.keys == than]
+        rival = float(than_weight)
     return _PairParts(
-        clean.parts,
-        clean.score,
-        clean.weight,
-        corrupt.weight,
-        clean.total(than),
-        float(clean.query_sums[:, clean.place].sum() - clean.score),
-        np.asarray(clean.centre(clean.query_sums, than)),
-        np.asarray(clean.centre(clean.key_sums, than)),
-        interchanged_weights(clean, corrupt),
-        rival,
-        clean.row.softcap,
+        parts=clean.parts,
+        score=clean.score,
+        weight=clean.weight,
+        corrupt_weight=corrupt.weight,
+        total=clean.total(than),
+        difference=float(clean.query_sums[:, clean.place].sum() - clean.score),
+        query_sides=np.asarray(clean.centre(clean.query_sums, than)),
+        key_sides=np.asarray(clean.centre(clean.key_sums, than)),
+        weights=interchanged_weights(clean, corrupt),
+        rival=rival,
+        softcap=clean.row.softcap,
     )
 
 

@@ -372,7 +372,8 @@ def _dimensions_table(document: WhyDocument, view: View) -> Lines:
 
 
 def _dimension_name(entries: Sequence[int], view: View) -> str:
-    """The name, in tables, of some entries of q and k: one or two by number, more as their count."""
+    """The name, in tables, of a group of entries of q and k: one or two entries by number; of the
+    larger group of those that RoPE does not rotate, how many they are."""
     if len(entries) > 2:
         return say(view, "{count} not rotated", count=len(entries))
     return ", ".join(map(str, entries))
@@ -499,8 +500,9 @@ def why_sentences(document: WhyDocument, view: View) -> list[str]:
 
 
 def _versus_note(document: WhyDocument, view: View) -> str:
-    """The note that a row with nearly all of its weight on the key tells little about the key, and
-    what tells more; "" for other rows, and where the key is compared with another.
+    """The note that a comparison with another key (--versus) says more, for a row that has nearly all
+    of its weight on the link's key, so that its mean is nearly that key's score; "" for other rows,
+    and where the key is compared with another already.
     """
     if document.centred != "row" or len(document.row) == 1:
         return ""
@@ -865,20 +867,20 @@ def _is_piece(word: str, document: WhyDocument, view: View) -> bool:
 
 
 def _exactness_sentence(document: WhyDocument, view: View) -> str:
-    """The sentence that tells how many parts add up to the score, and by how much their sum differs
-    from it.
+    """The sentence on how many parts add up to the score, and by how much their sum differs from it,
+    which is rounding.
     """
-    places = {
-        "score": _format_number(document.score, 4),
-        "difference": f"{abs(document.difference):.0e}" if document.difference else "0",
-    }
+    difference = "0"
+    if document.difference:
+        difference = f"{abs(document.difference):.0e}"
     return say(
         view,
         plural(
             "{count:,} part adds up to the score {score} (difference {difference}).",
             "{count:,} parts add up to the score {score} (difference {difference}).",
             count=len(document.parts),
-            **places,
+            score=_format_number(document.score, 4),
+            difference=difference,
         ),
     )
 
