@@ -5,6 +5,7 @@ lines stay.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from attncli.documents.reading import document_of
 from attncli.draw.encoding import json_pieces
 from attncli.draw.figures import figure
 from attncli.draw.figures.charts import colour_cells
-from attncli.draw.figures.drawing import LIGHT
+from attncli.draw.figures.drawing import LIGHT, FigureChoice
 from attncli.draw.heatmap import pool
 
 
@@ -84,3 +85,38 @@ def test_a_legend_has_the_colours_of_its_scale() -> None:
     assert (strips["linear"] == strips["row"]).all()
     assert (strips["log"].astype(int).sum(-1) <= strips["linear"].astype(int).sum(-1)).all()
     assert strips["log"][0, 6, 0] < strips["linear"][0, 6, 0]
+
+
+def _two_heads(room: float) -> str:
+    """The figure of two large maps of fourteen words on paper of `room` points."""
+    words = [f"word{place}" for place in range(14)]
+    choice = FigureChoice(heads=((0, 0), (0, 1)))
+    drawing = figure(made_of(documents.run(words, heads=2)), room=room, choice=choice)
+    assert drawing is not None
+    return drawing.svg()
+
+
+def _edges_of_maps(svg: str) -> list[tuple[float, float]]:
+    """The left and right edges of the maps in a figure; the bar of colours is no map."""
+    spans = re.findall(r'<image x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="([\d.]+)"', svg)
+    return [(float(x), float(x) + float(wide)) for x, wide, tall in spans if float(tall) > 100]
+
+
+def test_two_maps_fill_the_width_of_the_paper() -> None:
+    room = 520.0
+    (_, first_end), (second, end) = _edges_of_maps(_two_heads(room))
+    assert first_end < second
+    # what is right of the last map is its leaning word, some 25 points
+    assert 0.93 * room < end < room - 5
+
+    # much wider paper is not filled: cells stay as they are without a width
+    (left, right), _ = _edges_of_maps(_two_heads(5000.0))
+    assert right - left == pytest.approx(14 * 13)
+
+
+def test_axes_and_colours_have_names() -> None:
+    svg = _two_heads(520.0)
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+    assert texts.count("query ↓") == 2
+    assert texts.count("key →") == 2
+    assert texts.count("attention weight") == 1

@@ -468,6 +468,10 @@ class FigureMap(Struct, frozen=True, eq=False):
     mark: what stands before the layer, "L"; "" where that is the place in a batch.
     row_bands, column_bands: regions along its edges.
     framed: cells, (row, column), with a frame.
+    axes: what its rows and its columns are, such as ("query", "key"), in the language shown; written
+        at its upper left corner where its words are. ("", "") for none.
+    meaning: what its numbers are, in the language shown, written beside the bar of colours; "" for
+        nothing.
     """
 
     caption: str
@@ -480,6 +484,17 @@ class FigureMap(Struct, frozen=True, eq=False):
     row_bands: Sequence[Band] = ()
     column_bands: Sequence[Band] = ()
     framed: Sequence[tuple[int, int]] = ()
+    axes: tuple[str, str] = ("", "")
+    meaning: str = ""
+
+    @property
+    def axis_names(self) -> tuple[str, str]:
+        """The names of its columns and rows with arrows, "key →" above "query ↓"; ("", "") for a map
+        whose axes have no names."""
+        rows, columns = self.axes
+        if not rows:
+            return "", ""
+        return f"{columns} →", f"{rows} ↓"
 
     @property
     def short_name(self) -> str:
@@ -535,7 +550,10 @@ def draw_maps(
     if legend:
         for is_signed in sorted({figure_map.signed for figure_map in maps}):
             legend_scale = "signed" if is_signed else scale
-            bottom = draw_legend(drawing, bottom + 16, high[is_signed], legend_scale, view)
+            meanings = [one_map.meaning for one_map in maps if one_map.signed == is_signed]
+            bottom = draw_legend(
+                drawing, bottom + 16, high[is_signed], legend_scale, view, meaning=meanings[0]
+            )
     if block > 1:
         bottom = pooling_note(drawing, bottom, block, scale, view)
     return bottom
@@ -618,6 +636,7 @@ def _map_grid(
         paper = drawing
         if columns is not None and not math.isinf(drawing.room):
             paper = replace(drawing, room=(drawing.room - 16 * (columns - 1)) / columns)
+        paper = _with_wider_cells(drawing, paper, maps[:beside])
         return MapGrid(paper, beside, None, 0.0, 16, by_layer=False)
     across = columns or across
     # too narrow for names above the maps: a layer's name stands once, left of its row
@@ -639,6 +658,35 @@ def _map_grid(
             across = fewer
     small = min(SMALL, (drawing.room - edge + gap) / across - gap)
     return MapGrid(drawing, across, small, edge, gap, by_layer)
+
+
+MOST_WIDENED = 1.5
+"""How many times as large a map's cells become at most so that a row of maps fills the paper."""
+
+
+def _with_wider_cells(drawing: Drawing, paper: Drawing, maps: Sequence[FigureMap]) -> Drawing:
+    """The paper of one map with larger cells, where that fills the width of the drawing; `paper`
+    itself where it has no width, where words do not fit, or where much more would be blank.
+
+    drawing: its `room` is that of a row of maps.
+    paper: its `room` is that of one map.
+    maps: as many as may stand in a row.
+    """
+    if math.isinf(drawing.room) or not all(_shows_words(paper, one_map) for one_map in maps):
+        return paper
+    cells = 0.0  # points of the cells of the maps that fit into the first row
+    blank = drawing.room
+    for index, one_map in enumerate(maps):
+        map_width = _map_width(paper, one_map)
+        if index:
+            map_width += 16
+        if map_width > blank:
+            break
+        blank -= map_width
+        cells += one_map.values.shape[1] * _worded_cell_size(paper, one_map)
+    if cells == 0 or blank > cells * (MOST_WIDENED - 1):
+        return paper
+    return replace(paper, cell=paper.cell * (1 + blank / cells))
 
 
 def _draw_rows(
@@ -732,6 +780,8 @@ def draw_map(
     elif small is None:
         edge = _ticks_edge(figure_map, rows * cell)
         room = ticks_width(figure_map.columns, wide) + 8
+    if small is None and any(figure_map.axes):
+        room = max(room, 2 * AXIS_LINE)
     caption_width = _draw_caption(drawing, figure_map, left, top, wide + edge, small=small)
     x = left + edge
     y = top + 14 + room
@@ -743,6 +793,10 @@ def draw_map(
         slant = _write_upper_words(drawing, figure_map, x, y, cell, words)
     elif small is None:
         write_ticks(drawing, figure_map.rows, figure_map.columns, area)
+    if small is None:
+        for line, name in enumerate(reversed(figure_map.axis_names)):
+            below = y - 4 - line * AXIS_LINE
+            drawing.text(x - 4, below, name, size=SIZE, anchor="end")
     bottom = y + rows * cell
     if small is None:
         counts = len(figure_map.rows) or rows, len(figure_map.columns) or columns
@@ -750,6 +804,10 @@ def draw_map(
         slant = max(slant, bands_width(figure_map.row_bands))
     drawing.corner[0] = max(drawing.corner[0], x + wide + slant)
     return x + max(wide + slant, caption_width * BOLD - edge), bottom
+
+
+AXIS_LINE = 11.0
+"""Points from one name of an axis to the other, one above the other."""
 
 
 def draw_cells(
@@ -787,8 +845,13 @@ def draw_cells(
 
 def _ticks_edge(figure_map: FigureMap, tall: float) -> float:
     """Points that words take at the left edge of a map which is `tall` points high, and where only
-    every n-th row has its word."""
-    return ticks_width(figure_map.rows, tall) + 6
+    every n-th row has its word. The names of its axes stand above them."""
+    return max(ticks_width(figure_map.rows, tall), _axis_names_width(figure_map)) + 6
+
+
+def _axis_names_width(figure_map: FigureMap) -> float:
+    """Points of the longer name of a map's axes; 0 where they have none."""
+    return max(width(name, SIZE) for name in figure_map.axis_names)
 
 
 def _draw_caption(
@@ -916,21 +979,29 @@ def _shows_words(drawing: Drawing, figure_map: FigureMap) -> bool:
 
 
 def _left_words_width(figure_map: FigureMap) -> float:
-    """Points of the words at a map's left edge."""
-    return min(max((width(word, SIZE) for word in figure_map.rows), default=0.0), 90.0) + 6
+    """Points of the words at a map's left edge, and of the names of its axes above them."""
+    longest = max((width(word, SIZE) for word in figure_map.rows), default=0.0)
+    return max(min(longest, 90.0), _axis_names_width(figure_map)) + 6
 
 
 def _slant_width(figure_map: FigureMap) -> float:
-    """Points by which the leaning words above a map may pass its right edge."""
-    longest = max((width(word, SIZE) for word in figure_map.columns), default=0.0)
-    return min(longest, LONGEST_LEANING) * SLANT
+    """Points by which the leaning words above a map may pass its right edge, where its cells are as
+    small as cells with words get.
+    """
+    count = len(figure_map.columns)
+    farthest = 0.0
+    for index, word in enumerate(figure_map.columns):
+        to_the_edge = (count - index - 0.5) * (LOW - 0.5)
+        length = min(width(word, SIZE), LONGEST_LEANING)
+        farthest = max(farthest, 2 + length * SLANT - to_the_edge)
+    return farthest
 
 
 def _worded_cell_size(drawing: Drawing, figure_map: FigureMap) -> float:
     """Points along a cell of a map whose words are written at its edges."""
     rows, columns = figure_map.values.shape
     if rows <= MOST_LABELS:
-        natural = CELL
+        natural = drawing.cell
     else:
         natural = LOW
     natural = min(natural, (drawing.choice.max_height - AROUND) / rows)
@@ -1028,11 +1099,15 @@ def _colour_table(palette: Palette) -> np.ndarray[Any, Any]:
     return np.array([palette.rgb(level / (LEVELS - 1)) for level in range(LEVELS)], np.uint8)
 
 
-def draw_legend(drawing: Drawing, top: float, high: float, scale: str, view: View) -> float:
+def draw_legend(
+    drawing: Drawing, top: float, high: float, scale: str, view: View, *, meaning: str = ""
+) -> float:
     """Draw the bar of colours from the least number to the greatest, on the scale of the maps.
     Returns where it ends.
 
     high: the greatest number; the least is 0, or −high where the scale is "signed".
+    meaning: what the numbers are, written behind the bar, or below it where the paper is narrow;
+        "" for nothing.
     """
     is_signed = scale == "signed"
     if is_signed:
@@ -1056,7 +1131,14 @@ def draw_legend(drawing: Drawing, top: float, high: float, scale: str, view: Vie
     else:
         end = largest
     drawing.text(left + 102, top + 6, end, size=SIZE, quiet=True)
-    return top + 8
+    if not meaning:
+        return top + 8
+    behind = left + 102 + width(end, SIZE) + 10
+    if behind + width(meaning, SIZE) <= drawing.room:
+        drawing.text(behind, top + 6, meaning, size=SIZE, quiet=True)
+        return top + 8
+    drawing.text(left, top + 17, meaning, size=SIZE, quiet=True)
+    return top + 19
 
 
 # Metrics of heads: bars beside the names of a few heads, a layers × heads grid of each metric for

@@ -180,6 +180,7 @@ class Drawing(Struct, frozen=True):
     room: points from left to right that it may take; what is drawn is laid out to that, so that its
         type keeps its size.
     choice: what of it is drawn.
+    cell: points along a cell of a map with words at its edges, at most.
     pieces: SVG elements, in the order in which they are painted.
     tops: of each piece, how far it lies below the upper edge, in points.
     boxes: where its level texts lie.
@@ -193,6 +194,7 @@ class Drawing(Struct, frozen=True):
     mono: bool = False
     room: float = math.inf
     choice: FigureChoice = NO_CHOICE
+    cell: float = 13.0
     pieces: list[str] = field(default_factory=list)
     tops: list[float] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)

@@ -72,7 +72,7 @@ def _map_of_heads(
     names = [figure_map.short_name or figure_map.caption for figure_map in maps]
     caption = say(view, "where {query} looks, by layer and head", query=quoted_word(query, view))
     values = np.concatenate([figure_map.values for figure_map in maps])
-    return FigureMap(caption, values, names, keys)
+    return FigureMap(caption, values, names, keys, meaning=maps[0].meaning)
 
 
 def _map_of_head(
@@ -90,7 +90,21 @@ def _map_of_head(
     mark = "L"
     if head.is_captured:
         mark = ""
-    return FigureMap(name, values, rows, keys, short=(layer, str(head.head)), mark=mark)
+    return FigureMap(
+        name,
+        values,
+        rows,
+        keys,
+        short=(layer, str(head.head)),
+        mark=mark,
+        axes=attention_axes(view),
+        meaning=say(view, "attention weight"),
+    )
+
+
+def attention_axes(view: View) -> tuple[str, str]:
+    """What the rows and the columns of a map of attention weights are, in the language shown."""
+    return say(view, "query"), say(view, "key")
 
 
 def _follows_directly(tokens: Sequence[TokenRow], count: int) -> list[bool]:
@@ -225,7 +239,13 @@ def draw_head_maps(
     rows = [axes.rows[place] for place in chosen]
     maps = [_map_of_head(head, axes.rows, keys, view) for head in head_weights]
     if average is not None and len(maps) > 1 and not drawing.choice.heads:
-        maps.append(FigureMap(say(view, "average"), as_matrix(average), axes.rows, keys))
+        average_map = replace(
+            maps[0],
+            caption=say(view, "average"),
+            values=as_matrix(average),
+            short=("", ""),
+        )
+        maps.append(average_map)
     if drawing.choice.rows:
         maps = [_with_rows(figure_map, chosen, axes.rows) for figure_map in maps]
     maps = [_with_bands(figure_map, axes, chosen) for figure_map in maps]

@@ -111,7 +111,7 @@ def draw_head_table(
             _, bottom = draw_map(
                 drawing, figure_map, EDGE, bottom, scale, high, small=max(size, 30.0)
             )
-    bottom = draw_legend(drawing, bottom + 16, high, scale, view)
+    bottom = draw_legend(drawing, bottom + 16, high, scale, view, meaning=maps[0].meaning)
     if block > 1:
         bottom = pooling_note(drawing, bottom, block, scale, view)
     return bottom

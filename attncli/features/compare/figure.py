@@ -16,6 +16,7 @@ from attncli.draw.figures.charts import (
     write_shown_count,
 )
 from attncli.draw.figures.drawing import Drawing
+from attncli.draw.figures.head_maps import attention_axes
 from attncli.draw.shaded_matrix import as_matrix
 from attncli.draw.token_names import region_name
 from attncli.draw.view import View
@@ -52,10 +53,21 @@ def compare_figure(document: CompareDocument, drawing: Drawing, view: View, scal
     )
 
     # the maps of that head
+    axes = attention_axes(view)
+    weight = say(view, "attention weight")
+    difference = FigureMap(
+        "B − A",
+        as_matrix(most_changed.difference),
+        words,
+        words,
+        signed=True,
+        axes=axes,
+        meaning=say(view, "difference of the weights"),
+    )
     maps = [
-        FigureMap("A", as_matrix(most_changed.weights_a), words, words),
-        FigureMap("B", as_matrix(most_changed.weights_b), words, words),
-        FigureMap("B − A", as_matrix(most_changed.difference), words, words, signed=True),
+        FigureMap("A", as_matrix(most_changed.weights_a), words, words, axes=axes, meaning=weight),
+        FigureMap("B", as_matrix(most_changed.weights_b), words, words, axes=axes, meaning=weight),
+        difference,
     ]
     top = draw_maps(drawing, maps, top, view, scale=scale)
 

@@ -18,6 +18,7 @@ from attncli.draw.figures.head_maps import (
     HeadWeights,
     MapAxes,
     are_named,
+    attention_axes,
     check_maps,
     draw_head_maps,
 )
@@ -118,7 +119,15 @@ def _alignment_map(document: CrossDocument, view: View) -> FigureMap:
         best = _best_word(aligned)
         if best in words:
             framed.append((row, words.index(best)))
-    return FigureMap(say(view, caption), values, rows, columns, framed=tuple(framed))
+    return FigureMap(
+        say(view, caption),
+        values,
+        rows,
+        columns,
+        framed=tuple(framed),
+        axes=attention_axes(view),
+        meaning=say(view, "attention weight"),
+    )
 
 
 def _best_word(aligned: Aligned) -> int | None:
