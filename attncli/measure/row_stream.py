@@ -118,7 +118,7 @@ class TopLinks:
         if np.isnan(peak).any():
             counted_weights = np.nan_to_num(counted_weights)
             peak = counted_weights.max(-1)
-        self._keep_strongest(head, i, counted_weights, peak, 0)
+        self._keep_strongest(head, i, counted_weights, peak, low=0)
 
     def _keep_strongest(
         self, head: int, queries: Ints, weights: Floats, peak: Floats, low: int

@@ -57,8 +57,10 @@ def bound(mask: Mask, queries: int, keys: int, seed: int) -> Mask:
 
 
 def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int, int, Bools]]:
-    """The visible pairs of a bound mask in blocks of rows: (first row, low, high, booleans [row,
-    low..high-1]); nothing outside low..high is visible.
+    """The visible pairs of a mask in blocks of rows: (first row, low, high, booleans [row,
+    low..high-1]); none of a block's rows sees a key outside low..high-1.
+
+    mask: with its vectors bound, where it depends on vectors.
 
     A mask that differs by head is that of its first head. Raises InputError for a mask that does
     not fit, LimitError, before any work, for more than `MOST_PAIRS` candidate pairs.
@@ -68,12 +70,8 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
     _refuse_many_pairs(mask, queries, keys)
     start = 0
     while start < queries:
-        # as many rows as have `CELLS` pairs by the range of the first row, or less where rows see
-        # all keys
-        low, high = span(mask, start, start, keys)
-        stop = min(
-            start + max(CELLS // max(high - low, 1), 1), start + max(CELLS // keys, 1), queries
-        )
+        # a block has at most `CELLS` pairs even where its rows may see all keys
+        stop = min(start + max(CELLS // keys, 1), queries)
         low, high = span(mask, start, stop - 1, keys)
         i = np.arange(start, stop)[:, None]
         j = np.arange(low, high)[None, :]

@@ -114,15 +114,17 @@ def names_for(spec: Spec, model_family: Family, tensors: Collection[str], beyond
     # a lone T5 encoder has no decoder, but the names of an encoder-decoder
     if spec.decoder is None and "enc.output_norm.weight" not in tensors:
         return replace(model_family, names=replace(_side(spec, tensors, "blk."), ignored=ignored))
-    sides = []
+    names_by_side = []
+    # a lone encoder has no decoder: its own layers stand in for one
     for side, prefix in ((spec, "enc."), (spec.decoder or spec, "dec.")):
         names = _side(side, tensors, f"{prefix}blk.")
         inside = dict(names.inside)
         if f"{prefix}blk.1.attn_rel_b.weight" not in tensors:  # all layers use those of the first
             inside["attn.buckets"] = SharedTensor(f"{prefix}blk.0.attn_rel_b")
         outside = {**OUTSIDE, "final": f"{prefix}output_norm"}
-        sides.append(replace(names, inside=inside, outside=outside, ignored=ignored))
-    return replace(model_family, names=sides[0], decoder=sides[1])
+        names_by_side.append(replace(names, inside=inside, outside=outside, ignored=ignored))
+    encoder_names, decoder_names = names_by_side
+    return replace(model_family, names=encoder_names, decoder=decoder_names)
 
 
 def _side(spec: Spec, tensors: Collection[str], layers: str) -> Names:

@@ -749,13 +749,16 @@ def _differences(
     weight_differences: list[Floats] = []
     for side, reference_side in zip(_sides(model, tokens, target), exact, strict=True):
         for trace, hidden in side:
-            gaps = [a - b for a, b in _with_reference(trace, hidden, reference_side)]
+            gaps = [
+                array - expected
+                for array, expected in _with_reference(trace, hidden, reference_side)
+            ]
             differences += gaps
             # weights come first: the layer's own, then those of its cross-attention
-            weights = 1
+            weight_arrays = 1
             if trace.cross is not None:
-                weights = 2
-            weight_differences += gaps[:weights]
+                weight_arrays = 2
+            weight_differences += gaps[:weight_arrays]
     return differences, weight_differences
 
 
