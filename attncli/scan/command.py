@@ -229,6 +229,7 @@ def engine_of(options: RunningOptions, environment: Environment) -> Engine:
     from attncli.scan.corpus_scan import usable_processors
     from attncli.scan.engines import LocalWorkers
 
+    # without `--workers` (0) there is one worker for each processor
     usable = usable_processors()
     if options.workers > usable:
         environment.note(
@@ -693,7 +694,7 @@ def show(
         _check_several_scans(len(out), about_one_scan | about_one_screen, has_pages=has_pages)
     head_place = None
     if head is not None:
-        head_place = parse_heads(head)[0]
+        head_place = parse_heads(head)[0]  # a screen shows one head: of several the first
     else:
         _refuse_without_head(deciles=deciles, alike=alike, shade=shade)
     if site is not None:

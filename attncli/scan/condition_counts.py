@@ -63,7 +63,8 @@ class ConditionCounts:
         for layer, mask in enumerate(self._masks):
             first_head = int(self._starts[layer])
             head_count = int(self._starts[layer + 1]) - first_head
-            # of each text, the heads that could have a link of some condition, [text, head]
+            # of each text, the heads that could have a link of some condition, [text, head]; every
+            # condition has an entry for each text, so that the first tells how many texts there are
             could_link = np.zeros((len(places[0]), head_count), bool)
             for number, text_places in enumerate(places):
                 heads = self._searched_heads(number, layer)
@@ -100,10 +101,10 @@ class ConditionCounts:
     def arrays(self) -> Mapping[str, Ints]:
         """The arrays that the shard's file keeps, by name."""
         counts = (self._linked, self._weight, self._possible)
-        arrays = dict(zip(CONDITION_ARRAYS, counts, strict=True))
+        arrays: dict[str, Ints] = dict(zip(CONDITION_ARRAYS, counts, strict=True))
         if len(self._conditions) > 1:
             together = (self._together_linked, self._together_possible)
-            arrays |= zip(TOGETHER_ARRAYS, together, strict=True)
+            arrays |= dict(zip(TOGETHER_ARRAYS, together, strict=True))
         return arrays
 
     def _searched_heads(self, number: int, layer: int) -> Ints:

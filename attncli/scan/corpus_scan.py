@@ -212,6 +212,7 @@ def _nothing_counted(skipped: Mapping[str, int], request: ScanRequest) -> InputE
         if count
     ]
     what = message("no record of the corpus could be counted: {reasons}", reasons=listing(reasons))
+    # of several files the first stands for the corpus
     return InputError(what, where=request.corpus[0], expected=expected)
 
 

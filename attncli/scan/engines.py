@@ -126,6 +126,7 @@ class LocalWorkers:
         running: list[_Process] = []
         try:
             while waiting or any(worker.shard is not None for worker in running):
+                # as many workers as there may be, but none without a shard to compute
                 while waiting and len(running) < min(self.workers, len(waiting) + len(running)):
                     worker = self._start(job)
                     running.append(worker)
@@ -166,7 +167,8 @@ class LocalWorkers:
             remove_leftovers(job.folder, job.part)
 
     def _start(self, job: Job) -> _Process:
-        """Start a worker process, and send it the paths of the corpus's files."""
+        """Start a worker process, and send it the paths of all files that the plan names: of the
+        corpus, of metrics and of rules."""
         errors = _open_last_words(job.folder)
         process = subprocess.Popen(
             [
@@ -504,7 +506,7 @@ def run(
     if missing_shards:
         job = Job(plan, folder, model, part.name, progress, on_work)
         for outcome in engine.run(job, missing_shards):
-            if outcome.reason:
+            if outcome.reason:  # why it failed; "" for a shard that was computed
                 failed_shards.append(outcome)
                 give_up(folder, outcome.shard, outcome.reason, part.name)
             else:

@@ -53,6 +53,7 @@ def export_table(scan: OpenScan, file: Path, table: Table = "heads") -> int:
             return _write_parquet(lines, file)
         with atomic_writer(file) as stream:
             return _write_lines(iter(lines), suffix, stream)
+    # without pyarrow links are kept as JSON, which is read here without it, too
     if table == "links" and suffix != ".parquet":
         with atomic_writer(file) as stream:
             return _write_lines(scan.link_lines(), suffix, stream)

@@ -64,12 +64,13 @@ class LinkCounts:
         """Add to the counts of pairs; pairs that are new are inserted.
 
         codes: the pairs, ascending and each once.
-        counts: [what, pair].
+        counts: of each the numbers that `COUNTED` names, [what, pair].
         """
         if not self.codes.size:
             self.codes = codes
             self.counts = counts
             return
+        # where each pair is, or, if it is new, before which pair it belongs
         places = np.searchsorted(self.codes, codes)
         is_known = self.codes[np.minimum(places, self.codes.size - 1)] == codes
         self.counts[:, places[is_known]] += counts[:, is_known]
@@ -116,6 +117,7 @@ def count_links(links: Ints, ranks: Ints, ids: Ints) -> tuple[Ints, Ints]:
     starts_of_pairs = np.flatnonzero(np.diff(pairs, prepend=NOBODY))
     distinct = pairs[starts_of_pairs]
     codes = (ids[distinct >> PLACE_BITS] << SHIFT) + ids[distinct & place_mask]
+    # as `COUNTED`: links, texts with one at least, squares of the texts' numbers of links
     sums = [
         np.add.reduceat(link_counts, starts_of_pairs),
         np.diff(starts_of_pairs, append=pairs.size),
@@ -183,6 +185,7 @@ class ShardLinks:
             return None
         for tokens in batch:
             for token in tokens:
+                # no id is None here, or the table would hold `NOBODY`, which is below 0
                 self._texts.setdefault(int(token.id or 0), token.text)
 
         # how many rows ask with each token, and how much weight even rows would put on it
@@ -195,6 +198,7 @@ class ShardLinks:
             np.stack([even_weight(mask, count, row.tobytes()) for row in rest])
             for mask in self._masks.values()
         ]
+        # [2 · masks, token]: first of each mask the rows that ask, then of each mask the weight
         sums = np.zeros((2 * len(self._masks), present.size), np.int64)
         for row, numbers in zip(sums, (*self._choosing, *received), strict=True):
             np.add.at(
@@ -414,6 +418,7 @@ class TotalLinks:
                 pairs[place][is_pair],
                 np.stack([arrays[f"link_{name}"][place][is_pair] for name in COUNTED]),
             )
+            # what this shard may have lost of a pair, it has not lost of those that it kept
             unseen = int(arrays["link_lost"][1, place])
             if unseen:
                 for code in pairs[place][is_pair].tolist():
@@ -462,7 +467,8 @@ class TotalLinks:
             key = code & ((1 << SHIFT) - 1)
             # how many links of the pair shards may have dropped
             unseen = int(self._lost_counts[:, head].sum()) - self._kept[head].get(code, 0)
-            # the share of all rows' weight that even rows would put on the key's token
+            # the share of all rows' weight that even rows would put on the key's token; `_tokens`
+            # has for each mask the rows that ask with a token, then for each mask this weight
             share = float(self._tokens[key][masks + mask]) / float(1 << 24) / rows
             chance = float(self._tokens[query][mask]) * share
             pairs.append(PairCount(query, key, links, links + unseen, texts, squares, chance))

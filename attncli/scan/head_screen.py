@@ -191,8 +191,8 @@ def _largest_part_phrase(part: ScanWhyPart, share: float, backing: Support) -> M
     the advantage)"; of a share above 1 it also says how much other parts subtract.
 
     share: of the part.
-    backing: what speaks for the link over all parts; where the largest part makes less than half of
-        it, the phrase says that none stands out.
+    backing: the sum of what all parts add to the score (not of what they subtract), and the share
+        of the largest; where that is less than half, the phrase says that none stands out.
     """
     if backing.share < HALF:
         return message("no part above all others")
@@ -362,6 +362,7 @@ def strongest_examples(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         count = EXAMPLES
     else:
         count = view.top
+    # the screen may also show what taking the head away changes, which is no metric
     if name in head.metrics:
         write = number_text
     else:
@@ -464,6 +465,7 @@ def texts_of_deciles(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         return Lines()
     name = shown.metric
     texts = shown.document.texts or []
+    # the screen may also show what taking the head away changes, which is no metric
     if name in head.metrics:
         write = number_text
     else:
@@ -539,14 +541,14 @@ def _text_table(
 
 
 def furthest_link(head: ScanHead, view: View) -> list[str]:
-    """A sentence naming the pair of tokens with the highest lift (count over what chance gives)
-    among the head's most frequent pairs; an empty list where none is above 1. A pair that was seen
-    once says nothing."""
+    """A sentence, in a list, naming the pair of tokens with the highest lift (count over what
+    chance gives) among the head's most frequent pairs; an empty list where no lift is above 1. A
+    pair that was seen once says nothing."""
     commonest = [link for link in (head.links or ())[:PAIRS] if link.links > 1]
     above = [link for link in commonest if link.lift is not None and link.lift > 1]
     if not above:
         return []
-    link = max(above, key=lambda link: link.lift or 0.0)
+    link = max(above, key=lambda link: link.lift or 0.0)  # of these pairs none lacks a lift
     # a token of spaces alone is quoted with them
     query, key = (
         quote_text(bytes_name(token.text).strip() or token.text, view)

@@ -374,6 +374,10 @@ def take_in(
 ) -> tuple[list[File], list[tuple[Range, ...]]]:
     """Read a corpus once, and return its files and, for each shard, its ranges.
 
+    How many records a shard has depends on how many the corpus has, which is known only at its end.
+    So each file is cut into ranges of every size that shards may still have; `ranges.count` drops
+    the sizes for which there are too many records by then.
+
     names: the corpus's files, "-" for standard input, and addresses.
     format: of all files; None for that of each file's name.
     folder: where copies of packed, piped and remote files go.
@@ -404,6 +408,7 @@ def take_in(
         if kind.kind == "parquet":
             groups = groups_of(path, kind, cluster)
             ranges.count(sum(rows for rows, _ in groups))
+            # the same rows, cut anew for each size of shards that is left
             for range_size in ranges.sizes:
                 ranges.add(range_size, cut_groups(groups, range_size, file_number))
             whole = digest or file_digest(path)
@@ -414,8 +419,9 @@ def take_in(
 
 
 def _cut_file(path: str, file: int, ranges: Ranges) -> str:
-    """Cut a file of lines into ranges of every size that is still possible, in one pass, and add
-    them to `ranges`; returns the sha256 of the whole file.
+    """Cut a file of lines into ranges, in one pass, and add them to `ranges`; returns the sha256 of
+    the whole file. The file is cut once for each size that shards may still have, as the right one
+    is known only when the records of all files are counted.
 
     file: its number in the corpus.
     """

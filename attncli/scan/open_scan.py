@@ -9,12 +9,12 @@ from typing import Any, Literal
 from msgspec import Struct, json
 
 from attncli.errors import InputError
-from attncli.inputs.files import is_there, open_regular
+from attncli.inputs.files import LARGEST_FILE, is_there, open_regular
 from attncli.language import message
 from attncli.scan import plan, report
 from attncli.scan.document import ScanDocument
 from attncli.scan.plan import ScanPlan
-from attncli.scan.shard_files import FOLDER, LARGEST_FILE, import_pyarrow, link_schema
+from attncli.scan.shard_files import FOLDER, import_pyarrow, link_schema
 from attncli.scan.totals import total
 
 MISSING = {

@@ -318,7 +318,7 @@ def _comparable(plan: ScanPlan) -> dict[str, Any]:
     """The fields of a plan that must be equal in two plans of one scan: all but those that may
     differ, such as the corpus's paths and the machine."""
     values = _plan_fields(plan)
-    values.setdefault("torch", "")
+    values.setdefault("torch", "")  # left out of a plan that does not say torch's version
     # last digits of the scores on repeated tokens depend on the machine
     for name in ("isa", "repeats", "repeat_shares"):
         values.pop(name, None)
@@ -804,7 +804,7 @@ def plan_rule_files(rules: Sequence[FileRule]) -> tuple[RuleFile, ...]:
     return tuple(
         RuleFile(
             str(path.absolute()),
-            file_rules[0].sha256,
+            file_rules[0].sha256,  # of the file, which all its rules share
             tuple((rule.name, rule.formula, rule.sentence) for rule in file_rules),
         )
         for path, file_rules in rules_by_path.items()
@@ -888,6 +888,7 @@ def shard_sizes(spec: Spec) -> ShardSizes:
     seconds = 2 * weights * TEXT_TOKENS / OPERATIONS_PER_SECOND
     usual = _largest_power_of_two(SHARD_SECONDS / seconds)
     size = _largest_power_of_two(LEAST_SECONDS / seconds)
+    # shards grow with the corpus: a size is used until it would give twice `SHARDS` shards
     steps = []
     while size < usual:
         steps.append((size, SHARDS * 2 * size))
@@ -1056,6 +1057,7 @@ def _check_heads(heads: Sequence[tuple[int, int]], model: Model) -> None:
     """Raise UsageError for a (layer, head) that the model does not have."""
     for layer, head in heads:
         if layer >= len(model.spec.blocks) or head >= model.spec.blocks[layer].attention.heads:
+            # where layers differ, the first one's number of heads stands for all
             first = model.spec.blocks[0].attention.heads
             expected = message(
                 "{blocks} layers of {first} heads, from L0H0",

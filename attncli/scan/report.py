@@ -177,7 +177,8 @@ def _conditions(totals: Totals) -> list[ScanCondition] | UnsetType:
     measures = totals.plan.measures
     if not measures.find or not totals.done_shards or totals.uncounted:
         return UNSET
-    # each [condition, head], as `CONDITION_ARRAYS` tells
+    # each [condition, head]: texts in which the head has such a link, texts in which it could have
+    # one, and the sum over texts of the weight of the largest
     linked = totals.count_total("find_linked")
     possible = totals.count_total("find_possible")
     weight = totals.float_total("find_weight")
@@ -195,7 +196,7 @@ def _conditions(totals: Totals) -> list[ScanCondition] | UnsetType:
                 texts=texts,
                 possible=all_texts,
                 share=texts / all_texts,
-                share_ci95=wilson(texts, all_texts) or [0.0, 1.0],
+                share_ci95=wilson(texts, all_texts) or [0.0, 1.0],  # here all_texts is 1 or more
                 weight=float(weight[number, place]) / texts,
             )
             heads.append(part)
@@ -244,7 +245,7 @@ def _together(totals: Totals) -> ScanTogether | UnsetType:
                 texts=texts,
                 possible=all_texts,
                 share=texts / all_texts,
-                share_ci95=wilson(texts, all_texts) or [0.0, 1.0],
+                share_ci95=wilson(texts, all_texts) or [0.0, 1.0],  # here all_texts is 1 or more
                 shares=shares,
             )
         )
@@ -324,6 +325,7 @@ def read_report(folder: Path) -> ScanDocument:
     check(document, str(path))
     # A file has its warnings in English alone. A message equals its English, so that the warnings
     # which this document can have, made again, stand in for those of the file: they translate.
+    # a scan in which no word was unknown has none of these counts
     counts = {name: getattr(document.done, name) or 0 for name in COUNTED_WORDS}
     possible_warnings = [MIXED, *_unknown_word_warnings(counts)]
     if document.rules is not UNSET:
@@ -576,7 +578,7 @@ class _Heads:
             if head > 0:
                 continue
             texts = int(self.texts[column, place])
-            # bin 0 holds the texts that have none
+            # of the column's histogram, bin 0 holds the texts that have none
             texts_with_one = texts - int(self.counts["histogram"][place, self.bins[column]][0])
             part = ScanLayer(
                 layer=layer,
@@ -704,6 +706,7 @@ class _Heads:
         scores = self._repeats.get(self.totals.plan.heads[place])
         if scores is None:
             return None
+        # only these two labels are decided so
         duplicate, induction = scores
         if label.score == "repeats_induction":
             score = induction
@@ -854,6 +857,8 @@ class _Heads:
         totals = self.totals
         examples = []
         for column, name in enumerate(self.columns):
+            # the scores that decide labels have no examples of their own; massive activations are
+            # the layer's, all other columns the head's
             if name in LABEL_COLUMNS.values() or (name == MASSIVE) != is_layer:
                 continue
             for rank in range(arrays["value"].shape[-1]):
@@ -998,13 +1003,15 @@ def scan_compare_document(a: Path, b: Path) -> ScanCompareDocument:
             if row is not None:
                 differences.append(row)
 
-    # q values are p values adjusted for all heads and metrics together; a row without one has none
+    # q values are p values adjusted for all heads and metrics together, in the order of the rows
+    # that have a p value; a row without a p value gets no q value
     q_values = iter(benjamini_hochberg([row.p for row in differences if row.p is not None]))
     rows = []
     for row in differences:
         if row.p is not None:
             row = replace(row, q=next(q_values))
         rows.append(row)
+    # the largest effect first; one that is not known counts as none
     rows.sort(
         key=lambda row: (
             -abs(row.cliffs_delta or 0.0),
@@ -1082,16 +1089,18 @@ class _Side:
         self.totals = totals
         self.bins = bins_of(totals.columns)
         texts = totals.count_total("strata_texts")
+        # strata_texts is [stratum, column, head]; a stratum has texts if some column and head does
         self.has_texts: Bools = texts.max(axis=(1, 2)) > 0
+        # [3, stratum, column, head]
         self.strata: Floats = np.stack(
             [texts.astype(np.float64), totals.float_total("strata_value"), totals.strata_square]
         )
-        self.times = totals.float_total("replicate_texts")
-        self.composition = totals.float_total("replicate_strata")
+        self.times = totals.float_total("replicate_texts")  # [replicate, column, head]
+        self.composition = totals.float_total("replicate_strata")  # [replicate, stratum, column]
         # a replicate that drew no texts has no mean
         with np.errstate(invalid="ignore", divide="ignore"):
             self.replicates = totals.float_total("replicate_value") / self.times
-        self.histogram = totals.count_total("histogram")
+        self.histogram = totals.count_total("histogram")  # [head, bin], of all columns
 
     def metric_of_head(self, name: str, place: int) -> _MetricOfHead:
         """The numbers of one metric of one head.
@@ -1148,11 +1157,13 @@ def _difference_of_head(
     is_paired: whether both scans saw the same texts.
     """
     sides = a.metric_of_head(name, place), b.metric_of_head(name, place)
+    # row 0 of `strata` holds how many texts each stratum has
     strata = np.flatnonzero((sides[0].strata[0] > 0) & (sides[1].strata[0] > 0))
     if not strata.size:
         return None
 
-    # each side's mean, with strata weighted by the texts of both sides together
+    # each side's mean, with strata weighted by the texts of both sides together; `within` has of
+    # each side the number of texts, the sum of values and of squares, [3, stratum]
     within = [side.strata[:, strata] for side in sides]
     share = within[0][0] + within[1][0]
     share /= share.sum()
@@ -1171,7 +1182,7 @@ def _difference_of_head(
     else:
         z, between = _unpaired_interval(sides, within, share, difference)
 
-    # sizes of the effect
+    # sizes of the effect; Cliff's delta is None where a side has no values
     delta, delta_error = cliffs_delta(sides[0].histogram, sides[1].histogram) or (None, None)
     spreads = [float(np.sqrt(variance(*sums.sum(1)))) for sums in within]
     counts = [int(sums[0].sum()) for sums in within]
@@ -1274,6 +1285,7 @@ def _paired_interval(
     difference: of the two means.
     units: how many texts, or clusters of them, there are.
     """
+    # `units` may be estimated from the replicates, which may tell fewer than there are
     if units < LEAST_TEXTS * FEWER:
         return None, None
     free = units - 1

@@ -46,7 +46,7 @@ def scan_rules(totals: Totals, plan: RulePlan) -> ScanRules:
     choosing_rows = _rows_under_each_mask(choosing, places, len(names), choosing.lines[CHOOSES] > 0)
     every_pair = np.ones(measured.lines.shape[1], bool)
     measured_rows = _rows_under_each_mask(measured, places, len(names), every_pair)
-    first = _sums(totals, places, len(names), 0)
+    first = _sums(totals, places, len(names), half=0)
     described = ScanRules(
         texts=ScanRuleTexts(
             fitted=counts[FITTED],
@@ -58,16 +58,22 @@ def scan_rules(totals: Totals, plan: RulePlan) -> ScanRules:
         rules=_meanings(plan, first.found_shares()),
         heads=[],
     )
+    # without texts to fit to, or without rows under some mask, heads stay undescribed
     every_rows = (*choosing_rows, *measured_rows)
     if not counts[FITTED] or not all(rows.count for rows in every_rows):
         return described
+    # the mixture of each head, chosen and fitted by the first half, measured on the second
     mixtures, _ = first.choose(_samples(choosing_rows, places))
     overlaps = _overlaps(mixtures, first.profile(), measured_rows, places, names)
+
+    # the same chosen and fitted anew by the second half: how like the two mixtures are tells how
+    # stable rules are
     second_rows = _rows_under_each_mask(measured, places, len(names), measured.lines[CHOOSES] > 0)
     stability: RuleStability | UnsetType = UNSET
     if all(rows.count for rows in second_rows):
-        second = _sums(totals, places, len(names), 1)
-        stability = rule_stability(mixtures, second.choose(_samples(second_rows, places))[0])
+        second = _sums(totals, places, len(names), half=1)
+        second_mixtures, _ = second.choose(_samples(second_rows, places))
+        stability = rule_stability(mixtures, second_mixtures)
     return replace(
         described,
         heads=ruled_heads(places.names(), names, mixtures, overlaps),

@@ -211,6 +211,7 @@ class ShardRules:
                     rules=rows,
                     visible=visible,
                 )
+                # what rules say is the same for all heads under a mask: it is kept once
                 is_first = self._sums[0].is_first(block)
                 self._sums[part.half].add(block, int(part.chooses))
                 self._tables[part.half].add(block, place, part, is_first=is_first)
@@ -354,12 +355,14 @@ class RuleTables:
         counts = [np.zeros(0)]
         rows = 0
         for shard in sorted(self.shards):
-            table = self.shards[shard][half].astype(np.int32)
+            *tables_of_halves, counts_of_halves = self.shards[shard]
+            table = tables_of_halves[half].astype(np.int32)
+            # the rows of a shard have numbers of its own: they go on from those before
             shard_rows, numbers = np.unique(table[ROW], return_inverse=True)
             table[ROW] = numbers + rows
             rows += shard_rows.size
             tables.append(table)
-            counts.append(np.full(table.shape[1], self.shards[shard][2][half] / UNIT))
+            counts.append(np.full(table.shape[1], counts_of_halves[half] / UNIT))
         return KeptTable(np.concatenate(tables, 1), np.concatenate(counts))
 
     def state(self) -> Iterator[bytes]:
@@ -406,12 +409,13 @@ class RulePairs(Struct, frozen=True, eq=False):
 
         profile: mean weight by distance, [distance].
         """
-        expected = profile[self.bins]
-        row_sums = np.bincount(self.numbers, expected, self.count)[self.numbers]
+        # all arrays are [pair]; `numbers` tells the row of each pair
+        by_distance = profile[self.bins]
+        row_sums = np.bincount(self.numbers, by_distance, self.count)[self.numbers]
         row_sizes = np.bincount(self.numbers, minlength=self.count)[self.numbers]
         # a row to whose distances the profile gives nothing is spread evenly
         expected = np.where(
-            row_sums > 0, expected / np.maximum(row_sums, 1e-300), 1 / np.maximum(row_sizes, 1)
+            row_sums > 0, by_distance / np.maximum(row_sums, 1e-300), 1 / np.maximum(row_sizes, 1)
         )
         return float((np.minimum(self.weights[head], expected) * self.shares).sum())
 

@@ -416,8 +416,8 @@ def _share_of_weight(scan_label: ScanLabel) -> str:
 
 
 def _effects(shown: ScanShown, view: View) -> Lines:
-    """A table of what taking heads away changes, the largest mean first; no lines where that was
-    not measured."""
+    """A table of what taking heads away changes, the largest mean first (a head without a mean
+    counts as 0); no lines where that was not measured."""
     effects = [(head, head.effect) for head in shown.heads if isinstance(head.effect, ScanEffect)]
     if not shown.document.plan.effects or (shown.head is not None and not effects):
         return Lines()
@@ -437,7 +437,7 @@ def _effects(shown: ScanShown, view: View) -> Lines:
         view,
         align=["left", "right", "left", "right", "right"],
         title=message("what taking a head away changes"),
-        note=EFFECT_NOTES[shown.document.plan.effects[0]],
+        note=EFFECT_NOTES[shown.document.plan.effects[0]],  # "zero" or "mean"; the heads follow
     )
 
 
@@ -519,8 +519,10 @@ def _together_table(
     def condition_column(place: int, text: str) -> Column[TogetherHead]:
         """The column of one condition's shares, named by its words."""
         condition = parse_condition(text)
-        words = (condition.source or "*", condition.target or "*")
-        name = link_label(*(safe(word, ascii=view.ascii) for word in words), view)
+        # a side for which the condition names no word takes any: "*"
+        query = safe(condition.source or "*", ascii=view.ascii)
+        key = safe(condition.target or "*", ascii=view.ascii)
+        name = link_label(query, key, view)
 
         def cell(row: TogetherHead) -> str:
             """The share of texts for this condition; "" where the head could have no such link."""
@@ -529,6 +531,7 @@ def _together_table(
                 return ""
             return percent(share)
 
+        # where there is little room, conditions are left out before the other columns
         return Column(name, cell, leave_out=2 + len(conditions) - place)
 
     columns: list[Column[TogetherHead]] = [
@@ -622,7 +625,7 @@ def _condition_sentences(conditions: Sequence[ScanCondition]) -> list[str]:
         if not condition.heads:
             said.append(message("No head has a link {condition}.", condition=condition.condition))
             continue
-        first = condition.heads[0]
+        first = condition.heads[0]  # heads are sorted by their share, the largest first
         equal = sum(row.share == first.share for row in condition.heads)
         low, high = (percent(end) for end in first.share_ci95)
         values = {
@@ -665,7 +668,7 @@ def _together_sentences(document: ScanDocument) -> list[str]:
     together = document.find_together
     if together is UNSET or not together.heads:
         return []
-    first = together.heads[0]
+    first = together.heads[0]  # heads are sorted by their share, the largest first
     low, high = (percent(end) for end in first.share_ci95)
     return [
         message(

@@ -217,18 +217,27 @@ class Layers:
         on_weights: OnWeights | None,
         on_trace: OnTrace | None = None,
     ) -> None:
-        """Run a batch of texts of one length, calling `on_layer`, `on_weights` and `on_trace` for
-        each layer; only one text where `runs_together` is false."""
+        """Run a batch of texts of one length, calling `on_layer` and `on_trace` once for each layer;
+        the batch is a single text where `runs_together` is false.
+
+        on_weights: called with each layer's weights, whole or in blocks of rows; not called where
+            tokens are merged to words, or where pairs are left out of a text that is measured
+            whole. It serves `--find` and `--rules`, which commands refuse beside these.
+        """
         self._on_trace = on_trace
+        # the usual way: all texts at once, each layer's weights as one array
         if self.runs_together(len(batch[0].tokens)):
             self._run_together(batch, on_layer, on_weights)
             return
         (text,) = batch
         if self.words:
+            # `--words`: weights are measured after tokens were merged to words
             self._run_merged(text, on_layer)
         elif self.is_whole(len(text.tokens)):
+            # `--exclude`, and weights that fit in one array: measured without the pairs left out
             self._run_excluded(text, on_layer)
         else:
+            # a text too long for one array of weights: they go by in blocks of query rows
             self._run_by_rows(text, on_layer, on_weights)
 
     def _run_together(
@@ -364,7 +373,8 @@ class Layers:
         rows: int | None,
         block: Callable[[int, str, RowBlock], None] | None,
     ) -> Iterator[LayerTrace]:
-        """Run texts of one length, and yield each attention layer's intermediate results in order.
+        """Run texts of one length, and yield each attention layer's intermediate results in order;
+        layers that mix tokens by other means than attention (`instead`) yield none.
 
         rows: how many query rows are computed at once, None for all.
         block: called with (layer, kind of attention, rows) for each block of so many rows; None
@@ -1000,8 +1010,8 @@ class Worker:
         heads = [int(self._starts[place.layer]) + place.head for place in effects.places]
         changes = np.array([effects.of_text(tokens) for _, tokens in batch])
         value[:, column, heads] = np.nan_to_num(changes)
-        norm[:, column, heads] = ~np.isnan(changes)
-        row_counts[column, heads] = 1
+        norm[:, column, heads] = ~np.isnan(changes)  # 0 for a text without this number
+        row_counts[column, heads] = 1  # an effect is one number of a text, not a mean over rows
 
     def _fill_derived(
         self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints

@@ -83,10 +83,11 @@ STOP = "stop"
 
 
 def main(arguments: list[str]) -> int:
-    """The worker process: compute the shards whose numbers come in on standard input, until `STOP`,
-    answering in lines of JSON; returns the exit code.
+    """The worker process: compute the shards whose numbers come in on standard input, one a line,
+    until `STOP`, answering in lines of JSON; returns the exit code. The first line holds the
+    present paths of the files that the scan's plan names.
 
-    arguments: folder, model, part.
+    arguments: the scan's folder, the model's name, and which part of the scan this is.
     """
     # Ctrl-C reaches the parent, too, which then ends this process
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -99,13 +100,15 @@ def main(arguments: list[str]) -> int:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
-    places = json.loads(word_queue.get())  # the first line
-    worker = None
+    file_paths = json.loads(word_queue.get())  # a list, in the order of `ScanPlan.places`
+    worker = (
+        None  # made for the first shard, so that a model that fails to load is told as its failure
+    )
     while (word := word_queue.get()) != STOP:
         shard = int(word)
         try:
             if worker is None:
-                worker = make_worker(folder, model, part, places)
+                worker = make_worker(folder, model, part, file_paths)
             counts = worker.shard(
                 shard,
                 lambda texts: _say(answers, {"done": texts}),
@@ -129,7 +132,8 @@ def use_one_thread() -> None:
 def make_worker(folder: str, model: str, part: str, places: Sequence[str]) -> Any:
     """A `Worker` for the scan in a folder, with its model loaded, on one thread.
 
-    places: the present paths of the plan's files.
+    places: the present paths of the plan's files, in the order of `ScanPlan.places`: the corpus,
+        files of metrics, files of rules.
     """
     from attncli.models.load import load
     from attncli.scan.plan import read_plan, with_files_at
