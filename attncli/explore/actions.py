@@ -183,7 +183,7 @@ def save(
                     expected="a file ending in .json or .html",
                     schema=document.schema,
                 )
-            title = str(getattr(document, "text", ""))
+            title = str(getattr(document, "text", ""))  # not every document is about one text
             pieces = iter([figure_bytes(drawing.svg(mm=style.mm, title=title), suffix, style)])
     with atomic_writer(path) as file:
         for piece in pieces:
@@ -568,6 +568,7 @@ def take_answer(walk: Walk, question: Question, text: str) -> None:
                 walk.state = replace(walk.state, focus="words").sees("search")
                 walk.follow()
             case "save":
+                # a file that is there is refused once; the same name again writes over it
                 _save_in_background(walk, file_to_write(text, overwrite=walk.refused_name == text))
             case _:
                 assert_never(question)

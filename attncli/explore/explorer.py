@@ -447,12 +447,12 @@ class Explorer(App[None]):
         self.signal_number: int | None = None
         self.keys_taken = 0
         self.failure: BaseException | None = None
-        self._plain: list[LineFilter] = []
+        self._plain: list[LineFilter] = []  # what takes the colours out of lines
         if not view.color:
             self._plain = [NoColor()]
         self._stale = False  # whether `draw_soon` has asked for a drawing
         self.question: Question | None = None
-        self._typing: Timer | None = None
+        self._typing: Timer | None = None  # runs out when nothing was typed for a while
         self.console = Console(
             color_system=COLOR_SYSTEMS[view.colors],
             file=self.console.file,

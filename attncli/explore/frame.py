@@ -165,7 +165,7 @@ def _word_pieces(word: Word, view: View, width: int, *, is_pair_end: bool) -> li
     if word.share is not None and word.share >= LEAST:
         if view.color:
             word_style = tint(word.share, view)
-        else:
+        else:  # one of four marks, one for each quarter from 0 to 1
             mark = (MARKS_ASCII if view.ascii else MARKS)[min(int(word.share * 4), 3)]
             text = f"{mark}{text}{mark}"
     if word.is_chosen:
@@ -184,6 +184,7 @@ def answer(scene: Scene) -> Pane:
     sentences = _look_sentences(scene)
     unknown, word_count = loaded_run.unknown_count
     if unknown:
+        # second, for the last ones may find no room
         sentences.insert(1, unknown_words_sentence(unknown, word_count, view))
     sentences += _weight_sentences(scene)
     rule_sentences = _rule_sentences(scene)
@@ -223,8 +224,10 @@ def _rule_sentences(scene: Scene) -> list[str]:
 
 
 def _weight_sentences(scene: Scene) -> list[str]:
-    """The sentence, in a list, on the weight between the two chosen words, in both heads where two
-    are compared, or that the mask hides it; an empty list where it is not known.
+    """The sentence, in a list, on the weight between the two chosen words, or that the mask hides
+    it; an empty list where it is not known. Where two heads are compared, the sentence tells both
+    weights: that of the chosen head, and that of the head which is subtracted from it, called A on
+    the screen.
     """
     state = scene.state
     loaded_run = scene.loaded_run
@@ -237,10 +240,12 @@ def _weight_sentences(scene: Scene) -> list[str]:
     compared_head = state.compared_head
     weight = loaded_run.weight(place, state.query, state.key)
     if weight is None:
+        # the row is there, so the weight is not unknown but hidden
         is_hidden = loaded_run.row(place, state.query) is not None
         if is_hidden:
             return [say(view, "The mask hides {key} from {query}.", query=query, key=key)]
         return []
+    # the weight in A; None where no heads are compared, or where A's weight is hidden or unknown
     if compared_head is None:
         subtracted = None
     else:
@@ -269,6 +274,7 @@ def _look_sentences(scene: Scene) -> list[str]:
     state = scene.state
     loaded_run = scene.loaded_run
     view = scene.view
+    # all are None, and so 0 here, where the head's weights are not known
     weights = np.array([share or 0.0 for share in _shares_beyond_rest(scene)])
     if not weights.size or (state.layer, state.head) not in loaded_run.heads:
         return []
@@ -291,7 +297,7 @@ def _look_sentences(scene: Scene) -> list[str]:
     if weights[first] <= 0 and rested:
         return rested
     if weights[first] <= 0:
-        if loaded_run.row((state.layer, state.head), 0) is None:
+        if loaded_run.row((state.layer, state.head), 0) is None:  # no weights are known
             return []
         if state.is_turned:
             return [say(view, "No word sees {key}.", key=word_text)]
@@ -339,6 +345,7 @@ def _rested_sentences(scene: Scene, query: str) -> list[str]:
     loaded_run = scene.loaded_run
     if scene.state.is_turned or not loaded_run.rest.any():
         return []
+    # all are None, and so 0 here, where the head's weights are not known
     weights = np.array([share or 0.0 for share in shares(scene)])
     rested = float(weights[loaded_run.rest].sum())
     if rested <= 0:
@@ -386,6 +393,7 @@ def links(scene: Scene) -> Pane:
 
     Of more words than lines, those with the largest shares and the chosen one.
     """
+    # all are None, and so 0 here, where the head's weights are not known
     weights = np.array([share or 0.0 for share in shares(scene)])
     indices = _linked_words(weights, scene)
 
@@ -853,6 +861,7 @@ def _footer(scene: Scene) -> Pane:
             if size + 2 > room:
                 continue
             room -= size + 2
+        # of several keys that do the same, the first: a click does what it does
         spans.append((column, column + size, key.names[0]))
         pieces += [(key.symbol, accent(view) or "bold"), (f" {texts[key.does]}", FAINT), ("  ", "")]
         column += size + 2

@@ -310,6 +310,7 @@ def _metric_lines(head: HeadRecord, room: int, scene: Scene) -> Iterator[Line]:
         for name in METRICS
     ]
     metrics = [(name, value) for name, value in numbers if value is not None]
+    # a number takes 6 cells behind its name, and one more stays free
     name_width = max((cells(name) for name, _ in metrics), default=0)
     columns = 1
     if scene.width >= 2 * (name_width + 7):

@@ -208,6 +208,7 @@ class LiveSource(Struct, frozen=True, eq=False):
         """
         from attncli.features.generate.compute import generate
 
+        # one token; of attention, which is not needed here, as little as can be asked for
         document = generate(
             self.model,
             self.text,
@@ -473,6 +474,7 @@ class LoadedRun:
         if recipe.softcap is not None:
             scores = np.float32(recipe.softcap) * np.tanh(scores / np.float32(recipe.softcap))
         if recipe.bias is not None:
+            # a number for each distance key − query, beginning with that of the last query, key 0
             scores = scores + recipe.bias[key - np.arange(len(scores)) + len(scores) - 1]
         with np.errstate(invalid="ignore", over="ignore"):
             values: Floats = np.where(

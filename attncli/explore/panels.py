@@ -456,7 +456,7 @@ def effect_rows(head_effects: HeadEffects | None) -> list[RankingRow]:
     rows = []
     for row in effects_of_heads:
         cosine = cosine_of(row)
-        share = 0.0
+        share = 0.0  # of the largest effect: the length of the bar
         value_text = "0"
         if cosine:
             share = cosine / most
@@ -503,11 +503,11 @@ def _effect_sentences(scene: Scene, head_effects: HeadEffects) -> Iterator[str]:
     and what may be asked next."""
     view = scene.view
     link = link_name(scene.state, scene.loaded_run, scene.view)
-    word = link.partition(arrow(view))[0]
+    word = link.partition(arrow(view))[0]  # the query, which stands before the arrow
     if head_effects.every is not None:
         yield say(view, "How far the last vector of {word} turns without each head:", word=word)
     if head_effects.head is not None and head_effects.head.effects:
-        row = head_effects.head.effects[0]
+        row = head_effects.head.effects[0]  # the only one: one head was taken away
         layer, head_number = head_effects.place
         head = say(view, spoken_head(layer, head_number))
         turn = message("Without {head} the last vector of {word} turns by {size} (1 − cosine).")

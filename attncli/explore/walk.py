@@ -203,7 +203,7 @@ class Walk:
         self.source = source
         self.view = view
         self.stage = stage
-        self.state = start or State(query=about or 0)
+        self.state = start or State(query=about or 0)  # without a word asked about, the first
         self.loaded_run: LoadedRun | None = None
         self.work: Work | None = None
         self.notice = Notice()
@@ -496,7 +496,7 @@ def begin_tour(state: State, loaded_run: LoadedRun) -> State:
     state = replace(state, query=query, key=key, is_turned=False)
     matches = loaded_run.search(query, key)
     if matches:
-        _, (layer, head) = matches[0]
+        _, (layer, head) = matches[0]  # the largest weight comes first
         state = replace(state, layer=layer, head=head)
     return state
 
@@ -559,6 +559,7 @@ def caption(state: State, number: int, view: View) -> str:
     if stop.words:
         text = " ".join(say_each(view, *stop.words))
     else:
+        # the template, and what the colours of the heads show as long as no measure is chosen
         template, colour = TURNED_SENTENCE if state.is_turned else SENTENCE
         if state.measure != "word":
             colour = MEASURE_NAMES[state.measure]

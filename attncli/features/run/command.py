@@ -151,7 +151,8 @@ def run(
         traces_of_batch = iter(_run_as_batch(loaded_model, texts, setup))
 
     # what needs the weights of single tokens, which regions would sum
-    is_figure_of_weights = output.svg is not None and not is_named  # a chat's figure is
+    # (a figure shows weights, that of a chat as well; where regions are named it shows regions)
+    is_figure_of_weights = output.svg is not None and not is_named
     keeps_weights = any(
         (parts & WEIGHT_PARTS, all_stages, save is not None, batch, words, is_figure_of_weights)
     )

@@ -272,7 +272,7 @@ def run_batch(
     layers, heads: the layers that are returned, and the heads of each.
     """
     traces = list(model.trace_batch(texts, layers=layers, heads=heads))
-    first = traces[0]
+    first = traces[0]  # the table of shapes is of the first layer alone
     shapes = shape_rows(
         first,
         model.spec.blocks[first.layer].attention,
