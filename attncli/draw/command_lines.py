@@ -73,11 +73,13 @@ def command_about(document: Any, name: str, options: Sequence[str], view: View) 
         known = [*_model_words(document), *_stated_words(document), UNKNOWN_OPTIONS]
         return ["attn", name, *known, *_text_words(document, view), *options]
     run_options = dict(view.run_options)
+    # weights that `--weigh` has changed, the command would not compute; nor can all be copied
     if "weigh" in run_options or not _can_be_written(run_options, view):
         return []
     # `--seed random` without the seed that was drawn: no command computes the same again
     if run_options.get("seed", ())[-1:] == ("random",) and document.model.seed is None:
         return []
+    # what was given, but for the text, which follows at the end, and options without effect here
     left_out = {*OF_TEXT, *LIMITS}
     if name in LINKS_ALONE:
         left_out.update(AFTER_HEADS)
@@ -225,8 +227,9 @@ def _quoted(word: str) -> str:
 
 
 def _given_text(document: Any, run_options: Mapping[str, tuple[str, ...]], view: View) -> list[str]:
-    """The words of a document's text as it was given: ids, a chat, a text of two segments, or the
-    text itself."""
+    """The words of a document's text as it was given: ids, a chat, a text of two segments, a file,
+    or the text itself. FILE stands for what the reader fills in: the standard input ("-") of the
+    run, or a file for a text that is too long for a command."""
     if "ids" in run_options:
         return [*map(_quoted, run_options["ids"])]
     if "chat" in run_options:
@@ -236,6 +239,7 @@ def _given_text(document: Any, run_options: Mapping[str, tuple[str, ...]], view:
             for word in map(_quoted, run_options.get(option, ()))
         ]
     if "pair" in run_options:
+        # the document's text is the two segments on lines of their own
         first = document.text.removesuffix("\n" + run_options["pair"][-1])
         if first == document.text or len(first) > LONGEST_TEXT:
             return ["--file", "FILE", *map(_quoted, run_options["pair"])]

@@ -135,6 +135,7 @@ def part_beyond_rest(part: RegionPart) -> RegionPart:
     if not part.rest or share is UNSET or even is UNSET:
         return part
     left = 1 - part.rest
+    # a document that does not state even attention's part on resting keys: as if it were 0
     even_left = 1 - (part.even_rest or 0.0)
     return replace(
         part,
@@ -321,7 +322,7 @@ def region_links_part(document: WithRegions, view: View) -> Lines:
     if part is UNSET or document.regions is UNSET or part.links is UNSET:
         return Lines()
     if view.full:
-        links = part.links
+        links = part.links  # the strongest first
     else:
         links = part.links[: view.top]
     title = message("links between regions")

@@ -256,6 +256,7 @@ def _scale(model: ModelPart, attention: AttentionPart, view: View) -> str:
     """The factor of the scores as text: `scale 0.125 = 1/√64`, `scale 1/√48` where the number is
     long, `scale 0.3` where it is no root of a width."""
     scale = attention.scale
+    # as 1/√d_k or 1/√d_model, of which 0 stands for a width that the document does not state
     root = ""
     if scale is not None:
         root = root_of(scale, model.d_k or 0, model.d_model or 0)
@@ -350,6 +351,7 @@ def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") 
         template = message("first {shown} of {tokens} words shown; --full shows all")
         if noun == "token":
             template = message("first {shown} of {tokens} tokens shown; --full shows all")
+        # the sentence that was chosen, with its numbers filled in
         rest_note = Message(template.template, {"shown": len(tokens_shown), "tokens": len(tokens)})
         rest = remark(rest_note, view)
     return fit_to_view(stack(top, flow_groups(groups, width=view.width), rest), view)

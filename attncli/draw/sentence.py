@@ -70,6 +70,8 @@ def words(
 ) -> list[Word]:
     """The tokens as words of a sentence with their shares, spelled as in the text where the tokens
     have positions in it; the tokens at `chosen_indices` are the queries."""
+    # `apart`: a blank stands before the word; `is_joined`: it goes on with the word before; `leads`:
+    # a blank of the vocabulary's own, which covers nothing of the text
     words_of_text: list[Word] = []
     end = 0  # of the part of the text that the tokens so far cover
     has_blank_before = True  # whether the next word stands apart whatever its position
@@ -121,8 +123,8 @@ def _larger_share(a: Word, b: Word) -> float | None:
 
 def _merge_words(words: Sequence[Word]) -> list[Word]:
     """The words as they are read. Tokens that are bytes of one character become one word, and a
-    blank that stands in no text joins the word that follows; the larger share counts. A blank with a
-    share below `LEAST` becomes a gap between words."""
+    blank that stands in no text joins the word that follows; the larger share counts. A blank without
+    a share, or with one below `LEAST`, becomes a gap between words."""
     whole_words: list[Word] = []
     gap = False  # whether a blank was left out before the next word
     lead: Word | None = None  # a blank to join with the next word
@@ -227,6 +229,7 @@ def _places_to_show(words: Sequence[Word], view: View) -> list[int]:
         range(len(words)),
         key=lambda place: (not words[place].is_chosen, -(words[place].share or 0.0), place),
     )
+    # each with its neighbours, up to half a window: a text that is shortened is then much shorter
     places: set[int] = set()
     for place in order:
         near = set(range(max(place - AROUND, 0), min(place + AROUND + 1, len(words))))

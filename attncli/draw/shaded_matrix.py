@@ -372,6 +372,7 @@ def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) ->
         first = numbers[part[0]]
         last = numbers[part[-1]]
         spans.append(f"{first}" if first == last else f"{first}–{last}")
+    # the sentence for rows or for dimensions, with its numbers filled in
     return Message(WINDOWS[what].template, {"spans": listing(spans), "count": len(numbers)})
 
 

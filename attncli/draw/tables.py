@@ -120,6 +120,7 @@ def table(
 
     blocks = []
     for band in _bands(rows, widths, is_kept, view.width):
+        # Rich keeps a table's cells in its columns: each table gets copies
         frame = Table(
             *(frame_columns[index].copy() for index in band),
             box=box,

@@ -97,6 +97,7 @@ def words_at(places: Sequence[int], tokens: Sequence[TokenRow], text: str) -> li
         if not text or not is_in_text:
             words += map(word_name, neighbours)
             continue
+        # all have a start and an end here; tokens may cover the same letters, which count once
         name = ""
         covered = neighbours[0].start or 0
         for token in neighbours:
@@ -137,6 +138,7 @@ def piece_names(tokens: Sequence[Token], text: str) -> dict[int, PieceName]:
             continue
         byte_pieces = _parts_of_characters(pieces, text)
         word = _covered_text(pieces, text)
+        # the text does not hold what the bytes make: the word is their character
         if not word and 0 in byte_pieces:
             word, _ = byte_pieces[0]
         for number, piece in enumerate(pieces):
@@ -213,6 +215,7 @@ def spelled_text(tokens: Sequence[Token]) -> str:
         pieces = list(run)
         if any(piece.part for piece in pieces):
             return ""
+        # a token that stands nowhere, or where letters are already
         if start is None or start < len(letters):
             continue
         end = max(piece.end or 0 for piece in pieces)
@@ -258,6 +261,7 @@ def name_tokens(document: PartOrDocument) -> PartOrDocument:
     each unknown word's text with its mark. The document itself where nothing of that is in it."""
     changes: dict[str, Any] = {}
     for name, value in _members(document):
+        # `_members` yields no empty list; the entries of a list are all of the type of the first
         if isinstance(value, list):
             if name in ANSWERS:
                 continue
@@ -598,11 +602,12 @@ def quoted_token(tokens: Sequence[TokenRow], index: int, view: View) -> str:
         return quote_text("bias_k", view)
     token = tokens[index]
     name = quoted_row(token, view)
-    called = _spoken_name(token)
-    is_repeated = sum(_spoken_name(row) == called for row in tokens) > 1
+    name_and_word = _spoken_name(token)
+    is_repeated = sum(_spoken_name(row) == name_and_word for row in tokens) > 1
     # a word that the user named is one row; elsewhere in the text, its pieces are rows
+    spoken_text, _ = name_and_word
     in_pieces = not isinstance(token, PieceRow) and any(
-        isinstance(row, PieceRow) and row.word == called[0] for row in tokens
+        isinstance(row, PieceRow) and row.word == spoken_text for row in tokens
     )
     needs_place = is_repeated or in_pieces
     if needs_place and token.unknown:
@@ -718,6 +723,7 @@ def rest_names_among(tokens: Sequence[KeyToken], places: Iterable[int]) -> Messa
         kinds.append("first")
     if any(token.special for _, token in chosen):
         kinds.append("special")
+    # a separator that is the first token counts as the first token
     if any(place and is_separator(token) for place, token in chosen):
         kinds.append("separators")
     return listing(REST_NAMES[kind] for kind in kinds)
@@ -751,7 +757,7 @@ def resting_reason(token: KeyToken, index: int, name: str, view: View) -> str:
     """
     if token.special:
         return say(view, "{key} is a special token: heads rest there whatever the text.", key=name)
-    if index and is_separator(token):
+    if index and is_separator(token):  # at index 0 it is the first token
         template = message("{key} separates parts of the text: heads rest there whatever it is.")
         return say(view, template, key=name)
     return say(view, "{key} is the first token: heads rest there whatever it is.", key=name)

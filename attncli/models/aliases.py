@@ -216,6 +216,7 @@ def _packaged_model(
     several packages are joined to a file first. None where packages are missing. Raises InputError
     for a file with another digest."""
     place = package.installed_path(variables)
+    # the parts, to be joined for the first time, or again where the joined file is damaged
     parts = None
     if place is None or len(package.modules) > 1:
         parts = package.places()

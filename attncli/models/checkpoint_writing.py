@@ -175,6 +175,8 @@ def stored_tensors(
     has_head = names is None and "head.weight" in parts.outer
     if names is None:
         names = definition.names
+    # a class with an output head saves the model inside it under a prefix such as "model.": the
+    # family's first
     if has_head and names.prefixes:
         prefix = names.prefixes[0]
     else:

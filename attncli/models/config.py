@@ -454,7 +454,8 @@ def rope(
     scaling that is not known, and for scaling of a share of heads in a family that rotates whole
     heads.
     """
-    config.optional("max_position_embeddings", "n_positions")  # read, also where nothing is scaled
+    # read also where nothing is scaled, so that the key does not count as unknown
+    config.optional("max_position_embeddings", "n_positions")
 
     # base and share: what `rope_parameters` or `rope_scaling` say wins over the keys outside
     outside_theta = config.number(*theta, default=default_theta)
@@ -575,8 +576,8 @@ def _rope_scaling(
     longest = config.integer("max_position_embeddings", "n_positions")
 
     def original() -> int:
-        """`original_max_position_embeddings`, the number of positions before scaling; the config's
-        own entry wins over the one in its rotary settings."""
+        """`original_max_position_embeddings`, the number of positions before scaling: the config's
+        own entry, else that of its rotary settings. Settings of one type of layers count alone."""
         key = "original_max_position_embeddings"
         if by_kind:
             outside = None
@@ -706,8 +707,8 @@ def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRop
 
 
 def attention_with_globals(attention: Attention, tokens: Sequence[int]) -> Attention:
-    """The attention with these positions as its global tokens, as in Longformer; unchanged where it
-    has no global tokens.
+    """The attention with these positions as its global tokens, as in Longformer, in place of any that
+    it had; unchanged for a kind of attention that cannot have them (`own_global` is None).
 
     tokens: positions in the text. Source: Beltagy et al., Longformer, 2020.
     """

@@ -81,7 +81,7 @@ def describe(
     Args:
         name: A folder, a GGUF file, a hub id or an alias.
         ignore: Keys of config.json to leave out.
-        note: Is told what is being fetched.
+        note: Is told what is being fetched; None also hides progress bars.
         watch: Is told how much of each file is there.
         variables: Where HF_HUB_CACHE and its like are looked up; None for the process's.
 
@@ -92,6 +92,7 @@ def describe(
         InputError: For files that are damaged or do not fit together.
         UnsupportedError: For what is not implemented.
     """
+    # as soon as config.json is there, and before more is fetched, a model that cannot run is refused
     fetch = Fetch(note, lambda folder: refuse_unknown(folder, ignore), Parts.HEADERS, watch)
     location = locate(name, variables=variables, fetch=fetch)
     checkpoint = _open(location)

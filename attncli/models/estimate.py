@@ -161,6 +161,7 @@ def stored_sizes(
     layers = [bytes_of(layer) for layer in binding.layers]
     feed_forward = [bytes_of(bound for bound in layer if bound.feeds) for layer in binding.layers]
     roles = ("tokens.weight", "positions.weight", "types.weight")
+    # a table, [entry, width], is one tensor; a token takes one row of each
     tables = [tensors[binding.outer[role].tensors[0]] for role in roles if role in binding.outer]
     row = sum(table.bytes // max(table.shape[0], 1) for table in tables)
     predicting = binding.outer.get("head.weight")
@@ -183,8 +184,8 @@ def compute_dtype(spec: Spec, tokens: int, dtype: str) -> str:
     if dtype != "float32":
         return dtype
     work = work_of(spec, spec.blocks, tokens)
-    more = work.weights / WIDENS + work.products / WIDE_COMPUTES
-    if more <= WIDE_UP_TO:
+    extra_seconds = work.weights / WIDENS + work.products / WIDE_COMPUTES
+    if extra_seconds <= WIDE_UP_TO:
         return "float64"
     return dtype
 
@@ -414,6 +415,7 @@ def _attention_products(block: Block, tokens: int) -> int:
     """
     products = 0
     if block.mixer is not None and state_size(block.mixer):
+        # in multiply-adds: for each token a constant part, and so many for each number of the state
         each_number = CELLS
         if isinstance(block.mixer, SelectiveScan):  # an exponential for each number of its state
             each_number += FADING

@@ -273,10 +273,13 @@ def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
     match mixer:
         case ShortConvolution(kernel):
             inner = width
+            # for each token: two gates and the values
             yield Role("mixer.input.weight", (3 * width, width))
             yield Role("mixer.conv.weight", (width, 1, kernel))
         case StateSpace(heads, head_dim, state, groups, kernel):
             inner = heads * head_dim
+            # the input gives gates (inner), then values, k and q, which the convolution mixes, and a
+            # time step for each head
             mixed = heads * head_dim + 2 * groups * state
             yield Role("mixer.input.weight", (inner + mixed + heads, width))
             yield Role("mixer.conv.weight", (mixed, 1, kernel))
@@ -284,6 +287,8 @@ def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
             if mixer.norm is not None:
                 yield Role("mixer.norm.weight", (inner,))
         case SelectiveScan(inner, state, rank, kernel):
+            # the input gives values and gates; from the values come a narrow vector of the time steps,
+            # [rank], and k and q, [state] each
             yield Role("mixer.input.weight", (2 * inner, width))
             yield Role("mixer.conv.weight", (inner, 1, kernel))
             yield Role("mixer.select.weight", (rank + 2 * state, inner))
@@ -680,6 +685,7 @@ def groups_of(spec: Spec, roles: Sequence[Role]) -> int:
     attention one for each kv head; in a delta rule one for each key head, in other linear attention
     one for each head.
     """
+    # all are roles of the attention, or of the mixer, whose size is taken to be that of all layers
     mixer = next((block.mixer for block in spec.blocks if block.mixer is not None), None)
     if roles[0].name.startswith("mixer.") and isinstance(mixer, DeltaRule | LinearAttention):
         if isinstance(mixer, DeltaRule):
@@ -724,6 +730,7 @@ class _Binder:
         roles = outer_roles(self.spec)
         if self._has_masked_head():
             roles += masked_roles(self.spec)
+        # outside the layers no tensor holds several roles
         outer_bindings = self._bind_sources(roles, self.names.outside, "")
         outer = {bound.roles[0].name: bound for bound in outer_bindings}
         # a head's bias is useless where its matrix is neither in the file nor the token table

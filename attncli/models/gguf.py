@@ -236,6 +236,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             recipes[name] = JoinedHeads(recipes[keys], recipes[values], unit)
         self.recipes = recipes
 
+        # the `_ahead` layers after the last predict further tokens; their tensors are ignored
         depth = len(spec.blocks)
         stored_family = names_for(
             spec, model_family, self._tensors, range(depth, depth + self._ahead)
@@ -530,6 +531,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             if stored_names:
                 lists.append(self._divisors(stored_names[0]))
         if len(lists) == 2:
+            # one list for both lengths, Llama 3's: nothing but angles is scaled
             if not magnitude and lists[0] == lists[1]:
                 magnitude = 1.0
             return {

@@ -365,7 +365,9 @@ as its value.
 
 
 def conversion_of(name: str, spec: Spec, model_family: Family) -> Undone:
-    """How the GGUF converter changed the tensor of this name, to be reversed when it is read."""
+    """How the GGUF converter changed the tensor of this name, to be reversed when it is read: the
+    rows of queries and keys reordered for a rotary embedding, a mixer's decay d stored as −exp(d), the
+    value heads of a delta rule reordered. The empty `Undone` for a tensor that is as it was."""
     part = name.partition("blk.")[2].split(".")  # "blk.3.attn_q.weight": ["3", "attn_q", "weight"]
     decay = name.endswith(".ssm_a")
     if REORDERED.fullmatch(name) and model_family.permuted:

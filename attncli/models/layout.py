@@ -797,6 +797,7 @@ def fused_layouts() -> list[Layout]:
 def _read_torch(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
     """The weights of `torch.nn.MultiheadAttention`, whose q, k and v are one tensor
     (`in_proj_weight`) or three."""
+    # its rows tell the width of all tensors; read again, it is checked to be square
     width = tensors.read("out_proj.weight", None, None).shape[0]
     output = tensors.read("out_proj.weight", width, width)
     if "in_proj_weight" in tensors:
@@ -919,7 +920,7 @@ def _list_of_heads(heads: int, spelling: ProjectionNames) -> Layout:
     """The layout of a module list of single heads, each with the three projections of a spelling,
     and one output projection over their outputs side by side."""
     inner = dict(zip("qkv", (spelling.q, spelling.k, spelling.v), strict=True))
-    output = spelling.o[0]
+    output = spelling.o[0]  # these spellings have a single name for it
     modules = [
         (f"heads.{head}.{name}", role) for head in range(heads) for role, name in inner.items()
     ]
@@ -969,6 +970,7 @@ def _read_list(
         weights["o.weight"] = tensors.read(f"{output}.weight", None, width)
         if f"{output}.bias" in tensors:
             weights["o.bias"] = tensors.read(f"{output}.bias", weights["o.weight"].shape[0])
+    # classes that call a head's queries so scale their scores in one of two ways
     if inner["q"] == "query":
         return LayoutWeights(weights, heads, UNSURE_SCALE)
     return LayoutWeights(weights, heads)

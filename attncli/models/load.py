@@ -236,9 +236,10 @@ class CheckpointStore:
         """These rows of the table that plays a role, [row, width]: from memory where the table or
         the rows have been read and kept, else from the file."""
         bound = self.binding.outer[role]
-        name = bound.tensors[0]
+        name = bound.tensors[0]  # a table is one tensor
 
-        # predictions may have read the whole table: no second copy of Gemma's 671 MB
+        # predictions may have read the whole table: no second copy of Gemma's 671 MB; a row that is
+        # not there raises where the file is read
         whole = self._outer_arrays.get((role, array_kind(backend)))
         is_plain = bound.form == "whole" and not bound.transposed
         if whole is not None and is_plain and max(rows, default=0) < len(whole):

@@ -187,6 +187,7 @@ class Model(Struct, frozen=True, eq=False):
             raise UsageError(
                 "{name} is {value}", expected="a text", name="text", value=repr(text)[:80]
             )
+        # counted by the last index: tokens that go on from a past do not begin at 0
         run.check_length(self.spec, tokens[-1].index + 1 if tokens else 0)
         return tokens
 
@@ -372,9 +373,11 @@ class Model(Struct, frozen=True, eq=False):
         def run_text(stage_names: Collection[str]) -> Iterator[LayerTrace]:
             """The traces of the text with these stages kept, layer by layer."""
             backend = self.compute_backend(len(tokens))
-            if past:  # go on in the type in which the keys of the earlier tokens were computed
-                first_keys = next(iter(past.values()))[0]
-                if self.backend.dtype_of(first_keys) == "float64":
+            # go on in the type in which what is kept of the earlier tokens was computed: one for all
+            # layers, so that any array tells it
+            if past:
+                any_array = next(iter(past.values()))[0]
+                if self.backend.dtype_of(any_array) == "float64":
                     backend = self._backend_of("float64")
                 else:
                     backend = self.backend
@@ -616,6 +619,7 @@ class Model(Struct, frozen=True, eq=False):
         a text's numbers. Arguments as of `batches`.
         """
         self._check_memory()
+        # texts that run together cost as much as one of all their tokens
         backend = self.compute_backend(sum(map(len, texts)))
 
         # what a mask depends on besides positions: the text's "length", or its "vectors"
@@ -732,8 +736,8 @@ class Model(Struct, frozen=True, eq=False):
             rows = rows_for(self.spec, len(tokens))
         else:
             rows = None
-        # the decoder gets the encoder's vectors unrounded, in the type they are computed in
-        # the decoder
+        # the decoder gets the encoder's vectors unrounded, in the type that they are computed in;
+        # `idle`: the last layer is yielded even if it does not attend
         wide = replace(self, backend=self.compute_backend(len(tokens)))
         (last,) = wide.trace(
             tokens, layers=[len(self.spec.blocks) - 1], keep=(), rows=rows, idle=True
@@ -769,6 +773,7 @@ class Model(Struct, frozen=True, eq=False):
             spec = self.spec
         else:
             spec = self.spec.decoder
+        # the cross-attentions of all layers read vectors of one width
         cross = next((block.cross for block in spec.blocks if block.cross is not None), None)
         if cross is None:
             raise self._no_cross_attention(

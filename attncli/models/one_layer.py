@@ -320,7 +320,9 @@ LARGEST_BASE = 1e12
 
 
 def _position_encoding(name: str, d_k: int) -> Position:
-    """The position encoding within attention that a `--position` value names. Raises UsageError."""
+    """The position encoding within attention that a `--position` value names; None for "none", and
+    for "sinusoidal" and "learned", which are added to the embeddings. Raises UsageError for any other
+    value."""
     kind, colon, theta = name.partition(":")
     # "rope:500000": kind rope, base 500000
     match kind:
@@ -349,7 +351,7 @@ def _position_encoding(name: str, d_k: int) -> Position:
                 )
             return Rope(d_k, base)
         case "alibi" if not colon:
-            return Alibi(symmetric=True)
+            return Alibi(symmetric=True)  # without a mask, queries see later keys, too
         case "none" | "sinusoidal" | "learned" if not colon:
             return None
         case _:

@@ -252,7 +252,8 @@ class _Tap:
         column = factors
         if not isinstance(factors, float):
             column = factors[rows]
-        self.add_parts(part)[0] = (chosen @ matrix.T) * column
+        values = self.add_parts(part)  # [1, token, dim], to be filled
+        values[0] = (chosen @ matrix.T) * column
 
     def divide(self, deviations: Floats) -> None:
         """Pass a norm of the stream: note what it divides each token's vector by, [token, 1], for
@@ -286,7 +287,8 @@ def most_parts(spec: Spec, layer: int, *, by_layer: bool) -> int:
         heads = block.attention.heads
         if block.cross is not None:
             heads += block.cross.heads
-        # beside the heads: biases, norms' shifts, feed-forward part, mixer, convolution
+        # beside the heads at most twelve: biases, norms' shifts, feed-forward part, mixer,
+        # convolution
         count += (2 if by_layer else heads) + 12
     return count
 
@@ -310,6 +312,7 @@ def read_stream(
     receivers: what reads; layers after the last of them are not run unless there is a `follower`.
     split: whether each head is a part, or all heads of a layer together, or none.
     on_heads: called with the heads of each attention before a receiver.
+    follower: called through all layers, those after the last receiver included; None for none.
     keep: the n × n stages that traces hold.
     progress: called with the share of the run that is done.
     """
@@ -410,7 +413,8 @@ def mix_again(
         memory = context.memory
     assert attention is not None
     part = LayerAttention(backend, model.store.layer(backend, layer), prefix, attention)
-    return mix_heads(part, entering, memory, context, layer)[0]
+    stages, _ = mix_heads(part, entering, memory, context, layer)
+    return stages
 
 
 def _taps(
@@ -538,6 +542,7 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             matrix = np.eye(attention.heads * attention.v_dim, dtype=mixed.dtype)
 
         for tap in self.taps:
+            # without a residual connection the attention's output takes the stream's place
             if not block.residual:
                 tap.forget()
             branch, factors = self._branch(tap, f"{prefix}.out", weights, residual=block.residual)
@@ -567,7 +572,6 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         """Add to a tap what the heads write: one part for all of them with the split "layer", one
         for each with "head", none with "none".
 
-
         mixed: each head's weighted sum of values, [head, token, v_dim].
         heads_map: the receiver's map taken back through the output projection, [dim, head · v_dim].
         by_head: the same as [head, v_dim, dim].
@@ -575,6 +579,7 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         """
         rows = tap.receiver.rows
         if self.split == "layer":
+            # [token, head · v_dim]: the heads side by side
             joined = mixed[:, rows].swapaxes(0, 1).reshape(len(mixed[0, rows]), -1)
             part = StreamPart("heads", self.layer, kind)
             tap.add_parts(part)[0] = joined @ heads_map.T * factors[rows]

@@ -305,6 +305,7 @@ def _unembedding_tiles(role: str, weights: Weights, entries: slice) -> Iterator[
             if tiles is not None:
                 yield from tiles
                 return
+        # few entries, or some of a large matrix: their rows alone are read
         elif tiles is not None or entries.stop - entries.start <= FEW_ENTRIES:
             yield weights.rows(role, range(entries.start, entries.stop))
             return

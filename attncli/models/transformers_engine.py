@@ -119,6 +119,7 @@ def position_encoding(
         if np.abs(finite_bias).max(initial=0) > 0:
             if _grows_evenly(bias):
                 return Alibi()
+            # the table's sizes are not known, and not needed: the run's own bias is used
             return RelativeBuckets(0, 0, bidirectional=False)
     if varies(v):
         has_rope = rotating
@@ -409,8 +410,10 @@ def _different_tokens(hf_model: Any) -> list[Token]:
     codes = _token_ids(hf_model)
     sizes = [size for key in REACHES if isinstance(size := getattr(config, key, None), int)]
     longest = getattr(config, "max_position_embeddings", None)
-    reach = max((size for size in sizes if size < COMPARED[1]), default=0)
-    length = max(COMPARED[0], reach + PROBE)
+    usual_length, longest_reach = COMPARED
+    # windows that are wider stay untested, as the text would be long
+    reach = max((size for size in sizes if size < longest_reach), default=0)
+    length = max(usual_length, reach + PROBE)
     if isinstance(longest, int) and longest > 2 * PROBE:
         length = min(length, longest - PROBE)
     # squares of the index: ids in no regular order

@@ -256,8 +256,10 @@ def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
     can fill or more bytes than memory is free."""
     shapes = [info.shape for info in checkpoint.names().values()]
     stored_numbers = sum(map(prod, shapes))
-    most = AS_OFTEN * len(shapes) + BESIDES[0]
-    most_numbers = AS_OFTEN * stored_numbers + BESIDES[1]
+    # tied tables come of one tensor, and some parameters, as of a pooler, of none
+    tensors_besides, numbers_besides = BESIDES
+    most = AS_OFTEN * len(shapes) + tensors_besides
+    most_numbers = AS_OFTEN * stored_numbers + numbers_besides
     free = free_memory()
     registered_names: set[tuple[int, str]] = set()  # by module and name, of all tensors so far
     numbers = 0  # of all parameters so far
@@ -642,16 +644,18 @@ def note_passages(
         """Called before a layer runs: record its input vectors, how many there are for each token,
         and whether it gets the angles of a rotary embedding."""
         rotating = kwargs.get("position_embeddings") is not None
+        # the layer's input is its first positional argument or `hidden_states`; the other keyword
+        # arguments may be float tensors of another meaning, and are looked through only then
         entering, streams = _token_vectors(
             torch, (*args, kwargs.get("hidden_states")), kwargs.values()
         )
         passages.enter(module, entering, streams=streams, rotating=rotating)
 
     def note_attention_input(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        """Called before an attention module runs: record its input vectors."""
-        passages.attention_input = _token_vectors(
-            torch, (*args, kwargs.get("hidden_states")), kwargs.values()
-        )[0]
+        """Called before an attention module runs: record its input vectors, which are its first
+        positional argument or `hidden_states`, else any other keyword argument."""
+        entering, _ = _token_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())
+        passages.attention_input = entering
 
     def note_leaving(module: Any, args: Any, output: Any) -> None:
         """Called after a layer has run: record its output vectors."""
@@ -704,7 +708,7 @@ def _token_vectors(
                 return value[0], 1
             if value.shape[0] == 1:  # [batch, token, stream, width]
                 return value[0].mean(1), value.shape[2]
-            return value[:, 0].mean(0), value.shape[0]
+            return value[:, 0].mean(0), value.shape[0]  # [stream, batch, token, width]
     return None, 1
 
 

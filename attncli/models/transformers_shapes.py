@@ -178,7 +178,7 @@ def _mask_of(torch: Any, **arguments: Any) -> Mask:
     """
     width = arguments.get("local_size")
     visible = arguments.get("mask_function")  # of batch, head, query and key position
-    position = torch.tensor(8)
+    position = torch.tensor(8)  # any query position would do
     try:
         sees_next = visible is None or bool(visible(0, 0, position, position + 1))
     except Exception:  # a function of the library's own that needs more than two positions

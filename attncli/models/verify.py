@@ -848,8 +848,10 @@ def _with_idle_layers(side: ReferenceSide, spec: Spec) -> ReferenceSide:
 def _with_reference(
     trace: LayerTrace, hidden: Floats, reference_side: ReferenceSide
 ) -> Iterator[tuple[Floats, Floats]]:
-    """Yield pairs of a layer's numbers and the reference's: weights, cross weights, and the layer's
-    output where the widths agree.
+    """Yield pairs of a layer's numbers and the reference's: weights and cross weights, [head, query,
+    key], and the vectors that leave the layer, [token, width], where both have the same shape.
+
+    hidden: the layer's own vectors; [0, width] where there is nothing to compare them with.
     """
     yield np.asarray(trace.stages["weights"], np.float64), reference_side.weights[trace.layer]
     if trace.cross is not None:
@@ -857,6 +859,7 @@ def _with_reference(
             np.asarray(trace.cross.stages["weights"], np.float64),
             reference_side.cross[trace.layer],
         )
+    # transformers' first hidden state is what enters layer 0
     if hidden.shape == reference_side.hidden[trace.layer + 1].shape:
         yield np.asarray(hidden, np.float64), reference_side.hidden[trace.layer + 1]
 

@@ -154,6 +154,7 @@ def recognise(
         )
         raise UsageError(what, where=where, expected="no --orientation")
 
+    # vectors of any length, whose size is checked below; bias_k and bias_v may have any shape
     weights = layout_weights.weights | {
         name: tensors.read(name, None) for name in ("norm.weight", "norm.bias") if name in tensors
     }
@@ -561,7 +562,8 @@ def model_of(
     around = {"layer_norm": settings.layer_norm or facts.layer_norm, "scale": scale}
     file_settings = replace(settings, **asdict(facts) | around)
     if "o.weight" in weight_file.weights:
-        check_width(file_settings, len(weight_file.weights["o.weight"]), "")
+        # [out, in]: its rows are the width of the output
+        check_width(file_settings, len(weight_file.weights["o.weight"]), hint="")
     spec = spec_of(file_settings)
 
     notes = weight_file.notes

@@ -63,6 +63,7 @@ def figure_files(
 
     title, description: what it is called, and what it says, for those who do not see it.
     """
+    # a drawing of one page is written whole, as `svg` does without a page
     pages = drawing.pages()
     if len(pages) == 1:
         svgs = [drawing.svg(mm=style.mm, title=title, description=description)]

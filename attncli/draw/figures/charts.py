@@ -67,6 +67,7 @@ def draw_bars(
     """
     if not drawing.shows(part):
         return top
+    # 1 where all bars are 0, to divide by
     largest = most or max((abs(bar.value) for bar in bars), default=0.0) or 1.0
 
     # from left to right: names up to `edge`, bars of at most `long` points, labels
@@ -550,6 +551,7 @@ def draw_maps(
     if legend:
         for is_signed in sorted({figure_map.signed for figure_map in maps}):
             legend_scale = "signed" if is_signed else scale
+            # the numbers of maps that share a colour scale are of one kind
             meanings = [one_map.meaning for one_map in maps if one_map.signed == is_signed]
             bottom = draw_legend(
                 drawing, bottom + 16, high[is_signed], legend_scale, view, meaning=meanings[0]
@@ -574,6 +576,7 @@ def map_kinds(drawing: Drawing, count: int, *, chosen_heads: bool = False) -> li
     chosen = [part for part in ("grid", "matrix") if drawing.is_asked_for(part)]
     if not drawing.choice.parts:
         return ["matrix" if count <= few else "grid"]
+    # so few maps are drawn large either way (see `draw_maps`): once is enough
     if count <= FEW_MAPS:
         return chosen[:1]
     if "matrix" in chosen and count > MOST_MATRICES:
@@ -637,7 +640,7 @@ def _map_grid(
         if columns is not None and not math.isinf(drawing.room):
             paper = replace(drawing, room=(drawing.room - 16 * (columns - 1)) / columns)
         paper = _with_wider_cells(drawing, paper, maps[:beside])
-        return MapGrid(paper, beside, None, 0.0, 16, by_layer=False)
+        return MapGrid(paper, across=beside, small=None, edge=0.0, gap=16, by_layer=False)
     across = columns or across
     # too narrow for names above the maps: a layer's name stands once, left of its row
     by_layer = columns is None and drawing.room < across * (NARROW_MAP + GAP)
@@ -799,6 +802,7 @@ def draw_map(
             drawing.text(x - 4, below, name, size=SIZE, anchor="end")
     bottom = y + rows * cell
     if small is None:
+        # bands count tokens, of which a pooled map's cell holds several; without words, cells
         counts = len(figure_map.rows) or rows, len(figure_map.columns) or columns
         bottom = draw_bands(drawing, figure_map.row_bands, figure_map.column_bands, counts, area)
         slant = max(slant, bands_width(figure_map.row_bands))
@@ -1025,6 +1029,7 @@ def _cell_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> 
         return _worded_cell_size(drawing, figure_map)
     beside = _ticks_edge(figure_map, LARGE) + bands_width(figure_map.row_bands)
     large = min(LARGE, drawing.room - beside, max(drawing.choice.max_height - AROUND, SMALL))
+    # where the width is unbounded, a map of a long text is larger rather than illegible
     smallest = 0.0
     if math.isinf(drawing.room):
         smallest = 0.3
@@ -1115,7 +1120,8 @@ def draw_legend(
     else:
         palette = drawing.theme.weights
     steps = np.linspace(-high if is_signed else 0.0, high, 64)[None]
-    largest = writer([high], 2)(high)
+    write = writer([high], precision=2)
+    largest = write(high)
     if is_signed:
         low = f"−{largest}"
     else:

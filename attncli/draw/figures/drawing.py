@@ -244,6 +244,7 @@ class Drawing(Struct, frozen=True):
             if bold:
                 wide *= 1.08
         left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
+        # where a rotated text would reach is not worked out: whoever draws it leaves the room
         if not rotation:
             self.boxes.append(Box(left, y - 0.75 * size, left + wide, y + 0.25 * size, text))
             self.reach(left + wide, y + 0.3 * size)

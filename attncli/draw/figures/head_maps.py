@@ -147,6 +147,7 @@ def heads_of_style(drawing: Drawing, weights: Sequence[HeadWeights]) -> list[Hea
     drawing.offered.add("heads")  # this figure can use the word; where none can, it is refused
     if not drawing.choice.heads:
         return list(weights)
+    # heads without a layer (None) are named as of layer 0
     by_layer_and_head = {(head.layer or 0, head.head): head for head in weights}
     chosen = []
     for pair in drawing.choice.heads:

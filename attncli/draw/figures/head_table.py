@@ -72,7 +72,7 @@ def draw_head_table(
     block = pool_size(dots, cells)
     if block > 1 and scale == "linear":
         scale = ROOTS
-    high = largest_sizes(maps)[False]
+    high = largest_sizes(maps)[False]  # of maps without a sign, as maps of weights are
 
     # the names of layers and heads; layers that do not fit beside each other follow in a band below
     place_of = {layer: place for place, layer in enumerate(layers)}

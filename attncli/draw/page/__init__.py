@@ -398,6 +398,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
             roots = np.sqrt(np.clip(np.nan_to_num(record.small), 0, 1))
             small.append(np.rint(roots * 255).astype(np.uint8))
         if small:
+            # the small maps of a run have one shape
             maps.append(deflate(np.concatenate(small).tobytes()))
             shape = small[0].shape
         else:
@@ -432,7 +433,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         "tour": [step.name for step in TOUR],
     }
 
-    # the file: skeleton, facts, small maps, script, and the large blocks of data last
+    # the file, begun with the line on the first run's model: skeleton, facts, small maps, script, and the large blocks of data last
     first = page.runs[0]
     code, sheet = assets_of(page)
     head = page_head(page.lang, page.title, code, sheet, policy="worker-src blob:; ")
@@ -658,6 +659,7 @@ def any_page(
     html = None
     if own_page is not None:
         html = own_page(document, lang)
+    # a kind of document may have no page of its own, or none for this document
     yield html or document_page(document, lang, precision)
 
 

@@ -169,6 +169,7 @@ def without_places(part: AnyPart) -> AnyPart:
         name: _without_place(getattr(part, name), may_be_path=name not in TEXTS)
         for name in part.__struct_fields__
     }
+    # members without a path came back as the same objects, so that they need no replacing
     changes = {name: value for name, value in changes.items() if value is not getattr(part, name)}
     if changes:
         return replace(part, **changes)
@@ -176,10 +177,12 @@ def without_places(part: AnyPart) -> AnyPart:
 
 
 def _without_place(value: Any, *, may_be_path: bool) -> Any:
-    """A value of a document with every path in it cut to its last part; the value itself, not a copy,
-    where it has none.
+    """A value of a document with every absolute path in it cut to its last part, at any depth.
 
-    may_be_path: whether texts in it may be paths; the user's own words are not.
+    Where nothing is cut, texts, parts and lists come back as the same object, by which
+    `without_places` sees that nothing changed; only dicts, and what holds one, are built anew.
+    may_be_path: whether texts in it may be paths; the user's own words are not. Keys of dicts are
+        no words of the user and are cut in any case.
     """
     match value:
         case Struct():
@@ -188,6 +191,8 @@ def _without_place(value: Any, *, may_be_path: bool) -> Any:
             if may_be_path and PurePath(value).name:
                 return last_part(value)
             return value
+        # a list is judged by its first entry, as all are of one type: those of numbers, which may be
+        # long, are passed over
         case list() if value and (
             isinstance(value[0], Struct | dict) or (may_be_path and isinstance(value[0], str))
         ):

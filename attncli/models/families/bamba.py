@@ -237,7 +237,7 @@ def jamba(config: Config) -> Spec:
     chosen = config.integer("num_experts_per_tok", default=2, most=2**16)
     experts = Experts(count, min(chosen, count), mlp.width, mlp.activation, renormalise=False)
     layers_with_experts = _layers_with_experts(config)
-    # without effect
+    # without effect: read, so that they do not count as unknown keys
     config.get(*JAMBA_IDLE)
     blocks = []
     for layer in range(llama.depth(config)):
@@ -292,7 +292,7 @@ def jamba_gguf_keys(metadata: Metadata) -> dict[str, object]:
                 "layers {layers} have {mark}", layers=", ".join(map(str, layers[:8])), mark=mark
             )
             raise UnsupportedError(what, where=metadata.where, expected="layers in even steps")
-        if layers:
+        if layers:  # `steps` holds one number now
             keys[f"{kind}_layer_period"] = max(steps)
             keys[f"{kind}_layer_offset"] = layers[0]
     return keys

@@ -317,7 +317,7 @@ def big_bird(config: Config) -> Spec:
     if config.choice("attention_type", among={SPARSE: SPARSE, FULL: FULL}, default=SPARSE) == FULL:
         base = with_decoder_mask(config, base)
     else:
-        mask = BigBird(size, 0, 0, longest)
+        mask = BigBird(size, random=0, longest=longest)
         base = with_attention(
             base, lambda attention: replace(attention, mask=mask, position=position)
         )

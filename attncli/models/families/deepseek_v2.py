@@ -70,6 +70,7 @@ def spec(config: Config) -> Spec:
     if not by_group:
         groups = 1
         groups_chosen = 1
+    # None where the config is silent: all experts are one group
     routing = Routing(
         factor=config.number("routed_scaling_factor", default=1.0),
         groups=groups or 1,
@@ -196,7 +197,7 @@ def latent_decoder(
             straight=rotary_dim,
         ),
     )
-    # without effect
+    # without effect: read, so that they do not count as unknown keys
     config.get(*IDLE)
     norm = llama.rms(config)
     first = config.integer("first_k_dense_replace", default=dense, least=0)

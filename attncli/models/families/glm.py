@@ -80,7 +80,7 @@ def glm4_moe(config: Config) -> Spec:
         )
         for part in parts
     ]
-    # without effect
+    # without effect: read, so that they do not count as unknown keys
     config.get(*deepseek_v2.IDLE)
     config.optional("intermediate_size")  # of layers without experts, which there may be none of
     biases = ("attn.[qkv]",) if config.flag("attention_bias", default=False) else ()

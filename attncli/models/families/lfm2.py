@@ -84,7 +84,7 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
             config, position=position, qk_norm=QkNorm(norm), kv_heads=8, norm=norm, mlp=part
         )
         blocks.append(block if kind == GLOBAL else block.with_mixer(mixer))
-    # without effect
+    # without effect: read, so that they do not count as unknown keys
     config.get(*IDLE)
     biases = ("mixer.*",) if config.flag("conv_bias", default=False) else ()
     return llama.decoder(

@@ -100,6 +100,7 @@ def block(
     mlp: feed-forward part or experts; None for the config's gated part.
     parallel: whether attention and feed-forward part read the same vectors.
     """
+    # read also where `norm` is given, so that the key does not count as unknown
     rms_norm = rms(config)
     heads = config.integer("num_attention_heads", most=2**16)
     if dim is None:

@@ -118,7 +118,7 @@ def smollm3(config: Config) -> Spec:
     ]
     window = config.optional("sliding_window")
     windows = config.flag("use_sliding_window", default=False) and window is not None
-    # without effect
+    # without effect: read, so that they do not count as unknown keys
     config.optional("max_window_layers", least=0)
     position = rope(config, llama.head_dim(config), default_theta=2e6)
     kinds = layer_types(config, count, lambda layer: windows and not rotary_layers[layer])
