@@ -104,6 +104,7 @@ class LazyGroup(PlainParameters, TyperGroup):
             _check_language(ctx, words_typed)
             typer.echo(short_page(_language(ctx)))
             ctx.exit()
+        # a request for help behind a command's name is answered by that command
         show_help(self, ctx, args[:1])
         if args and args[0].partition("=")[0] in SET_UPS and not ctx.resilient_parsing:
             typer.echo(set_up(args, _language(ctx)))

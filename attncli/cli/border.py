@@ -308,7 +308,8 @@ def refuse_dashes(context: Any, words: list[str]) -> None:
     """Raise UsageError where a word is an option of the command, but begins with a typographic dash
     (`–query`) or with a single hyphen (`-query`).
 
-    words: the command line; what follows a bare `--` is no option and not checked.
+    words: the command line; what follows a bare `--` is no option and not checked. Of
+        `–query=it` the option is `query`, and `=it` what follows it.
     """
     import shlex
 

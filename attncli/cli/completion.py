@@ -242,6 +242,7 @@ def parts(ctx: typer.Context, incomplete: str) -> list[str]:
     for a command without a screen of its own, such as `attn view`."""
     from attncli.draw.view import part_names
 
+    # the package that the command's function stands in, such as attncli.features.run
     folder = str(getattr(ctx.command.callback, "__module__", "")).rpartition(".")[0]
     # the screen has the name of the command, or, in a group such as `attn explain`, of the group
     for word in reversed(ctx.command_path.split()):

@@ -202,6 +202,7 @@ class Environment:
             return theme == "light"
         if (palette := self.settings.get("palette")) is not None:
             return palette.value == "light"
+        # "0;15" is black on white: the last number is the ground, and 7 and 15 are light ones
         return self.variables.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
 
     def wants_ascii(self) -> bool:

@@ -337,9 +337,9 @@ def file_model(environment: Environment, path: Path, setup: RunSetup, tokenizer:
     )
     weight_file = read_weight_file(path, layout_request)
     if options.seed is not None:
-        seed = seed_of(options, environment)[0]
+        seed, _source = seed_of(options, environment)
     else:
-        seed = weight_file.seed or 0
+        seed = weight_file.seed or 0  # of a file that names none
     settings = one_layer_settings(options, setup.attention, seed)
     backend = choose(setup.compute.backend, device=setup.compute.device, dtype=setup.compute.dtype)
     return model_of(

@@ -116,7 +116,7 @@ def _with_pair(environment: Environment, text: Text, pair: str) -> Text:
     types, and so cannot tell the two segments apart by them.
     """
     both = text.with_pair(pair)
-    second = both.second or 0  # where the second segment begins
+    second = both.second or 0  # where the second segment begins, which it now has
     for model in environment.models[-1:]:  # the last one, if there is any
         if model.spec.scores_segments:
             raise UnsupportedError(

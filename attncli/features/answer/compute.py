@@ -258,6 +258,7 @@ def answer(
         work.weigh(done)
         work.cut_heads(done)
     except KeyboardInterrupt:
+        # a document needs the uncut run, which records attention, and the run without one region
         if results.attention and len(results.logprobs) > 1:
             on_interruption(work.document(results, [done.interruption_note()]))
         raise
@@ -276,6 +277,12 @@ class _Progress:
         on_result: Callable[[int, int], None],
         progress: Callable[[float], None],
     ) -> None:
+        """Begin with nothing planned: `plan` adds runs and tokens, `add_tokens` those done.
+
+        results: those of an earlier call, and all that come.
+        on_result: called after each run with the number of runs that have a result, and of all.
+        progress: called with the share of the planned tokens that is done.
+        """
         self.results = results
         self._on_result = on_result
         self._progress = progress
@@ -463,7 +470,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             if f"region {place}" not in done.results.others
         ]
         prompt = len(self.tokens)
-        done.plan(0, prompt * len(places))
+        done.plan(runs=0, tokens=prompt * len(places))  # they have no result that is counted
         for place in places:
             cut = Cut(f"region {place}", (self.leaves[place].tokens,))
             ids, ended = self.runs.write(cut, self.length)
@@ -690,7 +697,8 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             return
         keys = self.leaves[place].tokens
         if not done.results.estimates:
-            own, _ = self.own.run(lambda count: None)
+            # mostly it has run already; its tokens are not planned, so that nobody counts them
+            own, _run = self.own.run(lambda count: None)
             done.results.estimates[:] = head_estimates(self.runs, own, keys)
             self.file.keep(done.results)
         chosen = [(row.layer, row.head) for row in largest_losses(done.results.estimates)]

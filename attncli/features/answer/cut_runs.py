@@ -150,7 +150,9 @@ class CutRuns(Struct, frozen=True):
         if not keeps_past(self.model.spec, 1, len(self.tokens)):
             # keys change with the length of the text: nothing can be shared
             for path in paths:
-                yield TokenStretch(0, 0, len(self.tokens), path.cut, (path.cut,))
+                yield TokenStretch(
+                    depth=0, start=0, stop=len(self.tokens), cut=path.cut, ends=(path.cut,)
+                )
         elif after_own:
             yield from self._stretches_after_own(paths)
         elif paths:
@@ -180,13 +182,16 @@ class CutRuns(Struct, frozen=True):
         """
         own = Cut("own")
         first = self.first_query
+        # the prompt up to the answer's first query, then the rest, whose attention is recorded
         if past:
-            state = _State(_past_of_first_tokens(past, first), None, first)
+            state = _State(_past_of_first_tokens(past, first), tail=None, count=first)
         else:
-            state = self._extended_state(_State({}, None, 0), TokenStretch(0, 0, first, own, ()))
+            prompt = TokenStretch(depth=0, start=0, stop=first, cut=own, ends=())
+            state = self._extended_state(START, prompt)
         on_tokens(first)
         count = len(self.tokens)
-        state = self._extended_state(state, TokenStretch(1, first, count, own, (own,)))
+        queries = TokenStretch(depth=1, start=first, stop=count, cut=own, ends=(own,))
+        state = self._extended_state(state, queries)
         on_tokens(count - first)
         assert state.tail is not None
         keys = OwnKeys(state.past, state.tail, first)
@@ -205,7 +210,7 @@ class CutRuns(Struct, frozen=True):
             uncut run.
         """
         # the state after each stretch on the way to the present one, by depth
-        states: list[_State] = [_State({}, None, 0)]
+        states: list[_State] = [START]
         for part in self.stretches(cuts, after_own=own is not None):
             del states[part.depth + 1 :]
             if own is not None and part.depth == 0:
@@ -236,7 +241,8 @@ class CutRuns(Struct, frozen=True):
         # the prompt; its last vector predicts the first token
         model = self.model
         count = self.first_query + 1
-        state = self._extended_state(_State({}, None, 0), TokenStretch(0, 0, count, cut, ()))
+        prompt = TokenStretch(depth=0, start=0, stop=count, cut=cut, ends=())
+        state = self._extended_state(START, prompt)
         assert state.tail is not None
         kept = self._kept_tokens(self.tokens[:count], cut, 0)
         past = dict(state.past)
@@ -341,10 +347,11 @@ class CutRuns(Struct, frozen=True):
             paths, start, depth = waiting.pop()
             stop, groups = self._next_groups(paths)
             if not groups:
+                # these runs are equal to the end, so that the first one's cut stands for all
                 cuts = tuple(path.cut for path in paths)
-                yield TokenStretch(depth, start, len(self.tokens), cuts[0], cuts)
+                yield TokenStretch(depth, start, len(self.tokens), cut=cuts[0], ends=cuts)
                 continue
-            yield TokenStretch(depth, start, stop, paths[0].cut, ())
+            yield TokenStretch(depth, start, stop, cut=paths[0].cut, ends=())
             waiting += [(group, stop, depth + 1) for group in reversed(groups)]
 
     def _next_groups(self, paths: Sequence[_Path]) -> tuple[int, list[list[_Path]]]:
@@ -488,6 +495,10 @@ class _State(Struct, frozen=True, eq=False):
     tail: Array | None
     count: int
     shares: Floats | None = None
+
+
+START = _State(past={}, tail=None, count=0)
+"""The state before the first token; no run changes it."""
 
 
 class OwnKeys(Struct, frozen=True, eq=False):

@@ -284,6 +284,7 @@ def _draw_sentences(
     shown = document.answer.sentences[:SENTENCES]
     values = np.array([effect.by_sentence[: len(shown)] for effect in effects], np.float64)
     names = [leaf_name(document, effect, view) for effect in effects]
+    # names take at most two fifths of the width
     edge = min(max(width(name, 9) for name in names), 170.0, 0.4 * drawing.room) + 8
     cell = min(CELL, (drawing.room - edge) / len(shown))
     caption = say(view, "change of each sentence without a region, nats a token")

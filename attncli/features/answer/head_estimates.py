@@ -97,7 +97,7 @@ class _BackwardRun:
         self._model: Model = runs.model
         self._past = own.past
         # gradients are computed in float64 where the keys are, in float32 for narrower types, too
-        some_keys, *_ = next(iter(own.past.values()))
+        some_keys, *_ = next(iter(own.past.values()))  # all layers have one dtype
         dtype = self._model.backend.dtype_of(some_keys)
         if dtype != "float64":
             dtype = "float32"

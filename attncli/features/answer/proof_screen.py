@@ -160,7 +160,8 @@ def _together_sentence(
 
 def _single_head_sentences(carriers: CarryingHeads, view: View) -> Iterator[str]:
     """Yield what the answer loses when the links of a single head are cut: the loss of the first
-    head, or that it is small in every head."""
+    head, or that it is small in every head. The heads are there by their loss, the largest first.
+    """
     first = carriers.heads[0]
     if first.change > -LITTLE:
         yield say(
@@ -236,6 +237,7 @@ def dose_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
     doses = document.doses
     if doses is UNSET:
         return
+    # beside the factor asked for, ×0 and ×1 were always measured
     by_factor = {row.factor: row for row in doses.doses}
     dose = by_factor[doses.weighed.factor]
     yield say(

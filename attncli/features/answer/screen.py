@@ -64,7 +64,9 @@ def answer_rows(document: AnswerDocument) -> Iterator[Sequence[object]]:
 
 
 def _plain_cells(document: AnswerDocument) -> Iterator[dict[str, object]]:
-    """Yield the cells of each row of `--plain` by the name of their column."""
+    """Yield the cells of each row of `--plain` by the name of their column: a row for each region,
+    for each region and sentence of the answer, for each head (with --each-head) and for each factor
+    (with --weigh). What a row does not have, its dictionary leaves out."""
     for effect in document.effects:
         region = document.regions[effect.region]
         yield {
@@ -572,6 +574,7 @@ def _idle_sentences(
 def _frame_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
     """Yield what is lost without the tokens around the compared regions, such as the question and the
     template of a chat; nothing where that is little."""
+    # the largest loss comes first
     frame = [effect for effect in document.effects if not effect.is_source]
     if not frame or frame[0].change > -LITTLE:
         return

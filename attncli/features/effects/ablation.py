@@ -198,7 +198,8 @@ def remove(
         branches += compared * DRAWS
     first = len(chosen_places) / branches
 
-    # the heads taken away
+    # the heads taken away; where the token after which the next is predicted is among those
+    # measured, its vectors are kept, so that predictions need no second sweep
     rows = request.rows(text.count)
     keep_at = None
     if rows.start <= request.position < rows.stop:
@@ -405,7 +406,11 @@ class _LookReader:
                 )
 
     def _link_and_look(self, weights: Floats, kind: str) -> HeadLook:
-        """The recorded link weight and strongest key of one head, from its weights, [query, key]."""
+        """The `HeadLook` of one head from its weights, [query, key]: the weight of the cut link,
+        what the measured tokens look at most, and what most besides resting keys (the first token
+        and special tokens). The last is UNSET where the text has no resting keys, and for attention
+        to another text.
+        """
         link = self._link
         weight = None
         if link is not None and link.kind == kind:
@@ -519,10 +524,10 @@ def _predictions(
         return UNSET
     if not predicts_next(result.text.model):
         return UNSET
-    target = None
+    target = None  # a measure of vectors has no target: the own run's first choice is shown
     if request.predicts:
         target = request.target
-    index = order[0] if order else None
+    index = order[0] if order else None  # no head where only all at once was measured
     vectors = result.vectors
     if vectors is None:  # measured at other tokens than the one after which the next comes
         strongest = [result.plan.places[place] for place in order[:1]]
@@ -572,7 +577,7 @@ def token_place(places: Sequence[int]) -> TokenPlace:
 
 def _link_place(link: CutLink, model: Model) -> LinkPlace:
     """The document's `LinkPlace` of a cut link: a position where an end is one token, a list where
-    it is several.
+    it is several. A link to another text also has the words of its keys, where that text is known.
     """
     query = link.queries[0] if len(link.queries) == 1 else list(link.queries)
     key = link.keys[0] if len(link.keys) == 1 else list(link.keys)
@@ -619,6 +624,8 @@ def reading_fields(
     if "cosine" in number:
         fields["vector"] = VectorChange(cosine=number["cosine"], norm=number["norm"])
     if "difference" in number:
+        # all that is lost, the part that the head writes itself, and the rest, which comes of
+        # attention that moves
         whole = readings["difference"]
         fields["difference"] = Difference(
             all=number["difference"],
@@ -669,6 +676,9 @@ def effects_document(
 
     place, link: the token measured at and the (query, key) cut, as the words that name them in
         every text; link None: whole heads.
+
+    The documents are of one call: they have the same model and measures. Heads are ranked by the
+    first of the numbers that are measured.
 
     Raises InputError for no text.
     """

@@ -334,7 +334,7 @@ def _ablate_pairs(
     measure_options: MeasureOptions,
 ) -> None:
     """Run `attn ablate --pairs`: take heads away in the clean text of each pair, and write the
-    means over pairs."""
+    means over pairs. Unless `--how` is given, a head gets its values of the corrupt text."""
     _refuse_beside_circuit(removal, setup)
     baselines: dict[str, Literal["corrupt", "zero", "mean"]] = {
         "zero": "zero",
@@ -344,7 +344,8 @@ def _ablate_pairs(
     is_given = "by" in environment.explicit_options
 
     def compute(model: Model, on_progress: Callable[[float], None]) -> AblateDocument:
-        """Called with the model that is loaded: the `attn.ablate/1` document."""
+        """Called with the model that is loaded: the `attn.ablate/1` document. The file of pairs is
+        always given here."""
         from attncli.features.effects.pair_effects import ablate_pairs
 
         return ablate_pairs(
@@ -606,7 +607,8 @@ def _logits_pairs(
     pair, and write the means over pairs."""
 
     def compute(model: Model, on_progress: Callable[[float], None]) -> LogitsDocument:
-        """Called with the model that is loaded: the `attn.logits/1` document."""
+        """Called with the model that is loaded: the `attn.logits/1` document. The file of pairs is
+        always given here."""
         from attncli.features.effects.pair_effects import logits_pairs
 
         return logits_pairs(
@@ -738,7 +740,8 @@ def _patch_pairs(
     and write the shares over pairs."""
 
     def compute(model: Model, on_progress: Callable[[float], None]) -> PatchDocument:
-        """Called with the model that is loaded: the `attn.patch/1` document."""
+        """Called with the model that is loaded: the `attn.patch/1` document. The file of pairs is
+        always given here."""
         from attncli.features.effects.pair_effects import patch_pairs
 
         return patch_pairs(

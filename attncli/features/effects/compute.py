@@ -312,10 +312,11 @@ def logits(
     """
     if tokens is None:
         tokens = model.encode(text)
-    expected = pass_cost(model, len(tokens))
+    one_run = pass_cost(model, len(tokens))
     if by == "word":
-        expected = word_cost(model, len(tokens), expected)
-    on_cost(expected, len(tokens))
+        on_cost(word_cost(model, len(tokens), one_run), len(tokens))
+    else:
+        on_cost(one_run, len(tokens))
     if query is None:
         position = len(tokens) - 1
     else:
@@ -662,7 +663,7 @@ def _tell_cost(
             free = memory
         size = SweepSize(model.spec, count, model.backend.dtype, predicts)
         draws = min(compared, len(chosen_places)) * DRAWS
-        expected = size.sweep_cost(chosen_places, free, draws, start=start, passes=passes)
-        seconds = expected.seconds + passes * decoding_seconds(model, count)
-        expected = replace(expected, seconds=seconds)
+        changed_runs = size.sweep_cost(chosen_places, free, draws, start=start, passes=passes)
+        seconds = changed_runs.seconds + passes * decoding_seconds(model, count)
+        expected = replace(changed_runs, seconds=seconds)
         on_cost(with_held_weights(expected, model.weights_in_memory), count)

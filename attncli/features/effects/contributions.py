@@ -333,7 +333,7 @@ def contributions(
     block = model.spec.blocks[link.layer]
     attention = block.attention if link.kind == "self" else block.cross
     assert attention is not None
-    prefix = "attn" if link.kind == "self" else "cross"
+    prefix = "attn" if link.kind == "self" else "cross"  # of the names of its weights
     part = LayerAttention(
         backend, cache_weights(model.store.layer(backend, link.layer)), prefix, attention
     )
@@ -375,6 +375,7 @@ def contributions(
         key_reading = _source_reading(
             model, backend, key_receiver, source, split, source_passing if by_token else None
         )
+        # each of the two collected heads for one receiver, number 0 of its own reading
         passed = passing.passed[0], source_passing.passed[0]
 
     # norms and rotations as they were in this run, and the run's own scores
@@ -714,7 +715,9 @@ def source_parts(
         query_split.add_attention(text.model, text.tokens, (heads,))
     key_split = _SourceSplit(text, whole, than, sides=(1,))
     for heads in of_keys:
-        key_split.add_attention(text.model.encoder or text.model, text.model.source, (heads,))
+        # heads were collected in the encoder, so that there is one; captured states have no heads
+        assert text.model.encoder is not None
+        key_split.add_attention(text.model.encoder, text.model.source, (heads,))
     return query_split.merge("query") | key_split.merge("key")
 
 
@@ -979,6 +982,8 @@ class _SourceSplit:
     def _parts(self, part: StreamPart, which: Side) -> Iterator[SourcePart]:
         """Yield one head's contributions: the weak sources first, summed as "rest", then one for
         each strong source.
+
+        which: the side of the link that the parts are of: "query", "key", or "both".
         """
         head = self._heads[part]
         sides = head.sides

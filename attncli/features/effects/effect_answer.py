@@ -286,7 +286,7 @@ def _single_sentences(
     """Yield what single heads change: the largest effect, beside random changes and beside a head
     that looks at the same.
 
-    effects: the largest first; not empty.
+    effects: the largest first, none of them undefined; not empty.
     templates: of the sentences.
     """
     if document.link is not None and not any(row.weight for row in effects):
@@ -310,7 +310,7 @@ def _largest_sentence(
     """A sentence on the head that changes the measure most, and how many times as much as the next
     head.
 
-    effects: the largest first; not empty.
+    effects: the largest first, none of them undefined; not empty.
     templates: of the sentences.
     """
     largest = effect_size(effects[0], document) or 0.0
@@ -367,7 +367,7 @@ def _alike_sentences(
     """One sentence on a head that looks at the same key as the most important one about as much but
     hardly changes the measure; empty where there is none.
 
-    effects: the largest first; not empty.
+    effects: the largest first, none of them undefined; not empty.
     """
     first = effects[0]
     keys = document.keys(first.attention)
@@ -479,7 +479,7 @@ def _tinted_keys(
     """
     if not document.effects:
         return message(""), "self", {}
-    if document.link is not None:
+    if document.link is not None:  # every effect has a weight then
         first = max(document.effects, key=lambda effect: effect.weight or 0.0)
         places = document.link.key
         if isinstance(places, int):

@@ -293,8 +293,11 @@ class Attributor:
         refuse_overflow(text.backend, self._hidden)
 
     def attribution(self, target: int | None, versus: int | None) -> Attribution:
-        """Split a logit into its parts, once `on_end` was called. Arguments and errors are those of
-        `attribute`."""
+        """Split the logit of `target` into its parts, once `on_end` was called.
+
+        target: a vocabulary id; None for the model's first choice.
+        versus: the id whose logit is subtracted; None for none.
+        """
         text = self._text
         head = text.model.spec.head
         assert head is not None
@@ -364,7 +367,8 @@ def logit_sources(
 
     Source: Elhage et al., A mathematical framework for transformer circuits, 2021.
     """
-    direction, _ = logit_direction(text, target, versus)
+    # the constant that the logit also has comes from no head
+    direction, _constant = logit_direction(text, target, versus)
     (sources,) = _direction_sources(text, [(position, direction)])
     return sources
 
@@ -372,11 +376,20 @@ def logit_sources(
 def target_sources(
     text: SweepText, targets: Sequence[tuple[int, int]]
 ) -> list[dict[LogitTerm, Floats]]:
-    """As `logit_sources` for several logits, (position, target) each, by one run of the text."""
-    return _direction_sources(
-        text,
-        [(position, logit_direction(text, target, None)[0]) for position, target in targets],
-    )
+    """What each head adds to several logits from each token that it attends to, by one run of the
+    text.
+
+    targets: for each logit the position of the token after which it is read, and the vocabulary id.
+
+    Returns for each of them the values of each head, [source], by its term; learned keys come after
+    the tokens.
+    """
+    directions = []
+    for position, target in targets:
+        # the constant that the logit also has comes from no head
+        direction, _constant = logit_direction(text, target, versus=None)
+        directions.append((position, direction))
+    return _direction_sources(text, directions)
 
 
 def _direction_sources(
@@ -397,8 +410,11 @@ def _direction_sources(
         token to that logit.
 
         number: which of `directions` is read.
+        event: the attention's trace, and of each head the matrix by which its values reach the
+            logit. The logit is one number, read at one token: matrices are [v_dim, 1], factors
+            [1, 1].
         """
-        position, _ = directions[number]
+        position, _direction = directions[number]
         stages = event.trace.stages
         weights = float64(backend, stages["weights"][:, position])
         if position in event.apart and "global_v" in stages:

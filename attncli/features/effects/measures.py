@@ -163,7 +163,7 @@ class MeasureRequest(Struct, frozen=True):
             refuse_one_token(entry, rival.ids[0])
 
         following: tuple[int, ...] = ()
-        if every:
+        if every:  # a tokenizer without a vocabulary gives its tokens no id, and each counts as 0
             following = tuple(token.id or 0 for token in tokens[1:])
         elif len(answer) > 1:
             following = answer
@@ -191,7 +191,8 @@ class MeasureRequest(Struct, frozen=True):
         return bool({"logprob", "kl", "difference"} & set(self.measures))
 
     def rows(self, count: int) -> slice:
-        """The range of tokens, in a text of `count`, whose last-layer vectors are needed."""
+        """The range of tokens, in a text of `count`, whose last-layer vectors are needed: those
+        measured themselves, and those after which a token is predicted."""
         places: set[int] = set()
         if "vector" in self.measures:
             places = set(self.positions)
@@ -199,6 +200,7 @@ class MeasureRequest(Struct, frozen=True):
             places |= set(range(count))
         elif self.predicts:
             places.add(self.position)
+        # the last token of an answer of several is predicted after the one before it
         if self.answer and "logprob" in self.measures:
             places.add(self.position + len(self.answer) - 1)
         return slice(min(places), max(places) + 1)

@@ -33,7 +33,7 @@ def ablate_document_heads(document: AblateDocument) -> DocumentHeads:
     def facts(layer: int, row: EffectRow) -> HeadFacts:
         """The links that the page shows for a head: the one that was cut, or the strongest of the
         token measured at."""
-        del layer
+        del layer  # the row has it
         return HeadFacts(_looked_at(document, row))
 
     parts = [(row.layer, row) for row in document.effects if row.attention == "self"]
@@ -98,6 +98,7 @@ def logits_page_focus(document: LogitsDocument) -> PageFocus | None:
     parts = [part for part in document.parts if part.attention == "self"]
     if not parts:
         return None
+    # parts of self-attention are heads: they have a layer and a number
     heads = [(part.layer or 0, part.head or 0, part.value, None, None) for part in parts]
     position_text = document.tokens[document.position].text
     effects = [PageEffects("logit", logit_name(document), position_text, heads, kind="logits")]
@@ -108,8 +109,11 @@ def logits_page_focus(document: LogitsDocument) -> PageFocus | None:
 
 
 def _start(document: EffectDocument, effects: Sequence[PageEffects]) -> dict[str, str]:
-    """The head of the largest effect, and the query and key to show of it, as the page's address
-    has them: {"head": "5.11", "query": "8", "key": "2"}."""
+    """The head of the largest effect in the first measure, and the query and key to show of it, as
+    the page's address has them: {"head": "5.11", "query": "8", "key": "2"}.
+
+    effects: of each measure, the effects of all heads; at least one measure and one head.
+    """
 
     def size(row: HeadEffect) -> float:
         """The size of a head's effect, which may be undefined."""
@@ -130,6 +134,7 @@ def _ablate_effects(document: AblateDocument) -> list[PageEffects]:
         position_text = ""
     else:
         position_text = document.tokens[document.place.token].text
+    # of "vector", which gives two numbers, the cosine alone
     names = [readings_of([measure])[0] for measure in document.measures]
     effects = [
         PageEffects(name, document.by, position_text, _ablated_heads(document, name))

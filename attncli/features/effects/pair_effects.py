@@ -136,6 +136,7 @@ def ablate_pairs(
     results: list[RemovalResult] = []
     for number, pair in enumerate(fitted.pairs):
         on_progress = partial(progress_of_pair, progress, number, len(fitted.pairs))
+        # where no token sees later ones, both texts are the same before they first differ
         if by == "corrupt" and may_start_late(model.spec):
             start = pair.first_difference
         else:
@@ -252,6 +253,7 @@ def _patch_document(
     if not abs(sizes.mean()) >= LEAST:
         what = message("clean and corrupt texts of these pairs give the same on average")
         raise InputError(what, expected="pairs whose answers differ")
+    # every pair has the same heads, in the same order
     changes = np.asarray([[change for _, change in result.changes] for result in results])
     addresses = [place for place, _ in results[0].changes]
     rows = [
@@ -327,6 +329,7 @@ def logits_pairs(
         attribution = attribute(text, len(pair.clean) - 1, pair.answer, pair.versus)
         attributions.append(attribution)
         progress((number + 1) / len(fitted.pairs))
+    # every pair has the same parts, in the same order: [pair, part]
     values = np.asarray([[value for _, value in row.parts] for row in attributions])
     terms = [term for term, _ in attributions[0].parts]
     logits = np.asarray([row.logit for row in attributions])
@@ -401,7 +404,13 @@ def _tell_cost(
 def _document(
     model: Model, fitted: FittedPairs, results: list[RemovalResult], by: PairBaseline
 ) -> AblateDocument:
-    """The means over pairs as an `attn.ablate/1` document, the largest first."""
+    """The means over pairs as an `attn.ablate/1` document, the largest first. Its text is the first
+    clean one.
+
+    results: of each pair, in the order of `fitted`; each has measured "difference" of the same
+        heads in the same order.
+    by: what stood for a head.
+    """
     first = fitted.pairs[0]
     last = len(first.clean) - 1
     addresses = [effect.place for effect in results[0].effects]

@@ -237,7 +237,7 @@ def patch(
         change = partial(put_values, text, mixed, patching.positions)
         plan = SweepPlan(head_places, change, start=min(patching.positions))
         swept = sweep(text, plan, request, memory, on_progress=progress)
-        readings = swept.readings["m"][:, 0]
+        readings = swept.readings["m"][:, 0]  # of [head, variant] the only variant
         reader = swept.reader
         patched_next = partial(_next_by_sweep, text, plan, memory)
     corrupt_value = float(reader.baseline["m"][0])

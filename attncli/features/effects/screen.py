@@ -214,7 +214,8 @@ def _interval_text(interval: Interval) -> str:
 @capitalize_sentences
 def mean_effect_sentences(document: EffectsDocument, view: View) -> Iterator[str]:
     """Yield the answer in sentences: the head whose mean effect is largest, whether the next one's
-    interval lies apart from it, and the effect of all at once."""
+    interval lies apart from it, and the effect of all at once. The document has the heads in this
+    order, the largest first."""
     means = [
         (effect, effect.measures.mean(_first_reading(document))) for effect in document.effects
     ]
@@ -330,7 +331,7 @@ DIFFERENCE_MEASURES: dict[str, Measure] = {"cosine": "vector", "logprob": "logpr
 @capitalize_sentences
 def _difference_sentences(document: DifferenceDocument, view: View) -> Iterator[str]:
     """Yield sentences on how many heads have an interval of their difference without 0, and which
-    differs most.
+    differs most: the first, since a document has its heads by the size of the difference.
     """
     first = document.heads[0]
     head = head_phrase(first, view)
@@ -513,6 +514,7 @@ def _difference_columns(effects: Sequence[EffectRow]) -> dict[str, list[str]]:
     rows = [effect.difference for effect in effects if effect.difference is not UNSET]
     if len(rows) < len(effects) or not rows:
         return {}
+    # all heads were measured alike: what the first has, the others have
     columns: dict[str, list[str]] = {}
     if rows[0].writes is not UNSET:
         writes, moves = effect_columns(
@@ -831,6 +833,7 @@ def logits_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
     target = quote_text(document.target_name(), view)
     yield from pairs_sentences(document.pairs, view)
     if document.versus is not None:
+        # a document with `versus` has a name for it
         versus = quote_text(document.versus_name() or "", view)
         target = say(view, "the logit of {target} less {versus}", target=target, versus=versus)
     if document.pairs is not UNSET:  # each pair has an answer and a versus of its own

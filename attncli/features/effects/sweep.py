@@ -391,6 +391,7 @@ def sweep(
     reader: Reader | None = None
     kept: list[BranchResult] = []
     budget = text.size(predicts=reading.predicts).plan(len(plan.places) * plan.many, memory)
+    # without heads one empty group, for the unchanged run and all changes at once
     groups = list(budget.groups(plan.places, plan.many)) or [[]]
     for number, group in enumerate(groups):
         is_first = number == 0
@@ -415,7 +416,8 @@ def sweep(
 
         def on_layer(layer: int, hidden: Array, number: int = number, begin: int = begin) -> None:
             """Called before each layer: keep what enters it, [token, width], for later groups, and
-            report the share of the sweep that is done."""
+            report the share of the sweep that is done. The defaults bind the group that runs now.
+            """
             entering[layer] = hidden
             # what is done of a sweep grows with the square of how many branches go along
             share = (max(layer - begin, 0) / max(len(spec.blocks) - begin, 1)) ** 2
@@ -765,7 +767,8 @@ def means_of(texts: Iterable[SweepText]) -> Mixed:
     count = 0
     for text in texts:
         count += text.count
-        for key, values in mixed_of(text)[0].items():
+        outputs, _after = mixed_of(text)
+        for key, values in outputs.items():
             total = values.sum(-2, keepdims=True, dtype=np.float64)
             sums[key] = sums[key] + total if key in sums else total
     if not count:

@@ -356,7 +356,11 @@ def _logprob(model: Model, tokens: Sequence[Token], ids: Ids, row: Floats, *, wh
 
 
 def _rest_logprob(model: Model, tokens: Sequence[Token], ids: Ids) -> float:
-    """The log-probability of the entries after the first one, each after those before it."""
+    """The log-probability of the entries after the first one, each after those before it.
+
+    ids: two or more.
+    """
+    # after each of these entries the next one is predicted
     following = following_tokens(model, tokens, ids[:-1])
     text = [*tokens, *following]
     last = len(model.spec.blocks) - 1
@@ -444,6 +448,7 @@ def target_tokens(model: Model, numbers: Sequence[int]) -> list[TargetToken]:
     try:
         tokens = tokenizer.ids_to_tokens(numbers)
     except InputError:
+        # an entry that the tokenizer lacks: one by one, so that only this is called by its number
         if len(numbers) > 1:
             return [target_token(model, number) for number in numbers]
         return [TargetToken(id=number, text=f"<{number}>") for number in numbers]

@@ -117,6 +117,7 @@ def find(
     view = validate_options(output, environment, "find", files={"--html": page.html})
     validate_page(page, lines=text.lines, why=why, words=words)
     if expectation is not None:
+        # the check may name the link: its key stands for the first of --to, whose others stay
         start, end = expectation.link(start, ends[0] if ends else None)
         if end is not None:
             _, *other_ends = ends or [end]
@@ -277,7 +278,8 @@ def _find_pairs(
     """
 
     def compute(model: Model, on_progress: Callable[[float], None]) -> FindDocument:
-        """Called with the model that is loaded: the `attn.find/1` document."""
+        """Called with the model that is loaded: the `attn.find/1` document. The file of pairs is
+        always given here."""
         from attncli.features.find.pair_links import find_pairs
 
         return find_pairs(

@@ -400,6 +400,7 @@ def find(
         merged_tokens = merged_words(tokens, text)
         named_tokens = merged_tokens.words
         regions = word_regions(regions, merged_tokens.starts.tolist())
+    # by name the first position and the one after the last: a region's before a token's
     spans = {
         reference: (
             region_span(regions, reference, note)
@@ -769,7 +770,8 @@ def _with_effects(
     cutting: CutOptions,
 ) -> tuple[list[FoundHead], dict[str, Any]]:
     """Cut the link in each head alone, and in all heads at once. Returns the heads with what
-    cutting changes, and the members of the document on cutting all.
+    cutting changes (`effect`: how far the query's vector turns, 1 − cosine), and the members of the
+    document on cutting all.
 
     ends: the queries and the keys of the link.
     """

@@ -185,7 +185,7 @@ def _resting_sentences(
         if head.beyond_rest is not UNSET and head.beyond_rest.top_key is not None
     )
     if tops:
-        other_key, count = tops.most_common(1)[0]
+        other_key, count = tops.most_common(1)[0]  # keys of None are not counted above
         yield say(
             view,
             plural(
@@ -209,7 +209,7 @@ def _weight_sentences(
     """
     query, key = _ends(document, view)
     first, *others = visible
-    # the share of the weight that is not on resting keys, where it is another number
+    # the key's share of the weight that is not on resting keys, said where it is another number
     share = None
     if first.beyond_rest is not UNSET:
         share = first.beyond_rest.share

@@ -79,6 +79,7 @@ def pair_table(document: FindDocument, links: Sequence[PairLink], view: View) ->
         message("change"): effect_columns([link.change for link in shown])[0],
         **interval_column((link.low, link.high) for link in shown),
     }
+    # over pairs this share is always measured
     columns[message("same sign")] = [percent(link.sign_share or 0.0) for link in shown]
     costs = [link.difference.all if link.difference is not UNSET else None for link in shown]
     if any(value is not None for value in costs):
@@ -155,7 +156,7 @@ def _end(value: object) -> float | None:
 
 def _cut_sentences(document: FindDocument, links: Sequence[PairLink], view: View) -> Iterator[str]:
     """Yield sentences on the head in which cutting the link changes m most, and on what cutting it in
-    all heads changes; nothing where it was not cut."""
+    all heads changes; nothing where it was not cut. A change that is not known counts as 0."""
     cut = [(link.difference, link) for link in links if link.difference is not UNSET]
     if not cut:
         return
@@ -185,7 +186,9 @@ def _sentences_on_all_heads(document: FindDocument, view: View) -> Iterator[str]
 
 
 def lost_sentences(document: FindDocument, view: View) -> Iterator[str]:
-    """Yield what the difference of two logits loses where the link is cut, of one text."""
+    """Yield what the difference of two logits (m) loses where the link is cut: in the head in which
+    it loses most, and in all heads at once. Nothing where that was not measured; a change that is
+    not known counts as 0."""
     if document.target is UNSET or document.versus is UNSET:
         return
     cut: list[tuple[Difference, FoundHead]] = [

@@ -59,7 +59,8 @@ class PairEnds(Struct, frozen=True):
 
 
 def pair_ends(pair: TokenPair, start: str | None, end: str | None) -> PairEnds:
-    """Find the positions of a link in the clean text of a pair.
+    """Find the positions of a link in the clean text of a pair, and where the other answer stands up
+    to its query.
 
     start: the name of the token that looks; None for the last.
     end: the name of the token looked at; None for every place where the answer stands.
@@ -117,6 +118,7 @@ class _LinkRows:
             if not block.start <= query < block.stop:
                 continue
             for number, keys in enumerate(self._keys):
+                # a block of keys may hold some of the set, or none: then 0 is added
                 columns = [key - block.low for key in keys if block.low <= key < block.high]
                 sums = weights[..., query - block.start, columns].sum(-1) / len(self._queries)
                 for head, value in enumerate(sums.tolist(), block.first_head):
@@ -130,6 +132,7 @@ def link_weights(
     """What the queries of a link give its keys and those of the other answer in each chosen head of
     self-attention, [head, 2], float64."""
     chosen = own_places(model, selection)
+    # the rows are collected block by block as the text runs; the traces themselves are not needed
     rows = _LinkRows(model, ends.queries, (ends.keys, ends.others))
     for _ in model.trace(
         list(tokens),
@@ -275,8 +278,8 @@ def _cut_link(
     memory: int | None,
     progress: Callable[[float], None],
 ) -> RemovalResult:
-    """Measure what m = logit(answer) − logit(versus) loses where the link of a pair's clean text is
-    cut in one head at a time, and in all at once."""
+    """Measure what m = logit(answer) − logit(versus), read after the last token, loses where the
+    link of a pair's clean text is cut in one head at a time, and in all at once."""
     last = len(pair.clean) - 1
     cut = CutLink(link.queries, link.keys)
     request = MeasureRequest(("difference",), (last,), last, pair.answer, versus=pair.versus)
@@ -298,25 +301,33 @@ def _tell_cost(
     memory: int | None,
     on_cost: Callable[[CostEstimate, int], None],
 ) -> None:
-    """Call `on_cost` with the estimated cost of all pairs, of which the longest counts for each.
+    """Call `on_cost` with the estimated cost of all pairs, each counted as long as the longest, and
+    with the number of its tokens.
 
-    cut_from: the first token whose link is cut, and the first that changes; None where none is.
+    cut_from: the query of the link that is cut in one head after the other, which is the first token
+        to change (over all pairs, the first); None where no link is cut.
+    memory: bytes that cutting may take; None for what is free.
     """
     count = max(len(pair.clean) for pair in fitted.pairs)
-    size = SweepSize(model.spec, count, model.backend.dtype, predicts=True)
-    branches = len(places(model.spec, selection))
-    expected = replace(pass_cost(model, count), branches=branches)
-    seconds = with_runs(expected, RUNS * len(fitted.pairs)).seconds
+    heads = places(model.spec, selection)
+
+    # without cuts each pair is `RUNS` plain runs, which need the memory of one
+    one_run = pass_cost(model, count)
+    seconds = with_runs(one_run, RUNS * len(fitted.pairs)).seconds
+    largest = one_run
+
+    # with cuts each pair also runs once for each head, and these runs take most memory
     if cut_from is not None:
         if memory is None:
             free = free_memory().bytes
         else:
             free = memory
-        cutting = size.sweep_cost(places(model.spec, selection), free, start=cut_from)
-        expected = replace(cutting, branches=branches)
-        seconds += (cutting.seconds + decoding_seconds(model, count)) * len(fitted.pairs)
-    expected = with_held_weights(replace(expected, seconds=seconds), model.weights_in_memory)
-    on_cost(expected, count)
+        size = SweepSize(model.spec, count, model.backend.dtype, predicts=True)
+        cuts = size.sweep_cost(heads, free, start=cut_from)
+        seconds += (cuts.seconds + decoding_seconds(model, count)) * len(fitted.pairs)
+        largest = cuts
+    all_pairs = replace(largest, seconds=seconds, branches=len(heads))
+    on_cost(with_held_weights(all_pairs, model.weights_in_memory), count)
 
 
 def _document(

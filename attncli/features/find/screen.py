@@ -77,6 +77,7 @@ def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
     others = document.other_keys or ()
     names += [f"weight_to_{key}" for key in others]
     yield names
+    # what was measured of one head was measured of all, so that the cells stand below their names
     for head in document.heads:
         row: list[object] = [head.layer, head.head, head.weight, head.rank, head.visible]
         row += [head.top_key, head.reverse.weight, head.reverse.rank]

@@ -136,7 +136,8 @@ def next_word(
         rows = rows_for(model.spec, len(tokens))
     weighing: Weighing | None = None
     taken_away = pairs_of(model.spec, without)
-    passes = [PassCount(int(bool(taken_away)), len(tokens))]
+    runs_without_heads = 1 if taken_away else 0
+    passes = [PassCount(runs_without_heads, len(tokens))]
     if weigh is not None:
         if not model.own_layers:
             what = message("--weigh needs layers that run one by one")
@@ -146,21 +147,21 @@ def next_word(
         passes += dose_passes(model, tokens, weighing, position, masked=masked)
 
     # report the cost before anything runs
-    expected = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
+    one_run = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
     layer_count = len(model.spec.blocks)
     predicted_rows = layer_count + (len(tokens) if each_token else 1)
     at_once = max(layer_count, _rows_at_once(model))
-    expected = with_predictions(
-        expected, model.spec, predicted_rows, model.backend.dtype, rows_at_once=at_once
+    own_run = with_predictions(
+        one_run, model.spec, predicted_rows, model.backend.dtype, rows_at_once=at_once
     )
     once = decoding_seconds(model, len(tokens))
     more = seconds_of_passes(model, passes)
-    on_cost(replace(expected, seconds=expected.seconds + once + more), len(tokens))
+    on_cost(replace(own_run, seconds=own_run.seconds + once + more), len(tokens))
 
     # run the text, and find the token asked about
     run = _run(model, tokens, position, rows, each_token=each_token, interventions={})
     logits = token_logits(model, run.by_layer, masked=masked)
-    row = log_softmax(logits[-1])
+    row = log_softmax(logits[-1])  # of what leaves the last layer
     choice = None
     if target is not None and masked:
         choice = masked_target(model, target, row, note)
@@ -248,6 +249,7 @@ def _likeliest(model: Model, logits: Floats, count: int) -> list[NextToken]:
     passed over, as padded vocabularies hold some."""
     shares = np.exp(log_softmax(logits))
     result: list[NextToken] = []
+    # more than are asked for, since some may be passed over
     for number in likeliest(logits, 2 * count + 8):
         if len(result) == count:
             break
@@ -277,7 +279,7 @@ def _target(model: Model, logits: Floats, entry: int, word: str | None = None) -
 
 def _choices(model: Model, logits: Floats) -> list[LayerChoice]:
     """The layers after which another token comes first, from logits by layer, [layer,
-    vocabulary]."""
+    vocabulary]. A layer whose first entry the tokenizer does not have is passed over."""
     result: list[LayerChoice] = []
     for layer, row in enumerate(logits):
         entry = int(row.argmax())

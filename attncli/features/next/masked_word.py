@@ -48,7 +48,8 @@ def masked_position(
     """
     masks = [place for place, token in enumerate(tokens) if _is_mask(token)]
     if query is not None:
-        place = choose_span(tokens, query, note)[1] - 1
+        _start, stop = choose_span(tokens, query, note)
+        place = stop - 1
         if place not in masks:
             what = message("{query} is not masked: the model reads it itself", query=repr(query))
             raise InputError(what, expected=_mask_example(model))

@@ -36,7 +36,7 @@ def next_rows(document: NextDocument) -> Iterator[Sequence[object]]:
         *("target", document.position, target.token.text, target.token.id),
         *(target.probability, target.rank),
     )
-    for choice in document.layers:
+    for choice in document.layers:  # the token that comes first after a layer: its rank is 1
         entry = choice.token
         yield ("layer", choice.layer, entry.text, entry.id, choice.probability, 1)
     for following in document.following or ():
@@ -60,7 +60,8 @@ def _likeliest_table(document: NextDocument, view: View) -> Lines:
     columns: list[tuple[str, list[str], str]] = _columns(document.top, view)
     bars = 2  # the index of the column of bars
     if document.without is not UNSET:
-        (_, tokens, left), (_, shares, right), _ = _columns(document.without.top, view)
+        # the third column, of bars, stands once
+        (_, tokens, left), (_, shares, right), _bars = _columns(document.without.top, view)
         columns += [(say(view, "without"), tokens, left), ("", shares, right)]
     title = _place_title(document, view)
     return table(

@@ -176,6 +176,7 @@ def each_region(
             _region_effect(leaves, place, logprob, results)
             for place, logprob in results.regions.items()
         ]
+        # the largest loss first; a change is never None here
         effects.sort(key=lambda effect: (effect.change or 0.0, effect.region))
         return RegionsDocument(
             **header(model, text, tokens),
@@ -206,6 +207,7 @@ def each_region(
             logprob = sum_logprob(scores, results.answer)
             if hold is not None:
                 results.holding[place] = _held_logprob(model, following, cut, results.answer)
+            # the first of the scores is read after the text, the others after the answer's tokens
             after_text = np.exp(log_softmax(scores[:1]))[0]
             results.top[place] = likeliest_tokens(model, after_text, LIKELIEST)
             results.regions[place] = logprob
@@ -232,7 +234,7 @@ def _region_effect(
     logprob: of the answer without the links to it.
     results: those so far, the run with all links among them.
     """
-    own = results.logprob or 0.0
+    own = results.logprob or 0.0  # never None: the run with all links comes before any other
     change = logprob - own
     inside: list[str] | UnsetType = list(leaves[place].without) or UNSET
     top = results.top.get(place, UNSET)

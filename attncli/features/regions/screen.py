@@ -41,7 +41,7 @@ def regions_rows(document: RegionsDocument) -> Iterator[Sequence[object]]:
 
 def _effect_table(document: RegionsDocument, view: View) -> Lines:
     """A table with a row for each region: the log probability of the answer without the links to
-    it, its change, and a bar of what is lost.
+    it, its change, and a bar of what is lost, none where the change is not known.
     """
     greatest = max((-(effect.change or 0.0) for effect in document.effects), default=0.0)
 
@@ -111,6 +111,7 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
             share=percent(exp(document.logprob), 1) if document.logprob is not None else "-",
         ),
     )
+    # a change that is known is that of two log probabilities that are
     measured = [effect for effect in document.effects if effect.change is not None]
     if measured and -(measured[0].change or 0.0) > LITTLE:
         first = measured[0]
@@ -170,17 +171,21 @@ def _rest_sentences(effect: RegionEffect, document: RegionsDocument, view: View)
 
 
 def _held_sentences(effect: RegionEffect, document: RegionsDocument, view: View) -> Iterator[str]:
-    """Yield how much of the first region's change is there while every head attends as before."""
+    """Yield how much of the change without a region is there while every head attends as before
+    (`writes`), and how much comes of later heads that then look elsewhere (`moved`); nothing where
+    the two were not measured, or a log probability is not known."""
     if not isinstance(effect.writes, float) or not isinstance(effect.moved, float):
+        return
+    if document.logprob is None or effect.change is None:
         return
     yield say(
         view,
         "With all other attention held as it was it goes to {held}: {writes} nats of {change} come of"
         " what is no longer read there, {moved} of where later heads then look, interaction"
         " included.",
-        held=percent(exp((document.logprob or 0.0) + effect.writes), 1),
+        held=percent(exp(document.logprob + effect.writes), 1),
         writes=format_signed(effect.writes, 2),
-        change=format_signed(effect.change or 0.0, 2),
+        change=format_signed(effect.change, 2),
         moved=format_signed(effect.moved, 2),
     )
 
