@@ -371,9 +371,13 @@ class GradientBackend:
         hits = (np.arange(array.shape[axis])[:, None] == places[None, :]).astype(array.dtype)
 
         def pull(g: NDArray) -> NDArray:
-            """The gradient of each entry: the sum over the places that it was taken to."""
-            flat = np.moveaxis(g, axis, 0)
-            back = hits @ flat.reshape(len(places), -1)
+            """The gradient of the array from g, that of the entries taken: for each entry the sum
+            over the places along `axis` to which it was taken.
+
+            `hits`, [entry, place], is 1 where the entry was taken to the place.
+            """
+            flat = np.moveaxis(g, axis, 0)  # [place, all other axes]
+            back = hits @ flat.reshape(len(places), -1)  # [entry, all other numbers]
             return np.moveaxis(back.reshape((-1, *flat.shape[1:])), 0, axis)
 
         return _variable_of(value, (array, pull))
@@ -500,6 +504,7 @@ class GradientBackend:
             result: NDArray = (inner - inner.mean(-1, keepdims=True) - normed * along) / deviation
             return result
 
+        # `_result` sums the gradients of weight and bias over the rows, which share them
         return _result(value, (x, pull), (weight, lambda g: g * normed), (bias, _identity))
 
     def activation(self, kind: str, array: AnyArray) -> None:

@@ -282,7 +282,9 @@ def map_state_dict(path: str, *, is_zip: bool) -> dict[str, np.ndarray[Any, Any]
 
     is_zip: whether it is of the newer format, a zip archive, which does.
 
-    bfloat16 comes as NumPy's own. Read and refused as `read_state_dict`, but for the limit.
+    bfloat16 comes as the type that ml_dtypes adds to NumPy. Read by torch's restricted unpickler,
+    which calls nothing that the file names. Raises InputError for a file of anything but dense
+    tensors by name, UnsupportedError for data types that are not plain numbers.
     """
     return {
         name: _map_tensor(name, tensor, path)

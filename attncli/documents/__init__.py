@@ -83,16 +83,18 @@ class Kinds(Mapping[str, Any]):
 
     def __getitem__(self, schema: str) -> tuple[type[Document], ...]:
         """The classes of a schema. Raises KeyError for a schema that there is not."""
+        # "attn.run/1" is called "run"
         name = name_of(schema)
         if name not in NAMES or schema != _schema_of(name):
             raise KeyError(schema)
-        if name == "error":
+        if name == "error":  # the document of a failure, which no feature writes
             place = __name__
-        elif name in BESIDE_COMPUTE:
+        elif name in BESIDE_COMPUTE:  # small features declare it beside their computation
             place = f"{folder_of(name)}.compute"
         else:
             place = f"{folder_of(name)}.document"
         module = import_module(place)
+        # a module with several classes lists them as TOPICS; any other has one class
         classes: tuple[type[Document], ...] | None = getattr(module, "TOPICS", None)
         # "compare_models" is declared as `CompareModelsDocument`
         return classes or (getattr(module, f"{name.title().replace('_', '')}Document"),)
@@ -419,8 +421,11 @@ class Schemas(Mapping[str, dict[str, Any]]):
     is first asked for."""
 
     def __getitem__(self, name: str) -> dict[str, Any]:
-        """The JSON schema of the documents of this schema. Raises KeyError as `KINDS`."""
+        """The JSON schema of the documents of this name, such as `attn.run/1`. Raises KeyError for
+        a name that there is not."""
         kinds = KINDS[name]
+        # `roots` refer to the classes, `parts` define these and all that is in them, by class; the
+        # hook is asked about arrays, which msgspec does not know
         roots, parts = schema_components(kinds, schema_hook=lambda kind: dict(ARRAY))
         about: dict[str, Any] = {
             "$schema": DIALECT,
@@ -505,7 +510,7 @@ def token_facts(token: Token) -> dict[str, Any]:
         token: The token.
 
     Returns:
-        Each member, with `UNSET` for what documents leave out.
+        Each member, with `UNSET` for those that documents leave out where they are false or 0.
     """
     return {
         "index": token.index,

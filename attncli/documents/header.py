@@ -220,6 +220,7 @@ def _separator_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
     # the ids that the tokenizer puts around a text; one of them typed within it is a separator
     ends = {token.id for token in tokens if token.added}
     last = max((place for place, token in enumerate(tokens) if not token.special), default=0)
+    # a separator behind the last word separates nothing
     for token in tokens[:last]:
         if token.typed and token.id in ends:
             return [
@@ -293,7 +294,8 @@ def model_part(model: Model) -> ModelPart:
 
 def attention_part(model: Model, computing: Backend) -> AttentionPart:
     """The conventions of the attention that ran: scale, mask, position encoding, types. Where
-    layers differ, each mask and position encoding comes with the numbers of its layers.
+    layers differ, each mask and position encoding comes with the numbers of its layers; scale,
+    softcap and hashing are those of the first layer with attention (every model has one).
 
     computing: the backend that the text was computed in.
     """
@@ -366,7 +368,7 @@ def mask_meaning(attention: AttentionPart) -> str:
     anew from the masks, so that it can be translated; where that differs from the sentence in the
     file, the file's stands.
     """
-    saved_sentence = attention.mask_says or ""
+    saved_sentence = attention.mask_says or ""  # a document may leave it out
     if len(attention.mask) > LONGEST_MASK:
         return saved_sentence
     parts = [match.group("spec", "layers") for match in LAYERS_OF_SPEC.finditer(attention.mask)]
@@ -544,6 +546,7 @@ def shape_rows(
     were kept.
 
     projections: the formulas that differ from the plain ones, as `projection_formulas` gives them.
+    leading: names of the axes before the usual ones, such as ("batch",).
     """
     # stages that the attention does not have
     absent = {

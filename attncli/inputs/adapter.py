@@ -171,7 +171,13 @@ class MergedRows:
         whole: ReplacedTensor | None = None,
     ) -> None:
         """The recipe for the tensor `name` of the base. `unit` is 1 where its rows can be computed
-        one by one, 0 where only all of them together."""
+        one by one, 0 where only all of them together.
+
+        changes: the low-rank matrices that are added, adapter by adapter.
+        in_out: whether the base stores the matrix as [in, out].
+        whole: what an adapter puts in place of the base's tensor, to which changes are added; None
+            for the base's own.
+        """
         self._base = base
         self._whole = whole
         self._name = name
@@ -373,7 +379,13 @@ class AdaptedCheckpoint(DerivedCheckpoint):
         in_out: bool = False,
     ) -> arrays.Array | None:
         """x·Wᵀ + b, [row, out], with the stored matrix W and its adapters; None where it must be
-        read with `read` instead. Arguments as `Checkpoint.product`."""
+        read with `read` instead: W that adapters change is not multiplied piece by piece.
+
+        name: the tensor W.
+        x: [row, in].
+        bias: b, [out]; None for none.
+        in_out: whether W is stored as [in, out].
+        """
         if name in self.recipes:
             return None
         return self.base.product(name, x, backend, bias, in_out=in_out)
@@ -422,7 +434,7 @@ def merge_adapters(base: Checkpoint, requests: Sequence[AdapterRequest]) -> Adap
         whole = recipes.get(name)
         shape = merge.shapes.get(name, base.info(name).shape)
         # the matrix is stored [in, out] where the change fits it only that way round; where it fits
-        # both ways, because the matrix is square, the adapter's config decides
+        # both ways, because the matrix is square, the first adapter's config decides
         first_change = matrix_changes[0]
         in_out = _change_fits(shape[::-1], first_change.parts) and (
             first_change.in_out or not _change_fits(shape, first_change.parts)
@@ -542,6 +554,7 @@ def _check_tables(merge: _Merge, requests: Sequence[AdapterRequest]) -> None:
 
     # a tied base has one table for tokens and output, so the adapter's two must be equal
     for name, array in merge.heads.items():
+        # a tensor that is replaced gives all its rows, whichever are asked for
         tables = [part for part in merge.recipes.values() if isinstance(part, ReplacedTensor)]
         if not any(np.array_equal(table.rows(0, 0), array) for table in tables):
             raise UnsupportedError(
@@ -674,6 +687,7 @@ def _read_adapter(merge: _Merge, request: AdapterRequest) -> None:
 
     for module, parts in modules.items():
         target = _base_tensor(base, f"{module}.weight", str(folder))
+        # the matrices A and B of an embedding table have names of their own
         first, second = ("table_a", "table_b") if "table_a" in parts else ("a", "b")
         if first not in parts or second not in parts:
             raise InputError(
@@ -718,6 +732,7 @@ def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str
         raise UnsupportedError(
             "this adapter is of the kind {kind}", where=where, expected="LORA", kind=repr(kind)[:80]
         )
+    # a setting that is empty or off asks for nothing
     for key, value in config.items():
         if key not in PLAIN and value not in (None, False, [], {}):
             raise UnsupportedError(

@@ -327,6 +327,7 @@ def read_template(tokenizer: Tokenizer, tools: bool, file: Path | None = None) -
         stated = _gguf_settings(Path(tokenizer.name))
         where = f"{tokenizer.name}: tokenizer.chat_template"
         return _template_of(stated, tools, file, folder=None, where=where)
+    # a tokenizer that was not read from a folder, such as "word", has no template of its own
     path = Path(tokenizer.name)
     if isinstance(tokenizer, PieceTokenizer) or path.suffix == ".json":
         folder = path.parent
@@ -797,7 +798,8 @@ def _rendered_texts(
     tools: the JSON schemas of the tools; None for none.
     prompt: whether the beginning of an assistant's answer is added at the end.
 
-    Raises as `render`.
+    Raises InputError for a template that is no Jinja, does what no template may, or refuses these
+    messages; LimitError for one that takes too long or writes too much.
     """
     common = {"tools": tools, "add_generation_prompt": prompt}
     variables = {"documents": None, **template.special}

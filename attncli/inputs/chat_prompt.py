@@ -55,7 +55,19 @@ def chat_prompt(
     variables: Mapping[str, Any] | None = None,
     note: Callable[[str], None] = ignore,
 ) -> ChatPrompt:
-    """The prompt that a chat becomes; arguments and errors are those of `Model.chat`."""
+    """The prompt that a chat becomes by a chat template: its text, tokens and regions.
+
+    tokenizer: cuts the text; its checkpoint has the template.
+    messages: each a dictionary with "role" and "content".
+    regions: specifications of named sets of tokens, by name; None for the messages alone.
+    tools: JSON schemas that are handed to the template; None for none.
+    template: a file or the name of one of the checkpoint's templates; None for its default.
+    variables: further variables of the template, by name.
+    note: called with a sentence for each thing that is not read as it is written.
+
+    Raises UsageError for arguments of another kind, InputError for a chat or a template that cannot
+    be used, LimitError for a template that takes too long.
+    """
     value: dict[str, Any] = {"messages": messages, **(variables or {})}
     if tools is not None and len(tools):
         value[TOOLS] = tools

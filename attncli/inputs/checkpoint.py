@@ -166,8 +166,11 @@ def shard_names(index: Path, ending: str) -> list[str]:
 
 
 def _read_index(index: Path, ending: str) -> dict[str, str]:
-    """For each tensor's name, the name of the file that holds it, from a shard index. Raises as
-    `shard_names`.
+    """For each tensor's name, the name of the file that holds it, from a shard index.
+
+    ending: how all of these file names must end, such as ".safetensors".
+
+    Raises InputError for an index that is malformed or names a file outside of its folder.
     """
     shards = read_object(index, what="a shard index", limit=INDEX_LIMIT).get("weight_map")
     if not isinstance(shards, dict) or not shards:
@@ -190,9 +193,14 @@ def _read_index(index: Path, ending: str) -> dict[str, str]:
 def _tensors_of_shards(
     folder: Path, header: Callable[[Path], SafetensorsHeader | None], *, packed: bool
 ) -> dict[str, TensorInfo]:
-    """Where each tensor lies, by name, of all files that a shard index names. Arguments as
-    `find_tensors`. Raises InputError for a shard that is missing, and where a tensor lies in another
-    file than the index says."""
+    """Where each tensor lies, by name, of all files that a shard index names.
+
+    header: gives the header of a weight file, None where there is no such file.
+    packed: whether weights of few bits are listed, too.
+
+    Raises InputError for a shard that is missing, and where a tensor lies in another file than the
+    index says.
+    """
     index = guarded_path(folder, INDEX)
     shards = _read_index(index, ".safetensors")
     tensors: dict[str, TensorInfo] = {}
@@ -248,7 +256,7 @@ def _tensors_of_header(
     unless `packed`.
     """
     for entry in header.entries.values():
-        if packed:
+        if packed:  # nothing is refused
             break
         if entry.dtype not in DTYPES:
             raise unsupported_dtype(entry.name, entry.dtype, str(path))
@@ -626,8 +634,9 @@ class Checkpoint:
         tensors: where each tensor lies, by name, for a caller who knows it already, such as one
             that has read the headers of files not yet on this machine; None to look.
 
-        Raises as `describe`, InputError for missing or malformed weights, UnsupportedError for
-        weights that are neither safetensors nor torch's own files.
+        Raises InputError for a missing or malformed config or weights, UnsupportedError for
+        quantised weights and for those that are neither safetensors nor torch's own files,
+        LimitError for a config above 16 MiB.
         """
         checkpoint = cls.describe(folder)
         native = tensors is not None or _has_any(checkpoint.folder, SINGLE, INDEX)
@@ -702,7 +711,8 @@ class Checkpoint:
     def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
         """The rows with these numbers on the first axis, in this order, each read once.
 
-        Raises as `read`, and InputError for a row outside the tensor.
+        Raises InputError for a row outside the tensor, a name that is not there, a file that
+        changed, and numbers that are not finite.
         """
         info = self.info(name)
         different, places = self._different_rows(name, info, rows)
@@ -733,7 +743,8 @@ class Checkpoint:
         in_out: whether W is stored as [in, out].
 
         W as a whole is never in memory: a piece is small enough for the processor's cache. Raises
-        as `read`.
+        InputError for a name that is not there, a file that changed, and numbers that are not
+        finite.
         """
         info = self.info(name)
         plan = self._plan
@@ -806,7 +817,8 @@ class Checkpoint:
 
     def _fill(self, name: str, info: TensorInfo, start: int, target: Array) -> Array:
         """Fill `target` with numbers of a tensor from byte `start` of its file on, converted to the
-        type of `target`, and return it. Raises as `read`.
+        type of `target`, and return it. Raises InputError for a file that changed, and for numbers
+        that are not finite.
 
         name, info: the tensor's name, and where it lies.
         """

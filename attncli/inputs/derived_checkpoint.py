@@ -69,8 +69,13 @@ class ComputedPieces:
     """
 
     def __init__(self, recipe: Recipe, shape: tuple[int, ...]) -> None:
+        """Divide a matrix into stretches of rows; none is computed yet.
+
+        recipe: computes rows, `recipe.unit` of them at a time at least.
+        shape: (rows, columns) of the matrix.
+        """
         self._recipe = recipe
-        self._row_bytes = shape[1] * 4
+        self._row_bytes = shape[1] * 4  # of float32
         self._row_count = shape[0]
         # rows in a stretch: a multiple of `FAVOURED` where there are as many, and of the recipe's
         # unit in any case
@@ -147,7 +152,7 @@ class DerivedCheckpoint(Checkpoint):
         info = self.info(name)
         target = self._pool.array(info.shape, dtype_of_name(dtype or info.dtype))
         count = info.shape[0]
-        whole = not recipe.unit
+        whole = not recipe.unit  # a unit of 0 rows: they cannot be computed apart
         if whole:
             step = count
         else:
@@ -208,7 +213,12 @@ class DerivedCheckpoint(Checkpoint):
         in_out: bool = False,
     ) -> arrays.Array | None:
         """x·Wᵀ + b, [row, out], computed for one stretch of W's rows after the other; None where
-        `read` must be used instead. Arguments as `Checkpoint.product`.
+        `read` must be used instead.
+
+        name: the tensor W, [out, in].
+        x: [row, in].
+        bias: b, [out]; None for none.
+        in_out: whether W is stored as [in, out].
         """
         recipe = self.recipes.get(name)
         if recipe is None:

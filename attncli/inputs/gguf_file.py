@@ -92,7 +92,10 @@ class _Header:
         self.at = 0
 
     def read(self) -> GgufHeader:
-        """The whole header. Raises as `read_gguf`."""
+        """Read the whole header. Raises InputError, with the place and both values, for anything
+        the format does not allow; UnsupportedError for a version or a type of tensors that is not
+        read.
+        """
         if self.take(4) != GGUF_MAGIC:
             if foreign := foreign_file(bytes(self.buffer[:64]), self.where, EXPECTED):
                 raise foreign
@@ -185,7 +188,8 @@ class _Header:
 
     def tensor_info(self) -> tuple[str, tuple[int, ...], BlockKind, int]:
         """Read one tensor's entry: its name, shape, kind of block, and how many bytes after the
-        beginning of the data it starts. Raises as `read_gguf`."""
+        beginning of the data it starts. Raises InputError for one that does not fit in the file,
+        UnsupportedError for a type that is not read."""
         name = self.text(NAME_LIMIT)
         axes = self.number("<I")
         if not 1 <= axes <= MOST_AXES:

@@ -187,6 +187,8 @@ def gguf_tokenizer(metadata: Metadata, name: str) -> PieceTokenizer | None:
     if kind in ("none", "no_vocab") or not tokens:
         return None
     types = _token_types(metadata, len(tokens), name)
+    # vocabularies of pairs can be built in part, as a text needs them; the other kinds are built
+    # whole, and completed below
     match kind:
         case "gpt2":
             return pairs_tokenizer(

@@ -444,8 +444,11 @@ def chosen_file(folder: Path, quantization: str = "") -> Path | None:
 
 
 def _chosen_name(names: Iterable[str], quantization: str, where: str) -> str:
-    """The only one of several GGUF file names, or the only one with this quantization. Raises as
-    `chosen_file`.
+    """The only one of several GGUF file names, or the only one with this quantization.
+
+    where: the folder or address that has these files, for errors.
+
+    Raises InputError where several remain, or none has the quantization in its name.
     """
     firsts = _first_parts(names)
     fitting = _fitting_names(firsts, quantization)
@@ -644,7 +647,8 @@ def resolve(
     fetch: what to fetch where the model is not here, and how it is told.
 
     A model in the local cache is taken from there without asking the hub; else it is downloaded,
-    unless HF_HUB_OFFLINE is set. Raises InputError, UnsupportedError as `download`.
+    unless HF_HUB_OFFLINE is set. Raises InputError where there is no such model or it cannot be
+    fetched, UnsupportedError where its weights are of a kind that is not read.
     """
     if variables is None:
         variables = os.environ
@@ -675,7 +679,8 @@ def _hub_location(
         one.
     variables: the environment, which says where the cache is and may forbid the network.
 
-    Raises as `resolve`.
+    Raises InputError for a name that is no hub id, and where the model is not here and cannot be
+    fetched; UnsupportedError where its weights are of a kind that is not read.
     """
     hub_id = HubId.parse(name)
     snapshot = None
@@ -743,7 +748,8 @@ def _fetch_model(
     variables: the environment, which says where the cache is and may forbid the network.
     missing: a file that the cache lacks of the model, "" where it has none; for errors.
 
-    Raises InputError where the network is forbidden, and as `download`.
+    Raises InputError where the network is forbidden, or the hub cannot be reached or has no such
+    model; UnsupportedError where its weights are of a kind that is not read.
     """
     cache = cache_folder(variables)
     if is_offline(variables):
@@ -880,6 +886,7 @@ class Remote:
         )
         if metadata is None:
             return None
+        # a server may state neither a digest nor a size
         return RemoteFile(name, revision, metadata.etag or "", metadata.size or 0)
 
     def arrived_bytes(self, file: RemoteFile) -> int:
@@ -980,7 +987,7 @@ class Remote:
 
     def header(self, name: str, revision: str) -> SafetensorsHeader | None:
         """The header of a safetensors file, none of its data; None where the model has none of that
-        name. Raises as `read_header`."""
+        name. Raises InputError for anything that the format does not allow."""
         beginning = self._ask(
             lambda: self._byte_range(name, revision, 0, BEGINNING), self._broken_off(name)
         )
@@ -1158,6 +1165,7 @@ def download(
         fetch.accept(folder)
         # everything else comes from this commit, even if the branch moves on meanwhile
         commit = folder.name
+        # `file` fetches what the model has of these names, and passes over the others
         if hub.file(TOKENIZER, commit) is None:
             for name in (*BESIDE_A_VOCABULARY, *VOCABULARIES):
                 hub.file(name, commit)
@@ -1185,7 +1193,8 @@ def download_gguf(
 
     quantization: part of its name.
 
-    Raises as `download`, and InputError where not one file has that in its name.
+    Raises InputError where the hub cannot be reached or has no such model, and where not exactly
+    one file has that in its name.
     """
     hub = Remote(hub_id, cache, variables, watch=fetch.watch)
     with _silent_library(bars=_shows_bars(fetch)):

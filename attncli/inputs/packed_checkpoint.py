@@ -148,6 +148,10 @@ class _PackedMatrices:
     method for each scheme."""
 
     def __init__(self, raw: Checkpoint) -> None:
+        """Note the scheme that the config names; no tensor is looked at yet.
+
+        raw: the checkpoint with its tensors as they are stored.
+        """
         self.raw = raw
         settings = packing_settings(raw.config)
         self.settings: Mapping[str, Any] = settings if isinstance(settings, dict) else {}
@@ -161,7 +165,8 @@ class _PackedMatrices:
         self.sizes: Counter[str] = Counter()
 
     def checkpoint(self) -> DerivedCheckpoint:
-        """The checkpoint whose matrices are computed. Raises as `open_packed`."""
+        """The checkpoint whose matrices are computed. Raises UnsupportedError for a scheme that is
+        not read, InputError for parts that are missing or contradict one another."""
         # the stored tensors by module and the last part of their names: `layer.0.q.scales` is
         # "scales" of `layer.0.q`, and `layer.0.q.weight.absmax` is its "weight.absmax"
         names = self.raw.names()
@@ -475,7 +480,7 @@ class _PackedMatrices:
             self.check_shape(order, (words * per_word,))
         if order is None:
             group = self.group_size(count, words * per_word, scale)
-        else:
+        else:  # not used: `order` has the group of each input
             group = 0
         # the older format stores each zero point less 1
         if self.settings.get("checkpoint_format") == "gptq_v2":
@@ -645,6 +650,14 @@ class ScaledRows:
         block: tuple[int, int],
         factor: float = 1.0,
     ) -> None:
+        """The recipe of one matrix; its rows can be computed one by one.
+
+        raw: the checkpoint whose stored tensors the names are of.
+        weight, scale: the tensors of the numbers and of their scales.
+        zero: that of the zero points, which are subtracted first; None for none.
+        block: how many (rows, columns) share a scale.
+        factor: what all numbers are multiplied by besides.
+        """
         self._raw = raw
         self._names = (weight, scale, zero)
         self._block = block
@@ -755,6 +768,15 @@ class GptqMatrix:
         group: int,
         more: int,
     ) -> None:
+        """The recipe of one matrix, which is only computed whole.
+
+        raw: the checkpoint whose stored tensors the names are of.
+        names: the tensors of words, zero points and scales, and of the group of each input (None
+            for groups of neighbours).
+        bits: of a number; several share a word of 32 bits.
+        group: how many inputs in a row share a scale; not used where a tensor says it.
+        more: what is added to stored zero points.
+        """
         self._raw = raw
         self._names = names
         self._bits = bits

@@ -256,7 +256,12 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         self, pieces: PieceSource, x: AnyArray, backend: Backend, bias: AnyArray | None
     ) -> tuple[AnyArray, bool]:
         """x·Wᵀ + b, [row, out], and whether every number of W is finite; computed by the backend's
-        own product, piece by piece, in several threads. Arguments as `multiply_pieces`."""
+        own product, piece by piece, in several threads.
+
+        pieces: whole rows of the stored matrix, in its type.
+        x: [row, in].
+        bias: [out], None for none.
+        """
         result = backend.full((len(x), self.shape[0]), 0, backend.dtype)
         finite: list[bool] = []
 
@@ -268,6 +273,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
                 part = slice(first_row, first_row + len(weight))
                 product = backend.affine(x, weight, None if bias is None else bias[part])
                 result[:, part] = product
+                # a weight that is not finite makes the first row of the product so
                 finite.append(
                     bool(backend.isfinite(product[0]).all())
                     or (all_finite(numbers) and bool(backend.isfinite(weight).all()))
@@ -288,7 +294,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         # the height of a tile: a multiple of the block in which few rows of x are multiplied best
         has_few_rows = len(x) <= numpy_backend.FEW_ROWS
         if has_few_rows:
-            block = numpy_backend.block_of(x) or 1
+            block = numpy_backend.block_of(x) or 1  # None: no block is faster than another
         else:
             block = 1
         as_stored = self.dtype == x.dtype
@@ -317,6 +323,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
                     else:
                         product = np.matmul(x, tile_rows.T)
                     result[:, first_row + row : first_row + row + len(tile_rows)] = product
+                    # a weight that is not finite makes the first row of the product so
                     finite.append(bool(np.isfinite(product[0]).all()) or all_finite(tile_rows))
 
         numpy_backend.at_once([multiply_rest] * min(numpy_backend.cores(), 2, pieces.count))

@@ -342,7 +342,8 @@ def _parse_entry(name: str, field: Any, origin: int, where: str) -> Entry:
     field: any JSON value.
     origin: where the data begin in the file, in bytes.
 
-    Raises as `read_header`.
+    Raises InputError for a field that declares no tensor, and for a size that does not fit its
+    shape. A type that is not read is let pass, its size unchecked.
     """
     dtype = shape = offsets = None
     if type(field) is dict and len(field) == len(MEMBERS):

@@ -324,8 +324,8 @@ class _BoundedStream:
 
 
 def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[str, zipfile.ZipInfo]:
-    """The members of a zip by name, without ".npy"; raises as `open_archive` for one that is no
-    plausible array, and for more than `limit` bytes in all.
+    """The members of a zip by name, without ".npy". Raises InputError for one that is no plausible
+    array, LimitError for more than `limit` bytes in all.
     """
     ratios = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: DEFLATE_RATIO}
     members: dict[str, zipfile.ZipInfo] = {}
@@ -337,7 +337,7 @@ def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[st
         fault = ""
         if name in members:
             fault = message("the archive holds {name} twice", name=repr(name))
-        elif name == member.filename != METADATA_MEMBER:
+        elif name == member.filename != METADATA_MEMBER:  # a name that does not end in .npy
             fault = message("the archive holds {name}, which is no array", name=repr(name))
         elif member.flag_bits & 1:
             fault = message("{name} is encrypted", name=repr(name))
@@ -526,8 +526,9 @@ def _npy_summary(name: str, header: NpyHeader) -> TensorSummary:
 
 
 def _torch_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """The tensors of a .pt or .pth file, a state_dict, by name. Raises as `read_tensors`,
-    UnsupportedError without torch."""
+    """The tensors of a .pt or .pth file, a state_dict, by name. Raises InputError for any other
+    content, LimitError for a file that is too large, UnsupportedError without torch and for data
+    types that are not plain numbers."""
     where = str(path)
     stream, _ = open_regular(path, what=WHAT, limit=SIZE_LIMIT)
     with stream:

@@ -94,7 +94,15 @@ class TextVocabulary:
         finish: Callable[[tokenizers.Tokenizer], None],
         name: str,
     ) -> None:
-        """A vocabulary of which no tokenizer is built yet."""
+        """A vocabulary of which no tokenizer is built yet.
+
+        scheme: how a text is cut into pieces.
+        tokens: the pieces by id.
+        types: what kind each piece is, [token].
+        always: ids of pieces that every tokenizer has, such as the special tokens around a text.
+        finish: called with each tokenizer that is built, to complete it.
+        name: the vocabulary's file, for errors.
+        """
         self.scheme = scheme
         self.tokens = tokens
         self.types = types

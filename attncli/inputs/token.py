@@ -490,7 +490,7 @@ def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], 
     note: called with a sentence where the reference fits several tokens and the first is taken, or
         counts from the end.
 
-    Raises InputError as `find_token`.
+    Raises InputError for no such token, occurrence or index.
     """
     match = find_token(tokens, reference)
     if reference.startswith("#-"):  # counted from the end, where encoders have a special token
@@ -522,10 +522,11 @@ def choose_last_token(
     """The index of the token that a reference names, or of the last one of a word of several: there
     a model that reads from left to right has the whole word.
 
-    note: called with a sentence where the word has several tokens, and as `choose_token` calls it.
+    note: called with a sentence where the word has several tokens, where the reference fits several
+        places and the first is taken, and where it counts from the end.
     unknown: whether tokens that the vocabulary does not know are allowed.
 
-    Raises InputError as `find_span`, and for unknown tokens where they may not be.
+    Raises InputError for no such tokens, and for unknown tokens where they may not be.
     """
     match = find_span(tokens, reference)
     if not unknown:
@@ -555,7 +556,7 @@ def choose_span(
     unknown: whether tokens that the vocabulary does not know are allowed; else they raise
         InputError.
 
-    Raises InputError as `find_span`, and for unknown tokens where they may not be.
+    Raises InputError for no such tokens, and for unknown tokens where they may not be.
     """
     match = find_span(tokens, reference)
     if not unknown:
@@ -647,8 +648,12 @@ def _spelling_runs(
 
 
 def _spelled_bytes(text: str, without_marks: Callable[[str], str]) -> bytes:
-    """A token's text without piece markers and blanks, as UTF-8 bytes; for byte tokens such as
-    `<0xE7><0x88>` those bytes, unchanged."""
+    """The bytes of a token's text without piece markers and blanks: of byte tokens such as
+    `<0xE7><0x88>` the bytes that they name, of any other text its UTF-8. Blanks (spaces, tabs, line
+    breaks) are left out of both, since a text and its tokens are compared without them.
+
+    without_marks: takes the piece markers, such as `▁`, out of a text.
+    """
     if re.fullmatch("(<0x[0-9A-F]{2}>)+", text):
         raw = bytes.fromhex(text.replace("<0x", "").replace(">", ""))
         return b"".join(raw.split())

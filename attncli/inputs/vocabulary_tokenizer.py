@@ -196,7 +196,7 @@ class PieceTokenizer:
             word.
         as_text: whether what spells a control token is text.
 
-        Raises as `encode`.
+        Raises LimitError where it takes more than 20 seconds, InputError where the library fails.
         """
         readable = _without_surrogates(text)
 
@@ -241,6 +241,7 @@ class PieceTokenizer:
         pieces = encoding.tokens
         added = encoding.special_tokens_mask
         segments = encoding.type_ids
+        # of each token the text that it comes of, 0 or 1; None for a token that rules add
         owners = encoding.sequence_ids or [None] * len(ids)
         spans = self._spans(encoding, parts, owners)
         tokens: list[Token] = []

@@ -127,6 +127,8 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
             source_text = ""
         else:
             source_text = text[piece.start : last.end].strip()
+        # a token that stands for nothing of the text is called by its own spelling; a word of one
+        # token keeps its id
         word_text = source_text or piece.text
         if stop == first + 1:
             number = piece.id
@@ -210,8 +212,9 @@ def unknown_words(text: str, tokens: Sequence[Token]) -> tuple[int, int]:
 def token_notes_of_two(
     first: tuple[str, str, Sequence[Token]], second: tuple[str, str, Sequence[Token]]
 ) -> list[str]:
-    """The warnings of `token_notes` for two texts, each headed by that text's name; those of one
-    text alone, without a name, where both have the same.
+    """The warnings about the tokens of two texts, such as words that the model does not know, each
+    headed by its text's name; where both texts have the same warnings, these once and without a
+    name.
 
     Args:
         first: What a text is called, the text and its tokens.

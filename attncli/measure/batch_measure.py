@@ -437,6 +437,8 @@ class TextBatch:
         # the metrics of uniform attention, [text, metric]; those that all texts share are there
         even = length.sight.spread(length.count)
         self.baseline = np.repeat(length.baseline[None], len(abouts), 0)
+        # [metric]: over how many rows each is taken, the same for all texts of one length, so that
+        # it does not matter which text sets it last
         self.rows = length.rows.copy()
         even_values: dict[int, float] = {}  # by form, which most texts have in common
         for text, of_text in enumerate(self.text_coefficients):
@@ -460,6 +462,7 @@ class TextBatch:
         """The coefficients of the metrics that depend on each text's tokens, [text, query · key,
         column]; for each metric the column of its value and then that of its norm."""
         if (backend.name, dtype) not in self._columns:
+            # filled as [text, column, query · key], whose rows are contiguous, and then transposed
             matrix = np.zeros(
                 (len(self.text_coefficients), 2 * len(self.length.by_text), self.length.count**2),
                 np.float32,

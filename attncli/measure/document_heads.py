@@ -112,6 +112,7 @@ def _head_records(document: Any, heads: DocumentHeads) -> Iterator[HeadRecord]:
             weights = None
         else:
             weights = as_float32(values)
+        # `pool`: how many rows and columns a cell of the weights stands for; missing for 1
         pooled = (getattr(part, "pool", UNSET) or 1) > 1
         if weights is None or pooled or not len(weights):
             small = weights if pooled else None
@@ -146,7 +147,8 @@ def weights_record(
     """The record of a head of which only the weights, [query, key], are known.
 
     visibility: booleans of that shape, false where hidden.
-    is_learned: as for `LayerRecords`.
+    is_learned: whether the weights are trained: then links to special tokens and the like do not
+        count.
     """
     # as a layer of one head, number 0, whose rows all come at once
     records = LayerRecords(NUMPY, layer, sides, [0], is_learned=is_learned)

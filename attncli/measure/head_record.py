@@ -461,7 +461,7 @@ class LayerRecords:
         arithmetic: the layer's queries and keys; None where q·kᵀ does not give the scores.
         """
         results = self._tally.result()
-        rows = self.rows(0)
+        rows = self.rows(high=0)  # made when the first rows came, whatever the number
         links = self._links.sorted_links()
 
         for place, head in enumerate(self.head_numbers):
@@ -500,9 +500,12 @@ class LayerRecords:
         group = head * len(arithmetic.v) // len(arithmetic.q)
         v = arithmetic.v[group]
         width = v.shape[-1]
-        if len(v) != self.rows(0).keys or not np.isfinite(v).all():
+        keys = self.rows(high=0).keys  # learned ones included, which have no values
+        if len(v) != keys or not np.isfinite(v).all():
             return None, group, width
         if group not in self._value_matrices:
+            # of a text with more tokens than a head has dimensions, fewer and coarser numbers are
+            # kept, since a record must stay small
             is_long = max(len(v), arithmetic.q.shape[1]) > arithmetic.q.shape[-1]
             dimensions, steps = LONG_VALUES if is_long else VALUES
             self._value_matrices[group] = to_fixed_point(v[:, :dimensions], steps)
@@ -518,7 +521,7 @@ class LayerRecords:
         Returns: the recipe; the queries and keys, None where q·kᵀ does not give the scores; the
         largest error of weights computed from the recipe over the sampled rows.
         """
-        rows = self.rows(0)
+        rows = self.rows(high=0)  # made when the first rows came, whatever the number
         if rows.weights is None:
             weights = None
         else:
@@ -583,7 +586,8 @@ class LayerRecords:
             return None
         if (group, steps) not in self._key_matrices:
             self._key_matrices[group, steps] = k if steps is None else to_fixed_point(k, steps)
-        biases = self.rows(0).bias
+        rows = self.rows(high=0)  # made when the first rows came, whatever the number
+        biases = rows.bias
         if biases is None:
             bias = None
         else:
@@ -592,7 +596,7 @@ class LayerRecords:
             q=q if steps is None else to_fixed_point(q, steps),
             k=self._key_matrices[group, steps],
             group=group,
-            lse=self.rows(0).lse[place],
+            lse=rows.lse[place],
             bias=bias,
             scale=arithmetic.scale,
             softcap=arithmetic.softcap,
@@ -601,8 +605,8 @@ class LayerRecords:
     def _error(self, place: int, products: QueryKeyRecipe) -> float:
         """The largest difference between weights computed from `products` and the true ones, over
         the sampled rows of a head; infinite where one is NaN."""
-        rows = self.rows(0)
-        bits = self.rows(0).visibility_bits(place)
+        rows = self.rows(high=0)  # made when the first rows came, whatever the number
+        bits = rows.visibility_bits(place)
         if bits is None:
             visibility = None
         else:

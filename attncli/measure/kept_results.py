@@ -47,6 +47,12 @@ class KeptResults(Generic[Results]):
     """
 
     def __init__(self, path: Path | None, kind: Any) -> None:
+        """Nothing is read or written yet.
+
+        path: the file in which results are kept; None to keep nothing.
+        kind: the type of the results, such as a Struct or `dict[str, Run]`, which a kept file is
+            checked against; a type expression, for which there is no narrower annotation than Any.
+        """
         self._path = path
         self._kind = kind
 
@@ -115,7 +121,7 @@ class KeptArrays:
         """The array of this name, read from its file where it was kept; else computed by `compute`
         and kept.
         """
-        path = None
+        path = None  # without a folder nothing is kept, and the array is always computed
         if self._folder is not None:
             path = self._folder / f"{name}.json"
         file = KeptResults[KeptArray](path, KeptArray)
@@ -127,6 +133,7 @@ class KeptArrays:
             array = stored.array()
         if array is None:
             array = np.ascontiguousarray(compute())
+            # `compute` gives floats of one of these two types
             dtype: Literal["float32", "float64"] = "float32"
             if array.dtype == np.float64:
                 dtype = "float64"

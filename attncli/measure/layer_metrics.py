@@ -184,7 +184,13 @@ EVERY_METRIC = {**TEXT_METRICS, **ROLE_METRICS}
 
 def column_metric(name: str | Metric, *, option: str = "--metric") -> Metric:
     """The metric of that name, or itself if it is a metric already, out of all that a scan can
-    measure, plugins' among them. Raises as `metric_of`, and PluginError for a plugin that fails."""
+    measure, plugins' among them.
+
+    option: the command line's, for the hint of an error.
+
+    Raises UsageError for an unknown name, and for a caller's own metric that has a built-in one's
+    name; PluginError for a plugin that fails.
+    """
     own = {**KIND_METRICS, **CORPUS_METRICS, **ROLE_METRICS}
     if isinstance(name, str):
         if name in own:
@@ -221,6 +227,8 @@ def measure_layer(
         sizes = OutputNorms(model.backend, model.store, trace.layer, count).of(
             trace.stages["mixed"]
         )
+        # of the norms of what each head adds in a row, [head, row], the sums over rows, set in
+        # relation to the mean of all heads of the layer
         moved = moved_norms(sizes.sum(-1))[list(heads)]
         rows = np.full(len(heads), sizes.shape[-1])
         measured[MOVED] = Measured(CORPUS_METRICS[MOVED], moved, rows, np.full(len(heads), np.nan))
@@ -263,7 +271,7 @@ class OutputNorms:
         """
         rows = np.asarray(self._backend.numpy(mixed), np.float64)
         gram = self._gram
-        if gram is None:
+        if gram is None:  # without W_O a head adds O itself
             moved = rows
         else:
             moved = rows @ gram

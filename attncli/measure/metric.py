@@ -531,6 +531,7 @@ class Tally:
         """
         heads = slice(first_head, first_head + rows.weights.shape[0])
         sums, norms, row_counts = self._sum_rows(rows, real)
+        # the first axis of the sums: 0 for these weights, 1 for even attention over the same keys
         self._sums[0, :, heads] += sums
         self._norms[0, :, heads] += norms
         self._rows[:, heads] += row_counts
@@ -576,6 +577,7 @@ class Tally:
 
         shape: the axes of the heads; None for one axis, [head].
         """
+        # [0: of the weights, 1: of uniform attention; metric; head]
         with np.errstate(invalid="ignore", divide="ignore"):
             means = np.where(self._norms > 0, self._sums / self._norms, np.nan)
         value, baseline = means.reshape(

@@ -118,8 +118,8 @@ class RowsOfBlock:
                 self.weights = weights
             count = self.weights.shape[-1]
         elif isinstance(rows, UniformRows):
-            count = max(int(sight.last.max()) + 1, 1)
-        else:
+            count = max(int(sight.last.max()) + 1, 1)  # up to the last key that any row sees
+        else:  # rows that hold no numbers, in which attn asks whether a formula is linear
             raise TypeError("numbers of a file's metric are computed from weights")
 
         # which keys each row sees, from key 0 on
@@ -165,7 +165,8 @@ def load_metrics(path: str | Path) -> list[Metric]:
 
 def load_metric_file(path: str | Path) -> MetricFile:
     """Run a user's metric file, register its metrics and return its digest and declarations. Raises
-    InputError as `load_metrics`."""
+    InputError where there is no such file, it fails, or a function gives no numbers for a small
+    block of rows."""
     file = run_file(path, FILE_WORDS)
     declarations = []
     for name, function in file.functions.items():

@@ -135,8 +135,9 @@ def answer_ids(tokenizer: Tokenizer, text: str, answer: str, versus: str) -> tup
     """The vocabulary ids of two answers as they follow a text, both written in the same way where
     that is possible: with a blank before them, or without.
 
-    Raises InputError as `answer_id`.
+    Raises InputError for an answer that is several tokens, however it is written.
     """
+    # two ways to write an answer, or one where it begins with a blank: the shorter list counts
     for spelling, versus_spelling in zip(_spellings(answer), _spellings(versus), strict=False):
         first = _entry(tokenizer, text, spelling)
         second = _entry(tokenizer, text, versus_spelling)
@@ -269,7 +270,11 @@ def _measure_one_by_one(
     progress: Callable[[float], None],
 ) -> Floats:
     """m = logit(answer) − logit(versus) after the last token of each text, [text], with a run for
-    each text; arguments as of `measured_differences`."""
+    each text, for models whose last layer has no attention.
+
+    texts: the tokens of each, and the ids of answer and versus.
+    progress: called with the share of the texts that is done, 0 to 1.
+    """
     measured = np.zeros(len(texts))
     weights = model.store.outer(model.backend)
     for place, (tokens, answer, versus) in enumerate(texts):

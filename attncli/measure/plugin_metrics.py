@@ -36,7 +36,7 @@ def load_plugin_metric(name: str) -> None:
 
 def plugin_metric(plugin: Plugin) -> Metric:
     """The metric that a plugin adds, computed once on a small block of rows to see that it works.
-    Raises PluginError as `load_plugin_metric`."""
+    Raises PluginError for what cannot be imported, is no function, or gives no numbers there."""
     function = plugin.load()
     if not isinstance(function, FunctionType):
         plugin.refuse(

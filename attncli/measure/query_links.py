@@ -44,8 +44,10 @@ class QueryLinks:
         heads: their numbers.
         """
         collector = self.consumer(layer, heads)
-        count = self.rest.size
+        count = self.rest.size  # tokens; keys after them, which are learned, are cut off
         i = np.arange(count)
+        # [head, query]: the weight on the key before and the key after the query, and on the one
+        # collected query as a key; 0 where there is no such key
         beside = {offset: np.zeros((len(heads), count)) for offset in SIDES}
         column = np.empty((len(heads), count))
         for head, matrix in enumerate(weights):
@@ -134,10 +136,12 @@ class LayerQueryLinks:
             counts[counts] = ~whole.rest[key[counts]]
             self._sums[side, heads] += beside[offset][:, counts].sum(-1)
             self._rows[side, heads] += counts.sum()
+            # the row of the collected query itself, where it is in this block
             for row in np.flatnonzero(counts & (i == whole.query)):
                 self.own[side, heads] = beside[offset][:, row]
 
-        # the row that looks back at the query most
+        # the row that looks back at the query most: index 0 among tokens that are no neighbours, 1
+        # among neighbours
         distance = np.abs(i - whole.query)
         for place, counts in enumerate((distance > 1, distance == 1)):
             looks_back = np.where(counts & ~whole.special[i], column, 0.0)

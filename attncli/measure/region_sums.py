@@ -80,21 +80,27 @@ class RegionSums:
         self._single_even = np.full(shape[:2], np.nan)
 
     def add(self, rows: WeightRows, *, first_head: int = 0) -> None:
-        """Add a block of rows of heads first_head, first_head + 1, … to the sums."""
-        weights = rows.numpy(rows.weights)
+        """Add a block of rows of heads first_head, first_head + 1, … to the sums.
+
+        A column stands for a set of keys: each region, then each region without the keys on which
+        heads put weight whatever the text says, then these keys.
+        """
+        weights = rows.numpy(rows.weights)  # [head, row, key], of the keys low..high-1
         heads = slice(first_head, first_head + weights.shape[0])
         high = rows.low + weights.shape[-1]
-        keys = self._keys[rows.low : high]
-        queries = self._members[rows.i]
+        keys = self._keys[rows.low : high]  # [key, column], 1 for the keys of a column
+        queries = self._members[rows.i]  # [row, region], 1 for the queries of a region
         shares = weights @ keys  # [head, row, column]
 
         # the same of even attention over the keys that a row sees; the visibility may begin at an
         # earlier key than the block's weights
         visibility = rows.sight.visibility_matrix(high)[..., rows.low - rows.sight.low :]
         sees = ~rows.sight.empty  # [head or 1, row]
+        # [head or 1, row, column]
         even = (visibility @ keys) / np.maximum(rows.sight.count, 1)[..., None]
 
-        # add up the rows of each region's tokens, and keep the row of the one query
+        # add up the rows of each region's tokens, [head, column, region], and keep the row of the
+        # one query, [head, column]
         self._sums[heads] += np.swapaxes(shares, -1, -2) @ queries
         self._even[heads] += np.swapaxes(even, -1, -2) @ queries
         self._rows[heads, :, 0] += sees @ queries

@@ -113,8 +113,8 @@ def rest_keys(tokens: Sequence[KeyToken]) -> Bools:
 
 
 def resting_keys(tokens: Sequence[KeyToken], source: str) -> Bools:
-    """Which keys of a text the heads of a model put weight on whatever it says (`rest_keys`); none
-    where its weights were not trained.
+    """Which keys of a text the heads of a model put weight on whatever it says: the first token,
+    special tokens and separators; none where its weights were not trained.
 
     Args:
         tokens: Those of the text, or its words.

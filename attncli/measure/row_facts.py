@@ -94,7 +94,8 @@ class Sight(Struct, frozen=True, eq=False):
 
 
 def find_sight(visibility: Bools | None, rows: int, low: int, high: int) -> Sight:
-    """The `Sight` (which keys each row sees) of `rows` rows over the keys low..high-1.
+    """The `Sight` (which keys each row sees) of `rows` rows over the keys low..high-1: how many,
+    the first and the last; the matrix itself only where a row sees keys with gaps between them.
 
     visibility: booleans [row, key] or [head, row, key] that broadcast, or None where all is
     visible.
@@ -111,7 +112,8 @@ def find_sight(visibility: Bools | None, rows: int, low: int, high: int) -> Sigh
     by_head = visibility if visibility.ndim == 3 else visibility[None]
     matrix = np.broadcast_to(by_head, (by_head.shape[0], rows, high - low))
     count = matrix.sum(-1)
-    # argmax finds the first True from the left, and from the right
+    # argmax finds the first True from the left, and from the right; a row that sees nothing has 0
+    # as its first key and −1 as its last
     first = np.where(count, low + matrix.argmax(-1), 0)
     last = np.where(count, high - 1 - matrix[..., ::-1].argmax(-1), -1)
     without_gaps = bool((count == last - first + 1).all())
@@ -223,6 +225,7 @@ def exclusion(
         query_tokens = queries
     keys = np.zeros(len(tokens), bool)
     rows = np.zeros(len(query_tokens), bool)
+    # offsets from a query to the keys that are left out for it
     beside: tuple[int, ...] = ()
 
     # keys and queries that are left out by what they are
@@ -291,14 +294,19 @@ class AlignedExclusion(NamedTuple):
 def aligned_exclusion(
     names: Sequence[str], texts: Sequence[Sequence[Token]], pairs: Sequence[tuple[int, int]]
 ) -> AlignedExclusion:
-    """Which links among the words that two texts share are left out, by these names (as of
-    `exclusion`): a word that is left out in one text is left out in both.
+    """Which links among the words that two texts share are left out of their comparison: a word
+    that is left out in one text is left out in both.
 
+    names: what is left out: kinds of tokens, such as "special", and "self" and "neighbours".
     texts: the tokens of the two texts.
     pairs: each shared word's token in the first and the second text.
     """
+    # [word]: where each shared word stands in the first text, and in the second
     first, second = np.asarray(pairs, np.int64).reshape((-1, 2)).T
     in_first, in_second = (exclusion(names, tokens) for tokens in texts)
+    # `beside`: the offsets from query to key that are left out, 0 for "self", −1 and 1 for
+    # "neighbours"; they depend on the names alone, so both texts have the same. Whether two shared
+    # words are neighbours is then looked up in `places`, [text, word], in either text
     return AlignedExclusion(
         queries=in_first.queries[first] | in_second.queries[second],
         keys=in_first.keys[first] | in_second.keys[second],

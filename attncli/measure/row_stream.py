@@ -201,10 +201,12 @@ class LinkCollector:
         leave_out: Sequence[str] = (),
         queries: Sequence[Token] | None = None,
     ) -> None:
-        """tokens: of the keys. top: how many links are kept of each head and of all together.
+        """Collect the strongest links of heads, whose weights are added layer by layer.
 
+        tokens: of the keys.
+        top: how many links are kept of each head and of all together.
         query: the only query whose links are wanted; None for all.
-        leave_out: kinds of pairs that do not count, as of `exclusion`.
+        leave_out: kinds of tokens and pairs that do not count, such as "special" or "self".
         queries: the query tokens where they are another text's.
         """
         self.top = top
@@ -349,8 +351,10 @@ class RowFeeder:
         offset: int = 0,
         exclusion: Exclusion | None = None,
     ) -> None:
-        """consumers: what each block of rows is handed to. about: what is known of the keys' tokens.
+        """Hand each block of rows of a layer to the same consumers.
 
+        consumers: what each block of rows is handed to.
+        about: what is known of the keys' tokens.
         keys: how many keys are tokens; learned keys after them are cut off.
         heads: the numbers of the chosen heads, ascending.
         offset: the position of query 0.
@@ -574,8 +578,11 @@ class BlockCollector:
         watchers: Sequence[LayerWatcher] = (),
         rest: Bools | None = None,
     ) -> None:
-        """count: tokens of the text. layers, heads: those that are shown. links: collects the links.
+        """Collect what a text's run shows, from its blocks of rows as they are computed.
 
+        count: tokens of the text.
+        links: collects the strongest links.
+        layers, heads: those that are shown.
         query: the query whose rows are kept whole; None for none.
         progress: called with the share of the run that is done.
         regions: named sets of tokens between which weights are summed.
@@ -595,6 +602,7 @@ class BlockCollector:
         self._heads = heads
         self._query = query
         self._progress = progress
+        # how many layers run: all up to the last one shown
         self._runs = 1 + max(model.spec.attending(layers))
         self._layer = -1
         self._maps: PooledMaps | None = None
@@ -619,7 +627,7 @@ class BlockCollector:
             if self._regions:
                 from attncli.measure.region_sums import RegionSums  # few runs name regions
 
-                if self._query is None:
+                if self._query is None:  # without a chosen query, the last token's row is kept
                     query = self._count - 1
                 else:
                     query = self._query

@@ -66,12 +66,12 @@ def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
 
         lse = backend.numpy(block.lse)[local_heads]
         rows.add(
-            block.start,
-            block.low,
-            np.nan_to_num(stages["weights"]),
-            lse,
-            visibility,
-            bias,
+            start=block.start,
+            low=block.low,
+            weights=np.nan_to_num(stages["weights"]),  # the run itself warns of NaN
+            lse=lse,
+            visibility=visibility,
+            bias=bias,
             first=first,
         )
     records.feeder.on_block(block)
@@ -103,7 +103,8 @@ def feed_whole(
         weights = words.merge(weights).astype(np.float32)
         visibility = words.merge_visible(visibility)
 
-    # log Σ exp of a row's scores, from the key with the largest weight: weight = exp(score − lse)
+    # log Σ exp of a row's scores, [head, row], from the key with the largest weight, as weight =
+    # exp(score − lse); NaN where rows are words, which have no scores, or scores were not kept
     lse = np.full(weights.shape[:2], np.nan, np.float32)
     if words is None and "masked" in arrays:
         strongest = weights.argmax(-1)[..., None]
@@ -394,9 +395,9 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
     context = Context(
         np.arange(len(texts.queries)), max(len(texts.queries), len(texts.keys)), memory=memory
     )
-    parts = project(attention, x, memory, context, 0)
+    parts = project(attention, x, memory, context, layer=0)
 
-    # values of a third text
+    # values of a third text, where one is given
     v = parts.v
     if texts.values is not None:
         if len(texts.values) != len(texts.keys):
@@ -406,7 +407,8 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
                 keys=len(texts.keys),
             )
             raise InputError(what, expected="one value for every key")
-        v = project(attention, x, model.store.embed(backend, list(texts.values)), context, 0).v
+        values = model.store.embed(backend, list(texts.values))
+        v = project(attention, x, values, context, layer=0).v
 
     block = attend(backend, parts.q, parts.k, v, parts.rule, keep=KEPT)
     concat = join_heads(backend, block.mixed)
@@ -453,8 +455,12 @@ class Recording:
         *,
         exact: bool = False,
     ) -> None:
-        """tokens: of the text. heads: those that are recorded. exact: whether queries and keys are
-        kept as they are, for a viewer that need not be small."""
+        """Prepare to record the heads of a text's run; `trace` then runs it.
+
+        tokens: of the text.
+        heads: those that are recorded.
+        exact: whether queries and keys are kept as they are, for a viewer that need not be small.
+        """
         self._model = model
         self._heads = heads
         self._exact = exact
@@ -481,8 +487,16 @@ class Recording:
         interventions: Interventions = NO_INTERVENTIONS,
     ) -> Iterator[LayerTrace]:
         """Yield the layers asked for, as `Model.trace` does; when a layer is yielded, the records of
-        its heads have been made (`take_records`). Arguments as of `Model.trace`; `heads` are those
-        that traces hold, not those that are recorded.
+        its heads have been made (`take_records`).
+
+        layers: which run and are yielded.
+        heads: those that traces hold, not those that are recorded.
+        keep: names of the stages that traces hold.
+        rows: None to compute each layer whole; else how many query rows are held at once, in
+            blocks.
+        on_block: called with the layer, the kind of attention and each block of rows, where there
+            are blocks.
+        interventions: what is changed in the run.
         """
         model = self._model
 

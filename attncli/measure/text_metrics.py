@@ -131,8 +131,11 @@ class _BatchMetrics:
         *,
         by_position: bool,
     ) -> None:
-        """heads, layers: those that are measured. by_position: whether the masks of these layers
-        depend on positions alone."""
+        """Prepare to measure batches of texts.
+
+        heads, layers: those that are measured; all of these layers have as many heads.
+        by_position: whether the masks of these layers depend on positions alone.
+        """
         self._model = model
         self._metrics = metrics
         self._heads = heads

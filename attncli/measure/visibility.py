@@ -46,6 +46,7 @@ def bound(mask: Mask, queries: int, keys: int, seed: int) -> Mask:
     the same for queries and keys."""
     if mask.depends_on != "vectors":
         return mask
+    # [1 head, position, width]
     vectors = normal(seed, "lsh\0vectors", (1, max(queries, keys), HASHED_WIDTH)).astype(np.float64)
     return mask.bind(
         numpy_backend("float64"),

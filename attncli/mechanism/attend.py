@@ -92,6 +92,9 @@ def softmax(
     entropy: whether the entropy of each row is computed.
     hidden: the ranges of keys among which some are hidden, None where that is not known.
     buffer: memory to work in; None for new memory.
+
+    Returns the weights, each row's log-sum-exp and whether it sees nothing, and its entropy and
+    largest weight, both None where they were not computed.
     """
     # the highest score is taken from all, so that no exponential overflows
     highest = backend.max(scores, -1)
@@ -332,6 +335,7 @@ def attend_rows(
         scale = 1.0
     keys_across = backend.transpose(backend.cast(k[..., low:high, :], dtype))
     scores = by_group(backend, queries, keys_across, buffer)
+    # some models have rows, such as global tokens, with queries, keys and values of their own
     apart = separate_queries_in(backend, rule.apart, dtype, (start, stop, low, high))
     if apart is not None:
         asking = apart.q
@@ -400,6 +404,7 @@ def attend_rows(
             row_visibility = backend.broadcast(visibility, weights.shape)[..., rows, :]
         mixed[..., rows, :] = mix(backend, weights[..., rows, :], apart.v, row_visibility)
     mixed = backend.cast(mixed, backend.dtype_of(v))
+    # where only the edges were masked, the visibility of all keys is computed if it is asked for
     sees = find_visibility if edges is not None else lambda: visibility
     alone = _mask_alone(rule)
     return RowBlock(
@@ -505,7 +510,7 @@ def _key_range(rule: Rule, start: int, stop: int, keys: int) -> tuple[int, int]:
     """The range [low, high) of keys that the rows start..stop-1 are computed over: at least one
     key.
     """
-    if rule.extra_keys:
+    if rule.extra_keys:  # the last keys have no position, and every query sees them
         return 0, keys
     offset = rule.offset
     if isinstance(offset, int):
@@ -633,6 +638,7 @@ def mix_with_weights(backend: Backend, weights: Array, values: Array, rule: Rule
     """What heads mix of `values`, [..., kv, key, v_dim], with given attention weights,
     [head, query, key], in place of a softmax: [..., head, query, v_dim]."""
     dtype = backend.dtype_of(weights)
+    # a key without weight counts as hidden, so that what is not finite in its value stays out
     visibility = weights > 0
     mixed = mix(backend, weights, backend.cast(values, dtype), visibility)
     where = (0, weights.shape[-2], 0, weights.shape[-1])
@@ -866,6 +872,7 @@ def compute_attention(
     on_block: called with each block, see `stream`.
     last_queries: queries whose blocks are computed, see `stream`; None for all.
     """
+    # dense, but put together from blocks, which is faster for many weights
     if rows is None and _worth_gathering(backend, q, k, keep):
         return gather_blocks(backend, q, k, v, rule, keep=keep)
     if rows is None:

@@ -112,7 +112,8 @@ def check_arguments(
     softmax_dtype: str | None,
 ) -> tuple[Backend, Array, Array, Array, Rule]:
     """Check the arguments of `attention`; returns the backend, q, k and v on it, and the `Rule`
-    (scale, mask, biases) that the others mean. Raises as `attention`."""
+    (scale, mask, biases) that the others mean. Raises InputError for types and shapes that do not
+    fit, UsageError for mixed kinds of arrays and for numbers that cannot be meant."""
     backend = backend_of(q, k, v)
     _check_types(q, k, v)
     q, k, v = (backend.cast(backend.array(x), backend.dtype) for x in (q, k, v))

@@ -375,7 +375,7 @@ def _without_heads(
     queries = len(range(count)[context.asking or slice(None)])  # those that are asked for
     if context.past is None:
         keys = count
-    else:
+    else:  # with those of the tokens before, which were run earlier
         keys = context.length
 
     def stage(rows: int, width: int) -> Array:
@@ -385,6 +385,7 @@ def _without_heads(
     stages = {"hidden": x, "q": stage(queries, spec.head_dim), "k": stage(keys, spec.head_dim)}
     stages |= {"v": stage(keys, spec.v_dim)} | {name: stage(queries, keys) for name in context.keep}
     stages["mixed"] = stage(queries, spec.v_dim)
+    # booleans [..., 0 heads, query]: the comparison is only made for their type
     return stages, stages["mixed"][..., 0] > 0
 
 

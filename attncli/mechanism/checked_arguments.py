@@ -304,10 +304,11 @@ def _fits(value: Any, kind: Any) -> bool:
     """Whether a value is of a kind, a type annotation; an annotation that cannot be checked at run
     time fits any value.
     """
+    # `Sequence[int]` has the origin Sequence and the part int
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if _is_union(kind):
         return any(_fits(value, part) for part in parts)
-    if origin is typing.Literal:
+    if origin is typing.Literal:  # True is not the literal 1, though they are equal
         return any(value is part or (type(value) is type(part) and value == part) for part in parts)
     if kind in CLASSES:
         return CLASSES[kind](value)
@@ -315,11 +316,11 @@ def _fits(value: Any, kind: Any) -> bool:
         return callable(value)
     if origin in SEVERAL:
         return _fits_several(value, origin, parts[0])
-    if origin is tuple and parts and parts[-1] is not Ellipsis:
+    if origin is tuple and parts and parts[-1] is not Ellipsis:  # of as many items, each its kind
         return _fits_each(value, parts)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return _fits_mapping(value, parts)
-    if getattr(kind, "_is_protocol", False):
+    if getattr(kind, "_is_protocol", False):  # whatever has the protocol's members
         return all(hasattr(value, name) for name in dir(kind) if not name.startswith("_"))
     if isinstance(kind, type) and kind is not Any:
         return isinstance(value, kind)

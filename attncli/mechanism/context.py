@@ -161,9 +161,11 @@ def weighed_scores(
         return None
     added = np.zeros((heads, 1, keys))
     for change in weighed:
+        # a factor of 0 has no logarithm: a bias so low that the weight becomes 0 stands for it
         bias = UNSEEN
         if change.factor > 0:
             bias = float(np.log(change.factor))
+        # where a text is run in parts, later keys are not there yet
         known = [key for key in change.keys if key < keys]
         added[np.ix_(change.heads, [0], known)] += bias
     return backend.array(added)

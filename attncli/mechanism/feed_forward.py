@@ -39,6 +39,7 @@ def through_norm(norm: Norm, matrix: Floats, weight: Floats | None) -> Floats:
         if norm.unit_offset:  # stored less 1
             weight = weight + 1.0
         matrix = matrix * weight
+    # to take the mean from a vector before the product is to take it from each row of the matrix
     if norm.kind == "layer":
         return matrix - matrix.mean(-1, keepdims=True)
     return matrix
@@ -64,7 +65,12 @@ def normalise(
 def _normalise_rows(
     backend: Backend, norm: Norm, weight: Array | None, bias: Array | None, x: Array
 ) -> Array:
-    """What `normalise` does, for some rows of x, [..., width]."""
+    """Layer or root-mean-square normalization of some rows of x, [..., width], over their entries;
+    statistics in float32 for low precision.
+
+    weight, bias: what the result is multiplied by, and what is added, [width] or [head, 1, width];
+        None for none.
+    """
     dtype = backend.dtype_of(x)
     if dtype in LOW_PRECISION:
         wide = backend.cast(x, "float32")
@@ -75,6 +81,7 @@ def _normalise_rows(
         bias = None
     elif weight is not None and norm.unit_offset:
         weight = weight + 1.0
+    # the backend's own layer norm, which takes one weight for all heads
     if norm.kind == "layer" and (weight is None or weight.ndim == 1):
         wide_dtype = backend.dtype_of(wide)
         weight, bias = (
@@ -82,6 +89,7 @@ def _normalise_rows(
             for parameter in (weight, bias)
         )
         return backend.cast(backend.layer_norm(wide, norm.eps, weight, bias), dtype)
+    # else the norm without its weight, which is then multiplied head by head
     if norm.kind == "layer":
         scaled = backend.layer_norm(wide, norm.eps, None, None)
     else:

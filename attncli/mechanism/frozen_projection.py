@@ -127,6 +127,8 @@ def head_projection(
     apart: whether the separate projections are meant that global tokens of Longformer have.
     """
     spec = attention.spec
+    # every head has queries of its own, and in latent attention keys and values as well; else
+    # consecutive heads share these
     if side == "q" or spec.latent is not None:
         number = head
     else:

@@ -100,6 +100,7 @@ def choose_heads_of(spec: Spec, layers: Any, heads: Any) -> HeadSelection:
     pairs = [place for place in places if isinstance(place, tuple)]
     if not pairs:
         numbers = [place for place in places if not isinstance(place, tuple)]
+        # a head's number must exist in one of the layers at least; a layer without heads has 0
         attending = [counts[layer] for layer in chosen if counts[layer]]
         if attending:
             _check(numbers, max(attending), "head")

@@ -313,6 +313,7 @@ def _delta_rule(part: LayerPart, spec: DeltaRule, x: Array, carry: Carry) -> _Re
         backend.repeat(_unit_vectors(backend, _by_head(array, spec.key_heads)), group, -2)
         for array in (q, k)
     )
+    # the rate at which a head's state fades, [head, 1, 1]; the step of each token and head
     rate = -backend.exp(_wide_weight(part, "decay"))[:, None, None]
     step = _softplus(backend, time + _wide_weight(part, "step"))
     values = _by_head(v, spec.heads)
@@ -334,6 +335,8 @@ def _kimi_delta(part: LayerPart, spec: KimiDelta, x: Array, carry: Carry) -> _Re
         _wide_linear(part, name, part.linear(f"{name}_down", x)) for name in ("time", "gate")
     )
     strength = _sigmoid(backend, _wide_linear(part, "strength", x))
+    # the rate at which a head's state fades, [head, 1, 1], and a step for each entry of a key,
+    # [..., token, head, dim]
     rate = -backend.exp(_wide_weight(part, "decay")).reshape((spec.heads, 1, 1))
     step = _by_head(_softplus(backend, time + _wide_weight(part, "step")), spec.heads)
     k = _unit_vectors(backend, k)
@@ -354,6 +357,7 @@ def _linear_attention(
     active = (activate(backend, spec.activation, _wide_linear(part, name, x)) for name in "qkv")
     q, k, v = (_by_head(array, spec.heads) for array in active)
     gate = _wide_linear(part, "gate", x)
+    # rates as ALiBi's slopes, [head, 1, 1], times the layer's share; every step is 1
     slopes = spec.share * 2.0 ** (-8.0 / spec.heads * np.arange(1, spec.heads + 1))
     rate = backend.cast(backend.array(-slopes[:, None, None]), backend.dtype_of(v))
     step = backend.full(tuple(v.shape[:-1]), 1.0, backend.dtype_of(v))

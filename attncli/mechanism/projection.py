@@ -112,7 +112,7 @@ def frequencies(rope: Rope, length: int) -> tuple[Floats, float]:
             ramp = np.clip((np.arange(rope.dims // 2) - first) / (last - first), 0.0, 1.0)
             if magnitude is None and factor > 1:
                 amplitude = 0.1 * math.log(factor) + 1.0
-            else:
+            else:  # not stated (None): 1, which changes nothing
                 amplitude = magnitude or 1.0
             return plain / factor * ramp + plain * (1 - ramp), amplitude
         case LongRope(short, long, original, magnitude):
@@ -336,7 +336,8 @@ def project(
         source = x
     else:
         source = memory
-    positions = context.positions[context.asking or slice(None)]  # of the queries
+    # of the tokens that are computed as queries; `asking` is None for all
+    positions = context.positions[context.asking or slice(None)]
     if memory is None:
         x = context.queries_of(x)
 
@@ -360,7 +361,7 @@ def project(
         extra_keys = 1
 
     # the rule
-    offset = 0
+    offset = 0  # in cross-attention queries have no position among the keys
     if memory is None and len(positions):
         offset = int(positions[0])
     scores: dict[str, PositionBias] = {}
@@ -770,6 +771,7 @@ def relative_vectors(
             return None
         return np.asarray(attention.backend.numpy(array), np.float64)[which][:, columns]
 
+    # what is added to queries where they meet positions has one row, [1, width]
     more = of_head(places.more, np.zeros(1, np.int64))
     if more is not None:
         more = more[0]

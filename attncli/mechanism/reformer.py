@@ -117,9 +117,10 @@ def hash_attention(
     if backend.dtype_of(q) in LOW_PRECISION:
         q = backend.cast(q, "float32")
 
-    # tokens sorted by bucket in each round, [head, round, token]
+    # tokens sorted by bucket in each round, [head, round, token]; where the rule states no length
+    # of chunks, a chunk has as many tokens as two buckets have on average
     chunk = min(rule.chunk or max(-(-2 * tokens // rule.buckets), 1), tokens)
-    if chunk == tokens:
+    if chunk == tokens:  # all tokens meet anyway: nothing is hashed
         order = np.broadcast_to(np.arange(tokens), (heads, 1, tokens))
         buckets = None
     else:
@@ -213,16 +214,24 @@ class _SortedTokens:
     """
 
     def __init__(self, order: Integers, chunk: int) -> None:
+        """Put the sorted tokens into chunks, and note which tokens each chunk looks at.
+
+        order: the tokens of each round, sorted by bucket, [head, round, token].
+        chunk: how many tokens a chunk has.
+        """
         self.heads, self.rounds, self.tokens = order.shape
         self.length = -(-self.tokens // chunk) * chunk  # places of a round: whole chunks
         slots = np.full((self.heads, self.rounds, self.length), -1)
         slots[..., : self.tokens] = order
         self.queries = slots.reshape(self.heads, -1, chunk)
+        # [head, chunk, place]: a chunk looks at the one before and at itself, the first one at the
+        # last; −1 where no token fills a place
         is_one_chunk = self.queries.shape[1] == 1
         if is_one_chunk:
             self.looked_at = self.queries
         else:
             self.looked_at = np.concatenate([np.roll(self.queries, 1, 1), self.queries], -1)
+        # the way back: the place of each token in its round's order
         self.place = np.empty_like(order)
         np.put_along_axis(
             self.place, order, np.broadcast_to(np.arange(self.tokens), order.shape), -1

@@ -782,6 +782,7 @@ class Spec(Struct, frozen=True, kw_only=True):
         every = [layer for layer, block in enumerate(self.blocks) if not block.instead]
         if layers is EVERY:
             return every
+        # the count, 0 here, would only be asked for by EVERY
         for layer in sorted(set(numbers_of(layers, 0))):
             if not 0 <= layer < len(self.blocks):
                 count = len(self.blocks)

@@ -151,6 +151,7 @@ def _hash_variant(sizes: Sizes) -> Variant:
     item = ITEM[sizes.dtype]
     span = min(2 * sizes.chunk, n)
     pairs = n * span * sizes.rounds
+    # a direction and its opposite are two buckets: half as many products as buckets
     hashing = n * sizes.d_k * (sizes.buckets // 2) * sizes.rounds
     return Variant(
         name="lsh",
@@ -279,6 +280,7 @@ def model_cost(model: Model, n: int, rows: int) -> tuple[list[LayerCost], TotalC
 
     rows: query rows at a time when streaming.
     """
+    # `instead` names what a layer without attention does
     layers = [
         layer_cost(number, block.attention, n, model.spec.d_model, model.backend.dtype, rows)
         for number, block in enumerate(model.spec.blocks)
@@ -344,6 +346,7 @@ def cost(
                 "--d-model and --num-heads do not go with --model, which has its own",
                 expected="one or the other",
             )
+        # the variants that are compared have the sizes of the model's first layer with attention
         first = model.spec.blocks[model.spec.attending()[0]].attention
         width = model.spec.d_model
         count = first.heads
@@ -446,7 +449,7 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore
             durations = _durations(run_variant)
             seconds = median(durations)
             repeats = len(durations)
-            if what == "full":
+            if what == "full":  # which comes first
                 dense = seconds
             ratio = seconds / dense
             computed = work_ratios[what]

@@ -74,7 +74,7 @@ def _title(document: CostDocument, view: View) -> Lines:
 def _variants(document: CostDocument, view: View) -> Lines:
     """A table with a row for each kind of attention: pairs and multiply-adds, with the ratio to
     full attention, sequential steps, and the path between the most distant tokens."""
-    full = document.variants[0]
+    full = document.variants[0]  # documents begin with full attention
     rows = [
         [
             _mask_or_name(variant, view),
@@ -110,7 +110,7 @@ def _cost_sentences(document: CostDocument, view: View) -> Iterator[str]:
     """Yield the sentences of the answer: the n² pairs of full attention, what share of its
     multiply-adds the cheapest variant takes, the steps of a recurrent network, and what was timed.
     """
-    full, *others = document.variants
+    full, *others = document.variants  # documents begin with full attention
     pairs = message("Over n = {n} tokens full attention compares n² = {pairs} pairs in every head.")
     if document.n == 1:
         pairs = message("Over one token full attention compares {pairs} pair in every head.")
@@ -204,6 +204,7 @@ def _memory(document: CostDocument, view: View) -> Lines:
 def _growth(document: CostDocument, view: View) -> Lines:
     """The multiply-adds of each kind of attention over n, as curves."""
     series = []
+    # every length has the same variants
     for name in document.growth[0].multiply_adds:
         points = tuple((float(row.n), float(row.multiply_adds[name])) for row in document.growth)
         series.append(Series(variant_name(name, view), points))

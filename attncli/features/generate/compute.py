@@ -504,7 +504,7 @@ def _run_tokens(
     looking: measures where each head looks from the last token; None where that is not wanted.
     """
     last = len(model.spec.blocks) - 1
-    after: Array | None = None
+    after: Array | None = None  # the vectors that leave the last layer, [token, width]
     keep: tuple[str, ...] = ()
     if looking is not None and request.regions:
         keep = ("weights", "masked")
@@ -517,12 +517,13 @@ def _run_tokens(
         attends = not model.spec.blocks[trace.layer].instead
         is_asked = attends and is_selected(request.layers, trace.layer)
         if looking is not None and is_asked:
+            # of the last token alone, [head, key]
             weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, -1, :]
             head_numbers = numbers_of(request.heads, weights.shape[0])
             for head in head_numbers:
                 looking.heads.append(looking.step_head(trace.layer, head, weights[head], request))
             if request.regions:
-                # a masked score is not finite
+                # a masked score is not finite; without such scores nothing is masked
                 sees = np.ones(weights.shape, bool)
                 if "masked" in trace.stages:
                     sees = np.isfinite(model.backend.numpy(trace.stages["masked"])[..., -1, :])

@@ -98,6 +98,7 @@ def mask(
     check_positions(count)
     if not parsed and bias is None and model is None:
         return gallery_document(count, seed=seed)
+    # a bias or a model without a mask is described under one that shows everything
     return _mask_document(parsed or [Everywhere()], count, seed=seed, bias=bias, model=model)
 
 
@@ -172,7 +173,7 @@ def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:
     """
     _check_head(head, heads)
     j = np.arange(-reach, reach + 1)
-    if name in T5:
+    if name in T5:  # the numbers of the buckets, as the biases themselves are learned
         return Bias(name, head, heads, t5_bucket(j, T5[name]).astype(np.float64), buckets=True)
     slopes = alibi_slopes(heads)
     values = alibi(
@@ -204,6 +205,7 @@ def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
         return None
     _check_head(head, spec.heads)
     keep = model.backend.keep
+    # one query at position 0, and a key at each distance from it: [head, 1 query, distance]
     distances = np.arange(-reach, reach + 1)[None, :]
     values = np.asarray(
         model.backend.numpy(bias_function(keep(np.zeros((1, 1), np.int64)), keep(distances))),

@@ -309,6 +309,7 @@ def _fetch_cost(model: Model, longest: int, passes: Sequence[PassCount]) -> Cost
     dtype = model.compute_backend(longest).dtype
     running = estimate(model.spec, longest, dtype=dtype)
     if model.spec.vocabulary:
+        # memory for the logits of an answer, of which the first text's stands for all
         running = with_predictions(running, model.spec, passes[0].predicted, dtype)
     running = with_held_weights(running, model.weights_in_memory)
     return replace(
@@ -432,6 +433,7 @@ def _make_probe(
         for token in tokens[: answer[0] - 1]
         if token.index not in places and not token.special
     ]
+    # where in `free` the tokens elsewhere begin, so that as many fit as the answer has
     picked = integers(seed, "chance", 1)[0] % max(len(free) - len(places) + 1, 1)
     return Probe(
         needle=number,
