@@ -505,6 +505,7 @@ def _policy_run(
             attention_layer = trace.layer
         errors[attention_layer] = _ratio_or_none(difference, float(np.linalg.norm(whole_vector)))
         if trace.layer == len(model.spec.blocks) - 1:
+            # the ids of the answer are known from the run with every key
             _, logprob = _answer_logprob(model, trace.after[count - 1 :], whole.answer)
     return PolicyRun([errors[layer] for layer in whole.layers], logprob)
 

@@ -23,6 +23,7 @@ def cache_figure(document: CacheDocument, drawing: Drawing, view: View, scale: s
     about = say(view, "what each policy keeps of what the last token looks at")
     top = draw_title(drawing, document.text, f"{about}; {say(view, 'layers × heads')}")
     names = [safe(policy.policy) for policy in document.policies]
+    # a share that is not known is a bar of no length, with a dash
     bars = [
         Bar(name, policy.kept or 0.0, "–" if policy.kept is None else percent(policy.kept, 1))
         for name, policy in zip(names, document.policies, strict=True)

@@ -88,6 +88,7 @@ def _columns(document: CacheDocument) -> list[Column[CachePolicy]]:
         ),
         Column(key="logprob", value=attrgetter("logprob")),
     ]
+    # tables for programs always have this column, the screen only where the document has numbers
     change = Column[CachePolicy](key="change", value=attrgetter("change"))
     if document.logprob is not None:
         change = replace(
@@ -229,7 +230,7 @@ def _losing_heads(document: CacheDocument, view: View) -> Lines:
     shown = sorted(known_heads, key=lambda head: float(np.nanmean(values[:, head])))
     if not view.full:
         shown = shown[: view.top]
-    heads = document.policies[0].heads
+    heads = document.policies[0].heads  # every policy lists the same heads
     note = message("how much of what the last token looks at is still in the cache")
     if document.rest is not UNSET:
         note = message(
@@ -279,6 +280,7 @@ def cache_sentences(document: CacheDocument, view: View) -> list[str]:
         answer_sentences.append(say(view, _kept_sentence(budget, rivals)))
     answer_sentences += _answer_change_sentences(document, rivals, view)
     answer_sentences += _region_sentences(document, rivals, view)
+    # the first of the policies with that budget stands for all
     saving = next(policy for policy in document.policies if policy.budget == budget)
     answer_sentences.append(
         say(view, "It saves {saved} of the memory of keys and values.", saved=percent(saving.saved))
@@ -290,6 +292,7 @@ def _kept_sentence(budget: int, rivals: Sequence[CachePolicy]) -> Message:
     """A sentence on which policies of one budget keep most and least. Policies with equal numbers
     as printed are named together."""
     shares = {policy.policy: _percent_or_dash(_kept_share(policy)) for policy in rivals}
+    # by what is kept, least first; a share that is not known counts as 0
     ranked = sorted(rivals, key=lambda policy: _kept_share(policy) or 0.0)
     least = shares[ranked[0].policy]
     most = shares[ranked[-1].policy]
@@ -328,6 +331,7 @@ def _answer_change_sentences(
     if not changed or document.logprob is None:
         return []
     text = quote_text(joined_text(token.text for token in document.target), view)
+    # `or 0.0` is for the type alone: all of these have a change
     least = min(changed, key=lambda policy: abs(policy.change or 0.0))
     most = max(changed, key=lambda policy: abs(policy.change or 0.0))
     changes = {policy.policy: _fixed_or_dash(policy.change, signed=True) for policy in changed}
@@ -364,7 +368,7 @@ def _answer_change_sentences(
         "The log probability of {answer} changes least with {least}, by {least_change} nats, and"
         " most with {most}, by {most_change} nats."
     )
-    budget = rivals[0].budget
+    budget = rivals[0].budget  # the same for all of them
     if any(policy.budget != budget for policy in document.policies):
         template = message(
             "Of caches of {budget} keys the log probability of {answer} changes least with {least},"

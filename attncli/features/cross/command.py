@@ -129,6 +129,8 @@ def cross(
         key = None
     texts = cross_texts(loaded_model, side_texts[0], key, value_text, name=name)
     decoder = loaded_model.spec.decoder or loaded_model.spec
+    # the first layer tells how many heads there are in each; seeded weights have one attention,
+    # which looks at the other text, in place of a cross-attention
     first = decoder.blocks[0].cross or decoder.blocks[0].attention
     if pairs := request.named_heads(decoder, setup.model):
         layers, heads = HeadSelection(pairs=pairs).layers_and_heads("--head")

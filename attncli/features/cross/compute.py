@@ -549,7 +549,7 @@ def cross_memory(model: Model, texts: CrossTexts, layers: Selection, heads: Sele
         side_bytes = max(encoder.peak, decoder.peak)
 
     # of the cross-attention: queries, keys, values and outputs, scores, and what the document holds
-    attention = spec.blocks[0].attention
+    attention = spec.blocks[0].attention  # widths of the first layer stand for all
     vectors = (queries + keys) * most_heads * 2 * (attention.head_dim + attention.v_dim)
     scores = AT_ONCE * most_heads * pairs
     numbers = sum(prod(shape) for shape in cross_numbers(model, texts, layers, heads))
@@ -563,6 +563,7 @@ def cross_numbers(
     built.
     """
     spec = model.spec.decoder or model.spec
+    # the first layer stands for all; seeded weights have one attention in place of a cross-attention
     attention = spec.blocks[0].cross or spec.blocks[0].attention
     count = len(numbers_of(layers, len(spec.blocks))) * len(numbers_of(heads, attention.heads))
     return [

@@ -127,7 +127,7 @@ def _query_and_key_names(
     keys = [name(token) for token in document.keys]
     heads = [head for layer in document.layers for head in layer.heads]
     column_count = len(keys)
-    if heads and len(heads[0].weights):
+    if heads and len(heads[0].weights):  # all rows of all heads have the same keys
         column_count = len(heads[0].weights[0])
     learned_keys = [f"bias_k {index}" for index in range(column_count - len(keys))]
     return queries, keys + learned_keys
@@ -189,7 +189,7 @@ def cross_alignment(document: CrossDocument, view: View) -> Lines:
         alignment = document.alignment[:ALIGNED]
     columns = ["query", "", message("best key"), "weight", ""]
     align = ["left", "left", "left", "right", "left"]
-    room = max(min(view.width - 48, 24), 0)
+    room = max(min(view.width - 48, 24), 0)  # cells of the bars, of what the other columns leave
     left_out = _special_note(document, view)
     if left_out:
         columns.append(message("special"))
@@ -247,7 +247,7 @@ def _key_heads(document: CrossDocument, view: View) -> Lines:
     if has_special:
         columns.append(message("without special tokens"))
         align.append("right")
-    room = max(min(view.width - 56, 24), 0)
+    room = max(min(view.width - 56, 24), 0)  # cells of the bars, of what the other columns leave
     rows = []
     for row in rows_shown:
         cells = [
@@ -301,7 +301,7 @@ def cross_sentences(document: CrossDocument, view: View) -> list[str]:
         return [*_key_sentences(document, view), note]
     if not document.links:
         return [note]
-    link = document.links[0]
+    link = document.links[0]  # the largest weight comes first
     several = len(_heads_of(document)) > 1
     ends = quoted_ends(document.queries, document.keys, link, view)
     return [
@@ -315,7 +315,7 @@ def _key_sentences(document: CrossDocument, view: View) -> list[str]:
     which it is the key with the largest weight; on a hidden key, that alone."""
     assert document.key_heads is not UNSET
     query, key = _asked_ends(document, view)
-    first = document.key_heads[0]
+    first = document.key_heads[0]  # the largest weight comes first
     places = {"query": query, "key": key, "head": say(view, spoken_head(first.layer, first.head))}
     share = percent(first.weight)
     most = message("{query} gives {key} most in {head}: {share} of its weight, rank {rank}.")
@@ -366,6 +366,7 @@ def _shaded_texts(document: CrossDocument, view: View) -> Lines:
     """Both texts: the one that looks with the query of the strongest link in brackets, the one looked
     at tinted by that query's weights in the link's head.
     """
+    # of links, and of the heads that link query and key, the largest weight comes first
     link: LinkRow | KeyHead
     if document.key_heads and document.query is not UNSET:
         link = document.key_heads[0]

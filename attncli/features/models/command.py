@@ -173,7 +173,7 @@ def verify(
     view = validate_options(output, environment)
     from attncli.errors import UsageError, VerdictError
 
-    if backend == "auto":
+    if backend == "auto":  # without a choice the run of NumPy is compared
         backend = "numpy"
     if ids is not None and text is not None:
         raise UsageError("a text and --ids contradict each other", expected="one of them")
@@ -337,6 +337,7 @@ def _estimate(
 
     # a family that transformers runs: all weights are in memory
     if described.foreign:
+        # by the headers of the weight files or, where there are none, by the number of parameters
         resident = held_bytes(checkpoint, dtype) or described.parameters * ITEM[dtype]
         cost = with_next_token(
             cost_of(spec, count, run, dtype=dtype, compute_dtype=dtype, rows=rows),

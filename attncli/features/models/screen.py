@@ -460,6 +460,7 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
 
     # the facts at the top
     folder = fold(safe(document.folder, ascii=view.ascii), view.width - SIDE)
+    # `fact` leaves out the empty texts among those that it is given
     family = [
         safe(document.family, ascii=view.ascii),
         message("encoder and decoder" if document.decoder else ""),
@@ -580,7 +581,7 @@ def _embedding_facts(side: ModelSide) -> list[str]:
         facts.append(message("token types"))
     if embedding.scale != 1:
         facts.append(message("times {scale}", scale=brief(embedding.scale)))
-    facts.append(_norm(embedding.norm))
+    facts.append(_norm(embedding.norm))  # "" without a norm, which is not shown
     if embedding.width not in (None, side.d_model):
         facts.append(message("a table {width} wide", width=embedding.width))
     return facts
@@ -609,7 +610,7 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
 
 def _output_head(head: OutputHeadPart) -> list[str]:
     """How the last vectors become logits through the output head, in words."""
-    facts = [message("own output head")]
+    facts: list[str] = [message("own output head")]
     if head.tied:
         facts = [message("tied to the token table")]
     if head.scale != 1:
@@ -618,7 +619,7 @@ def _output_head(head: OutputHeadPart) -> list[str]:
         facts.append(message("logits soft-cap {softcap}", softcap=brief(head.softcap)))
     if head.projection:
         facts.append(message("a linear map before it"))
-    return [*facts]
+    return facts
 
 
 def _group(group: LayerGroup, view: View) -> Lines:
@@ -678,7 +679,8 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
     position = message("position none in the attention")
     if attention.position is not None:
         position = message("position {position}", position=_position(attention.position))
-    mask, *_ = mask_and_position(attention.mask, "none", view)
+    # the mask's name alone: the position has its own words here
+    mask, _ = mask_and_position(attention.mask, "none", view)
     mask_words = localize(attention.mask_says, view)
     return [
         fact(name, facts, view),
@@ -879,7 +881,9 @@ def _temperature(grows: TemperaturePart) -> str:
 
 
 def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
-    """A feed-forward part, or a mixture of experts, in words."""
+    """A feed-forward part, or a mixture of experts, in words: a text for each fact. What a part does
+    not have is an empty text, which `fact` leaves out where it writes the texts beside each other.
+    """
     match mlp:
         case MlpPart():
             sentence = message(
@@ -933,7 +937,7 @@ def _gate_bound(bound: BoundedPart | None) -> str:
 
 def _routing(experts: ExpertsPart) -> list[str]:
     """The activation of a mixture's experts, and how those of a token are chosen and weighed, in
-    words."""
+    words; an empty text, which is not shown, where a gate has no bound."""
     routing = experts.routing
     score = message("shares by a softmax")
     if routing.score == "sigmoid":

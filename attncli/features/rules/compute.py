@@ -177,7 +177,7 @@ def rules(
         rules=rule_meanings(usable, fitted.found_shares()),
         heads=ruled_heads(places.names(), names, mixtures, parts),
         overlap=mean_overlaps(parts),
-        stability=rule_stability(mixtures, second.choose()[0]),
+        stability=rule_stability(mixtures, second.choose()[0]),  # without their overlaps
         swapped=swapped,
         predicts=predicts,
         seed=seed,

@@ -100,6 +100,7 @@ def _draw_heads(
         size = 0.92 * side * math.sqrt(max(head.overlap, LEAST_AREA))  # 0.92: a gap between squares
         x = left + (head.head + 0.5) * side - size / 2
         y = begin + (layers.index(head.layer) + 0.5) * side - size / 2
+        # parts are sorted by weight, and there is one at least
         ink = inks.get(head.parts[0].rule, drawing.theme.quiet)
         drawing.rectangle(x, y, size, size, ink)
     return begin + len(layers) * side

@@ -51,8 +51,9 @@ def fit_mixtures(sums: PairSums, allowed: Bools) -> Floats:
 
     allowed: which rules each head may have, [head, rule], at least one each.
     """
-    # M of the module's docstring, Σ (R_r − A)(R_s − A), scaled to a largest diagonal of 1; the
-    # ones added are (Σc − 1)² without its linear part, which is the target
+    # For weights c of sum 1 the error Σ (Σ c_r R_r − A)² is cᵀ M c, where M_rs = Σ (R_r − A)(R_s − A).
+    # It is scaled to a largest diagonal of 1. The term (Σ c − 1)² draws the sum to 1: its quadratic
+    # part is the ones that are added, its linear part the target
     both = sums.both
     problem = sums.rules - both[:, :, None] - both[:, None, :] + sums.heads[:, None, None]
     scale = np.maximum(np.einsum("hrr->hr", problem).max(-1), 1e-300)

@@ -294,6 +294,7 @@ def _try(rule: FileRule) -> None:
     patterns = TokenPatterns(tokens)
     queries = np.arange(len(tokens))
     whole = rule.rows(patterns, queries)
+    # the rows of the queries from the third on, asked for alone
     if not np.array_equal(whole[2:], rule.rows(patterns, queries[2:])):
         raise InputError(
             "the rule {name} gives other rows when only some queries are asked for",

@@ -137,6 +137,8 @@ class RuleSums:
         found_shares = self.arrays["used"] / np.maximum(self.arrays["rows"], 1)[:, None]
         usable = found_shares >= LEAST_USE  # [kind, rule]
         usable[:, 0] = True  # the first token is always there
+        # rules are chosen with the fit to some texts of the half, part 0; then weights are fitted to
+        # all, parts 0 and 1
         fitted_part = self._sums(slice(0, 1))
         both_parts = self._sums(slice(0, 2))
         chosen, overlaps = choose_rules(fitted_part, samples, usable[kinds])
@@ -244,7 +246,7 @@ class HalfRecord:
     def choose(self) -> tuple[Floats, Floats]:
         """The mixture of each head, [head, rule], of sum 1, and its overlap on the rows that it was
         chosen by, [head]. Raises InputError where no row was kept to choose by."""
-        if not all(self._rows):
+        if not all(self._rows):  # under some mask no row is kept
             raise InputError(
                 "no token of the texts that choose the rules sees two tokens",
                 expected=message("longer texts"),

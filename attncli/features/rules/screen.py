@@ -178,7 +178,7 @@ def rule_weights_table(heads: Sequence[RuledHead], view: View) -> Lines:
     counts: dict[str, int] = {}
     shares: dict[str, float] = {}
     for head in heads:
-        strongest = head.parts[0].rule
+        strongest = head.parts[0].rule  # parts are sorted by weight, and there is one at least
         counts[strongest] = counts.get(strongest, 0) + 1
         for part in head.parts:
             shares[part.rule] = shares.get(part.rule, 0.0) + part.weight / len(heads)
@@ -220,7 +220,7 @@ def _swap_table(document: RulesDocument, view: View) -> Lines:
             _factor_text(row, row.loss_drawn, view) for row in document.swapped
         ],
     }
-    own = document.swapped[0].loss_model
+    own = document.swapped[0].loss_model  # of the model as it is: the same in all rows
     return table(
         list(columns),
         [list(row) for row in zip(*columns.values(), strict=True)],
@@ -229,7 +229,7 @@ def _swap_table(document: RulesDocument, view: View) -> Lines:
         title=message("perplexity with rules in place of heads"),
         note=message(
             "times that of the model, {perplexity:.4g} (loss {loss:.3f} nats)",
-            perplexity=math.exp(min(own, 700.0)),
+            perplexity=math.exp(min(own, 700.0)),  # beyond 709 a float overflows
             loss=own,
         ),
     )

@@ -183,6 +183,7 @@ def _loss_sum(model: Model, after: Array, tokens: Sequence[Token]) -> float:
         stop = min(start + LOGIT_ROWS, len(tokens) - 1)
         scores = np.asarray(model.backend.numpy(model.logits(after[start:stop])), np.float64)
         scores -= scores.max(-1, keepdims=True)
+        # the type allows None, but a model that predicts tokens numbers all of them
         following = [tokens[place + 1].id or 0 for place in range(start, stop)]
         following_scores = scores[np.arange(stop - start), following]
         total += float((np.log(np.exp(scores).sum(-1)) - following_scores).sum())

@@ -914,6 +914,7 @@ def region_part(
         by_layer_beyond_rest=np.stack(
             [finite_mean(shares.query_beyond) for _, _, shares in layers]
         ),
+        # the arrays of weight at rest have a last axis of size 1: resting keys as one region
         rest_by_layer=np.stack([finite_mean(shares.query_rest)[0] for _, _, shares in layers]),
         between_beyond_rest=mean("between_beyond"),
         rest_between=mean("between_rest")[:, 0],
@@ -1274,6 +1275,7 @@ def implicit_layers(
         mixer = model.spec.blocks[trace.layer].mixer
         assert isinstance(mixer, Recurrence)
         weights = model.store.layer(model.backend, trace.layer)
+        # A of each head, [head, query, key]; the values V are not shown
         matrices, _ = implicit_weights(model.backend, mixer, weights, trace.stages["hidden"])
         if query is None:
             rows = slice(None)

@@ -58,7 +58,7 @@ class LayerHeadLink(Struct, frozen=True):
 def run_answer(document: RunDocument, view: View) -> Lines:
     """The answer of an `attn.run/1` document: the sentence, tinted by what its query looks at, or
     by what all look at, and the answer in words."""
-    queries = document.queries
+    queries = document.queries  # a document is about one query, or about all
     head_links = strongest(document)
     if queries:
         shares = _shares_from_query(document, queries[0], head_links)
@@ -82,7 +82,7 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
     tokens = document.tokens
     head_links = strongest(document)
     answer_sentences: list[str] = []
-    if document.queries:
+    if document.queries:  # the one query that is asked about
         answer_sentences += _query_sentences(document, document.queries[0], head_links, view)
     else:
         answer_sentences += _strongest_link_sentences(document, head_links, view)
@@ -116,19 +116,23 @@ def _strongest_link_sentences(
 
 
 def _tint_sentence(document: RunDocument) -> Message:
-    """The remark that explains the tint of the words."""
+    """The remark that explains the tint of the words, which depends on what the document holds: the
+    query's weights in the only head, the weights of all queries, or links alone."""
     heads = _heads(document)
     has_resting_keys = bool(_tokens_at_rest(document).any())
+    # as `_shares_from_query` has it for one head
     if document.queries and len(heads) == 1:
         if has_resting_keys:
             return message("tint: the weight that the word gets, left out where heads rest")
         return message("tint: the weight that the word gets")
+    # as `_received_shares` has it where weights are known
     if heads and not document.queries:
         if has_resting_keys:
             return message(
                 "tint: words that get more than an even share of the weight that does not rest"
             )
         return message("tint: words that get more than an even share of all weights")
+    # from the strongest link to each word
     if _kinds_left_out(document):
         return message(
             "tint: the strongest weight that a word gets in any head, without what is not counted"
@@ -183,6 +187,7 @@ def _link_of_choice(
     head_links = _beyond_rest(head_links, _tokens_at_rest(document))
     if not head_links:
         return None
+    # one head's scores tell which queries see several keys: those of hidden keys are not finite
     scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
     if scores is None:
         return head_links[0]

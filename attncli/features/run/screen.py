@@ -145,7 +145,7 @@ def overview_part(document: RunDocument, view: View) -> Lines:
         for entry in entries
     )
     note = message("strongest link in each head; rows: layers, columns: heads")
-    if document.queries:
+    if document.queries:  # the one query that is asked about
         token = document.tokens[document.queries[0]]
         token_name = f"{token.index} {safe(token.text, ascii=view.ascii)}"
         note = message(
@@ -331,7 +331,7 @@ def maps_part(document: RunDocument, view: View) -> Lines:
     ]
 
     # the note on what a cell is, and of which layer the heads are
-    first_layer, first_head = heads_with_maps[0]
+    first_layer, first_head = heads_with_maps[0]  # all maps of a run are pooled alike
     parts = [message("rows: queries, columns: keys")]
     if isinstance(first_head, PooledMap) and first_head.pool > 1:
         pool = first_head.pool
@@ -491,7 +491,7 @@ def _table_of_head(
         return Lines()
     texts = [token.text for token in document.tokens]
     place = spoken_head(layer, head.head)
-    note = listing((place, message("weights × values")), " · ")
+    note = listing((place, message("weights × values")), " · ")  # shown for an output alone
     if part != "output":
         keys = key_names(texts, values)
     else:

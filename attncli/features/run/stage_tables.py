@@ -185,6 +185,7 @@ def _did_nothing(part: str, stages: Mapping[str, Numbers]) -> bool:
     before = {"capped": "scaled", "biased": "capped", "masked": "biased"}
     if part not in before:
         return False
+    # the step before may not be kept: then the scaled scores, which every step begins with
     earlier = stages.get(before[part], stages.get("scaled"))
     return earlier is not None and np.array_equal(
         as_matrix(stages[part]), as_matrix(earlier), equal_nan=True

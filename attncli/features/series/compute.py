@@ -226,7 +226,7 @@ def series(
             _check_same_heads(rows[0], row)
         rows.append(row)
         known.setdefault(digest, name)
-        tokens = tokens or measured.tokens
+        tokens = tokens or measured.tokens  # as the first checkpoint reads them
         layers = measured.layers
         warnings += [warning for warning in measured.warnings if warning not in warnings]
         progress((place + 1) / len(names))
@@ -261,7 +261,7 @@ def sort_checkpoints(names: Sequence[str]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for stem, name in zip(stems, names, strict=True):
         groups.setdefault(stem, []).append(name)
-    for group in groups.values():
+    for group in groups.values():  # a name without a number is the only one of its group
         group.sort(key=lambda name: step_of(name) or 0)
     # in place of each name the next one of its group
     sorted_groups = {stem: iter(group) for stem, group in groups.items()}
@@ -454,7 +454,7 @@ def _measure(
             measurements.add(head, names)
         if keep_maps:
             maps = np.stack([np.asarray(head.weights, np.float32) for head in document.heads])
-        tokens = tokens or token_rows(text_tokens)
+        tokens = tokens or token_rows(text_tokens)  # of the first text
         loss = _next_token_loss(model, text)
         if loss is not None:
             losses.append(loss)

@@ -286,7 +286,7 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
                 "{name} holds the same weights as {first}, byte for byte; {count} of {all}"
                 " checkpoints repeat another.",
                 name=safe(same[0].name),
-                first=safe(same[0].same_as or ""),
+                first=safe(same[0].same_as or ""),  # not None here
                 count=len(same),
                 all=len(document.checkpoints),
             )
@@ -347,7 +347,7 @@ def series_page(document: SeriesDocument, lang: str) -> bytes:
     highest = [metric for metric in document.metrics if metric not in OF_ALL]
     lines += [(metric_name(metric), [summary(row, metric) for row in rows]) for metric in highest]
 
-    # of each metric the score of each head at each checkpoint
+    # of each metric the scores, [head, checkpoint]
     heads = [(head.layer, head.head) for head in rows[0].heads]
     scores = [
         (
@@ -356,8 +356,10 @@ def series_page(document: SeriesDocument, lang: str) -> bytes:
         )
         for metric in document.metrics
     ]
+    # of each checkpoint the weights, [head, query, key]; the page has maps only if all have
     maps = [np.asarray(row.maps, np.float64) for row in rows if row.maps is not None]
     title = plural("{count} checkpoint", "{count} checkpoints", count=len(rows))
+    # what the slider shows: the steps, or places from 0 where not every checkpoint has a step
     names = [
         row.step if row.step is not None and has_steps(document) else place
         for place, row in enumerate(rows)

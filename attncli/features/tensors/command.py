@@ -117,6 +117,8 @@ def tensors(
     heads = numbers_of(request.numbers(head, "head", arrays.q.shape[-3]), arrays.q.shape[-3])
     by_blocks = arrays.long and not every and page.html is None
     if not by_blocks:
+        # six stages have a number of four bytes for each pair; in JSON a number takes about twelve
+        # characters, and scores and weights are written beside the stages
         request.refuse_memory(pairs * 6 * 4, compute, "a file with fewer heads, queries or keys")
         if output.json or output.ndjson:
             refuse_over(pairs * (2 + 6 * every) * 12, output, "--head H")
@@ -138,6 +140,7 @@ def tensors(
     if page.html is not None and traces:
         from attncli.features.tensors.compute import captured_record
 
+        # one trace holds all batch entries; there is none where the attention ran by blocks
         record = captured_record(arrays, traces[0], document, heads=heads)
         write_run_page(page, document, record, view.lang, title=file.name)
     write_with_figure([document], output, environment, view)
@@ -157,6 +160,7 @@ def _query_width_and_work(stored_tensors: Mapping[str, np.ndarray[Any, Any]]) ->
     if q.size and q.ndim:
         width = q.shape[-1]
     rows = [array.shape[-2] for array in stored_tensors.values() if array.ndim > 1]
+    # each number of q meets every key; the array with the most rows stands for the keys
     return width, 2 * q.size * max(rows, default=0)
 
 

@@ -124,6 +124,7 @@ def capture_attention(
     lengths: Any = options.key_lengths
     if lengths is None:
         lengths = tensors.get("key_lengths")
+    # the first value is the backend, which is known
     _, q, k, v, rule = check_arguments(
         *map(backend.array, _broadcast_leading_axes(with_heads)),
         scale=options.scale,
@@ -413,6 +414,7 @@ def _shapes(arrays: CapturedTensors, trace: RowBlock | None) -> list[ShapeRow]:
     arrays_shown = {"q": arrays.q, "k": arrays.k, "v": arrays.v}
     if trace is None:
         out = (*arrays.lead, *arrays.q.shape[-3:-1], arrays.v.shape[-1])
+        # an array of this shape that takes no memory: only its shape is told
         arrays_shown["mixed"] = np.broadcast_to(np.float32(0), out)
     else:
         # stages that change nothing here are left out
@@ -565,6 +567,7 @@ def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
     if isinstance(rule.offset, int):
         offset = rule.offset
     else:
+        # an array has one offset for each entry
         offset = int(part_of_entry(rule.offset, place).reshape((-1,))[0])
     arrays = {
         name: take_entry(getattr(rule, name)) for name in ("visibility", "bias", "key_lengths")
@@ -612,6 +615,7 @@ def captured_record(
     backend = arrays.backend
     queries = numbered_tokens(int(arrays.q.shape[-2]))
     keys = numbered_tokens(int(arrays.k.shape[-2]))
+    # the same list on both sides stands for one text that looks at itself
     sides = Sides(queries, queries if len(queries) == len(keys) else keys)
     stage_arrays = {
         name: np.asarray(backend.numpy(trace.stages[name]))

@@ -138,6 +138,7 @@ def _metrics(document: TensorsDocument, view: View) -> Lines:
     ]
     if not captured_heads:
         return Lines()
+    # the columns are the metrics of the first head; a later head without one has a dash
     names = [name for name in captured_heads[0][2] if view.full or name in DEFAULT]
     rows = []
     for index, head, metrics in captured_heads:
@@ -172,7 +173,8 @@ def _header(document: TensorsDocument, view: View) -> Lines:
     run_facts: list[str] = [count_phrase(count, noun) for count, noun in counts]
     if model.kv_heads != model.heads:
         run_facts.append(count_phrase(model.kv_heads, "kv head"))
-    run_facts += [mask_and_position(attention.mask, "none", view)[0]]
+    mask, _ = mask_and_position(attention.mask, "none", view)  # arrays have no positions
+    run_facts.append(mask)
     if attention.softcap is not None:
         run_facts.append(message("soft-cap {softcap}", softcap=brief(attention.softcap)))
     scale = message("scale {scale}", scale=brief(attention.scale))
