@@ -45,6 +45,7 @@ def compare_circuits(
     Raises:
         InputError: For circuits of models of different sizes, and one without edges.
     """
+    # the sizes must be the same; the first of these names is the family, which need not
     if any(getattr(a.model, name) != getattr(b.model, name) for name in SIZES_IN_COMMON[1:]):
         raise InputError(
             "these circuits are of models of different sizes: {a}, and {b}",

@@ -88,10 +88,12 @@ def _strongest_rules(model: Model, pairs: Sequence[TokenPair]) -> dict[Place, No
     texts = {tuple(token.id for token in pair.clean): pair.clean for pair in pairs}
     if len(texts) < LEAST_TEXTS:
         return {}
+    # shares of heads are what `attn rules` tells besides, and nobody asks for here
     try:
         document = rules(model, list(texts.values()), shares=())
     except UnsupportedError:
         return {}
+    # the rule with the largest weight comes first
     return {
         (head.layer, head.head): NodeRule(
             rule=head.parts[0].rule, weight=head.parts[0].weight, overlap=head.overlap
@@ -127,6 +129,7 @@ def _differences(
         request = MeasureRequest(("difference",), (last,), last, pair.answer, versus=pair.versus)
         results.append(remove(model, pair.clean, removal, request, memory=free_memory().bytes))
         on_pair()
+    # every pair has the effects of the same heads in the same order
     places = [(effect.place.layer, effect.place.head) for effect in results[0].effects]
     differences = mean_differences(
         [[effect.readings for effect in result.effects] for result in results],
@@ -148,6 +151,7 @@ def _labels(
         by_count.setdefault(model.spec.blocks[layer].attention.heads, []).append(layer)
     names_of_heads: dict[Place, tuple[str, ...]] = {}
     for group in by_count.values():  # layers are measured together that have as many heads
+        # of each text the same metrics, by name
         measured = list(measure_texts(model, texts, metrics=NEEDED, layers=group))
         for row, layer in enumerate(group):
             results = {name: _mean([text[name] for text in measured], row) for name in measured[0]}

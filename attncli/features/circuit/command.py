@@ -113,6 +113,7 @@ def circuit(
             )
         )
 
+    # --workers 0 is as many as processors, which the function takes as None
     with (
         keeping_runs(output, environment, view) as kept_runs,
         progress(environment, "testing edges") as on_progress,

@@ -175,10 +175,10 @@ def circuit(
     for name, number in (("steps", steps), ("workers", workers)):
         if number is not None and number < 1:
             raise refused_value(name, number, "at least 1")
-    dtype = model.backend.dtype
-    if dtype not in EXACT:
+    own_dtype = model.backend.dtype
+    if own_dtype not in EXACT:
         raise UnsupportedError(
-            "edges are not replaced in {dtype}", expected="float32 or float64", dtype=dtype
+            "edges are not replaced in {dtype}", expected="float32 or float64", dtype=own_dtype
         )
 
     # the model's edges, the pairs, and what the work costs
@@ -190,7 +190,7 @@ def circuit(
     if by_position:
         _refuse_other_places(pairs.choice)
     longest = max(len(pair.clean) for pair in (*pairs.choice, *pairs.held_out))
-    dtype = compute_dtype(model.spec, longest, dtype)  # as runs of the whole model compute
+    dtype = compute_dtype(model.spec, longest, own_dtype)  # as runs of the whole model compute
     runs = PairRuns(model, graph, pairs, longest, steps, dtype)
     if memory is None:
         memory = free_memory().bytes
@@ -393,6 +393,7 @@ class _Work:
 
         # the tests on held-out pairs
         tested = self._held_out_measures(mean, sizes, seed)
+        # a row for each size of the curve, then one for the size that was asked for, if any
         rows = self._rows(mean, tested, sizes, whole)
         if chosen_by == "size":
             chosen = rows[-1]
@@ -811,7 +812,8 @@ def _cost(runs: PairRuns, workers: int) -> CostEstimate:
     swept = sweep.sweep_cost(places(spec, HeadSelection()), free_memory().bytes)
     roles = 2 * min(ROLE_PAIRS, len(pairs.choice)) * swept.seconds
 
-    # in plain runs: cuts of single edges, scores with gradients, and tests of all sizes
+    # in plain runs: cuts of single edges, and one run with all edges, of each pair; scores with
+    # gradients; and tests of all sizes, on held-out pairs of as many random edges, too
     seconds = seconds_of(work_of(spec, spec.blocks, count), dtype)
     cuts = min(CUT_PAIRS, len(pairs.choice)) * (CUT_EDGES + 1)
     scored = len(pairs.choice) * (runs.steps + 1) * BACK_AND_FORTH

@@ -125,7 +125,8 @@ class CircuitModel:
             return self._measure(backend, hidden, pair)
 
     def _measure(self, backend: Backend, hidden: Array, pair: TokenPair) -> Array:
-        """As `measure`, for one thread at a time."""
+        """Compute m, the logit of the pair's answer minus that of the other, [...], from vectors that
+        leave the last layer, [..., width]; called by one thread at a time."""
         head = self.model.spec.head
         assert head is not None
         outputs = finish(self.model.spec, self._outer, backend, hidden)
@@ -137,7 +138,9 @@ class CircuitModel:
         answer, versus = unembedding_rows(head, self._outer, [pair.answer, pair.versus])
         matrix = (np.asarray(answer) - np.asarray(versus))[None, :].astype(self.dtype)
         flat = outputs.reshape((-1, outputs.shape[-1]))
-        scores = backend.affine(flat, matrix, None).reshape(tuple(outputs.shape[:-1])) * head.scale
+        scores = (
+            backend.affine(flat, matrix, bias=None).reshape(tuple(outputs.shape[:-1])) * head.scale
+        )
         for role in ("head.bias", "head.offsets"):
             bias = self._outer(role)
             if bias is not None:
@@ -252,11 +255,13 @@ class _ReplacedRun:
         """Take in what the next nodes write: add the corrupt text's vectors to its stream, and keep
         by how much those of the other runs differ.
 
-        runs: the numbers of the runs, 0 first.
-        vectors: [run, node, token, width].
+        runs: the numbers of the runs; the first is 0, the corrupt text itself.
+        vectors: [run, node, token, width], of all tokens.
         """
         nodes = slice(self.writer, self.writer + vectors.shape[1])
+        # run 0 comes first: its nodes' vectors are the corrupt text's
         self.stream = self.stream + vectors[0].sum(0)
+        # `moved` begins at token `first`: before the texts differ, all runs are alike
         self.moved[runs, nodes] = vectors[:, :, self.first :] - vectors[0, :, self.first :]
         self.writer = nodes.stop
 
@@ -293,7 +298,8 @@ class _GradientRun:
     def slopes(self) -> Floats:
         """The gradient of m at what each reader reads, a mean over all inputs but the corrupt one,
         [reader, token, width], readers in the order of the graph."""
-        # in the order in which `_run_layer` made the variables
+        # in the order in which `_run_layer` made the variables, [input, token, …] each; [1:] leaves
+        # out the corrupt text's own run, and [None] adds the axis of the one reader
         slopes = iter(gradients(self.total, self.variables))
         rows: list[Floats] = []
         for layer, block in enumerate(self.circuit.model.spec.blocks):
@@ -321,6 +327,7 @@ class _GradientRun:
         watched = SlopeWeights(weights, frozenset(names))
         attention = LayerAttention(backend, watched, "attn", block.attention)
         entering = normalise_at(backend, block, weights, "attn.in", self.hidden)
+        # self-attention, which has no memory; which rows see no key does not matter here
         stages, _ = mix_heads(attention, entering, None, self.context, layer)
         mixed = head_outputs(stages)
         self.variables += [watched.slopes[name] for name in names]
@@ -374,6 +381,7 @@ class _GradientRun:
         entering = np.concatenate(parts, 1)  # [input, reader, token, width]
         norm = block.norms.get("attn.in")
         if norm is not None:
+            # `entering` has no row of the corrupt text's own run, which is input 0
             entering = self._through_norm(norm, weights, stream[1:], entering)
         return entering.mean(0)
 
@@ -459,6 +467,8 @@ def _attend(
     }
     if attention.gated:
         sides["attn.gate"] = sides["attn.q"]
+    # `OwnInputs` gives each reader its own input, so the one that is handed over, that of the first
+    # reader, only tells the shape; there is no memory, as this is self-attention
     part = LayerAttention(backend, OwnInputs(weights, sides), "attn", attention)
     stages, _ = mix_heads(part, cast("Array", entering[:, 0]), None, context, layer)
     return np.asarray(head_outputs(stages))

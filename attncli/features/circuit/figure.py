@@ -65,6 +65,7 @@ def _draw_graph(document: CircuitDocument, drawing: Drawing, top: float, view: V
     Returns where the drawing ends, in points from the top."""
     lines = list(_lines(document, document.edges[:DRAWN]))
     places = _places(document, lines, top, min(WIDE, drawing.room))
+    # where all scores are 0, all lines are thin
     largest = max(abs(line.score) for line in lines) or 1.0
     speaks_for, speaks_against = drawing.theme.series[:2]
     # the strongest last, above the others
@@ -223,6 +224,7 @@ def _lines(document: CircuitDocument, edges: Sequence[CircuitEdge]) -> Iterator[
     """Yield the lines to draw for these edges. An edge to keys or values that several heads share
     becomes a line to each of these heads that is in the circuit."""
     nodes = {node.id: node for node in document.nodes}
+    # how many heads share one key-value head; all where the document tells of none
     group = max(document.model.heads // max(document.model.kv_heads or 1, 1), 1)
     for edge in edges:
         if edge.to in nodes:

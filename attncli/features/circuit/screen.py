@@ -273,9 +273,11 @@ def _head_cells(node: CircuitNode, change: Difference, view: View) -> list[str]:
 def acts_by(change: Difference) -> Message:
     """Whether a head acts by moving (where later heads look) or by writing, judged by the bounds of
     `attn ablate --hold attention`."""
+    # a loss that is not known counts as none
     if abs(change.all or 0.0) < LEAST:
         return message("hardly")
-    # the share of the loss that comes by what the head writes
+    # the share of the loss that comes by what the head writes; all of it is 1, and as far above 1 as
+    # `WRITES` is below still counts as writing
     share = (change.writes or 0.0) / (change.all or 1.0)
     if abs(share) <= MOVES:
         return message("moving")

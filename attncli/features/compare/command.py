@@ -408,10 +408,12 @@ class Bound(Struct, frozen=True):
         if isinstance(document, CompareDocument):
             if self.measure == "weight":
                 return abs(document.summary.max_difference)
+            # no divergence is known of a head without rows that see something on both sides
             return max((head.js or 0.0 for head in document.heads), default=0.0)
         heads = document.change.heads
         if self.measure == "weight":
             return max(abs(head.max_difference) for head in heads)
+        # the heads of the largest divergence come first
         return heads[0].js.mean
 
     def refuse(self, largest: float, reason: Message | None = None) -> None:
@@ -782,6 +784,7 @@ def _with_model_change(
     except InputError as error:
         environment.note(error.what)
         return document
+    # its second value is the number of tokens, which a single text's document tells anyway
     change, _ = model_change(
         first,
         second,
@@ -1004,6 +1007,7 @@ def _run_side(
             # about 21 characters a number
             refuse_over(expected.numbers * 21, output, hint)
 
+    # words: False keeps the tokens as they are
     document = compute_run(
         loaded_model,
         text.text,

@@ -200,6 +200,7 @@ def compared_regions(
                 beyond_rest=beyond,
             )
         )
+    # a difference that is not known counts as 0
     return sorted(
         compared,
         key=lambda region: (-abs(region.change.difference or 0.0), region.tokens_a, region.name),
@@ -364,7 +365,7 @@ def _compared_runs(
     query: Sequence[int] | None = None,
     all_links: bool = False,
 ) -> CompareDocument:
-    """As `compare`, without regions, and with the query given by positions.
+    """Compare two runs, B minus A, and build the `attn.compare/1` document, without its regions.
 
     query: positions in A of the queries whose rows are compared; None for all that both texts have.
 

@@ -136,6 +136,7 @@ def _have_other_bytes(first: TensorInfo, second: TensorInfo) -> bool:
 
     if (first.dtype, first.shape, first.bytes) != (second.dtype, second.shape, second.bytes):
         return True
+    # the open files, without their sizes
     streams = [
         open_regular(info.file, what=message("a weight file"), limit=LARGEST_FILE)[0]
         for info in (first, second)

@@ -123,16 +123,15 @@ def compared_page(
         places_b = [place for _, place in document.aligned]
         whole_texts = list(zip(texts, (places, places_b), strict=True))
     return Page(
-        records[0].text,
-        records,
-        pairs,
-        (),
-        start,
-        lang,
-        budget,
-        partial,
-        option,
-        left_out,
+        title=records[0].text,
+        runs=records,
+        pairs=pairs,
+        start=start,
+        lang=lang,
+        budget=budget,
+        partial=partial,
+        option=option,
+        left_out=left_out,
         answer=answer,
         texts=whole_texts,
     )

@@ -104,7 +104,7 @@ def chosen_layer(model: Model, options: ModelOptions) -> int:
 
 def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int | None]:
     """The layer and the head that `--layer` and `--head` name; None for one that is not given.
-    Raises as `chosen_layer`."""
+    Raises UsageError where either names several, InputError for what the model lacks."""
     # heads with their layers, such as L5H11
     pairs = request.named_heads(model.spec, options)
     if pairs:
@@ -444,6 +444,7 @@ def seq2seq(
     environment: Environment = ctx.obj
     sides = (query_text, key_text)
     if query_text is None:
+        # the command's own pair of texts
         sides = READ_AND_SAID
     elif key_text is None:
         raise UsageError(

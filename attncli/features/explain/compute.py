@@ -262,7 +262,8 @@ def strongest_head(
     request = RunRequest(layers, heads, query=query, matrices=False, top=1)
     on_cost(cost(model, len(tokens), request, is_saved=False), len(tokens))
 
-    # the strongest link that says something; if there is none, the strongest of all
+    # the strongest link that says something; if there is none, the strongest of all: then all
+    # links are listed, so that the first of them to another word can be taken
     most = len(tokens) * sum(blocks[index].attention.heads for index in layers)
     for every in (False, True):
         document = run(
@@ -376,9 +377,9 @@ def derivation_document(
             what, expected=expected, hint="attn run shows its scores and weights"
         )
     if not np.isfinite(stages["mixed"][0, query]).all():
-        raise InputError(
-            overflow(model.backend, trace)[0], expected="numbers that can be written out"
-        )
+        # such a row is an overflow, and of these a layer has one warning
+        (warning,) = overflow(model.backend, trace)
+        raise InputError(warning, expected="numbers that can be written out")
 
     # the steps, from this head's q, k and v
     sink = None
@@ -515,8 +516,9 @@ def _after_heads(
             heads = split.shares
             bias = split.bias
 
-    # the vector that the residual connection adds to, and what is added where that is not `out`
-    # alone: a norm or a factor may follow the heads, or another part run beside them
+    # the vector that the residual connection adds to (in some models the normed one), and what is
+    # added where that is not `out` alone: a norm or a factor may follow the heads, or another part
+    # run beside them
     if model.spec.blocks[layer].normed:
         x = stages["hidden"][query]
     else:
@@ -668,10 +670,13 @@ def mask_topic_document(
         InputError: For a layer or head that is not there.
     """
     names = ("biased", "masked", "weights")
+    # of the one head that ran, [query, key]
     trace = layer_trace(model, tokens, layer, names, [head])
     scores, masked, after = (float64_of(model, trace.stages[name])[0] for name in names)
     before = row_softmax(scores)
     masked_keys = np.isneginf(masked[query]) & ~np.isneginf(scores[query])
+    # rounding can make a sum of weights a little more than 1
+    hidden_share = min(float(before[query][masked_keys].sum()), 1.0)
     batch: list[PaddedText] | UnsetType = UNSET
     if others:
         batch = _padded_texts(model, [(text, tokens), *others], layer, head)
@@ -685,7 +690,7 @@ def mask_topic_document(
         masked=masked,
         before=before,
         after=after,
-        hidden=min(float(before[query][masked_keys].sum()), 1.0),
+        hidden=hidden_share,
         batch=batch,
         warnings=[*model.warnings, *token_notes(text, tokens)],
     )
@@ -699,6 +704,7 @@ def _padded_texts(
     tokens = [text_tokens for _, text_tokens in texts]
     longest = max(map(len, tokens))
     trace = next(iter(model.trace_batch(tokens, layers=[layer], heads=[head], keep=("weights",))))
+    # of the one head that ran, [text, query, key], padded behind the tokens of shorter texts
     together = float64_of(model, trace.stages["weights"])[:, 0]
     padded_texts = []
     for entry, (text, text_tokens) in enumerate(texts):
@@ -742,6 +748,7 @@ def multihead_document(
         InputError: For a layer that is not there.
     """
     trace = layer_trace(model, tokens, layer, ("capped", "biased", "masked", "weights"))
+    # of the query in each head, [head, key] and [head, v_dim]
     weights, mixed = (
         float64_of(model, array)[:, query]
         for array in (trace.stages["weights"], head_outputs(trace.stages))
@@ -763,6 +770,7 @@ def multihead_document(
     if len(weights) == 1:
         single = _without_heads(model, trace, query, weights[0], mixed[0])
     average = weights.mean(axis=0)
+    # + 0.0 makes an entropy of −0.0 plain 0
     return MultiheadTopic(
         **header(model, text, tokens),
         topic="multihead",
@@ -946,6 +954,7 @@ def _position_facts(
     score_position = model.spec.blocks[layer].attention.position
     if input_positions is not None:
         vectors: Floats | UnsetType = UNSET
+        # vectors of the tokens and of their positions, where a model adds the two
         both = split_embedding(model, tokens)
         if both is not None:
             _, vectors = both
@@ -1014,7 +1023,7 @@ def residual_document(
             reason=reason,
         )
 
-    # x, and x plus what the attention adds
+    # x, and x plus what the attention adds; some models add it to the normed vector instead
     if block.normed:
         entering = trace.stages["hidden"]
     else:
@@ -1085,6 +1094,7 @@ def _norm_step(
     normed = scaled
     if weight is not None and norm.affine:
         factors = float64_of(model, weight)
+        # some families store how far a factor is from 1
         if norm.unit_offset:
             factors = factors + 1.0
         normed = normed * factors

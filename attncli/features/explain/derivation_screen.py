@@ -422,8 +422,10 @@ class Derivation(Struct, frozen=True, dict=True):
             # beside other panes there is no room for the scores, which an earlier step has
             scores = self.document.step(Scores).scores
             columns.insert(0, (say(view, "score s"), of_keys(scores), ""))
+        # names and columns of numbers take some 62 cells
         room = max(min(view.width - 62, 24), 0)
         if room:
+            # a bar of each weight, behind names, scores, differences, exponentials and weights
             columns.append(("", [bar(share, room, ascii=view.ascii) for share in shares], ""))
         names, texts, totals = zip(
             (say(view, "key"), row_names, say(view, "sum")), *columns, strict=True
@@ -930,6 +932,7 @@ def line_of_score(step: Scores, key: int, name: str, raw: float, root: str, view
         parts.append(f"{write(value)} {factor} = {write(step.scaled[key])}")
         value = float(step.scaled[key])
     if step.capped is not None:
+        # scores that are capped come with the cap
         cap = brief(step.softcap or 0.0)
         parts.append(f"{cap}·tanh({write(value)} / {cap}) = {write(step.capped[key])}")
         value = float(step.capped[key])

@@ -263,8 +263,10 @@ def derivation_page(
     carried: PageModel | Message | None = None
     if model is not None:
         carried = _model_of_page(model, document)
+    # the page tells no folder of this machine
     document = without_places(document)
     table, beside_table = table_part(document)
+    # the first step of the tour, the sentence, is the page's answer
     titles = {step.name: step.heading or step.title for step in TOUR[1:]}
     words = {
         "formula.projections": Message(projection_formulas(document), {}),
@@ -358,7 +360,7 @@ def _model_of_page(model: Model, document: AttentionTopic) -> PageModel | Messag
 
 def _start(document: AttentionTopic) -> dict[str, Any]:
     """What the page's fields show at first: the text, layer, head and query of the derivation, and
-    the model's own mask and scale."""
+    the model's own mask and scale; a window, once it is chosen, begins with 3 keys."""
     return {
         "text": document.text,
         "layer": document.layer,
@@ -386,6 +388,8 @@ def _stored_numbers(document: AttentionTopic) -> dict[str, Any]:
     projected = document.step(Projections)
     scores = document.step(Scores)
     softmax = document.step(SoftmaxRow)
+    # a number that the document holds as null is written as 0
+    exponentials = [value or 0.0 for value in softmax.exponentials]
     # where the token before each ends: one that begins there is joined to it without a blank
     ends = [None, *(token.end for token in document.tokens)]
     return {
@@ -413,7 +417,7 @@ def _stored_numbers(document: AttentionTopic) -> dict[str, Any]:
         "scores": scores.scores,
         "highest": softmax.highest,
         "shifted": softmax.shifted,
-        "exponentials": [value or 0.0 for value in softmax.exponentials],
+        "exponentials": exponentials,
         "sink": softmax.sink,
         "sum": softmax.sum,
         "weights": _round_numbers(softmax.weights),

@@ -78,12 +78,14 @@ def page_model(model: Model) -> PageModel | Message:
 
 
 def _page_model(model: Model) -> PageModel:
-    """As `page_model`, but raises _TooMuchError where the script cannot run the model."""
+    """Pack a model so that a page can run it in its script: sizes, weights and tokenizer. Raises
+    _TooMuchError where the script cannot run it."""
     spec = model.spec
     if not model.own_layers or spec.decoder is not None or model.memory is not None:
         raise _TooMuchError(message("its layers are not computed here alone"))
 
-    # what embeds a text: a table, or vectors that the script draws by a seed
+    # what embeds a text: a table, or vectors that the script draws by a seed; `drawn` says whether
+    # it draws the weights of the layers, too
     store = model.store
     tables: dict[str, Array | None] = {}
     drawn = False
@@ -274,6 +276,7 @@ def _drawing_rule(name: str, array: np.ndarray[Any, Any]) -> dict[str, Any]:
     stream = name.removeprefix("attn.")
     if suffix == "bias":
         return {"stream": stream, "scale": BIAS_DEVIATION}
+    # 1/√ of how many numbers enter the matrix, which is [out, in]
     return {"stream": stream, "scale": array.shape[1] ** -0.5}
 
 

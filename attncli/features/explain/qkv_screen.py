@@ -56,6 +56,7 @@ def qkv_blocks(document: QkvTopic, view: View) -> Sequence[Lines]:
         "the three differ.",
         view,
     )
+    # values of another width than queries and keys do not stand in one table with them
     names = [name for name in ("q", "k", "v") if name != "v" or len(document.v) == len(document.q)]
     word = label(document.tokens[document.query].text, ascii=view.ascii)
     three = vectors(
@@ -95,6 +96,7 @@ def _formula(document: QkvTopic, name: str) -> str:
     if name == "x":
         return "x"
     if document.latent is not UNSET:
+        # the formulas of q, k and v, in this order
         return document.latent["qkv".index(name)]
     product = f"x·W_{name.upper()}"
     if document.biased is not UNSET and name in document.biased:
@@ -144,7 +146,7 @@ def _nearest_words(document: QkvTopic, view: View) -> Lines:
 
 def _search(document: QkvTopic, view: View) -> Lines:
     """The words as results of a search, the best first: score, weight, and what each hands over."""
-    # the visible keys, those with the largest weights first
+    # the visible keys, which have scores, those with the largest weights first
     weights = np.asarray(document.weights)
     places = [place for place, score in enumerate(document.scores) if score is not None]
     places.sort(key=lambda place: -weights[place])

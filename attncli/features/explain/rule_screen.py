@@ -79,6 +79,7 @@ def rules_screen(rules: Sequence[HeadRule], view: View) -> Lines:
     rows = [[rule.name, say(view, rule.label), say(view, rule.sentence)] for rule in rules]
     columns = [message("rule"), message("on screens"), message("looks at")]
     body = table(columns, rows, view)
+    # any rule would do: the third is one of attn's own
     more = say(view, "More about one: attn explain rule {rule}.", rule=rules[2].name)
     return stack(body, sentences([more], view))
 

@@ -134,6 +134,7 @@ def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
         least=format_fixed(min(sums), view.precision),
         most=format_fixed(max(sums), view.precision),
     )
+    # of the largest sum; where every sum is 0, there is no tint
     shares = np.divide(sums, max(sums, default=0.0) or 1.0)
     tint = message(
         "tint: what the word gets as a query over the whole matrix, against the one that gets most"

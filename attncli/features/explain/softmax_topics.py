@@ -90,7 +90,15 @@ def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) 
     visible = [score for score in scores if score is not None]
     if not visible:
         zeros = (0.0,) * len(scores)
-        return SoftmaxSteps(tuple(scores), None, (None,) * len(scores), zeros, None, 0.0, zeros)
+        return SoftmaxSteps(
+            scores=tuple(scores),
+            highest=None,
+            shifted_scores=(None,) * len(scores),
+            exponentials=zeros,
+            sink=None,
+            total=0.0,
+            weights=zeros,
+        )
     highest = max(visible)
     sink_weight = None
     if sink is not None:
@@ -100,10 +108,17 @@ def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) 
     exponentials = tuple(
         0.0 if difference is None else math.exp(difference) for difference in shifted_scores
     )
+    # without a sink nothing is added to the sum
     total = math.fsum(exponentials) + (sink_weight or 0.0)
     weights = tuple(value / total for value in exponentials)
     return SoftmaxSteps(
-        tuple(scores), highest, shifted_scores, exponentials, sink_weight, total, weights
+        scores=tuple(scores),
+        highest=highest,
+        shifted_scores=shifted_scores,
+        exponentials=exponentials,
+        sink=sink_weight,
+        total=total,
+        weights=weights,
     )
 
 
@@ -352,6 +367,7 @@ def scaling_document(
         UsageError: For sizes below 1 (2 samples).
         LimitError: For too much work.
     """
+    # each option with its value and its least; a d_model that is not given is allowed
     sizes = (
         ("d-k", d_k, 1),
         ("samples", samples, 2),
@@ -446,6 +462,7 @@ def _mean_peakedness(
     rows = max(CHUNK // (d_k * keys), 1)
     for start in range(0, queries, rows):
         count = min(rows, queries - start)
+        # batches of one query and its keys: [query, head, token, d_k], of one head each
         q = normal(seed, f"scaling\0query\0{start}", (count, 1, 1, d_k)).astype(np.float64)
         k = normal(seed, f"scaling\0keys\0{start}", (count, 1, keys, d_k)).astype(np.float64)
         for name, scale in scales:
@@ -592,7 +609,8 @@ def _order_row(model: Model, tokens: Sequence[Token], order: Sequence[int], laye
     ]
     before, after = (float64_of(model, trace.stages["out"]) for trace in traces)
 
-    # the weights of the first word in both orders, by keys in the first order
+    # the weights of the first word in the first head in both orders, by keys in the first order;
+    # argsort of the order gives for each old place the new one
     word = first_word(tokens)
     weights: Floats | UnsetType = UNSET
     moved_weights: Floats | UnsetType = UNSET
@@ -671,6 +689,7 @@ def metric_document(name: str) -> MetricTopic:
     uniform = None
     rows = 0
     if name in {**METRICS, **KIND_METRICS}:
+        # the example is one head of four tokens
         causal = np.tril(np.ones((4, 4), bool))
         result = measure(np.asarray([EXAMPLE]), causal, metrics=(metric,))[metric.name]
         if not np.isnan(result.value[0]):

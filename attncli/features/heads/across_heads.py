@@ -394,6 +394,7 @@ def kernel_chance(width: int, rank: int) -> KernelChance:
         """
         return basis(normal(seed, f"subspace\0{stream}", (width, rank)).astype(np.float64))
 
+    # a kernel is None for a subspace of no dimension alone, and such a rank gives 0
     values = [
         kernel(random_basis(draw, "first"), random_basis(draw, "second")) or 0.0
         for draw in range(KERNEL_DRAWS)
@@ -493,6 +494,7 @@ def max_flow(
     """
     count = len(layers[0])
     check_flow_size(count, len(layers), len(queries))
+    # half of what enters a position comes by the residual connection, half by attention
     steps = [residual(layer) for layer in reversed(layers)]
     flows = np.zeros((len(queries), count))
     for row, query in enumerate(queries):
@@ -726,6 +728,7 @@ def _directions(
     unembedding: their rows of the output head, to which what is written is compared.
     """
     rows = []
+    # of each circuit the two matrices of its product, and the tokens' vectors near its second end
     circuits: tuple[tuple[Literal["ov", "qk"], Floats, Floats, Floats], ...] = (
         ("ov", head.w_v, head.w_o, unembedding),
         ("qk", head.w_q, head.w_k.T, table),

@@ -308,6 +308,7 @@ def across_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     if document.flow:
         yield _flow_sentence(document, document.flow, view)
     if document.similarity and document.similarity.tree:
+        # the first merge is of the two heads that are most alike
         first = document.similarity.tree[0]
         a, b = (document.similarity.heads[row] for row in (first.a, first.b))
         yield say(
@@ -322,6 +323,7 @@ def across_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
         )
     if not document.circuits or not document.circuits.compositions:
         return
+    # the strongest composition comes first
     strongest = document.circuits.compositions[0]
     if strongest.strength is None:
         return

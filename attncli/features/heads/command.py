@@ -248,6 +248,7 @@ def heads(
         if output.json or output.ndjson:
             from attncli.draw.encoding import NUMBER_BYTES
 
+            # half, as the document of a run has scores and weights, and this one weights alone
             size = expected.numbers // 2 * NUMBER_BYTES[loaded_model.backend.dtype]
             refuse_over(size, output, hint)
         faster = request.faster_run(loaded_model.spec, setup.model.layer)
@@ -534,6 +535,7 @@ def _seed_of_drawn_heads(environment: Environment, setup: RunSetup) -> tuple[int
         return 0, setup
     from attncli.cli.model_option import seed_of
 
+    # its second value says how the seed was found, which does not matter here
     seed, _ = seed_of(setup.model, environment)
     weights_seed: str | None = str(seed)
     if setup.model.model is not None:

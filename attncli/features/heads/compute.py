@@ -159,6 +159,11 @@ class _LayerTally:
         *,
         side: int | None,
     ) -> None:
+        """Prepare what collects a layer's rows of weights: metrics, links, and where they are asked
+        for pooled maps and regions.
+
+        side: the most cells of a pooled map along either axis; None for no such maps.
+        """
         self.layer = layer
         self.heads = heads
 
@@ -185,12 +190,13 @@ class _LayerTally:
         if self.maps is not None:
             consumers.append(self.maps)
         if request.regions:
+            # the last token's row is also kept by itself
             self.regions = RegionSums(
-                len(heads),
-                request.regions,
-                len(tokens),
-                len(tokens) - 1,
-                resting_keys(tokens, model.identity.source),
+                heads=len(heads),
+                regions=request.regions,
+                count=len(tokens),
+                query=len(tokens) - 1,
+                rest=resting_keys(tokens, model.identity.source),
             )
             consumers.append(self.regions)
         self.left_out: Exclusion | None = None
@@ -343,25 +349,25 @@ def heads(
         UsageError: For a metric of an unknown name.
         InputError: For layers or heads that are not there, and for rules of another model.
     """
-    # what is measured
+    # the rules of each head, and what is measured
     mixtures = _mixtures(rules, model)
     if request is None:
         request = HeadsRequest(
-            layers,
-            heads,
-            metrics,
-            maps,
-            all_links,
-            exclude,
-            renormalise,
-            words,
-            moved,
-            labels,
-            frozenset(across),
-            pairs_of(model.spec, directions),
-            sort,
-            rising,
-            tuple(regions),
+            layers=layers,
+            heads=heads,
+            metrics=metrics,
+            maps=maps,
+            all_links=all_links,
+            exclude=exclude,
+            renormalise=renormalise,
+            words=words,
+            moved=moved,
+            labels=labels,
+            across=frozenset(across),
+            directions=pairs_of(model.spec, directions),
+            sort=sort,
+            rising=rising,
+            regions=tuple(regions),
         )
     if roles:
         with_roles_too = tuple(dict.fromkeys((*request.metrics, *ROLES.values())))
@@ -511,6 +517,7 @@ def _measured_heads(
             collector.tally_of(layer).feeder.on_block(block)
             if progress is not None:
                 heads = model.spec.blocks[layer].attention.heads
+                # whole layers that ran, and the share of this one, of all up to the last chosen
                 progress((layer + share(block, heads, len(tokens))) / (max(layers) + 1))
 
     source = recording or model
@@ -553,6 +560,10 @@ class _HeadCollector:
         *,
         is_blockwise: bool,
     ) -> None:
+        """Prepare what layers are collected in.
+
+        is_blockwise: whether layers come by blocks of query rows, so that no whole weights are known.
+        """
         self.model = model
         self.text = text
         self.tokens = tokens
@@ -618,7 +629,8 @@ class _HeadCollector:
         """Collect the results of a layer that has run: its heads' parts of the document, warnings,
         massive activations, shares of regions, and rows that see nothing.
 
-        repeats, scores: as for `_measured_heads`.
+        repeats: scores of random repeats for the labels; None without labels.
+        scores: scores by role; None where none are asked for.
         """
         heads = _select_heads(self.model, self.request, trace.layer)
         tally = self.tally_of(trace.layer)
@@ -628,6 +640,7 @@ class _HeadCollector:
         self.warnings += overflow(self.model.backend, trace)
         parts = tally.parts(self.model, trace, self.request, repeats, scores)
         if any(metric.name == MASSIVE for metric in self.request.metrics_needed):
+            # one count for each text that ran, and there is one
             count = int(massive_counts(self.model.backend, trace)[0])
             self.massive.append(LayerMassive(layer=trace.layer, massive=count))
         if weights is not None and self.request.maps:
@@ -802,7 +815,8 @@ def _moved_metrics(
     tokens, facts: of the rows, which are words if `words` merges tokens to them.
     """
     count = trace.stages["weights"].shape[-2]
-    weights, visible = _weights_and_visibility(model, trace, heads, None, count)
+    # by token first: words are merged after values were weighed
+    weights, visible = _weights_and_visibility(model, trace, heads, words=None, count=count)
     moved_weights = shares(
         weights.astype(np.float64), sizes_by_query(model, trace)[list(heads), :, :count]
     )
@@ -824,7 +838,7 @@ def _moved_metrics(
     )
     layer = _LayerTally(model, tokens, facts, measured_request, trace.layer, heads, side=None)
     layer.feeder.take_layer(moved_weights, visible)
-    parts = layer.parts(model, trace, measured_request, None)
+    parts = layer.parts(model, trace, measured_request, repeats=None)
     return [MovedMetrics(metrics=part.metrics, top_link=part.top_link) for part in parts]
 
 
@@ -836,7 +850,7 @@ def sizes_by_query(model: Model, trace: LayerTrace) -> Floats:
     """‖v_j · W_O‖ of each head, query and key j, [head, query, key]; the query axis is 1 long
     unless a gate, or global tokens with values of their own, make queries differ.
 
-    trace: as for `value_sizes`.
+    trace: of a layer, with the values of all heads.
     """
     if "gate" in trace.stages:
         return _gated_sizes(model, trace)
@@ -862,6 +876,7 @@ def _gated_sizes(model: Model, trace: LayerTrace) -> Floats:
     v, gate = (backend.numpy(trace.stages[name]).astype(np.float64) for name in ("v", "gate"))
     matrix = model.store.layer(backend, trace.layer)("attn.o.weight")
     assert matrix is not None, "a gate stands before an output projection"
+    # [width, head, v_dim]
     w_o = backend.numpy(matrix).astype(np.float64).reshape((-1, attention.heads, attention.v_dim))
     sizes = []
     for head in range(attention.heads):
@@ -892,6 +907,7 @@ def value_sizes(model: Model, trace: LayerTrace, stage: str = "v") -> Floats:
     if output_weight is None:
         sizes = np.linalg.norm(v, axis=-1)
         return sizes[np.arange(attention.heads) * len(v) // attention.heads]
+    # [width, head, v_dim]
     w_o = (
         backend.numpy(output_weight)
         .astype(np.float64)

@@ -50,12 +50,12 @@ def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: s
     # the weights that the document holds, and the title
     weights = [
         HeadWeights(
-            say(view, spoken_head(row.layer, row.head)),
-            row.layer,
-            row.head,
-            row.weights,
-            UNSET,
-            row.pool or 1,
+            name=say(view, spoken_head(row.layer, row.head)),
+            layer=row.layer,
+            head=row.head,
+            weights=row.weights,
+            # a map that is not pooled has a cell for each token
+            pool=row.pool or 1,
         )
         for row in document.heads
         if row.weights is not UNSET
@@ -83,7 +83,7 @@ def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: s
             average = document.average.weights
         else:
             average = None
-        axes = MapAxes(keys, keys, None, regions)
+        axes = MapAxes(keys, keys, regions=regions)
         end = draw_head_maps(
             drawing,
             weights,
@@ -100,6 +100,7 @@ def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: s
     # the metrics, of all heads or of those that the user chose
     if not document.heads:
         return
+    # all heads have the same metrics
     titles = {
         name: say(view, METRIC_TITLES[name]) if name in METRIC_TITLES else name
         for name in document.heads[0].metrics

@@ -124,7 +124,8 @@ def role_passes(model: Model, names: Sequence[str]) -> list[PassCount]:
         return []
     passes = []
     if {"induction", "duplicate"} & set(names):
-        passes.append(PassCount(REPEATS, 2 * LENGTH, 0))
+        # a text of repeats is `LENGTH` tokens twice, and nothing is predicted
+        passes.append(PassCount(REPEATS, 2 * LENGTH, predicted=0))
     if "retrieval" in names and model.spec.head is not None:
         passes.append(PassCount(_haystacks(), FETCH_LENGTH))
     return passes
@@ -152,7 +153,7 @@ def role_cost(model: Model, names: Sequence[str]) -> tuple[int, float]:
             attention = model.spec.blocks[layer].attention
             dims = attention.head_dim + attention.v_dim + DRAWN
             products += attention.heads * DRAWN * model.spec.d_model * dims
-        seconds += seconds_of(ComputeWork(0, products, 0), "float64")
+        seconds += seconds_of(ComputeWork(weights=0, products=products, scores=0), "float64")
     return texts, seconds
 
 
@@ -229,7 +230,7 @@ def _add_output_of(model: Model, scores: RoleScores, layers: Selection) -> None:
     is_narrow = model.spec.head is not None and model.spec.head.projection
     if not has_head or is_narrow or not model.own_layers or not model.spec.vocabulary:
         return
-    ordinary = ordinary_tokens(model, 0)[:DRAWN]
+    ordinary = ordinary_tokens(model, seed=0)[:DRAWN]
     if not ordinary or any(token.id is None for token in ordinary):
         return
 

@@ -515,7 +515,8 @@ def _heads_to_list(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMe
     # metrics of the text are means over rows; scores by role are not
     of_rows = any(name not in ROLE_METRICS for name in _names_of_metrics(heads))
 
-    # all heads, unless they are many and the user said nothing of which to list
+    # all heads, unless they are many and the user said nothing of which to list; `heads_in_all` is
+    # there only where --top cut some off
     is_short = len(heads) <= MANY or view.full
     is_chosen = bool(document.sort) or (document.heads_in_all or 0) > len(heads)
     if is_short or is_chosen:
@@ -583,6 +584,7 @@ def _column_groups(
 def rules_part(document: HeadsDocument, view: View) -> Lines:
     """A table of the rules that describe each listed head, with how much of its weights they explain
     on texts they were not fitted to; empty without --rules."""
+    # the note on how they were chosen stands at the table of metrics
     listed, _ = _heads_to_list(document, view)
     heads = [head for head in listed if head.rules]
     if not heads:
@@ -765,7 +767,7 @@ def grid_part(document: HeadsDocument, view: View) -> Lines:
             grid, view, limits=(0.0, 1.0), title="strongest link of each head", note=note
         )
 
-    # else the metric that heads are sorted by, or the first one
+    # else the metric that heads are sorted by, or the first one; all heads have the same metrics
     if sort:
         name = sort.metric
         values = [None if head.sorted_by is UNSET else head.sorted_by for head in heads]
@@ -875,6 +877,7 @@ def _role_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     nobody: list[str] = []
     for rank in document.roles:
         name = say(view, ROLE_NAMES[rank.role])
+        # the highest score comes first; where chance is not known, any score above 0 counts
         first = rank.heads[0]
         if first.score <= BEYOND_CHANCE * (rank.chance or 0.0):
             nobody.append(name)
@@ -965,6 +968,7 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
 
 def _kept_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """The sentence that only the heads kept by --top are counted, where it keeps fewer than all."""
+    # the number of all heads is in the document only where some were cut off
     all_heads = document.heads_in_all or 0
     if all_heads > len(document.heads):
         yield say(
@@ -1003,6 +1007,7 @@ def _link_by_choice(head: HeadMetrics, rest: Bools) -> LayerHeadLink | None:
         if not rows.any():
             return None
         has_choice &= rows.any(axis=1)
+        # the link's own query is out, so that below a link of another query is taken
         has_choice[link.query] = False
 
     if not has_choice.any() or has_choice[link.query]:

@@ -123,7 +123,8 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     config, class_name = definition.config(sizes)
     base = definition.spec(Config(config, "config.json"))
 
-    # what the architecture has other than the family; with another mask it cannot be saved as that
+    # what the architecture has other than the family, whose layers are all alike; with another mask
+    # it cannot be saved as that
     family_attention = base.blocks[0].attention
     dim = width // architecture.heads if architecture.residual else family_attention.head_dim
     scale = scale_number(architecture.scale, dim, width)

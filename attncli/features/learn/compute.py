@@ -102,8 +102,15 @@ class LearnRequest(Struct, frozen=True):
         rate: float | None = None,
         note: Callable[[str], None] = ignore,
     ) -> LearnRequest:
-        """The request for a task by its name, with its text and words; arguments and errors are
-        those of `learn`.
+        """Make the request for a task by its name, with its text and words, as the user gives them.
+        Of steps, batch and rate None or 0 stands for the task's own.
+
+        architecture: what of the model is other than the task has it, such as "layers".
+        seed, seeds: the first seed, and how many from there on.
+        rate: of learning.
+
+        Raises UsageError for an unknown task, or one that takes another text; InputError for a text
+        that is too short or lacks the words.
         """
         kind = task_named(task)
         options = {name: value for name, value in (architecture or {}).items() if value is not None}
@@ -369,7 +376,10 @@ def train(
 
     points: about how many times it is measured.
     snapshots: how many copies of the weights are kept, see `snapshot_steps`.
-    on_moment, on_step, is_over, ends_early: as for `learn`.
+    on_moment: called with each moment that is kept: its loss, scores and maps.
+    on_step: called after each other step with a function that measures the model now.
+    is_over: called after each step: whether to end here.
+    ends_early: whether Ctrl-C ends the training and returns what was learned by then.
     """
     task = request.task
     steps = request.steps
@@ -623,6 +633,7 @@ def _learned_heads(task: Task, model: SmallModel, lesson: Lesson) -> list[Learne
     backend = numpy_backend("float32")
     queries = backend.arange(0, count)[:, None]
     keys = backend.arange(0, count)[None, :]
+    # all layers of a small model are alike
     mask = model.spec.blocks[0].attention.mask
     shown = np.asarray(visible(mask, queries, keys, keys=count, backend=backend))
     even = even_scores(np.broadcast_to(shown, (count, count)), task.pairs(lesson.test))
@@ -728,6 +739,7 @@ def kept_numbers(spec: Spec, rows: int, length: int) -> int:
     rows: tokens of all texts together.
     length: tokens of each text.
     """
+    # all layers of a small model are alike
     heads = spec.blocks[0].attention.heads
     width = spec.d_model
     per_token = 24 * width + 8 * heads * length
@@ -794,8 +806,8 @@ def training_cost(request: LearnRequest) -> TrainingCost:
 
 
 def refuse_long(request: LearnRequest) -> TrainingCost:
-    """The cost of a training, as `training_cost`. Raises LimitError where the whole training takes
-    longer than `LONGEST_TRAINING`.
+    """Estimate how long a training will take, in seconds: a step, what is not steps, and all of it.
+    Raises LimitError where the whole takes longer than `LONGEST_TRAINING`.
     """
     expected = training_cost(request)
     if expected.all > LONGEST_TRAINING:

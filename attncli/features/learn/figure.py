@@ -21,7 +21,8 @@ def learn_figure(document: LearnDocument, drawing: Drawing, view: View, scale: s
     of heads (such as induction) the head that has most of it, untrained and trained."""
     title = say(view, "learning {task}", task=safe(document.task))
     top = draw_title(drawing, title, say(view, curve_note(document)))
-    # the loss, and losses to compare it with as flat lines over the same steps
+    # the loss, and losses to compare it with as flat lines over the same steps, at least 1 to 2, as
+    # the axis of steps is logarithmic; a loss that is no number stands at 0
     points = [(point.step, point.loss or 0.0) for point in document.curve]
     ends = (1, max(document.curve[-1].step, 2))
     loss = say(view, "loss")
@@ -35,7 +36,7 @@ def learn_figure(document: LearnDocument, drawing: Drawing, view: View, scale: s
     if not drawing.shows("bars"):
         return
 
-    # a bar for each score
+    # a bar for each score, of the first seed, whose model is shown
     heads = {(head.layer, head.head): head for head in document.heads}
     bars = []
     for row in document.runs[0].best:

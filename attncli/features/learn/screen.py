@@ -82,6 +82,7 @@ def _model_and_task(document: LearnDocument, view: View) -> Lines:
 
 def _loss_curve(document: LearnDocument, view: View) -> Lines:
     """A plot of the loss by step, with the losses to compare it with as flat lines."""
+    # a loss that is no number stands at 0
     points = tuple((float(point.step), point.loss or 0.0) for point in document.curve)
     ends = (1.0, float(max(document.curve[-1].step, 2)))  # the axis of steps is logarithmic
     flat: list[tuple[str, float]] = [(message("chance"), document.chance)]
@@ -99,6 +100,7 @@ def _step_table(document: LearnDocument, view: View) -> Lines:
     each point of the curve): the loss, and for each score that of the head which has most of it in
     the end. The last row is of even attention.
     """
+    # of the first seed, whose model is shown
     best = document.runs[0].best
     heads = {(head.layer, head.head): head for head in document.heads}
     columns = [localize(message("step"), view), localize(message("loss"), view)]
@@ -239,6 +241,7 @@ def _seed_table(document: LearnDocument, view: View) -> Lines:
     """A table with the result of each seed; nothing for a single seed."""
     if len(document.runs) < 2:
         return Lines()
+    # all seeds have the same scores
     names = [row.score for row in document.runs[0].best]
     columns = [
         localize(message("seed"), view),
@@ -315,6 +318,7 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
                     value=row.value,
                 )
             )
+    # the head without which the loss is highest; one that is no number counts as 0
     worth = max(document.ablation.heads, key=lambda row: row.loss or 0.0)
     if document.loss is not None and worth.loss is not None and document.learned:
         texts.append(

@@ -267,7 +267,8 @@ def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
     first = document.top[0]
     name = quote_text(first.token.text, view)
     share = percent(first.probability)
-    # the layer from which on it comes first; where that is the first layer, it is not worth saying
+    # `layers` lists only layers at which the leading token changes, so the last of them is that from
+    # which on the winner leads; where that is layer 0, it is not worth saying
     leads_from = None
     if document.layers:
         last = document.layers[-1]

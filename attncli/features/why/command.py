@@ -191,6 +191,7 @@ def _why_pairs(
         """The `attn.why/1` document of all pairs."""
         from attncli.features.why.pair_reasons import why_pairs
 
+        # --pairs is given, else one text would be explained
         return why_pairs(
             model,
             pairs.pairs or "",

@@ -230,8 +230,17 @@ def _explained_link(
     note: Callable[[str], None] = ignore,
     progress: Callable[[float], None] = lambda share: None,
 ) -> WhyDocument:
-    """As `why`, with the link named by token positions in `request`. Arguments and errors are those
-    of `why`.
+    """Explain a link's score as a sum over parts of the residual stream of both tokens, and build the
+    `attn.why/1` document.
+
+    request: the link's ends by token positions, the heads it may be in, and how the score is split.
+    source_text: the text that is looked at, for a link to another text.
+    writes: whether to split what the head writes, too.
+    target, versus: names of vocabulary entries to whose logits that adds; None for the model's first
+        choice, and for none.
+    memory: bytes that the work may take; None for no limit.
+
+    Raises what `why` raises.
     """
     refuse_foreign(model)
     running = choose_backend(model, tokens, [])
@@ -276,6 +285,7 @@ def _explained_link(
                 row=log_probabilities,
                 note=note,
             )
+            # one entry, as several are refused
             return choice.ids[0]
 
         entry = entry_of(target)
@@ -370,6 +380,7 @@ def head_output_parts(
         prefix = "attn"
     else:
         prefix = "cross"
+    # of the layer's attentions, "self" and perhaps "cross", that of the link
     attention = dict(attentions(model.spec.blocks[link.layer]))[link.kind]
     matrix = model.store.layer(backend, link.layer)(f"{prefix}.o.weight")
     columns = slice(link.head * attention.v_dim, (link.head + 1) * attention.v_dim)
@@ -628,7 +639,15 @@ def why_links(
         whole = contributions(running, link, by_layer=by_layer)
         request = WhyRequest((query,), (key,), HeadSelection(pairs=((layer, head),)), "self")
         document = _link_document(
-            model, text, None, running, request, whole, None, by_layer=by_layer, writes_part=UNSET
+            model,
+            text,
+            source_text=None,
+            running=running,
+            request=request,
+            whole=whole,
+            than=None,
+            by_layer=by_layer,
+            writes_part=UNSET,
         )
         documents.append(document)
         progress((number + 1) / len(links.by_query))

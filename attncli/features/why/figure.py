@@ -79,6 +79,7 @@ def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) 
             else:
                 period = say(view, "period {period}", period=format_period(row.period))
             bars.append(
+                # a rotated pair has two entries; of the many that are not rotated two are named
                 bar_of(
                     ", ".join(map(str, row.dimensions[:2])),
                     row.contribution,

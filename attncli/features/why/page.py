@@ -71,7 +71,7 @@ def why_document_heads(document: WhyDocument) -> DocumentHeads:
 
 
 def _earlier_heads(document: WhyDocument) -> list[tuple[int, EarlierHead]]:
-    """The heads of earlier layers that are parts of a link's explanation, each with its layer. None
+    """The heads of earlier layers that are parts of a link's explanation, each with its layer. []
     for a link to another text: the page shows that text, to which they do not attend.
     """
     if document.link.attention == "cross":
@@ -154,6 +154,7 @@ def _head_sums(document: WhyDocument) -> dict[tuple[int, int], float]:
         if part.layer is None or part.head is None:
             continue
         place = (part.layer, part.head)
+        # a part of one side alone adds nothing on the other
         both_sides = (part.query_side or 0.0) + (part.key_side or 0.0)
         sums[place] = sums.get(place, 0.0) + both_sides
     return sums
@@ -176,12 +177,14 @@ def _part_entry(part: WhyPart, value: float, side: str, document: WhyDocument) -
 
     value: what it adds to the score.
     """
-    token = source_of(part, document)
+    # the token whose value a head carried, and its place such as " #3", or None
+    source = source_of(part, document)
     names: dict[str, str] = {}
     for lang in languages():
         names[lang] = translate(part_title(part, document), lang)
-        if token is not None:
-            names[lang] += f" ← {label(with_word(token[0], View(lang=lang)))}{token[1]}"
+        if source is not None:
+            token, place = source
+            names[lang] += f" ← {label(with_word(token, View(lang=lang)))}{place}"
     is_head = part.kind == "head" and part.attention == "self" and document.link.attention == "self"
     return {
         "n": names,

@@ -138,6 +138,7 @@ def why_pairs(
     layer, head = _head_of_largest_change(model, fitted, ends, selection)
     parts = []
     for number, (pair, link, rival) in enumerate(zip(fitted.pairs, ends, rivals, strict=True)):
+        # of several tokens that look the last, of those that are looked at the first
         address = Link(layer, "self", head, link.queries[-1], link.keys[0])
         parts.append(_parts_of_pair(model, pair, address, rival, memory))
         progress((number + 1) / len(fitted.pairs))
@@ -178,6 +179,7 @@ def _head_of_largest_change(
         return chosen[0]
     total = np.zeros(len(chosen))
     for pair, link in zip(fitted.pairs, ends, strict=True):
+        # the weight on the link's own keys, [head]; the second column is of the other answer
         clean, corrupt = (
             link_weights(model, text, link, selection)[:, 0] for text in (pair.clean, pair.corrupt)
         )
@@ -192,7 +194,7 @@ def _parts_of_pair(
     as in the corrupt text.
 
     than: the position of the key that it is compared with; None for its row's mean.
-    memory: as for `why_pairs`.
+    memory: bytes that the work may take; None for no limit.
     """
     texts = [choose_backend(model, tokens, []) for tokens in (pair.clean, pair.corrupt)]
     by_layer = needs_layer_parts(texts[0], link, memory)
@@ -223,7 +225,8 @@ def interchanged_weights(clean: Contributions, corrupt: Contributions) -> dict[S
     Exact, as scores are linear in what parts make in the head's space; every part with the norms
     and rotations of its own run.
     """
-    # how each part's change moves the scores of the row, [part, key]
+    # how each part's change moves the scores of the row, [part, key]; keys are [part, key, dim],
+    # queries [part, dim]
     key_total = clean.keys.sum(0, dtype=np.float64)
     query_total = clean.queries.sum(0, dtype=np.float64)
     of_query = clean.scale * (clean.queries - corrupt.queries) @ key_total.T
@@ -263,6 +266,7 @@ def _document(
     names: the link's query, its key and the other key as they were given.
     """
     first = fitted.pairs[0]
+    # all pairs have the same parts, so those of the first name all
     if any(row.parts != parts[0].parts for row in parts):
         raise InputError("the pairs have other parts", expected="texts of one kind")
     running = choose_backend(model, first.clean, [])
@@ -278,6 +282,7 @@ def _document(
     centred: Literal["row"] | ThanKey = "row"
     if than is not None:
         rivals = [row.rival for row in parts if row.rival is not None]
+        # its first token
         key = choose_span(first.clean, than, ignore)[0]
         centred = ThanKey(key=key, weight=float(np.mean(rivals)))
     return WhyDocument(

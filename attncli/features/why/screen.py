@@ -415,6 +415,7 @@ def _writes_table(document: WhyDocument, view: View) -> Lines:
         say(view, contextual("column", "share")),
     ]
     if writes.target is not None:
+        # with a target each row has a logit
         logits = [row.logit or 0.0 for row in shown]
         write = writer(logits, _digits(document, view))
         columns.append([write(value) for value in logits])
@@ -836,8 +837,9 @@ PART_REASONS = {
 
 
 def _reason_text(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
-    """As `reason`, without the mark of the encoder: a phrase by the kind of the part. Of a head that
-    carried the value of one word, it names that word.
+    """The phrase by which sentences call a part of a word's vector, by the kind of the part, such as
+    "what layer 5 head 11 brought to 'it'"; of a head that carried the value of one word, with that
+    word.
 
     word: the link's word on that side, quoted.
     """
@@ -847,9 +849,11 @@ def _reason_text(part: WhyPart, document: WhyDocument, word: str, view: View) ->
     if part.kind == "token" and _is_piece(word, document, view):
         template = message("{word} itself")
     if part.kind == "head" and (source := source_of(part, document)):
-        name = quoted_row(source[0], view)
-        if source[1]:
-            name = say(view, "{name} ({place})", name=name, place=source[0].index)
+        # the place is "" for a word that stands once
+        token, place = source
+        name = quoted_row(token, view)
+        if place:
+            name = say(view, "{name} ({place})", name=name, place=token.index)
         template = message("what layer {layer} head {head} brought to {word} from {source}")
         places = places | {"source": name}
     elif part.kind == "head" and part.attention == "cross":
