@@ -635,12 +635,15 @@ def _step_in_room(derivation: AttentionTopic, step: str, view: View, room: int) 
 
     room: lines that there are.
     """
-    # draw it with fewer keys until it fits
+    # the method of `Derivation` that draws a step has the step's name; draw it with fewer keys, each on
+    # a line of its own, until it fits
     keys = len(derivation.tokens) + derivation.extra_keys
-    block: Lines = getattr(Derivation(derivation, view, keys), step)()
+    block: Lines = getattr(Derivation(derivation, view, all_keys=keys), step)()
+    # (the step "matrices" does not end in a sum, and is scrolled instead)
     while step != "matrices" and len(block.rows) > room and keys > 1:
         keys = max(min(keys - 1, keys - (len(block.rows) - room)), 1)
-        block = getattr(Derivation(derivation, structs.replace(view, top=keys), 0), step)()
+        fewer = structs.replace(view, top=keys)
+        block = getattr(Derivation(derivation, fewer, all_keys=0), step)()
     return block
 
 

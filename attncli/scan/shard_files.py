@@ -269,6 +269,7 @@ def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
 
     part: which part of the scan writes; it stands in the temporary file's name.
     """
+    # "000012.state.npz" is first written as ".000012.state.1-of-1.myhost.4321.tmp"
     name, kind = path.name.split(".")[:2]
     beside = path.parent / f".{name}.{kind}.{temporary_name(part)}.tmp"
     try:
@@ -297,6 +298,7 @@ def remove_leftovers(folder: Path, part: str) -> None:
     """
     # part and machine, without the process id
     prefixes = [temporary_name(name).rpartition(".")[0] for name in (part, PLANNING)]
+    # of shards, of the plan, and of the copies of corpus files
     for path in (
         *(folder / FOLDER).glob("*/.*.tmp"),
         *folder.glob(".*.tmp"),
@@ -305,7 +307,7 @@ def remove_leftovers(folder: Path, part: str) -> None:
         is_ours = any(f".{prefix}." in path.name for prefix in prefixes)
         if not is_ours or not _TEMPORARY.fullmatch(path.name):
             continue
-        process = path.name.split(".")[-2]
+        process = path.name.split(".")[-2]  # its id, the last part before "tmp"
         if process.isdecimal() and _is_running(int(process)):
             continue
         with suppress(OSError):  # another user's, or removed by another process

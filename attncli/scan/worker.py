@@ -473,7 +473,8 @@ class AblationEffects:
         plan = SweepPlan(
             self.places, lambda trace, weights, kind: ablate_heads(text, self._by, trace, kind)
         )
-        readings = sweep(text, plan, request, None).readings
+        readings = sweep(text, plan, request, memory=None).readings
+        # [head, variant]: here each head is changed in one way
         return np.asarray(readings["cosine"][:, 0], np.float64)
 
 

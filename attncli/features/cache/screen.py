@@ -183,6 +183,8 @@ def _region_table(document: CacheDocument, view: View) -> Lines:
         )
 
     def kept_text(policy: CachePolicy, index: int) -> str:
+        """How much of a region's weight a policy keeps; a document with regions has them for every
+        policy."""
         return _percent_or_dash(_kept_share((policy.regions or [])[index]))
 
     regions = document.regions

@@ -479,8 +479,9 @@ def _query_place(
     words: bool | Words,
     last: bool = False,
 ) -> tuple[int | None, tuple[int, int] | None]:
-    """Find the token or word that `query` names: its position, None where `query` is None, and where
-    it is several in a row their span, (first, stop), else None.
+    """Find what `query` names. Returns (position, span): of several tokens or words in a row the
+    position of the first and (first, stop); of a single one its position and None; (None, None) where
+    `query` is None.
 
     words: whether positions are those of words that tokens are merged to.
     last: whether a word of several tokens is its last token alone, which a note says.
