@@ -134,6 +134,7 @@ def command_lines(
     """
     if not command_words:
         return Lines()
+    # 4 cells less than a line: for what ends it where the command goes on
     parts = [part for word in _with_values(command_words) for part in _parts(word, view.width - 4)]
     rows = [parts[0]]
     for previous, part in pairwise(parts):
@@ -257,7 +258,7 @@ def _tokenizer_words(document: Any) -> list[str]:
     spans = [(row.start, row.end) for row in getattr(document, "pieces", None) or document.tokens]
     for name, cut in TOKENIZERS.items():
         if cut(document.text) == spans:
-            if name:
+            if name:  # "" is the default
                 return ["--tokenizer", name]
             return []
     return ["--tokenizer", "PATH"]

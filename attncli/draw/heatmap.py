@@ -337,7 +337,8 @@ def _map_sizes(
     matrices: Sequence[NDArray], maps: Sequence[Map], view: View, side: int
 ) -> tuple[int, int, int]:
     """The width and the height of each map in cells, and the width of its caption: square cells if
-    all rows of maps then fit `LINES`, else finer ones, else maps that have to be pooled.
+    all rows of maps then fit `LINES`, else finer ones if they fit or the maps are at most `SMALL`
+    wide, else maps that have to be pooled.
 
     side: cells of the names beside the first map of a row; 0 for none.
     """

@@ -133,6 +133,8 @@ def times_words(ratio: float, digits: int) -> str:
 def percent(value: float, digits: int = 0) -> str:
     """A share in percents, such as `89%`: the only way that screens write one, in every language.
 
+    A share of less than 0.1% that is not 0 is `<0.1%`, of the same size below 0 `>-0.1%`; one that
+    lacks less than that of 1, but more than rounding errors, is `>99.9%`.
     digits: after the point. Where it is 0, there is one digit still for shares below a tenth, and
         for those that would else round up to 100%.
     """

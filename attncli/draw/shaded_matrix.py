@@ -413,7 +413,8 @@ PEAK_NAME = 6
 
 def as_matrix(values: Any) -> NDArray:
     """Nested lists (None where masked) or an array as float64 [row, column]; what is not finite
-    becomes NaN. Without values, as many empty rows as `values` has.
+    becomes NaN. One axis becomes a column, axes after the first become one; without values, there
+    are as many empty rows as `values` has.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2:
@@ -671,7 +672,11 @@ class Grid(Struct, frozen=True, dict=True):
         return Lines(tuple(lines))
 
     def _column_numbers(self, columns: list[int], slots: list[int], *, peak: bool) -> Line:
-        """The line of the numbers of these columns; arguments as of `panel`."""
+        """The line of the numbers of these columns.
+
+        slots: cells of each column of the matrix. peak: whether a last column names each row's
+            largest.
+        """
         numbers = [
             pad(str(self.column_numbers[column]), slots[column] - 1, "right") + " "
             for column in columns
@@ -695,8 +700,11 @@ class Grid(Struct, frozen=True, dict=True):
         return ((" " * self.left_width, ""), *((text, "") for text in texts))
 
     def _row_line(self, row: int, columns: list[int], slots: list[int], *, peak: bool) -> Line:
-        """A row's number, its name, its cells, and its largest if there is a column for that;
-        arguments as of `panel`."""
+        """A row's number, its name, its cells in these columns, and its largest where `peak` says that
+        there is a column for that.
+
+        slots: cells of each column of the matrix.
+        """
         name = pad(cut(self.rows[row], self.name_width, ascii=self.view.ascii), self.name_width + 1)
         pieces: list[Piece] = [
             (pad(str(self.row_numbers[row]), self.index_width, "right") + " ", FAINT),

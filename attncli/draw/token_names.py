@@ -230,9 +230,9 @@ def with_named_bytes(tokens: Sequence[Token]) -> list[Token]:
     """The tokens of a text, with each token of bytes named by the character that it is a part of."""
     if not any(token.text.startswith("<0x") for token in tokens):
         return list(tokens)
-    parts = _parts_of_characters(tokens, "")
+    names = {place: name for place, (_, name) in _parts_of_characters(tokens, text="").items()}
     return [
-        replace(token, text=parts[place][1]) if place in parts else token
+        replace(token, text=names[place]) if place in names else token
         for place, token in enumerate(tokens)
     ]
 
@@ -288,6 +288,7 @@ def _named_entry(entry: Any) -> Any:
         return replace(entry, text=marked_text(entry))
     if entry.start is None:
         return _with_bytes_named(entry)
+    # a token with a place in a text is named from that text, by the caller
     return entry
 
 
@@ -339,6 +340,7 @@ def _with_pieces(entries: list[Any], rows: Sequence[TokenRow], text: object) -> 
             entries[place] = replace(entry, text=name.text)
             continue
         members = {field: getattr(entry, field) for field in TokenRow.__struct_fields__}
+        # an unknown word keeps its text with the mark
         if name.is_bytes and not entry.unknown:
             members["text"] = name.text
         entries[place] = PieceRow(**members, word=name.word, is_bytes=name.is_bytes)
@@ -425,7 +427,8 @@ def _texts_with_unknown_words(document: Any) -> Iterator[tuple[str, Sequence[Tok
 
 
 def _members(part: Any) -> Iterator[tuple[str, Any]]:
-    """The members of a part that may hold tokens, by name: other parts, and lists of parts."""
+    """The members of a part that may hold tokens, by name: other parts, and lists of parts, which
+    are told by their first entry; an empty list is left out."""
     for name in getattr(part, "__struct_fields__", ()):
         value = getattr(part, name)
         if isinstance(value, list) and value:

@@ -267,6 +267,7 @@ def _stored_arrays(
         case Concat(name):
             whole = np.concatenate(arrays)
         case GroupedTensor(name):
+            # [group, rows of one role in a group, in], the roles one after the other in each group
             by_group = [array.reshape((groups, -1, *array.shape[1:])) for array in arrays]
             whole = np.concatenate(by_group, axis=1).reshape((-1, *arrays[0].shape[1:]))
         case StackedTensor(name):
@@ -297,7 +298,7 @@ def _expert_array(source: PerExpert, arrays: Sequence[Floats]) -> Floats:
     is stored: the roles' rows by turns or one role after the other, transposed or not.
     """
     if source.alternating:
-        by_turns = np.stack(arrays, axis=2)
+        by_turns = np.stack(arrays, axis=2)  # [expert, row, role, ...]
         whole = by_turns.reshape(len(by_turns), -1, *by_turns.shape[3:])
     else:
         whole = np.concatenate(arrays, axis=1)

@@ -663,9 +663,9 @@ def stretched_scale(config: Config) -> float:
     not set that or does not scale positions. It is squared, since queries and keys both have it.
     """
     inside = _rope_of_all_layers(config)
-    share = inside.get("mscale_all_dim")
+    mscale = inside.get("mscale_all_dim")
     rope_type = inside.get("rope_type", "type") or "default"
-    if rope_type == "default" or not share:
+    if rope_type == "default" or not mscale:
         return 1.0
     return _log_factor(inside.number("factor"), inside.number("mscale_all_dim")) ** 2
 
@@ -773,6 +773,7 @@ POSITION_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_l
 def with_stated_positions(config: Config, spec: Spec) -> Spec:
     """The Spec with `stated_positions`, the length of text that the config says the model is made
     for; unchanged where a table of positions limits it anyway or the config says nothing."""
+    # read in any case, so that the key does not count as unknown
     stated = config.get(*POSITION_KEYS)
     if spec.max_positions is not None or spec.decoder is not None:
         return spec

@@ -103,6 +103,7 @@ class GgufCheckpoint(DerivedCheckpoint):
         Raises InputError for a tensor that is in two parts, UnsupportedError for a file without a
         model or of an architecture that is not read.
         """
+        # the first part's metadata are those of the whole model
         where = str(files[0][0])
         _refuse_without_model(files[0][1], where)
         self.file = files[0][0]
@@ -160,6 +161,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             if self.metadata.architecture_value(marker) or stored != marker.startswith("!"):
                 kind = relative
 
+        # shapes as the family has them, which GGUF writes otherwise for some tensors
         for name, tensor in self.stored.items():
             shape = shape_of_role(name, tensor.shape)
             self.stored[name] = replace(tensor, shape=shape)

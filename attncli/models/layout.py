@@ -192,12 +192,13 @@ def mask_buffers(arrays: Mapping[str, Array], prefix: str = "") -> MaskBuffers:
     square in the last two axes, with leading axes of size 1. A tensor called `bias` is a mask if it
     has four axes; `masked_bias` if it is a single number.
 
+    The first that hides later tokens is the causal one; "" where none does.
     prefix: look only at tensors whose name begins with it.
     """
     beneath = [name for name in arrays if name.startswith(prefix)]
     names = [name for name in beneath if is_mask(name, arrays[name])]
     causal = (name for name in names if _hides_later(arrays[name]))
-    return MaskBuffers(frozenset(names), next(causal, ""))
+    return MaskBuffers(frozenset(names), causal=next(causal, ""))
 
 
 def is_mask(name: str, array: Array) -> bool:
@@ -705,8 +706,9 @@ def orient(
     """The matrices by role turned to [out, in], and notes for the user where shapes allow either
     orientation or rule out the layout's usual one.
 
-    usual: how this layout stores them. Taken as usual unless the asker says otherwise or the
-    shapes (or the asker's d_model) allow only the other way.
+    usual: how this layout stores them. Taken as usual unless the user says otherwise or the shapes
+        (or the user's d_model) allow only the other way.
+    names: the tensors' own, for the notes.
     """
     opposite: Orientation = "out-in" if usual == "in-out" else "in-out"
 
@@ -733,6 +735,7 @@ def orient(
                 "{names_text}: the shapes only fit as {orientation}, so they are read so", **places
             ),
         )
+    # a bare matrix may be stored either way; the weight of an `nn.Linear` is [out, in] for certain
     if request.orientation is None and usual == "in-out" and len(fits) == 2:
         note = message(
             "{names}: the shapes also fit as {opposite}; read as {orientation} "
@@ -947,6 +950,7 @@ def _read_list(
     weights = {}
     for role, inner_name in inner.items():
         names = [f"heads.{head}.{inner_name}" for head in range(heads)]
+        # all heads must have the shape of the first
         shape = tensors.read(f"{names[0]}.weight", None, None).shape
         weights[f"{role}.weight"] = np.concatenate(
             [tensors.read(f"{name}.weight", *shape) for name in names]

@@ -1149,7 +1149,8 @@ INSIDE = "model.language_model."
 
 def _text_alone(checkpoint: Checkpoint) -> Checkpoint:
     """A text model's checkpoint with its tensors renamed where they stand under the name of a
-    larger model; else the checkpoint itself.
+    larger model, "model.language_model.layers.0…" as "model.layers.0…"; the checkpoint itself where
+    any tensor but the output head's lies elsewhere.
     """
     every = checkpoint.names()
     outside = [name for name in every if not name.startswith((INSIDE, HEAD))]

@@ -287,6 +287,7 @@ class Model(Struct, frozen=True, eq=False):
             memory = None
         else:
             memory = backend.cast(self.memory, backend.dtype)
+        # the text so far ends with the last token, also where these tokens go on from a past
         positions = np.asarray([token.index for token in tokens])
         return Context(
             positions, tokens[-1].index + 1, memory=memory, keep=frozenset(keep), rows=rows

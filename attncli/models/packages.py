@@ -78,6 +78,7 @@ def package_place(module: str, path: str) -> Path | None:
     spec = find_spec(module)
     if spec is None or not spec.submodule_search_locations:
         return None
+    # the package's folder; of a namespace package, which may have several, the first
     place = Path(next(iter(spec.submodule_search_locations))) / path
     if is_file(place) or is_file(place / "config.json"):
         return place

@@ -570,6 +570,7 @@ class Trunk(Struct, frozen=True, eq=False):
             return 1
         count = cores()
         rows = self.at_once * (len(self.context.positions) - self.start)
+        # not enough branches for all cores, or too few rows for each
         if count > self.at_once or rows < count * PART_ROWS:
             return 1
         return count
@@ -674,7 +675,7 @@ def run_branches(
         # every weight of the layer has been read above, so that threads only look it up
         branches = branch_layer.run_all(hidden, branches, leave(trace, weights))
 
-        # the one run that has every change at once
+        # the one run that has every change at once, which `trunk.joint` gives for a layer's trace
         if trunk.joint is not None and together is not None:
             rows = layer_context.asking
             changed = trunk.with_hold(block, trace, values_of_rows(trunk.joint(trace), rows), rows)
@@ -715,6 +716,7 @@ class _BranchLayer(Struct, frozen=True, eq=False):
             (partial(self.run, part) for part in parts),
             (partial(self.run, entering, new) for new in chain(first, leaving)),
         )
+        # threads where each has a part to run
         if trunk.threads > 1 and len(parts) + len(first) >= trunk.threads:
             pieces = share_work(works, trunk.threads)
         else:

@@ -483,6 +483,7 @@ def _visibility_mask(call: Call, backend: Backend) -> Mask:
     else Everywhere, as the model's own mask is applied in any case."""
     if call.visibility is None:
         return Everywhere()
+    # [head or 1, query, key]: the first head's tells it for all
     visibility = backend.numpy(call.visibility)[0]
     if len(visibility) > 1 and not np.triu(visibility, 1).any():
         return Causal()

@@ -350,6 +350,7 @@ class Passage:
         self.entering = entering
         self.streams = streams
         self.rotating = rotating
+        # filled while the layer runs; out, inputs and maps get an entry for each of its attentions
         self.leaving: Array | None = None
         self.out: list[Array | None] = []
         self.attention_inputs: list[Array | None] = []
@@ -498,6 +499,7 @@ class Passages:
             self.current.attention_inputs.append(self.attention_input)
             self.current.awaited_count = numbers
             inner = set(module.modules())
+            # the output projection, None until it is noticed, stands beside the maps before it
             self.current.maps.append(([m for m in self.current.maps_so_far if m in inner], None))
             self.current.maps_so_far = []
 
@@ -882,7 +884,7 @@ def _run_side(
         memory_count = len(side.memory)
     passages = Passages(side.family, len(tokens), memory_count)
     watched = note_passages(side.layers, side.attending, passages)
-    with torch.no_grad(), library_errors(side.family, ""), watched, attending(passages):
+    with torch.no_grad(), library_errors(side.family, where=""), watched, attending(passages):
         if side.memory is not None:
             outputs: Any = import_module("transformers.modeling_outputs")
             # with the fields of all other encoder outputs, and those that a decoder of experts reads

@@ -125,6 +125,7 @@ class _ShapeRun:
         """
         torch: Any = import_module("torch")
         self.passages.check_attention(query, key, value, mask=None, sinks=extras.get("s_aux"))
+        # handed by name, or as the first argument after the mask
         scaling = extras.get("scaling", rest[0] if rest else None)
         if scaling is None:
             scale = query.shape[-1] ** -0.5

@@ -197,7 +197,8 @@ def _decoder_side(out: Any) -> ReferenceSide:
 def _reference_weights(
     model: Any, out: Any, side: str, everywhere: Sequence[int] | None
 ) -> tuple[Floats, ...]:
-    """Each layer's attention weights, [head, query, key], from a transformers output.
+    """The attention weights of each layer that attends, [head, query, key], from a transformers
+    output.
 
     side: "encoder_", or "" for a model of one side.
     everywhere: positions of global tokens.
@@ -376,7 +377,7 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
 
     def in_float64(compute: Callable[..., Any]) -> Callable[..., Any]:
         """The function, wrapped so that it computes in float64; of a tuple of results (frequencies
-        and a factor) the first is rounded to float32.
+        and a factor) the first is rounded once to float32, in which the models hold it.
         """
 
         def compute_rounded(*args: Any, **kwargs: Any) -> Any:

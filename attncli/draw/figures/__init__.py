@@ -124,10 +124,11 @@ def title_and_description(document: Document, lang: str) -> tuple[str, str]:
             value = getattr(value, name, "")
         if not isinstance(value, str):
             return ""
-        if path == "file":
+        if path == "file":  # without its folder, which is of the author's machine
             return PurePath(value).name
         return value
 
+    # the first of these groups of members of which the document has any
     title = str(document.schema)
     for paths in TITLES:
         texts = [text for text in map(member, paths) if text]

@@ -144,7 +144,8 @@ def draw_curves(
     )
 
     def place(point: tuple[float, float]) -> tuple[float, float]:
-        """Where a point (x, y) of a curve lies on the paper."""
+        """Where a point (x, y) of a curve lies on the paper; at the axis's begin where all points
+        have the same number there."""
         x, y = (math.log10(number) for number in point)
         return left + wide * (x - x0) / ((x1 - x0) or 1), begin + tall * (
             1 - (y - y0) / ((y1 - y0) or 1)
@@ -415,9 +416,11 @@ def bar_of(
 
     mark: another number, drawn as a line across the bar.
     """
-    number = writer([value], 3)(value).replace("-", "−")
+    write = writer([value], precision=3)
+    number = write(value).replace("-", "−")
     if signed and value >= 0:
         number = f"+{number}"
+    # two spaces, at which `draw_bars` cuts a label that is too wide
     return Bar(name, value, f"{number}  {more}".rstrip(), mark)
 
 
@@ -931,10 +934,10 @@ def _upper_words(figure_map: FigureMap, cell: float) -> UpperWords:
     """
     widest = max((width(word, SIZE) for word in figure_map.columns), default=0)
     if widest <= CELL:
-        return UpperWords(0, 12)
+        return UpperWords(rotation=0, height=12)
     if cell >= 1.3 * SIZE:
-        return UpperWords(LEANING, min(widest, LONGEST_LEANING) * RISE + 8)
-    return UpperWords(90, min(widest, LONGEST_LEANING) + 8)
+        return UpperWords(LEANING, height=min(widest, LONGEST_LEANING) * RISE + 8)
+    return UpperWords(rotation=90, height=min(widest, LONGEST_LEANING) + 8)
 
 
 def _write_left_words(
@@ -1038,7 +1041,7 @@ def _cell_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> 
 
 def _map_width(drawing: Drawing, figure_map: FigureMap) -> float:
     """Points from left to right that a map by itself takes."""
-    cell = _cell_size(drawing, figure_map, None)
+    cell = _cell_size(drawing, figure_map, small=None)
     rows, columns = figure_map.values.shape
     bands = bands_width(figure_map.row_bands)
     if _shows_words(drawing, figure_map):
@@ -1128,6 +1131,7 @@ def draw_legend(
         low = "0"
     left = width(low, SIZE) + 6
     drawing.text(0, top + 6, low, size=SIZE, quiet=True)
+    # the bar: 96 points long, 6 high
     drawing.cells(left, top, 96, 6, colour_cells(steps, palette, scale, high))
     drawing.rectangle(left, top, 96, 6, "none", stroke=drawing.theme.line)
     if scale == "row":
@@ -1298,6 +1302,7 @@ def _metric_grids(
         width(title, SIZE) * BOLD + 9 + width(spans[metric], SIZE)
         for metric, title in titles.items()
     )
+    # 22 points between two grids; above each 24 for its title and the heads' numbers, below it 16
     wide = max(edge + len(numbers) * cell, min(needed, drawing.room)) + 22
     tall = len(layers) * cell + 40
     across = max(int(min(ACROSS, (drawing.room + 22) / wide)), 1)

@@ -726,7 +726,9 @@ def _draw_line(drawing: Drawing, row: Line, top: float) -> None:
         for match in RUN.finditer(text):
             run = match[0]
             x = (cell_index + cells(text[: match.start()])) * LETTER_WIDTH
-            bar_end = run.strip(FULL)  # of "██▌" the last, partly filled cell, "▌"
+            # of "██▌" the last, partly filled cell, "▌"; "" for whole cells alone, and a blank, the
+            # first of EIGHTHS, is no part of a cell
+            bar_end = run.strip(FULL)
             if bar_end in EIGHTHS:
                 long = run.count(FULL) + EIGHTHS.index(bar_end or " ") / 8
                 drawing.rectangle(x, top + TALL / 8, long * LETTER_WIDTH, TALL * 7 / 8, front)

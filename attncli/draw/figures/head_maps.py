@@ -235,6 +235,7 @@ def draw_head_maps(
     """
     # which heads and rows, and their maps
     head_weights = heads_of_style(drawing, head_weights)
+    # all heads have the keys of the first, as the maps below have its bands
     keys = key_names(axes.keys, visible(head_weights[0].weights, head_weights[0].scores))
     chosen = _chosen_rows(drawing, axes.rows)
     rows = [axes.rows[place] for place in chosen]
@@ -414,7 +415,7 @@ def _links_of(
 
 def _maps_across(head_weights: Sequence[HeadWeights], maps: Sequence[FigureMap]) -> int:
     """How many maps stand side by side: the heads of a layer where these are 4 to 16, else 8."""
-    if len(maps) <= 3:
+    if len(maps) <= 3:  # in one row in any case
         return 8
     counts = Counter(head.layer for head in head_weights if head.layer is not None)
     heads_of_layer = max(counts.values(), default=0)

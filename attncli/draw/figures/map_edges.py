@@ -138,6 +138,7 @@ def draw_bands(
 
     counts: how many rows and how many columns the map has, in tokens.
     """
+    # rows have bands only where columns have some
     bottom = area.top + area.height
     if not column_bands:
         return bottom
@@ -160,6 +161,7 @@ def draw_bands(
         for start, stop in band.runs:
             upper = area.top + start * area.height / row_count
             drawing.rectangle(strip, upper, STRIP, (stop - start) * area.height / row_count, ink)
+        # the name of a region without a row stands at the map's lower edge
         middle = min(((start + stop) / 2 for start, stop in band.runs), default=row_count)
         middles.append((area.top + middle * area.height / row_count, band))
     baseline = area.top - LINE

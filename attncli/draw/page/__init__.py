@@ -219,7 +219,8 @@ class PageHeads:
         name = f"{run_index}-{record.layer}-{record.head}"
         recipe = record.recipe
         terms = record.terms
-        # short keys, as there may be hundreds of heads; the script names them when it reads them
+        # short keys, as there may be hundreds of heads; the script names them when it reads them. "s"
+        # is the number of the mask, -1 for none; "c" and "x" are the scores' softcap and scale
         entry: dict[str, Any] = {
             "l": record.layer,
             "h": record.head,
@@ -561,11 +562,13 @@ def comparison_columns(page: Page) -> list[list[PageWord | None]]:
     """
     if page.pairs is None:
         return []
+    # where the runs leave no token out, their tokens are those of the texts
     texts = page.texts or [(run.sides.queries, range(len(run.sides.queries))) for run in page.runs]
     (tokens_a, places_a), (tokens_b, places_b) = texts
     words_a = _words_or_positions(tokens_a, places_a)
     words_b = _words_or_positions(tokens_b, places_b)
     pairs_a, pairs_b = page.pairs
+    # pairs of positions in the runs become positions in the texts
     same_words = [(places_a[a], places_b[b]) for a, b in zip(pairs_a, pairs_b, strict=True)]
     order_in_b = [b for _, b in same_words]
     if order_in_b != sorted(order_in_b):

@@ -34,7 +34,7 @@ NAMES = Names(
 def spec(config: Config) -> Spec:
     """The Spec of a GTE: BERT with rotary positions and a gated feed-forward part."""
     base = with_rotary(bert.with_gelu(bert.spec(config, types=1)), config, theta=160000.0)
-    plain = base.blocks[0].mlp
+    plain = base.blocks[0].mlp  # all layers of a BERT are alike
     assert isinstance(plain, Mlp)
     feed_forward = replace(plain, gated=True)
     return replace(

@@ -89,6 +89,8 @@ def ministral3_gguf_keys(metadata: Metadata) -> dict[str, object]:
         GROWTH: metadata.architecture_value("attention.temperature_scale"),
     }
     scaling = {key: value for key, value in stretched.items() if value is not None}
+    # the growth stands among the rotary settings alone: null beside them takes away what all
+    # families get there
     return {"rope_scaling": scaling, GROWTH: None}
 
 

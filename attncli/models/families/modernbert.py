@@ -142,6 +142,7 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
     """Config values by key that GGUF files name otherwise: windows, activations, and the two rotary
     bases.
     """
+    # a number, or a list of which layers have a window, which `layer_types` has already
     pattern = metadata.architecture_value("attention.sliding_window_pattern")
     stated = {
         "local_attention": metadata.architecture_value("attention.sliding_window"),
