@@ -718,6 +718,7 @@ def block_rows(a: NDArray, b: NDArray) -> int | None:
         or a.dtype != b.dtype
     ):
         return None
+    # None where the system does not say how many cores it has: then as for one
     if not b.T.flags.c_contiguous or (os.cpu_count() or 1) > FEW_CORES:
         return None
     # the largest block that divides the columns

@@ -106,7 +106,9 @@ def token_rows(tokens: Iterable[Token]) -> list[TokenRow]:
 
 
 def tokens_of(rows: Iterable[TokenRow]) -> list[Token]:
-    """The tokens that rows of a document stand for."""
+    """The tokens that rows of a document stand for. Members that a row leaves out are 0
+    or false.
+    """
     return [
         Token(
             row.index,
@@ -487,7 +489,7 @@ def projection_formulas(
     plain ones: with the biases that the model adds, and by way of narrow vectors in latent
     attention (MLA).
 
-    part: which attention, as `biased_modules` takes it.
+    part: which attention: "attn" for self-attention, "cross" for a decoder's cross-attention.
     """
     biased = biased_modules(model, layer, part)
     formulas = {
@@ -509,7 +511,7 @@ def latent_formulas(latent: Latent, biased: Collection[str]) -> dict[str, str]:
     """How queries, keys and values come from narrow vectors, by stage: D leads down to them, U up
     from them; KR gives the entries of a key that carry its position.
 
-    biased: the weights to whose product a bias is added, as `biased_modules` gives them.
+    biased: the weights to whose product a bias is added, by name, such as "q" or "kv_down".
 
     Source: DeepSeek-AI, DeepSeek-V2, 2024, appendix C.
     """
@@ -684,6 +686,7 @@ def identities_of(document: Header, tokens: Sequence[Token]) -> list[Hashable]:
         for piece in document.pieces:
             if None in (word.start, word.end, piece.start, piece.end):
                 continue
+            # none of the four is None from here on, which a type checker does not see
             if (word.start or 0) <= (piece.start or 0) < (piece.end or 0) <= (word.end or 0):
                 inside.append(piece.id)
         if inside:

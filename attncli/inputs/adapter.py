@@ -421,9 +421,9 @@ def merge_adapters(base: Checkpoint, requests: Sequence[AdapterRequest]) -> Adap
     if base.format == "gguf":
         what = message("adapters change the tensors of a folder, and this is a GGUF file")
         expected = message("the folder of the model that the adapter was trained on")
-        raise UnsupportedError(
-            what, where=str(next(iter(base.names().values())).file), expected=expected
-        )
+        # a split model has several files, of which the first tensor's stands for all
+        first_tensor = next(iter(base.names().values()))
+        raise UnsupportedError(what, where=str(first_tensor.file), expected=expected)
     merge = _Merge(base)
     for request in requests:
         _read_adapter(merge, request)
@@ -898,6 +898,7 @@ def _match_modules(
     try:
         places = run_bounded("pattern", {"patterns": list(whole), "names": list(modules)})
     except TaskError as error:
+        # the number of the expression that failed; None where the process ended before the first
         what = _config_setting(key, patterns[error.place or 0])
         if error.kind == "pattern":
             # Python's "at position 7" counts within `whole`, not in what the user wrote: cut it off

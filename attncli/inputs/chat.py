@@ -414,7 +414,7 @@ def _template_of(
     """
     special = _special_tokens(settings)
     templates = _named_templates(settings, folder)
-    if folder is None:
+    if folder is None:  # the file alone of "model.gguf: tokenizer.chat_template"
         place = where.partition(": ")[0]
     else:
         place = str(folder)
@@ -810,6 +810,7 @@ def _rendered_texts(
             "template", {"source": template.source, "values": values, "limit": limit}
         )
     except TaskError as error:
+        # the first list is the chat as the user gave it, and the one that errors are about
         raise _template_error(error, template, chats[0], limit) from error
     return texts
 

@@ -122,8 +122,8 @@ class TensorInfo(Struct, frozen=True):
 
 
 def local_header(path: Path) -> SafetensorsHeader | None:
-    """The header of a weight file, None where there is no such file. Raises as `open_regular` and
-    `read_header`.
+    """The header of a .safetensors file, None where there is no such file. Raises InputError where
+    it cannot be read, and for anything that the format does not allow.
     """
     if not is_there(path):
         return None

@@ -159,7 +159,8 @@ def _folds_case(folder: Path) -> bool:
 
 def check_writable(path: Path) -> None:
     """Check that `atomic_writer` could write this path, without writing anything; a command does so
-    before it starts its work. Raises as `atomic_writer`."""
+    before it starts its work. Raises AttnError, which the errors of the system (PermissionError and
+    others) become, for a folder, a missing folder, and a file or folder that may not be written."""
     with _write_errors(path, NAME_ERRORS):
         direct, target, _ = _destination(path)
         if not direct and not os.access(target.parent, os.W_OK):
@@ -605,8 +606,12 @@ def foreign_file(start: bytes, where: str, what: str) -> InputError | None:
 
 
 def read_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> bytes:
-    """All bytes of a file; raises as `open_regular`, and InputError if reading fails or where the
-    file is a GGUF, which is read by parts."""
+    """All bytes of a file. Raises InputError for a file that is missing, empty or cannot be read,
+    for a folder, a pipe or a device, and for a GGUF, which is read by parts; LimitError for one
+    larger than `limit` bytes.
+
+    what: what it should be, for the message.
+    """
     stream, size = open_regular(path, what=what, limit=limit)
     with stream:
         content = read_exactly(stream, size, str(path))
@@ -881,7 +886,13 @@ def parse_object(
 ) -> dict[str, Any]:
     """The JSON object in these bytes, as a dictionary.
 
-    where: the file, for errors; other arguments and errors are those of `read_object`.
+    where: the file, for errors.
+    what: what it should hold, for errors.
+    most: how many names and values it may hold.
+    with_tags: whether `{"__float__": "Infinity"}` stands for that number, and the bare word.
+
+    Raises InputError for what is no such object, names a key twice, is nested too deeply, or holds
+    half of a character; LimitError above `most` names and values.
     """
 
     # counted before parsing, as a name or value in memory takes up to a hundred times its bytes

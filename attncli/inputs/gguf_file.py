@@ -240,7 +240,7 @@ class _Header:
         if kind == STRING:
             return self.text(self.size)
         if kind != ARRAY:
-            return self.numbers(key, kind, 1)[0].item()
+            return self.numbers(key, kind, count=1)[0].item()
         inner = self.number("<I")
         if inner == ARRAY:
             self.fail(
@@ -249,7 +249,7 @@ class _Header:
             )
         if inner == STRING:
             return self.texts(self.count(message("items of {key}", key=repr(key)), 8))
-        return self.numbers(key, inner, count=None)
+        return self.numbers(key, inner, count=None)  # how many there are stands before them
 
     def numbers(self, key: str, kind: int, count: int | None) -> np.ndarray[Any, Any]:
         """Read `count` numbers of this GGUF type (`kind`), [number]; where `count` is None, read

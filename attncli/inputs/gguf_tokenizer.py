@@ -366,6 +366,13 @@ class _ScoredPairs(PairScheme):
     kind = "llama"
 
     def __init__(self, metadata: Metadata, tokens: StringTable, types: Array, name: str) -> None:
+        """The scheme of a GGUF file, `name`.
+
+        tokens: the pieces by id.
+        types: what kind each piece is, [token].
+
+        Raises InputError where the file does not give a score to each piece.
+        """
         self._scores = _token_scores(metadata, len(tokens), name)
         self._types = types
         unknown = np.flatnonzero(types == UNKNOWN)

@@ -824,7 +824,7 @@ class Remote:
         self.endpoint = variables.get("HF_ENDPOINT") or DEFAULT_ENDPOINT
         self.cache = cache
         self._watch = watch
-        self._token = variables.get("HF_TOKEN") or None
+        self._token = variables.get("HF_TOKEN") or None  # an empty one counts as none
 
     def probe(self, name: str) -> None:
         """Ask the hub once whether it has a file, without retries, so that somebody offline does
@@ -1206,7 +1206,7 @@ def download_gguf(
         first = _chosen_name(hub.names(), quantization, f"{hub.endpoint}/{hub_id}")
         files = _described_files(hub, _parts_of(first), hub_id.revision)
         _fetch_files(hub, files, fetch.note)
-        file = hub.large_file(files[0])
+        file = hub.large_file(files[0])  # the first part, which is in the cache by now
         return file, file.parent.name
 
 

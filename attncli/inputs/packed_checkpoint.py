@@ -231,7 +231,7 @@ class _PackedMatrices:
         scheme: the kind of numbers it is stored in, as people name it ("INT8").
         parts: names of the stored tensors that it is made of, the largest first.
         """
-        info = self.raw.info(parts[0])
+        info = self.raw.info(parts[0])  # the largest stands for the matrix's place in the file
         self.used_names.update(parts)
         self.tensors[name] = TensorInfo("float32", shape, info.file, info.start, info.stop, scheme)
         self.recipes[name] = recipe
@@ -472,7 +472,7 @@ class _PackedMatrices:
         bits = self.bits("bits", "w_bit")
         per_word = 32 // bits
         words, out = self.shape(weight)
-        count = self.shape(scale)[0]
+        count = self.shape(scale)[0]  # groups, as scales are [group, out]
         self.check_shape(scale, (count, out))
         self.check_shape(zeros, (count, -(-out // per_word)))
         order = parts.get("g_idx")
@@ -507,8 +507,8 @@ class _PackedMatrices:
             raise self._setting_error(
                 "version", self.settings.get("version"), message("4 bits, packed as for gemm")
             )
-        rows, words = self.shape(weight)
-        count = self.shape(scale)[0]
+        rows, words = self.shape(weight)  # [in, word]
+        count = self.shape(scale)[0]  # groups, as scales are [group, out]
         self.check_shape(scale, (count, words * 8))
         self.check_shape(zeros, (count, words))
         recipe = AwqMatrix(self.raw, (weight, zeros, scale), self.group_size(count, rows, scale))
@@ -856,8 +856,15 @@ class CodedMatrix:
     def __init__(
         self, raw: Checkpoint, weight: str, stored: list[str], state: Mapping[str, Any], count: int
     ) -> None:
-        """Take the name `weight` of the tensor of `raw` with the codes, two in each byte, and what
-        belongs to it."""
+        """The recipe of one matrix, which is only computed whole.
+
+        raw: the checkpoint whose stored tensors the names are of.
+        weight: the tensor of the codes, two in each byte.
+        stored: the tensors of the blocks' scales and of the table that codes stand for; where
+            scales are codes themselves, also those of the scales' own scales and table.
+        state: what the file says of block sizes and the matrix's shape.
+        count: how many numbers the matrix has.
+        """
         self._raw = raw
         self._weight = weight
         self._stored = stored
@@ -902,9 +909,10 @@ class NvRows:
         self._whole = whole
 
     def rows(self, start: int, stop: int) -> Array:
-        """The rows start..stop-1 of the matrix, float [row, column]."""
+        """The rows start..stop-1 of the matrix, float [row, column]: the numbers that the codes
+        stand for, times the scale of their group and the one scale of the matrix."""
         rows = range(start, stop)
-        codes = self._raw.read_rows(self._weight, rows)
+        codes = self._raw.read_rows(self._weight, rows)  # two in each byte, the low one first
         numbers = np.stack((E2M1[codes & 15], E2M1[codes >> 4]), axis=-1).reshape(len(rows), -1)
         stored = self._raw.read_rows(self._scale, rows)
         scales = raw_numbers(stored, self._raw.info(self._scale).dtype)
@@ -929,6 +937,8 @@ class MxExperts:
         """The experts start..stop-1, float [expert, in, out]."""
         experts = range(start, stop)
         codes = self._raw.read_rows(self._blocks, experts)  # [expert, out, block, 16 bytes]
+        # the numbers that the codes stand for, two codes in each byte, the low one first; each
+        # block is scaled by a power of two, stored 127 higher
         numbers = np.stack((E2M1[codes & 15], E2M1[codes >> 4]), axis=-1)
         numbers = numbers.reshape(*codes.shape[:3], 32)
         powers = self._raw.read_rows(self._scale, experts).astype(np.int32) - 127

@@ -80,6 +80,12 @@ class Pieces:
     """
 
     def __init__(self, stretch: Stretch, free: list[Array], on_take: Callable[[int], None]) -> None:
+        """The pieces of one range of a file; none is read yet.
+
+        stretch: the range.
+        free: buffers that no thread uses now; a thread takes one, and puts it back at its end.
+        on_take: called with the bytes of each piece when a thread takes it.
+        """
         self._stretch = stretch
         self._free = free
         self._on_take = on_take

@@ -395,9 +395,9 @@ def _is_pattern(rule: RegionRule) -> bool:
 def _find_patterns(rules: Sequence[RegionRule], text: str) -> list[list[Span]]:
     """For each rule the places that its pattern matches, none for a rule of another form.
 
-    The patterns are searched for in a process of their own, all in one: some take for ever. Raises
-    what `RegionRule.error` returns for what is no regular expression, LimitError for one that takes
-    too long.
+    The patterns are searched for in a process of their own, all in one: some take for ever. For
+    what is no regular expression raises UsageError, or InputError where a file states the rule;
+    LimitError for one that takes too long.
     """
     numbers = [number for number, rule in enumerate(rules) if _is_pattern(rule)]
     places: list[list[Span]] = [[] for _ in rules]
@@ -410,6 +410,7 @@ def _find_patterns(rules: Sequence[RegionRule], text: str) -> list[list[Span]]:
     try:
         matches = run_bounded("pattern", {"patterns": patterns, "text": text})
     except TaskError as error:
+        # the number of the pattern that failed; None where the process ended before the first
         rule = rules[numbers[error.place or 0]]
         raise _pattern_error(error, rule) from error
     for number, spans in zip(numbers, matches, strict=True):
@@ -623,8 +624,8 @@ def _nearest_word(missing: str, text: str, expected: str) -> str:
 
 
 def _parse_range(rule: RegionRule, kind: str, numbers: str) -> tuple[int, int]:
-    """The first and the last number of a range such as 3-5 or 3. Raises what `RegionRule.error`
-    returns for anything else.
+    """The first and the last number of a range such as 3-5 or 3. Raises UsageError for anything
+    else, or InputError where a file states the rule.
 
     kind: what is counted, a key of `FORMS`.
     """

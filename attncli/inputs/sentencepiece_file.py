@@ -80,7 +80,7 @@ def read_pieces(raw: bytes, name: str) -> SentencePieces:
         # field 1 is a piece, once for each; 2 says how the vocabulary was trained, 3 how texts are
         # prepared
         for number, value in _fields(raw):
-            if number == 1:
+            if number == 1:  # field 1 is its text, 2 its score, 3 its type; 0 and 1 if left out
                 piece = dict(_fields(value))
                 pieces.append(piece[1].decode("utf-8"))
                 scores.append(struct.unpack("<f", piece.get(2, b"\0\0\0\0"))[0])

@@ -182,7 +182,7 @@ class _TemplateSandbox(ImmutableSandboxedEnvironment):
         """The value of an arithmetic operator in a template, which Jinja asks for before each `*`,
         `**` and `%`. Raises _BeyondError where it would be too large.
         """
-        # the length of a text or list, the absolute value of a number
+        # the length of a text or list, the absolute value of a number; 0 of what is undefined
         sizes = [
             len(side) if isinstance(side, str | list | tuple | dict) else abs(side or 0)
             for side in (left, right)

@@ -407,7 +407,9 @@ class TensorFile(Struct, frozen=True, eq=False):
     arrays: dict[str, np.ndarray[Any, Any]] | None = None
 
     def tensors(self, *, allow_nonfinite: bool = False) -> dict[str, np.ndarray[Any, Any]]:
-        """All tensors by name; as `read_tensors`."""
+        """All tensors by name, in the machine's byte order and row-major. Raises InputError for a
+        file that is damaged and, unless `allow_nonfinite`, for NaN or Inf; UnsupportedError for
+        data types that are not plain numbers."""
         where = str(self.path)
         if self.arrays is None:
             arrays = _stored_arrays(self.path, self.header)
@@ -422,9 +424,10 @@ class TensorFile(Struct, frozen=True, eq=False):
 def tensor_file(path: Path) -> TensorFile:
     """A tensor file, by its headers alone (but for .pt and .pth, which are read whole).
 
-    Raises InputError, UnsupportedError, LimitError as `read_tensors`; the size of a .safetensors is
-    not limited before its tensors are asked for, and data types that cannot be computed with are
-    listed as they are.
+    Raises InputError for a file that is missing, damaged or of an unknown kind, UnsupportedError
+    for data types that are not plain numbers, LimitError for a file that is too large. Of a
+    .safetensors the size is not limited before its tensors are asked for, and data types that
+    cannot be computed with are listed as they are.
     """
     where = str(path)
     match _known_format(path):

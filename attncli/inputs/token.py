@@ -143,7 +143,8 @@ def parse_ids(ids: str) -> tuple[int, ...]:
 
 
 def _texts_of_file(path: Path, lines: bool) -> Iterator[Text]:
-    """The texts of a file, which is opened at once. Raises as `read_texts`."""
+    """The texts of a file, which is opened at once. Raises InputError for a file that cannot be
+    read, is not UTF-8 or holds no text, LimitError for a text that is too long."""
     stream = open_stream(path, what=message("a UTF-8 text file"))
 
     # a generator of its own: the file is opened now, not when the first text is asked for
@@ -159,8 +160,8 @@ def _texts_of(stream: BinaryIO, origin: str, lines: bool, errors: str = "strict"
     """Yield the text in a stream, or with `lines` a text for each line that is not blank. Raises
     InputError where there is none.
 
-    origin: where the text comes from, as `Text` has it.
-    errors: as of `bytes.decode`, such as "strict".
+    origin: where the text comes from: "argument", "standard input" or a path.
+    errors: how bytes that are not UTF-8 are taken, by Python's names: "strict" refuses them.
     """
     where = "" if origin == "argument" else origin  # errors need not say where an argument is
     if lines:
@@ -227,7 +228,7 @@ def _decode(raw: bytes, where: str, offset: int, line: int, errors: str) -> str:
     """Bytes of UTF-8 as text, without a byte-order mark.
 
     offset, line: where in the file they begin, for the error.
-    errors: as of `bytes.decode`, such as "strict".
+    errors: how bytes that are not UTF-8 are taken, by Python's names: "strict" refuses them.
 
     Raises InputError for invalid bytes.
     """
@@ -469,6 +470,7 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
                 if runs := _spelling_runs(
                     tokens, target, without_marks, may_part=len(phrase.split()) > 1
                 ):
+                    # without a number the first of all; with one, only that run is meant
                     run = runs[_occurrence_index(runs, phrase, int(which or 1))]
                     return Span(*run, 1 if which else len(runs))
         raise
@@ -686,7 +688,9 @@ def find_token(tokens: Sequence[Token], reference: str) -> TokenMatch:
 
 
 def _places(tokens: Sequence[Token], text: str) -> list[int]:
-    """The indices of the tokens whose text equals this one by the rules of `find_token`."""
+    """The indices of the tokens whose text equals this one: exactly, else without regard to case,
+    else also without the marks that pieces carry (leading space, `Ġ`, `▁`, `##`). The first of
+    these that finds any token decides."""
     # what is compared: the text itself, the text in any case, and that without marks of pieces
     keys: tuple[Callable[[str], str], ...] = (str, str.casefold, _lower_without_marks)
     for key in keys:

@@ -285,6 +285,7 @@ class PieceTokenizer:
         added = encoding.special_tokens_mask
         spans: dict[int, PieceSpan] = {}
         for part, text in enumerate(parts):
+            # a piece for which the library names no text counts to the first
             inside = [
                 index
                 for index, owner in enumerate(owners)

@@ -116,7 +116,8 @@ def word_starts(tokens: Sequence[Token], text: str) -> list[int]:
 
 
 def merged_words(tokens: Sequence[Token], text: str) -> Words:
-    """The words that the tokens of a text make up, cut as `word_starts` does."""
+    """The words that the tokens of a text make up: neighbouring tokens whose characters touch
+    within a word of the text become one; special tokens stay by themselves."""
     starts = word_starts(tokens, text)
     ends = [*starts, len(tokens)][1:]
     word_tokens: list[Token] = []

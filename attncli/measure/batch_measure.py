@@ -340,7 +340,7 @@ class LengthTally:
                 continue
             # only the rows that count are added up: zeros between them would pair the terms in
             # another order
-            per_row = metric.of(even)
+            per_row = metric.of(even)  # [1, row], as uniform attention is the same in every head
             used = np.broadcast_to(per_row.used_rows, np.shape(per_row.value))[0]
             if per_row.weight is None:
                 row_weights = np.ones(self.count)
@@ -454,6 +454,7 @@ class TextBatch:
             for index in length.by_text.keys() - of_text.keys():
                 even_rows = uniform_rows(length.i, length.sight, abouts[text])
                 per_row = length.by_text[index].of(even_rows)
+                # of one head, as uniform attention is the same in every head
                 value_sums, weight, self.rows[index] = _row_sums(per_row, 1, length.count)
                 self.baseline[text, index] = value_sums[0] / weight[0] if weight[0] > 0 else np.nan
         self._columns: dict[tuple[str, str], Array] = {}

@@ -105,6 +105,7 @@ def _head_records(document: Any, heads: DocumentHeads) -> Iterator[HeadRecord]:
     in another order, as a ranking does."""
     is_learned = document.model.source == "checkpoint"
     sides = heads.sides
+    # a part without the number of a head (None) counts as head 0 in the order
     for layer, part in sorted(heads.parts, key=lambda entry: (entry[0], entry[1].head or 0)):
         # a head without weights, or with pooled ones: a record of what else the document says
         values = getattr(part, "weights", UNSET)

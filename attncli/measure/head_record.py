@@ -246,7 +246,8 @@ class GatheredRows:
         distance j − i; where a distance has two different ones, `straight` becomes False.
 
         first, start, low: the head, row and key at which `bias` begins.
-        visibility: as in `_keep_visibility`; hidden pairs are passed over.
+        visibility: booleans that broadcast to the biases, None where nothing is hidden; hidden
+            pairs are passed over.
         """
         if visibility is None:
             is_known = np.isfinite(bias)

@@ -515,6 +515,11 @@ class Tally:
     """
 
     def __init__(self, heads: int, metrics: Sequence[str | Metric], about: TokenFacts) -> None:
+        """Make the sums, all 0, for so many heads.
+
+        metrics: names, or metrics themselves.
+        about: what is known of the tokens; a metric that needs more stays NaN.
+        """
         self._metrics = metrics_of(metrics)
         self.about = about
         # [the heads' or uniform attention's, metric, head]
@@ -613,10 +618,11 @@ def metrics_of(metrics: Sequence[str | Metric]) -> list[Metric]:
 def metric_of(name: str | Metric, *, option: str = "--metric", more: Sequence[str] = ()) -> Metric:
     """The metric of that name, or itself if it is a metric already.
 
+    option: the command line's option that named it, for the hint of an error.
     more: other names to offer in the error.
 
-    Raises UsageError, with the nearest name, as `option` takes it, and for a caller's own metric
-    that has a built-in one's name.
+    Raises UsageError for an unknown name, with the nearest one, and for a caller's own metric that
+    has a built-in one's name.
     """
     if isinstance(name, Metric):
         built_in = METRICS.get(name.name) or OFFSETS.get(name.name)

@@ -238,7 +238,7 @@ class LinkCollector:
         first: the query of the first row.
         """
         collector = self.consumer(layer, heads)
-        count = 0
+        count = 0  # rows, as many for each head
         if len(heads):
             count = len(weights[0])
         for _, row in portions(1, count, self._keys):

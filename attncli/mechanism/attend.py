@@ -869,8 +869,9 @@ def compute_attention(
     rows: None for dense attention, which keeps its stages; else how many query rows to hold at once
         as blocks, which go to `on_block` and leave no stages.
     keep: names of the stages to compute and keep.
-    on_block: called with each block, see `stream`.
-    last_queries: queries whose blocks are computed, see `stream`; None for all.
+    on_block: called with each block of rows, in order, where `rows` are given.
+    last_queries: blocks without any of these queries are not computed, and their mixed values are
+        0; None for all.
     """
     # dense, but put together from blocks, which is faster for many weights
     if rows is None and _worth_gathering(backend, q, k, keep):

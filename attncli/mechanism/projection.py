@@ -503,6 +503,7 @@ def _separate_queries(
     positions: of the queries, [query].
     """
     spec = attention.spec
+    # which of the queries are of global tokens; most models state no positions of such (None)
     rows = np.flatnonzero(np.isin(positions, spec.own_global or ())).tolist()
     if not rows:
         return None

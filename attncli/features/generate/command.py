@@ -125,6 +125,7 @@ def write_continuations(
     layers, heads = layers_and_heads(loaded_model, setup.model)
     assert options.generate is not None
     rows = output.json or output.ndjson
+    # without a temperature: 0, for the likeliest token each time
     continuation = GenerateRequest(
         options.generate, options.temperature or 0.0, seed, layers, heads, rows
     )
@@ -176,6 +177,7 @@ def _seed_of_draws(
     """(seed that tokens are drawn with, setup without a seed of its own): with `--temperature`
     above 0, `--seed` means the draws, not the weights. Raises UsageError where `--seed` and
     `--sample-seed` are both given."""
+    # nothing is drawn, or `--seed` is not given: the setup stays as it is
     if not options.temperature or setup.model.seed is None:
         return options.sample_seed or 0, setup
     if options.sample_seed is not None:

@@ -69,7 +69,7 @@ def generate_rows(document: GenerateDocument) -> Iterator[Sequence[object]]:
             )
             place = (token.index, token.text, step.probability, head.layer, head.head)
             region_shares = []
-            if head.regions is not UNSET:
+            if head.regions is not UNSET:  # one row, [region], with NaN for null
                 region_shares = as_matrix([head.regions])[0].tolist()
             yield (*place, *shares, head.top.key, head.top.weight, *region_shares)
 
@@ -318,7 +318,7 @@ def _sureness(document: GenerateDocument, view: View) -> Iterator[str]:
     for place, template in templates:
         step = document.steps[place]
         token = document.generated[place]
-        likeliest = step.likeliest or []
+        likeliest = step.likeliest or []  # a document may leave them out
         # the likeliest have the text that the vocabulary has, blanks included
         text = token.text
         for row in likeliest:

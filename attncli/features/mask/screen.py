@@ -388,6 +388,7 @@ def _mask_sentences(document: MaskDocument, view: View) -> Iterator[str]:
         # what all show together lies within each, so that as many pairs are the same pairs
         if same := next((part for part in document.masks if part.pairs == combined.pairs), None):
             yield say(view, "That is what {mask} shows alone.", mask=_spec_text(same.spec, view))
+    # of one mask there is no combination: then it is the only one
     empty = (combined or document.masks[0]).empty_rows
     if len(empty) == 1:
         yield say(view, "{count} query sees nothing: its weights and its output are 0.", count=1)

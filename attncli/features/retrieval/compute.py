@@ -460,7 +460,7 @@ def _passages_that_fit(
     beginnings = {needle.question}
     chosen: list[str] = []
     for passage in (passages[int(place)].strip() for place in order):
-        begins = passage.rpartition(" ")[0]
+        begins = passage.rpartition(" ")[0]  # all but its last word
         if begins in beginnings or passage.startswith(needle.question):
             continue
         text, _, _ = _insert_needle(needle, [*chosen, passage], depth)
