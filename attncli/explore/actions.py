@@ -80,6 +80,7 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
                 tokens=tokens,
             )
         case "effects" if effects is not None:
+            # of all heads where that was asked for, else of the chosen head
             document = effects.every or effects.head or effects.cut_document
             assert document is not None
             return document
@@ -174,6 +175,7 @@ def save(
             from attncli.draw.figures.drawing import figure_bytes, style_of
 
             style = style_of("")  # of paper, as the commands draw it
+            # the explorer has scales of colours that figures lack: these become the plain one
             scale = state.scale if state.scale in ("log", "row") else "linear"
             document = document_in_sight(source, state, effects)
             drawing = figure(document, scale=scale, theme=style.theme, lang=lang)

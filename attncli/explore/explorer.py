@@ -134,6 +134,7 @@ def _right_pane(walk: Walk, scene: Scene) -> tuple[str, DrawPane | None]:
         case "matrix":
             return "", None
         case "difference":
+            # (the type allows None, but a difference always has a head that is subtracted)
             layer, head = state.subtracted_head or (state.layer, state.head)
             head_name = say(view, spoken_head(layer, head))
             return say(view, "this head less {head} (A)", head=head_name), None

@@ -291,7 +291,7 @@ def blank(width: int, height: int) -> Pane:
 
 
 def stack_panes(panes: Sequence[Pane]) -> Pane:
-    """The panes one below the other."""
+    """The panes one below the other; the width is not known where they differ in it."""
     widths = {pane.width for pane in panes if pane.height}
 
     def spot_at(x: int, y: int) -> Spot | None:
@@ -487,7 +487,7 @@ def effects(scene: Scene, head_effects: HeadEffects | None) -> Pane:
     # the words that were asked about, which may not be the chosen ones any more
     state = replace(scene.state, query=head_effects.query, key=head_effects.key)
     texts: Iterable[str] = _effect_sentences(replace(scene, state=state), head_effects)
-    if head_effects.every is not None:
+    if head_effects.every is not None:  # one paragraph, which leaves room for the ranking
         texts = [join_sentences(texts, view)]
     text_rows = stack(*(remark(text, view, style="") for text in texts)).rows
     ranking_rows = effect_rows(head_effects)

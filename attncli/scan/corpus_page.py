@@ -262,7 +262,7 @@ def _page_of_density(scans: Sequence[PageScan], lang: str, density: int) -> byte
     axes = [name for name in usual_axes if name in metrics]
     if not axes:
         axes = metrics or ["layer"]
-    if len(axes) == 1:
+    if len(axes) == 1:  # one metric alone stands on both axes
         axes = axes * 2
     meta = {
         "lang": lang,

@@ -245,7 +245,7 @@ def _open_last_words(folder: Path) -> IO[bytes]:
     It has no name: whatever ends this process leaves none behind. Raises AttnError where there is
     no room for one.
     """
-    for place in (folder, None):
+    for place in (folder, None):  # None: the system's folder for temporary files
         with contextlib.suppress(OSError):
             return TemporaryFile(dir=place)
     raise AttnError(

@@ -261,6 +261,7 @@ class ShardLinks:
             for place in range(int(self._starts[layer]), int(self._starts[layer + 1])):
                 head = self._heads[place]
                 head.add(*count_links(self._links[place, :size], ranks, ids))
+                # the rarest pairs are let go where there are twice as many as are kept
                 if head.codes.size > 2 * self._distinct:
                     head.lost_count += head.prune(self._distinct)
         self._sizes = [0] * len(self._sizes)
@@ -423,6 +424,7 @@ class TotalLinks:
             if unseen:
                 for code in pairs[place][is_pair].tolist():
                     kept[code] = kept.get(code, 0) + unseen
+            # the rarest pairs are let go where there are twice as many as are kept
             if head.codes.size > 2 * most:
                 dropped = head.prune(most)
                 self._lost_counts[0, place] += dropped

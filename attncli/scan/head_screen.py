@@ -245,6 +245,7 @@ def interval_text(
     """
     if between is None:
         return "-"
+    # a narrow screen has no blanks around the dash, except where a minus sign might touch it
     if view.width < SPACED and between[0] >= 0:
         space = ""
     else:

@@ -648,7 +648,7 @@ def make_plan(
     measures = _plan_measures(request, model)
     with _withdraw_on_failure(folder) as files:
         sizes = shard_sizes(model.spec)
-        if request.shard:
+        if request.shard:  # a size that is asked for, whatever the number of texts
             sizes = ShardSizes((), request.shard)
         shards = _take_in_corpus(names, request, folder, stdin, files, sizes)
         if not shards:

@@ -808,6 +808,7 @@ class _Heads:
         )
         examples = []
         for decile, index in strata:
+            # the first field is the hash by which texts are drawn
             _, file, line, query, key = sample.table[:, place, index].tolist()
             if decile is not None:
                 decile += 1  # documents count deciles from 1

@@ -278,7 +278,7 @@ class KeptRows:
         is_first: whether it is the first block of these rows under its mask.
         """
         for query, (number, start, keys) in self._kept.get(place, {}).items():
-            row = query - int(block.queries[0])
+            row = query - int(block.queries[0])  # the queries of a block follow each other
             if not 0 <= row < block.queries.size:
                 continue
             table = self._table[:, start : start + keys.size]  # a view: it is filled in place

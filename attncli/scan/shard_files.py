@@ -444,6 +444,8 @@ class RowTable:
         """
         texts = len(places)
         heads = len(self._heads)
+        # a row for each text and head; metrics may leave out rows, so that a head's number of rows is
+        # the largest of any metric
         part: dict[str, Any] = {
             "text": np.repeat(np.array([place.text for place in places], np.uint64), heads),
             "file": np.repeat(np.array([place.file for place in places], np.int32), heads),
@@ -576,6 +578,7 @@ class LinkTable:
         """
         # by all fields but the hash of the text, which is the second
         sorted_rows = sorted(self._rows, key=lambda row: (row[0], *row[2:]))
+        # lines of JSON where pyarrow, which writes Parquet, is not installed
         if find_spec("pyarrow") is None:
             with synced_writer(path_of(folder, shard, "links.jsonl"), part) as stream:
                 for row in sorted_rows:
@@ -583,6 +586,7 @@ class LinkTable:
                     stream.write(json.dumps(line).encode() + b"\n")
             return len(sorted_rows)
         arrow = import_pyarrow()
+        # by column; where there is no link, every column is empty
         columns = list(zip(*sorted_rows, strict=True)) or [()] * len(LINK_FIELDS)
         schema = link_schema()
         arrays = [

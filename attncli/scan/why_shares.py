@@ -82,7 +82,7 @@ def plan_parts(model: Model, heads: Sequence[tuple[int, int]]) -> WhyPlan:
     tokens = model.tokenizer.ids_to_tokens([0] * PLANNED_TOKENS)
     planned = []
     for layer, head in heads:
-        query = PLANNED_TOKENS - 1
+        query = PLANNED_TOKENS - 1  # the link of the last token to itself
         whole = contributions(
             SweepText(model, tokens, model.backend), Link(layer, "self", head, query, query)
         )

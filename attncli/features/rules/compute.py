@@ -313,6 +313,7 @@ class _SwapTrial:
             # 0.29 of 100 is 28.999… in binary
             count = max(int(share * len(ranked) + 1e-9), 1)
             best = frozenset(ranked[:count])
+            # of numbers that the seed gives to the heads, the smallest are drawn
             numbers = integers(self._seed, f"drawn\0{count}", len(ranked))
             drawn = frozenset(np.argsort(numbers, kind="stable")[:count].tolist())
             rows.append(

@@ -244,7 +244,8 @@ def _square_count(attention: Attention) -> int:
     """How many arrays [query, key] a head has if every stage is kept; a step that changes nothing
     shares its array.
     """
-    # raw scores, scaled scores and weights are always there
+    # raw scores, scaled scores and weights are always there; biased, capped and masked scores are
+    # counted where a bias, a soft cap or a mask makes them
     count = 3 + len(position_stages(attention.position))
     if isinstance(attention.position, ADDED):
         count += 1

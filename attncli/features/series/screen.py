@@ -161,6 +161,7 @@ def _label_table(document: SeriesDocument, view: View) -> Lines:
         shown = document.changes
     else:
         shown = document.changes[:MOST_CHANGES]
+    # ASCII has no long dash, neither between the two names nor in them
     rows = [
         [
             head_name(change.layer, change.head),
