@@ -409,6 +409,7 @@ class _Work:
         choose = partial(strongest_edges, self.graph, count=count)
         token_texts: list[str] | UnsetType = UNSET
         if positions is not None:
+            # scores by token are of aligned pairs alone: the first names the places of all
             token_texts = [token.text for token in pairs.choice[0].clean]
         return CircuitDocument(
             version=__version__,
@@ -470,6 +471,7 @@ class _Work:
         ]
         if not by_position:
             return np.stack(self.results("scores", works)), None
+        # by position, all texts have the same number of tokens
         shape = (len(self.pairs.choice[0].clean), *self.graph.mask.shape)
         total = np.zeros(shape, self.dtype)
 

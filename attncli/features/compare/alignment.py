@@ -51,7 +51,7 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
         for index in range(len(b) - 1, -1, -1):
             places[b[index]].append(index)
         return Alignment(tuple(range(len(a))), tuple(places[text].pop() for text in a), (), ())
-    blocks = SequenceMatcher(None, list(a), list(b), autojunk=False).get_matching_blocks()
+    blocks = SequenceMatcher(a=list(a), b=list(b), autojunk=False).get_matching_blocks()
     pairs = [(block.a + index, block.b + index) for block in blocks for index in range(block.size)]
     indices_a = tuple(pair[0] for pair in pairs)
     indices_b = tuple(pair[1] for pair in pairs)

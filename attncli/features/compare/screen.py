@@ -635,6 +635,7 @@ def _shown_text(document: CompareDocument, index: int, view: View) -> str:
 
 def _before_difference_sentences(document: CompareDocument, view: View) -> Iterator[str]:
     """Yield why no compared row differs, and the option to compare a row that does."""
+    # said only of texts with a common beginning, whose length the document then holds
     beginning = document.common_beginning or 0
     yield say(
         view,

@@ -461,6 +461,7 @@ def seq2seq(
     if pairs:
         layers, heads = HeadSelection(pairs=pairs).layers_and_heads("--head")
     else:
+        # the attention to the other text; of seeded weights it is the only one
         first = decoder.blocks[0].cross or decoder.blocks[0].attention
         layers = request.numbers(setup.model.layer, "layer", len(decoder.blocks))
         heads = request.numbers(setup.model.head, "head", first.heads)
@@ -643,6 +644,7 @@ def matrix_softmax(
         layer = chosen_layer(loaded_model, setup.model)
     else:
         layer = open_layer
+    # without --head the first one, as nothing is searched here
     head = open_head or 0
     refuse_over(
         estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text"

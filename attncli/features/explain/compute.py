@@ -410,6 +410,7 @@ def derivation_document(
             **head_projections(model, layer, head),
             **layer_projections(model, layer),
         }
+    # one head ran: its matrices are [0] of each stage
     return AttentionTopic(
         **heading,
         topic="attention",
@@ -927,6 +928,7 @@ def _position_way(
     """A model's position encoding and the query's weights under it, with their largest difference
     from `first`, [key] (None: 0)."""
     names = ("capped", "biased", "weights")
+    # of the one head that ran, [query, key]
     trace = layer_trace(model, tokens, layer, (*names, "mixed"), [head])
     capped, biased, weights = (float64_of(model, trace.stages[name])[0] for name in names)
     row = weights[query]

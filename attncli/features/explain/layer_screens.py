@@ -435,6 +435,7 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
         title=say(view, "weights of {query} in each head", query=query),
         note="each row sums to 1",
     )
+    # all heads of a layer are as wide
     outputs = vectors(
         [head.output for head in heads],
         names,

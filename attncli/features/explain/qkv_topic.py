@@ -80,6 +80,8 @@ def qkv_document(
             hint="attn explain qkv TEXT",
         )
     stages = {name: float64_of(model, array) for name, array in trace.stages.items()}
+    # of the one head that ran, [token, dim] and of the query [key]; learned keys stand behind the
+    # tokens
     q = stages["q"][0]
     k = stages["k"][0]
     v = stages["v"][0]
@@ -190,7 +192,7 @@ def _shared_query_key(
     rest: which tokens heads rest on, booleans [token].
     others: which words may be compared, booleans [token].
     """
-    # which word is compared
+    # which word is compared; [0] is the head
     q = stages["q"][0]
     k = stages["k"][0]
     count = len(q)

@@ -244,6 +244,7 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
     note = say(
         view, "measured on {pairs} pairs (seed {seed})", pairs=document.samples, seed=document.seed
     )
+    # of the products that are not scaled, which come first
     first = document.variance[0]
     agree = ""
     if first.standard_errors is not None:
@@ -456,7 +457,7 @@ def _row_without_positions(document: OrderTopic) -> OrderRow | None:
 
 def order_answer(document: OrderTopic, view: View) -> Lines:
     """The text tinted by how far each word's output changes with the order, without positions where
-    that was run, and sentences on whether the order matters."""
+    that was run and else in the first run, and sentences on whether the order matters."""
     row = _row_without_positions(document) or document.order_rows[0]
     conventions = {"position": convention(row.position, view), "mask": convention(row.mask, view)}
     texts = _order_sentences(document, view)

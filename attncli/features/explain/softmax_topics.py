@@ -316,6 +316,7 @@ def matrix_softmax_document(
     Raises:
         InputError: For a layer or head that is not there.
     """
+    # of the one head that ran, [query, key]
     trace = layer_trace(model, tokens, layer, ("masked", "weights"), [head])
     scores, weights = (float64_of(model, trace.stages[name])[0] for name in ("masked", "weights"))
     whole = row_softmax(scores.reshape(1, -1)).reshape(scores.shape)
@@ -469,6 +470,7 @@ def _mean_peakedness(
             weights = attention(q, k, np.zeros((count, 1, keys, 1)), scale=scale).weights
             sums[name] += peakedness(weights[:, 0, 0]).sum(axis=0)
     means = {name: total / queries for name, total in sums.items()}
+    # one row of even weights has the measures of all such rows
     means["uniform"] = peakedness(np.full((1, keys), 1 / keys))[0]
     return [
         ScaleSoftmax(

@@ -534,7 +534,10 @@ def _open_edges(
     capacity: Floats, back: Floats, node: tuple[int, int]
 ) -> Iterator[tuple[tuple[int, int], float]]:
     """Yield the neighbours of a node (depth, position) that more can flow to, a layer down or back
-    up, each with how much. `capacity` and `back` are those of `_maximum_flow`.
+    up, each with how much.
+
+    capacity: what can still flow from each position down to those one layer below, [depth, from, to].
+    back: what has flowed there, and can be sent back up, [depth, from, to].
     """
     depth, position = node
     ways = [(depth + 1, capacity[depth, position])]
@@ -572,6 +575,10 @@ def _send(
     """Push flow along one path from `node` to `goal`, at most `room`, and return the amount, 0.0
     where no path is open. Each edge of the path leads to the next level. Changes `capacity` and
     `back`, and marks dead ends in `levels`.
+
+    capacity, back: what can still flow down each edge, and what has, [depth, from, to].
+    levels: over how many edges each node was reached, [depth, position]; −1 for not at all.
+    node, goal: (depth, position).
     """
     if node == goal:
         return room

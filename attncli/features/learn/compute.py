@@ -556,6 +556,7 @@ def _learn_document(
 
     # the trained weights as a model, for what documents say of one
     backend = numpy_backend("float32")
+    # a model that no family describes has the kind ""
     identity = Identity("seeded", family=model.kind or None, seed=seed)
     whole = Model(
         model.spec,

@@ -267,6 +267,7 @@ class Training:
 
         view = self._view
         task = self._request.task
+        # a terminal that does not tell its height is taken to have 24 lines
         lines = self._environment.height or 24
         steps = self._request.steps
         progress = message(

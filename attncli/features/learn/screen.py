@@ -193,6 +193,7 @@ def _head_table(document: LearnDocument, view: View) -> Lines:
     """A table of the heads: each score before and after training, the step at which one rose, and
     the loss without the head."""
     losses = {(row.layer, row.head): row.loss for row in document.ablation.heads}
+    # all heads have the same scores
     names = list(document.heads[0].scores)
     arrow_text = arrow(view)
     rows = []
@@ -303,6 +304,7 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
         for reference in document.references
     ]
     heads = {(head.layer, head.head): head for head in document.heads}
+    # of the first seed, whose model is shown, the best head of each score
     for row in document.runs[0].best:
         score = heads[row.layer, row.head].scores[row.score]
         if score.last >= score.threshold and score.rose_at is not None:
@@ -386,6 +388,7 @@ def _seeds_sentence(document: LearnDocument) -> Message:
     count = len(document.runs)
     learned = sum(run.learned for run in document.runs)
     name = document.runs[0].best[-1].score  # a task's own score is its last
+    # the same of all heads
     threshold = document.heads[0].scores[name].threshold
     doing = sum(
         row.value >= threshold for run in document.runs for row in run.best if row.score == name
@@ -526,6 +529,7 @@ def learn_page(
     if not maps:
         return None
     title = message("learning {task}", task=document.task)
+    # all heads have the same scores
     names = list(document.heads[0].scores)
     return steps_page(
         StepsPage(
