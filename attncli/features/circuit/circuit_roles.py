@@ -120,7 +120,7 @@ def _differences(
             start = pair.first_difference
         removal = Removal(
             HeadSelection(pairs=heads),
-            resample_from(choose_backend(model, pair.corrupt, [])),
+            resample_from(choose_backend(model, pair.corrupt, branches=[])),
             baseline="none",
             hold=True,
             start=start,

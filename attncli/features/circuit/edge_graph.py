@@ -148,10 +148,13 @@ def _obstacle(block: Block) -> Message | str | None:
 
 def live_edges(graph: EdgeGraph, mask: Mask) -> Mask:
     """The edges of a circuit through which something flows: their writer is fed, from the embedding
-    on, and their reader's node is read, up to the logits. The others change nothing."""
+    on, and their reader's node is read, up to the logits. The others change nothing.
+
+    mask: the edges of the circuit, [reader, writer], as the result.
+    """
     # forwards: a node is fed when one of its readers reads a writer that is fed
     is_fed = np.zeros(len(graph.writers), bool)
-    is_fed[0] = True
+    is_fed[0] = True  # the embedding
     for number, reader in enumerate(graph.readers):
         if reader.nodes and (mask[number] & is_fed).any():
             is_fed[list(reader.nodes)] = True

@@ -765,6 +765,7 @@ def multihead_document(
     elif "concat" not in trace.stages:
         total = mixed.reshape(-1)
     else:
+        # W_O cannot be read: there is no sum to compare
         total = out
 
     single: SingleHead | UnsetType = UNSET
@@ -1042,6 +1043,7 @@ def residual_document(
         run_norm = float64_of(model, trace.stages[stage])[query]
         norm_difference = float(np.abs(norm.normed - run_norm).max(initial=0.0))
 
+    # of each key, over the heads: [head, query, key] to [key]
     largest_weights: Floats | UnsetType = UNSET
     if "weights" in trace.stages:
         largest_weights = float64_of(model, trace.stages["weights"])[:, query].max(axis=0)

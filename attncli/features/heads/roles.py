@@ -290,7 +290,8 @@ class _WrittenTest(Struct, frozen=True, eq=False):
 
 def _followed_tokens(model: Model) -> Iterator[tuple[Token, int | None]]:
     """Yield the tokens of `SEQUENCES` that are a single vocabulary entry, each with the index of
-    its successor among those yielded; None for the last of a sequence."""
+    its successor among those yielded; None for the last of a sequence, and before a word that is no
+    single entry."""
     # how many were yielded, and so the index of the next one
     count = 0
     lines = read_regular(SEQUENCES, what=message("a text file"), limit=TEXT_LIMIT)

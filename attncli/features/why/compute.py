@@ -243,7 +243,7 @@ def _explained_link(
     Raises what `why` raises.
     """
     refuse_foreign(model)
-    running = choose_backend(model, tokens, [])
+    running = choose_backend(model, tokens, branches=[])
     refuse_hashing(model.spec)
 
     # the link, and how finely memory allows its score to be split
@@ -620,7 +620,7 @@ def why_links(
         LimitError: The work needs more than `memory`.
     """
     refuse_foreign(model)
-    running = choose_backend(model, tokens, [])
+    running = choose_backend(model, tokens, branches=[])
     refuse_hashing(model.spec)
 
     # a run that records each token's strongest link, then an explanation of each

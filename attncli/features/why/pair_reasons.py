@@ -196,7 +196,7 @@ def _parts_of_pair(
     than: the position of the key that it is compared with; None for its row's mean.
     memory: bytes that the work may take; None for no limit.
     """
-    texts = [choose_backend(model, tokens, []) for tokens in (pair.clean, pair.corrupt)]
+    texts = [choose_backend(model, tokens, branches=[]) for tokens in (pair.clean, pair.corrupt)]
     by_layer = needs_layer_parts(texts[0], link, memory)
     clean, corrupt = (contributions(text, link, by_layer=by_layer) for text in texts)
     rival = None
@@ -269,7 +269,7 @@ def _document(
     # all pairs have the same parts, so those of the first name all
     if any(row.parts != parts[0].parts for row in parts):
         raise InputError("the pairs have other parts", expected="texts of one kind")
-    running = choose_backend(model, first.clean, [])
+    running = choose_backend(model, first.clean, branches=[])
     link = Link(place[0], "self", place[1], ends[0].queries[-1], ends[0].keys[0])
     texts = [(pair.clean, pair.answer, pair.versus) for pair in fitted.pairs]
     # means over pairs with their intervals, of each part and of the whole link
