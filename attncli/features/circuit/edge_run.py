@@ -289,6 +289,7 @@ class _GradientRun:
         self.hidden: Array = cast("Array", batch)
         for layer, block in enumerate(circuit.model.spec.blocks):
             self._run_layer(layer, block)
+        # zeros added to what the logits read, whose gradient is that of m there
         slope = zeros_like(self.hidden)
         self.variables.append(slope)
         measures = circuit.measure(self.backend, (self.hidden + cast("Array", slope))[:, -1], pair)
@@ -352,6 +353,7 @@ class _GradientRun:
         x = after
         if block.parallel:
             x = before
+        # zeros added to what it reads, whose gradient is that of m there
         slope = zeros_like(x)
         self.variables.append(slope)
         added = run_mlp(backend, block, weights, x + cast("Array", slope))

@@ -347,11 +347,13 @@ def _model_of_page(model: Model, document: AttentionTopic) -> PageModel | Messag
     """The model as the page runs it, or a sentence on why the page does not run it."""
     if document.extra_keys:
         return message("it has learned keys besides the text's")
+    # without a text the page has nothing to cut into tokens
     if not document.text:
         return message("the tokens are not those of the text alone")
     carried = page_model(model)
     if not isinstance(carried, PageModel):
         return carried
+    # the page cuts the text itself, and must get the same tokens
     texts = [token.text for token in document.tokens]
     if [token.text for token in model.encode(document.text)] != texts:
         return message("the tokens are not those of the text alone")

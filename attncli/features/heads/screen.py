@@ -163,7 +163,8 @@ def heads_screen(document: HeadsDocument, view: View) -> Lines:
     by default."""
     parts = parts_shown(HEADS_PARTS, document, view)
     blocks = [part.draw(document, view) for part in parts]
-    # a part that was asked for by name and has nothing to show says how to get it
+    # a part that was asked for by name and has nothing to show says how to get it; where all parts
+    # are asked for, those without anything are left out
     if view.show is not None and len(view.show) < len(HEADS_PARTS) and not view.brief:
         blocks = [
             block if block.rows else _absent_part(part.name, view)

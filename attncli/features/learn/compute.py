@@ -391,7 +391,7 @@ def train(
     copied = set(snapshot_steps(steps, snapshots))
 
     def measure() -> Moment:
-        """The loss, the scores and the maps of the model as it is now."""
+        """The loss, the scores and the maps of the model as it is now, after `step` steps."""
         output = trainer.run(test, keep=True)
         weights = [np.asarray(layer) for layer in output.weights]
         first_text = np.stack([layer[0] for layer in weights])

@@ -632,6 +632,7 @@ def why_links(
     ):
         pass
 
+    # by (layer, head, query) the weight of the strongest link, and its key
     documents = []
     for number, ((layer, head, query), (_, key)) in enumerate(sorted(links.by_query.items())):
         link = Link(layer, "self", head, query, key)

@@ -238,6 +238,7 @@ def interchanged_weights(clean: Contributions, corrupt: Contributions) -> dict[S
         ("key", at_key),
         ("all_keys", of_keys),
     )
+    # the change taken away from the clean scores leaves the part as it is in the corrupt text
     weights = {
         side: clean.row.weights_without(removed)[:, clean.place] for side, removed in changes
     }
