@@ -700,6 +700,7 @@ class Terminal(LinuxDriver):
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
+        # a stream that ignores errors in place of Textual's own, since the terminal may go away
         if sys.__stdout__ is not None:
             output: Any = LastingOutput(sys.__stdout__)
             self._file = output

@@ -534,6 +534,7 @@ class _Heads:
             )
             is_share = scale.kind == "share"
             least = least_deviation(name)
+            # shares of clusters that hardly differ get a wider interval: a rare cluster may be unseen
             is_even = deviation[column] < EVENER * least
             intervals.append(
                 mean_interval(
@@ -1110,12 +1111,12 @@ class _Side:
         """
         column = self.totals.columns.index(name)
         return _MetricOfHead(
-            np.ascontiguousarray(self.strata[:, :, column, place]),
-            self.times[:, column, place],
-            self.replicates[:, column, place],
-            self.composition[:, :, column],
-            self.histogram[place, self.bins[column]],
-            bool(self.totals.plan.choice.cluster),
+            strata=np.ascontiguousarray(self.strata[:, :, column, place]),
+            times=self.times[:, column, place],
+            replicates=self.replicates[:, column, place],
+            composition=self.composition[:, :, column],
+            histogram=self.histogram[place, self.bins[column]],
+            is_clustered=bool(self.totals.plan.choice.cluster),
         )
 
 

@@ -153,6 +153,7 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
         yield from super().validation_errors()
         if len({head.weights is UNSET for layer in self.layers for head in layer.heads}) > 1:
             yield "layers", message("weights of some heads only")
+        # how many rows a stage may have: one for each query, or one for each key
         rows = {
             len(self.tokens) if self.queries is UNSET else len(self.queries),
             *keys_of(len(self.tokens)),
