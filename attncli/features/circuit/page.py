@@ -238,6 +238,7 @@ def _node_entry(node: SizedNode, heads: int) -> dict[str, Any]:
     its layer, or above all layers; `text`, the label of its box; and its name by language."""
     # L5H3 becomes "5", "H", "3"; all others have no "H"
     layer, letter, number = node.id.removeprefix("L").partition("H")
+    # a column for each head and one for feed-forward parts; all else stands in the middle
     entry: dict[str, Any] = {"least": node.least, "layer": None, "column": (heads + 1) / 2}
     if letter:
         name = spoken_head(layer, number)

@@ -866,6 +866,7 @@ def _foretell_comparison(environment: Environment, plan: Plan, counts: Sequence[
     from attncli.models.estimate import duration_words
 
     assert plan.pair is not None
+    # the first side's limit of memory holds for both
     expected = compare_cost(*plan.pair, counts)
     request.refuse_memory(
         expected.peak,
@@ -942,6 +943,7 @@ def _joined_words(
     joined = replaced_words(
         [(row, text.text) for row, text in zip(tokens, texts, strict=True)], query
     )
+    # in both texts as many words are joined
     if not joined[0]:
         return None
     # the first joined word of either text

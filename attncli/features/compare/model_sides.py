@@ -248,7 +248,7 @@ def _refuse_misspelt(arguments: Sequence[str], *, must_be_model: bool) -> None:
         folder = os.path.dirname(argument)  # noqa: PTH120 - of a text
         if folder and os.path.isdir(folder) and not os.path.isfile(argument):  # noqa: PTH112, PTH113
             _refuse_place(argument, folder)
-        # models are the first two arguments; what comes after them is a text
+        # an alias names a model only among the first two arguments; behind them it is a text
         close = _close_aliases(argument, ALIKE)
         if (close and place < 2) or must_be_model:
             raise InputError(

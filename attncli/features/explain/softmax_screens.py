@@ -436,6 +436,7 @@ def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
     if row.equal:
         yield say(view, "The order is not seen: the outputs only move with their tokens.")
         return
+    # of the words that the model knows; where it knows none, the one whose output differs most
     in_vocabulary = [
         index for index in range(len(row.per_token)) if not document.tokens[index].unknown
     ]

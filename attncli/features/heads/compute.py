@@ -662,8 +662,9 @@ class _HeadCollector:
         ]
 
     def _take_weights(self, trace: LayerTrace, heads: Sequence[int], tally: _LayerTally) -> Floats:
-        """Feed a layer's whole weights to its metrics, and keep their average over heads. Returns the
-        weights of the chosen heads, [head, query, key], without the keys that the user left out.
+        """Feed a layer's whole weights to its metrics, and keep their average over heads in place of
+        that of the layer before, so that the last layer's stays. Returns the weights of the chosen
+        heads, [head, query, key], without the keys that the user left out.
         """
         weights, visible = _weights_and_visibility(
             self.model, trace, heads, self.words, len(self.tokens)

@@ -319,7 +319,8 @@ def _single_token(model: Model, word: str) -> Token | None:
 
 def _token_vectors(model: Model, tokens: Sequence[Token]) -> tuple[Array, Floats]:
     """What leaves layer 0 for each token alone in a text, [token, width], and the token's row of the
-    output head, [token, width], with the scale of the final norm multiplied in.
+    output head, [token, width], with the scale of the final norm multiplied in, and less its mean
+    where that is a layer norm.
 
     Layer 0 counts as part of a token's embedding, as in the sources of this file.
     """
@@ -353,6 +354,7 @@ def _token_vectors(model: Model, tokens: Sequence[Token]) -> tuple[Array, Floats
         rows = rows * scale
     if norm is not None and norm.kind == "layer":
         rows = rows - rows.mean(-1, keepdims=True)
+    # the token stands behind what its text begins with
     return trace.after[:, len(before)], rows
 
 

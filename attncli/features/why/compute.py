@@ -401,6 +401,7 @@ def head_output_parts(
             attribution = attributor.attribution(target, versus)
             logit_terms = carried @ attribution.by_entry
     except UnsupportedError:
+        # nobody asked for a logit unless a target is named
         if target is not None:
             raise
 

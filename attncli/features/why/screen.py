@@ -167,6 +167,7 @@ def _heads_grid(document: WhyDocument, view: View) -> Lines:
         say(view, "what earlier heads of {query} add to the advantage", query=query),
         signed=True,
     )
+    # `grids` draws what stands under "self" and "cross"; the encoder's own attention is a "self"
     title = say(view, "what the encoder's heads of {key} add to the advantage", key=key)
     return stack_spaced(asks, grids({"self": heads.get("encoder", [])}, view, title, signed=True))
 
