@@ -63,7 +63,7 @@ def heatmap(
 
     scale: how values become colours, as `normalise` takes it; the view's if "".
     limits: the values of the weakest and the strongest colour, so that several maps can share them.
-    rows: names of the rows, written beside them; the map then has a line for each row.
+    rows: names of the rows, written beside them, a line each; left out where rows are pooled.
     say_pooled: whether a last line says how many values are pooled, if any are.
     """
     matrix = as_matrix(values)

@@ -383,7 +383,7 @@ def _joined_lines(text: str) -> str:
 def _code_block(text: str, view: View) -> Lines:
     """A block of code as it is, between blank lines, its commands ("$ attn …") in bold."""
     rows = [line("")]
-    margin = ""
+    margin = ""  # there is one only where 80 cells remain beside it
     if view.width >= 80 + MARGIN:
         margin = " " * MARGIN
     for row in text.split("\n"):

@@ -289,7 +289,8 @@ def links(
     if not shown_links:
         return stack(top, remark("(none)", view))
 
-    # the texts of the columns, and their widths; the bar takes what is left
+    # the texts of the columns, and their widths: the names of query and key share what about 30
+    # cells for the head, the arrow, the weight and a short bar leave; the bar takes the rest
     name_room = max((view.width - 30) // 2, 4)
     write = writer([link.weight for link in shown_links], view.precision)
     rows = [

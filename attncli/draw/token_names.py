@@ -517,7 +517,8 @@ def claim(
 
 
 def claim_link(text: str, link: HeadEnds, view: View) -> str:
-    """The text marked as `claim` does, with the head of a link and both of its ends."""
+    """The text between marks from which a page opens this link's head, query and key; as it is where
+    the view marks no claims."""
     return claim(text, view, layer=link.layer, head=link.head, query=link.query, key=link.key)
 
 

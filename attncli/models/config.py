@@ -143,7 +143,7 @@ class Config:
     def optional(self, *keys: str, default: int | None = None, least: int = 1) -> int | None:
         """A whole number: the value of the first of the keys that is set; None where that is null,
         `default` where none is set."""
-        if not any(key in self.values for key in keys):
+        if not any(key in self.values for key in keys):  # `get` cannot tell this from null
             self.read_keys.update(keys)
             return default
         if self.get(*keys) is None:

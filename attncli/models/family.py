@@ -578,11 +578,11 @@ class TensorBinding(Struct, frozen=True):
             whole = np.stack(arrays)
         else:
             whole = arrays[0]
-        if self.by_head:
+        if self.by_head:  # [width, head, dim] as [width, head · dim]
             whole = whole.reshape(self.shape())
         if self.transposed:
             whole = whole.swapaxes(-1, -2)
-        if self.form in ("whole", "stacked"):
+        if self.form in ("whole", "stacked"):  # of one role
             return {self.roles[0].name: whole}
 
         # several roles: gate and up rows of each expert by turns, or one role's rows after another's
@@ -828,6 +828,7 @@ class _Binder:
         suffix: ".weight", ".bias" or "". source: where the roles are stored. layer: the prefix of
             the layer's names, "" outside the layers.
         """
+        # the roles of a tensor have as many axes; the first says in errors what the tensor is for
         transposed = self.names.transposed and bool(layer) and len(roles[0].shape) == 2
         # one tensor for each head or expert, one for all layers, or one of the layer
         if isinstance(source, StackedTensor):

@@ -256,6 +256,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             layer = keys.removesuffix("attn_k_b.weight")
             values = self.stored.get(f"{layer}attn_v_b.weight")
             name = f"{layer}attn_kv_b.weight"
+            # another tensor, one without its counterpart, or a file that has both joined
             if layer == keys or values is None or name in self.stored:
                 continue
             # [head, narrow, key] and [head, value, narrow] share the first axis and `narrow`

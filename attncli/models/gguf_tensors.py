@@ -133,7 +133,7 @@ def _side(spec: Spec, tensors: Collection[str], layers: str) -> Names:
     layers: the prefix of layer numbers, such as "blk.".
     """
     inside = dict(INSIDE)
-    first = spec.blocks[0]
+    first = spec.blocks[0]  # tells for all layers how gates are stored
     gated = isinstance(first.mlp, Mlp) and first.mlp.gated
     if gated and f"{layers}0.ffn_gate.weight" not in tensors:  # the gate's rows are in ffn_up
         inside["mlp.gate mlp.up"] = Concat("ffn_up")
@@ -163,6 +163,7 @@ def shape_of_role(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     ):
         if name.endswith(f".{end}") and len(shape) == axis + 1:
             return (*shape[:axis], 1, *shape[axis:])
+    # the axis of length 1 that the file adds, and the groups of a norm
     if name.endswith((".ssm_a", ".ssm_d")) and len(shape) == 2 and shape[1] == 1:
         return shape[:1]
     if name.endswith(".ssm_norm.weight") and len(shape) == 2:
@@ -371,7 +372,7 @@ def conversion_of(name: str, spec: Spec, model_family: Family) -> Undone:
     part = name.partition("blk.")[2].split(".")  # "blk.3.attn_q.weight": ["3", "attn_q", "weight"]
     decay = name.endswith(".ssm_a")
     if REORDERED.fullmatch(name) and model_family.permuted:
-        return Undone(head=spec.blocks[0].attention.head_dim)
+        return Undone(head=spec.blocks[0].attention.head_dim)  # the same in all layers
 
     # what mixes tokens in this tensor's layer
     if part[0].isdecimal() and int(part[0]) < len(spec.blocks):

@@ -281,7 +281,7 @@ class _OuterWeights(TableWeights):
         if bound is None or not self._is_apart(role, bound):
             return None
         checkpoint = self._store.checkpoint
-        name = bound.tensors[0]
+        name = bound.tensors[0]  # a table is one tensor
         if checkpoint.info(name).shape[1:] != x.shape[-1:]:
             return None
         product = checkpoint.product(name, x.reshape((-1, x.shape[-1])), self._backend)
@@ -295,7 +295,7 @@ class _OuterWeights(TableWeights):
         bound = self._store.binding.outer.get(role)
         if bound is None or not self._is_apart(role, bound):
             return None
-        name = bound.tensors[0]
+        name = bound.tensors[0]  # a table is one tensor
         shape = self._store.checkpoint.info(name).shape
         row_bytes = prod(shape[1:]) * ITEM[self._backend.dtype]
         if shape[0] * row_bytes < TILED_FROM:
@@ -384,7 +384,7 @@ class _LayerWeights(ReadWeights):
             return multiply(bias)
 
         # a tensor of several roles, as q, k and v: one product serves all that are asked for with
-        # the same vectors
+        # the same vectors. `parts` are these vectors, and the columns by role not asked for yet
         parts = self._product_parts
         if parts is None or parts[0] is not x or role not in parts[1]:
             product = multiply()
@@ -821,7 +821,7 @@ def describe_checkpoint(place: Path) -> Checkpoint:
     """
     if gguf_file(place) is not None:
         return open_checkpoint(place)
-    described = Checkpoint.describe(place, packed=True)
+    described = Checkpoint.describe(place, packed=True)  # quantised weights are no error here
     if is_packed(described.config):
         from attncli.inputs.packed_checkpoint import check_method
 

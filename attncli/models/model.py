@@ -617,7 +617,10 @@ class Model(Struct, frozen=True, eq=False):
         interventions: BatchInterventions | None = None,
     ) -> Iterator[PaddedTexts]:
         """Yield these texts in batches of about equal length; one by one where padding would change
-        a text's numbers. Arguments as of `batches`.
+        a text's numbers.
+
+        layers, heads: which to yield. keep: the n × n stages that traces hold.
+        interventions: called with the texts of a batch for what is changed in it; None for nothing.
         """
         self._check_memory()
         # texts that run together cost as much as one of all their tokens
@@ -927,6 +930,7 @@ def _batches_by_length(lengths: Sequence[int], waste: float) -> Iterator[list[in
     batch: list[int] = []
     for place in sorted(range(len(lengths)), key=lengths.__getitem__):
         count = lengths[place]
+        # all are padded to the longest, which is this one
         too_large = (len(batch) + 1) * count > BATCH
         if batch and (too_large or count > lengths[batch[0]] * (1 + waste)):
             yield batch

@@ -207,6 +207,8 @@ class _Tap:
         for stream_norm in reversed(norms):
             maps.append(through_norm(stream_norm.norm, maps[-1], stream_norm.weight))
         self._maps = [np.ascontiguousarray(matrix, dtype) for matrix in reversed(maps)]
+        # what each norm passed so far divided by, [token, 1]; the parts, the number of norms passed
+        # before each was added, and their values, [part, token, dim]
         self._passed: list[Floats] = []
         self._parts: list[StreamPart] = []
         self._norm_counts: list[int] = []

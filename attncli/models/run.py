@@ -364,7 +364,7 @@ def masked_logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array)
         role = MASKED_TABLE
     else:
         role = "tokens.weight"
-    scores = _unembed(role, weights, backend, normed, slice(None))
+    scores = _unembed(role, weights, backend, normed, entries=slice(None))
     if scores is None:
         raise no_masked_head(spec)
     bias = weights("masked.decoder.bias")
@@ -726,7 +726,7 @@ class _BranchLayer(Struct, frozen=True, eq=False):
         together = pieces[: len(parts)]
         for new in pieces[len(parts) :]:
             if together and len(together[-1]) + len(new) <= trunk.part_size:
-                together[-1] = trunk.backend.concat([together[-1], new], 0)
+                together[-1] = trunk.backend.concat([together[-1], new], 0)  # along the branches
             else:
                 together.append(new)
         return together

@@ -93,6 +93,7 @@ def added_positions(hf_model: Any, entering: Floats) -> Literal["learned", "sinu
     modules = [
         (name.rsplit(".", 1)[-1].lower(), module) for name, module in hf_model.named_modules()
     ]
+    # tables of positions, which GPT-2 calls wpe
     tables = [module for name, module in modules if "pos" in name or name == "wpe"]
     learned_tables = [
         module for module in tables if "sinusoid" not in type(module).__name__.lower()
@@ -234,7 +235,8 @@ def probe_model(
     side = replace(side, layers=modules, attending=tuple(ran.attending))
     before_sinks = compare_attention(side, backend, where)
 
-    # describe each layer; one without attention borrows the sizes of the first one with it
+    # describe each layer; one without attention borrows the sizes of the first one with it; what
+    # enters the first layer tells of the embedding
     entering = layer_calls[0][0].entering
     inner = width
     positions = None

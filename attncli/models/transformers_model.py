@@ -568,6 +568,7 @@ def latent_of(config: Any, head_dim: int) -> Latent | None:
 
     head_dim: the width of a head's query.
     """
+    # `type … is int` below, as True is no width
     narrow = getattr(config, "kv_lora_rank", None)
     rotated = getattr(config, "qk_rope_head_dim", None)
     if type(narrow) is not int or type(rotated) is not int or not 0 < rotated < head_dim:

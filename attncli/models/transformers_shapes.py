@@ -386,7 +386,8 @@ def _attention_of(call: _ShapeCall, config: Any, layer: int, numbers: dict[int, 
     """The Attention of layer `layer`, from one call of attention.
 
     config: transformers', for the rotary base and latent attention.
-    numbers: the number of each layer, by its index among all modules that ran.
+    numbers: the number of each layer, by its index among all modules that ran; so the layer whose
+        keys this one shares (`shared`) is named by its number, None for keys of its own.
     """
     position = None
     if call.rotating:

@@ -90,7 +90,7 @@ def reference_model(folder: Path, *, both: bool, dtype: str = "float64") -> Iter
     throughout.
 
     both: whether an encoder-decoder runs with its decoder. Raises InputError where transformers
-    cannot load it, and as `reference`.
+    cannot load it, UnsupportedError where transformers is not installed.
     """
     torch = library.import_torch()
     transformers = library.import_transformers()

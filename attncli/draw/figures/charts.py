@@ -154,11 +154,11 @@ def draw_curves(
     # the axes: thin lines at the ticks, and their names
     drawing.text(left, begin - 8, y_name, quiet=True)
     for value, name in _ticks(y0, y1):
-        y = place((10**x0, value))[1]
+        _, y = place((10**x0, value))
         drawing.path([(left, y), (left + wide, y)], drawing.theme.line, thick=0.5)
         drawing.text(left - 6, y + 3, name, anchor="end", quiet=True, size=8)
     for value, name in _ticks(x0, x1):
-        x = place((value, 10**y0))[0]
+        x, _ = place((value, 10**y0))
         drawing.path([(x, begin), (x, begin + tall)], drawing.theme.line, thick=0.5)
         drawing.text(x, begin + tall + 13, name, anchor="middle", quiet=True, size=8)
     drawing.text(left + wide, begin + tall + 27, x_name, anchor="end", quiet=True)
@@ -404,9 +404,9 @@ def text_note(document: Header, view: View) -> str:
         text = document.text
     else:
         text = ""
-    return "; ".join(
-        filter(None, (shorten_to_fit(safe(text), 9, 800), model_note(document, view, mapped=False)))
-    )
+    # at most 800 points of it, in type of 9
+    shown_text = shorten_to_fit(safe(text), 9, 800)
+    return "; ".join(filter(None, (shown_text, model_note(document, view, mapped=False))))
 
 
 def bar_of(
@@ -635,7 +635,7 @@ def _map_grid(
     """Lay out maps on a drawing's paper, at most `across` in a row, or as many as the user asked
     for. On narrow paper the heads of a layer take several rows where these are few.
     """
-    drawing.offered.add("columns")
+    drawing.offered.add("columns")  # this figure can use the word; where none can, it is refused
     columns = drawing.choice.columns
     if is_large:
         beside = columns or FEW_MAPS

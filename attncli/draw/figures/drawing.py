@@ -575,7 +575,7 @@ def style_of(text: str, parts: str = "") -> Style:
         name, _, value = word.partition("=")
         name = name.strip().lower()
         previous_name = name
-        if name in STYLE_VALUES and value:
+        if name in STYLE_VALUES and value:  # as "columns=3": what it sets, and how it is read
             choice, read = STYLE_VALUES[name]
             chosen[choice] = read(value.strip())
         elif name in ("light", "dark") and name == word.lower():

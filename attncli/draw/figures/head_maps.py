@@ -87,7 +87,7 @@ def _map_of_head(
     else:
         layer = str(head.layer)
     values = visible(head.weights, head.scores)
-    mark = "L"
+    mark = "L"  # stands before a layer; of captured arrays that number is an entry of the batch
     if head.is_captured:
         mark = ""
     return FigureMap(
@@ -169,7 +169,7 @@ def _chosen_rows(drawing: Drawing, rows: Sequence[str]) -> list[int]:
 
     rows: the words of the rows.
     """
-    drawing.offered.add("rows")
+    drawing.offered.add("rows")  # this figure can use the word; where none can, it is refused
     # "␣" shows a space at a token's edge: the user names the token without it
     tokens = [
         Token(place, word.strip("␣"), id=None, start=None, end=None)
@@ -327,7 +327,7 @@ def _with_bands(figure_map: FigureMap, axes: MapAxes, chosen: Sequence[int]) -> 
     if not axes.regions:
         return figure_map
     queries = axes.queries
-    if queries is None:
+    if queries is None:  # the rows are tokens one after the other, from the first
         queries = range(len(axes.rows))
     return replace(
         figure_map,

@@ -60,7 +60,7 @@ def draw_head_table(
     table_axes = layers_and_heads(maps)
     assert table_axes is not None
     layers, heads = table_axes
-    drawing.offered.add("columns")
+    drawing.offered.add("columns")  # this figure can use the word; where none can, it is refused
 
     # the size of a map, and the colour scale
     columns = _columns(drawing, len(layers))

@@ -261,8 +261,9 @@ class PageHeads:
             step = max(float(record.values.step.max(initial=0)), 1e-3)
             digits = max(0, int(-np.log10(step)))
             entry["v"] = [value_key, len(record.values.step), record.value_width, digits]
+        # links are (query, key, weight), the strongest first
         if record.links:
-            strongest = record.links[0][2]
+            _, _, strongest = record.links[0]
         else:
             strongest = 0.0
         # of equal links, the number keeps the heap from comparing dictionaries
@@ -386,6 +387,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
     page_heads = PageHeads(page.budget)
     runs = []
     maps = []
+    # without what a piece leads to: pieces are texts, or claims, (text, target)
     answer_sentences = [
         "".join(piece if isinstance(piece, str) else piece[0] for piece in text)
         for text in page.answer.get("en", ())
@@ -414,7 +416,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         ]
         runs.append(entry | {"heads": heads, "tile": list(shape)})
 
-    # the facts that the page's script reads
+    # the facts that the page's script reads; the runs of a page are of one kind, as the first is
     meta = {
         "title": safe(page.title),
         "lang": page.lang,
@@ -458,6 +460,7 @@ def _captured_words(run: RunRecord, entry: Mapping[str, Any]) -> Mapping[str, Me
     a batch, not by a layer. Empty for any other run."""
     if run.model is None or run.model.source != "tensors":
         return {}
+    # "l", a head's layer, is its entry of the batch here
     has_several_entries = any(head["l"] for head in entry["heads"])
     if has_several_entries:
         return {
@@ -469,6 +472,7 @@ def _captured_words(run: RunRecord, entry: Mapping[str, Any]) -> Mapping[str, Me
 
 def _run_entry(run: RunRecord) -> dict[str, Any]:
     """A run, without its heads, as a dictionary for the page's script."""
+    # "q" are the words that look, "k" those that are looked at, None where they are the same
     sides = run.sides
     return {
         "name": {lang: safe(run_name(run.name).translation(lang)) for lang in languages()},

@@ -57,7 +57,7 @@ def spec(config: Config) -> Spec:
     config.get("legacy", "pos_ebd_type", "pad_id")
     if not config.flag("position_biased_input", default=True):
         base = replace(base, embedding=replace(base.embedding, positions=None), max_positions=None)
-    head_dim = base.blocks[0].attention.head_dim
+    head_dim = base.blocks[0].attention.head_dim  # all layers of a BERT are alike
     if config.integer("attention_head_size", default=head_dim) != head_dim:
         raise config.refuse(
             "attention_head_size",
@@ -90,7 +90,7 @@ def _convolution(config: Config, base: Spec) -> Convolution | None:
         )
     if kernel % 2 == 0:
         raise config.refuse("conv_kernel_size", "an odd number")
-    norm = base.blocks[0].norms["mlp.sum"]
+    norm = base.blocks[0].norms["mlp.sum"]  # all layers of a BERT are alike
     activation = config.choice("conv_act", among=ACTIVATIONS, default="tanh")
     return Convolution(kernel, activation, norm, groups)
 

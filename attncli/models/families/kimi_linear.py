@@ -141,6 +141,7 @@ def _layer_types(config: Config, nested: Config, count: int) -> list[str]:
     """The type of each of `count` layers, "full_attention" or "linear_attention": the config's
     `layer_types`, else full for the numbers (from 1) in `full_attn_layers` of `nested`, else full for
     the layers 4, 8, 12 … (from 0)."""
+    # `kda_layers` lists the linear ones: the two lists count only where both are there
     kinds = config.list_of("layer_types", kind=str, count=count)
     attending = nested.list_of("full_attn_layers", kind=int)
     others = nested.list_of("kda_layers", kind=int)

@@ -52,7 +52,7 @@ PHI3_NAMES = llama.NAMES.with_roles(
 
 def phi3(config: Config) -> Spec:
     """The Spec of a Phi 3: Llama with a window and LongRoPE. Source: Abdin et al., 2024."""
-    # read by `rope` where positions are scaled
+    # `rope` reads it where positions are scaled; here, so that it never counts as an unknown key
     config.optional("original_max_position_embeddings")
     mask = causal(config.optional("sliding_window"))
     norm = llama.rms(config, default=1e-5)
