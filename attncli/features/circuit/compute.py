@@ -318,6 +318,7 @@ class _Work:
         self.role_pairs = min(ROLE_PAIRS, len(pairs.choice))
         # results to compute: each pair of the choice is scored and tested, others are only tested
         self._runs = 2 * len(pairs.choice) + len(pairs.held_out) + cuts
+        # results known so far, and steps of the progress, which the roles of heads add to
         self._kept = 0
         self._done = 0
 
@@ -403,7 +404,8 @@ class _Work:
         curve = [row.faithfulness for row in rows[: len(SHARES)]]
         cpr, cmd = areas(SHARES, curve)
 
-        # all edges must keep the whole difference of the model's own runs: the last size has all
+        # all edges must keep the whole difference of the model's own runs, and no edges, which are
+        # the last circuit of the tests, none of it; the last size of the curve has all edges
         scale = (clean[test_rows] - corrupt[test_rows]).sum()
         kept = tested.circuits[:, len(SHARES) - 1] - corrupt[test_rows]
         choose = partial(strongest_edges, self.graph, count=count)

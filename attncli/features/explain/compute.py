@@ -968,6 +968,7 @@ def _position_facts(
         case None:
             return "none", "nowhere", "X = E", UNSET
         case Rope():
+            # radians from one position to the next, [pair]; no factor on the rotation is shown
             per_pair, _ = frequencies(score_position, len(tokens))
             angles = np.asarray([token.index for token in tokens], np.float64)[:, None] * per_pair
             return (

@@ -335,6 +335,7 @@ def _attention_facts(attention: Attention) -> dict[str, Any]:
         case None:
             pass
         case Rope(scaling=None):
+            # without scaling they do not depend on the text's length, and have the factor 1
             per_pair, _ = frequencies(position, 1)
             half = position.pairing == "half"
             rope = {"frequencies": per_pair.tolist(), "half": half, "first": position.first}

@@ -131,6 +131,7 @@ def _seq2seq_answer(document: Seq2seqTopic, view: View) -> Lines:
     """The decoder's text with one query marked, the encoder's text tinted by that query's weights,
     and the answer in words. The query is that of the largest weight on a word."""
     keys = len(document.keys)
+    # [query, key], without learned keys behind the tokens
     weights = as_matrix(document.weights)[:, :keys]
     is_word = np.array([not token.special for token in document.keys])
     on_words = np.where(is_word, weights, 0.0)

@@ -909,6 +909,7 @@ def frequency_groups(rope: Rope, dim: int, length: int) -> list[tuple[list[int],
 
     length: number of positions in the text.
     """
+    # radians from one position to the next, [pair]; a factor on the whole rotation does not matter
     per_pair, _ = frequencies(rope, length)
     half = rope.dims // 2
     groups: list[tuple[list[int], float | None]] = []

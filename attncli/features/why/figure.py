@@ -136,6 +136,7 @@ def _draw_earlier_heads(
         grid_titles["self"] = say(
             view, "what earlier heads of {query} add to the advantage", query=query
         )
+    # (layer, head, number), and None for a second number, which a grid does not draw
     for kind in heads:
         drawing.text(0, top + 9, grid_titles[kind], size=9, bold=True)
         top = draw_grid(drawing, [(*row, None) for row in heads[kind]], top + 24, view) + 14

@@ -79,6 +79,7 @@ class OwnText(Task):
         else:
             ids = self._ids[: self._end]
         starts = integers(seed, f"text\0{stream}", size).astype(np.int64) % (len(ids) - WINDOW)
+        # one character more than a piece: each target is the next character
         rows = ids[starts[:, None] + np.arange(WINDOW + 1)]
         return Batch(rows[:, :-1], rows[:, 1:])
 
