@@ -376,7 +376,7 @@ def _dense_array(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
             expected="dense float tensors",
             name=repr(name),
         )
-    if tensor.dtype == torch.bfloat16:
+    if tensor.dtype == torch.bfloat16:  # which NumPy itself does not have
         plain = tensor.detach().float()
     else:
         plain = tensor.detach()

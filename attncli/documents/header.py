@@ -304,6 +304,7 @@ def attention_part(model: Model, computing: Backend) -> AttentionPart:
     numbers = model.spec.attending()
     layers = [model.spec.blocks[number].attention for number in numbers]
     first = layers[0]
+    # positions that are added to the input vectors, such as "learned"; None where there are none
     input_positions = model.spec.embedding.positions
     return AttentionPart(
         scale=first.scale,
@@ -423,7 +424,7 @@ def position_name(position: Position) -> str:
         case None:
             return "none"
         case Rope(theta=theta):
-            if theta == 10000.0:
+            if theta == 10000.0:  # the usual base, which need not be written
                 return "rope"
             return f"rope:{theta:g}"
         case Alibi():
@@ -641,6 +642,7 @@ def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> lis
 def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
     """A list with one warning where a layer's numbers overflowed its data type, so that rows are
     NaN (null in JSON); else an empty list."""
+    # [head, query]: whether what the head mixes there is finite
     rows = np.isfinite(np.asarray(backend.numpy(trace.stages["mixed"]))).all(-1)
     heads, queries = np.nonzero(~rows)
     if not heads.size:

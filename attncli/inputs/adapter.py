@@ -522,6 +522,7 @@ def _replace_whole(merge: _Merge, module: str, array: Array, folder: Path) -> No
         is_table = len(shape) == 2 and shape[0] == _vocabulary_size(base.config)
         if not is_table or array.shape[1:] != shape[1:]:
             raise _misfit_error(base, target, {"whole": array})
+        # a table of another size comes with a tokenizer of its own, where the adapter has one
         merge.shapes[target] = array.shape
         own = guarded_path(folder.resolve(), "tokenizer.json")
         if is_there(own):

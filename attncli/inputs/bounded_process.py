@@ -116,6 +116,6 @@ def _answer(lines: list[bytes], errors: str, code: int) -> Any:
         before = [code_line for code_line in template_lines if code_line <= int(match[1])]
     if before:
         place = template_lines[max(before)]
-    else:
+    else:  # of another task: the number of the pattern that was under way
         place = last.get("place")
     raise TaskError("time", place=place)

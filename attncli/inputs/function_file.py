@@ -119,6 +119,7 @@ def _functions(raw: bytes, path: Path, failed: str) -> dict[str, FunctionType]:
         ) from error
     except (Exception, SystemExit) as error:
         raise failure_of_code(error, path, failed) from error
+    # its own functions: neither private ones, nor classes, nor what it has imported from elsewhere
     return {
         name: value
         for name, value in namespace.items()

@@ -247,7 +247,7 @@ class _Header:
                 message("{key} is an array of arrays", key=repr(key)),
                 message("arrays of numbers or texts"),
             )
-        if inner == STRING:
+        if inner == STRING:  # each has at least the 8 bytes of its length
             return self.texts(self.count(message("items of {key}", key=repr(key)), 8))
         return self.numbers(key, inner, count=None)  # how many there are stands before them
 
@@ -308,6 +308,7 @@ class _Header:
             left -= len(starts)
             begins.append(starts)
             self.at = stop
+            # the texts so far, and of the next one its length, as far as the file goes
             loaded_to = stop
             if left:
                 loaded_to = max(stop, min(stop + 8, self.size))

@@ -248,7 +248,8 @@ def pairs_tokenizer(
 
 
 def _token_types(metadata: Metadata, count: int, name: str) -> Array:
-    """The kind of each token, [token]. Raises InputError where there is not one for each."""
+    """The kind of each token, [token]; all are normal in a file that states none. Raises InputError
+    where it states some, and not one for each."""
     types = np.asarray(metadata.numbers("tokenizer.ggml.token_type"), np.int64)
     if not types.size:
         return np.full(count, NORMAL)

@@ -691,6 +691,7 @@ def _hub_location(
         raise _misspelt(name, near)
     if hub_id is None:
         raise _no_model(name, is_file=False)
+    # what the cache lacks of the model, and the model in the cache if it can be used all the same
     missing = []
     usable = None
     if snapshot is not None:
@@ -701,6 +702,7 @@ def _hub_location(
         # without its weights a model is of no use; without a tokenizer it still runs on token ids
         if missing == [TOKENIZER]:
             usable = cached
+    # errors name the first file that is missing, "" where the cache has nothing of the model
     try:
         return _fetch_model(name, hub_id, variables, fetch, missing="".join(missing[:1]))
     except AttnError as error:
@@ -934,6 +936,7 @@ class Remote:
         from huggingface_hub.file_download import http_get
         from huggingface_hub.utils import build_hf_headers
 
+        # older versions of the library have no such argument and draw their own bars
         bars: dict[str, Any] = {}
         if self._watch is not None and "tqdm_class" in signature(http_get).parameters:
             bars["tqdm_class"] = bar_class(self._watch, file.name)

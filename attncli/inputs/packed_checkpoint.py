@@ -474,7 +474,7 @@ class _PackedMatrices:
         words, out = self.shape(weight)
         count = self.shape(scale)[0]  # groups, as scales are [group, out]
         self.check_shape(scale, (count, out))
-        self.check_shape(zeros, (count, -(-out // per_word)))
+        self.check_shape(zeros, (count, -(-out // per_word)))  # packed along the outputs
         order = parts.get("g_idx")
         if order is not None:
             self.check_shape(order, (words * per_word,))
@@ -543,8 +543,8 @@ class _PackedMatrices:
         block = stated["blocksize"]
         count = int(np.prod(shape))
         nested = "weight.nested_absmax" in parts
-        # a table of 16 numbers and the blocks' scales, or, nested, codes of scales with a table of
-        # 256 numbers and scales of their own
+        # the blocks' scales and a table of 16 numbers; or, nested, codes of scales and that table,
+        # with scales and a table of 256 numbers for these codes
         names = NESTED if nested else NESTED[:2]
         stored = self.stored_parts(module, parts, *(f"weight.{name}" for name in names))
         blocks = -(-count // block)
@@ -555,7 +555,7 @@ class _PackedMatrices:
             self.check_shape(stored[2], (-(-blocks // stated["nested_blocksize"]),))
             self.check_shape(stored[3], (256,))
         recipe = CodedMatrix(self.raw, weight, stored, stated, count)
-        scheme = state_part.rpartition("__")[2].upper()
+        scheme = state_part.rpartition("__")[2].upper()  # "…bitsandbytes__nf4" is NF4
         self.add_matrix(f"{module}.weight", shape, scheme, recipe, [weight, state, *stored])
 
     def nvfp4(self, module: str, parts: Parts) -> None:
@@ -668,6 +668,8 @@ class ScaledRows:
         """The rows start..stop-1 of the matrix, float [row, column]."""
         weight, scale, zero = self._names
         info = self._raw.info(weight)
+        # (number − zero point) · scale · factor; zero points and scales, which the numbers of a
+        # block share, are repeated to [row, column]
         numbers = raw_numbers(self._raw.read_rows(weight, range(start, stop)), info.dtype)
         if zero is not None:
             numbers -= self._for_rows(
@@ -873,6 +875,8 @@ class CodedMatrix:
 
     def rows(self, start: int, stop: int) -> Array:
         """The whole matrix, float [row, column]; start and stop are not used."""
+        # two codes in each byte, the high one first; `_stored` has the tensors of the blocks'
+        # scales, of the table that codes stand for, and, nested, of the scales' own scales and table
         packed = self._raw.read(self._weight).reshape(-1)
         codes = np.stack((packed >> 4, packed & 15), axis=1).reshape(-1)[: self._count]
         numbers = self._raw.read(self._stored[1], "float32")[codes]

@@ -320,6 +320,8 @@ def _tokens_of_rule(
     text: the whole text.
     matches: where in it the rule's pattern matches; not used for a rule of another form.
     """
+    # "lines:3-5" is a range, "json:$.docs[0]" a path, "/[Ww]ord/" a pattern, and
+    # "[[doc1]]…[[/doc1]]" what stands between two markers
     kind, colon, numbers = rule.spec.partition(":")
     if colon and kind in FORMS:
         return _tokens_of_range(rule, kind, numbers, text, tokens)
@@ -355,6 +357,7 @@ def _tokens_of_rule(
     members = _tokens_in_spans(places, tokens)
     if members:
         return members
+    # why there is none: nothing matches, or what matches has no token
     if not places:
         raise _empty_region(rule, _nearest_word(missing, text, expected))
     if _is_pattern(rule):

@@ -76,6 +76,7 @@ def perform(request: Mapping[str, Any], write: Callable[[object], None]) -> list
     try:
         return [_rendered_text(template, values, request["limit"]) for values in request["values"]]
     except MemoryError as error:
+        # passed on as it is: it is reported only once what filled the memory is freed
         error.template_line = _line_of(error, template)  # type: ignore[attr-defined]
         raise
     except TaskError as error:

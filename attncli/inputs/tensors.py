@@ -614,13 +614,16 @@ def read_matrix(path: Path, what: str) -> np.ndarray[Any, Any]:
     """A matrix [row, column] with at least one row and column.
 
     what: what the matrix is, in a word ("mask"); also the name of the array to take from an .npz or
-    .safetensors that holds several. A first axis of one entry, as of a batch, is taken off. Numbers
-    keep the data type of these and .npy; .json (a list of rows) and .csv (comma, semicolon or tab;
-    no header) give float64, or bool where every value is true or false.
+        .safetensors that holds several.
 
-    Raises InputError for a damaged file, another number of axes, no values, rows of different
-    length, values that are no finite numbers (naming row and column, 0-based), and as
-    `read_tensors`.
+    A first axis of one entry, as of a batch, is taken off. Numbers of .npy, .npz and .safetensors
+    keep their data type; .json (a list of rows) and .csv (comma, semicolon or tab; no header) give
+    float64, or bool where every value is true or false.
+
+    Raises InputError for a file that is missing, damaged or of another kind, another number of
+    axes, no values, rows of different length, and values that are no finite numbers (naming row and
+    column, 0-based); UnsupportedError for data types that are not plain numbers, LimitError for a
+    file that is too large.
     """
     where = str(path)
     match path.suffix.lower():

@@ -438,8 +438,8 @@ class Span(Struct, frozen=True):
 
 
 def find_span(tokens: Sequence[Token], reference: str) -> Span:
-    """The run of tokens that a reference names: a single one as `find_token` takes it, or several
-    in a row that spell it.
+    """The run of tokens that a reference names: a single one by its text (`it`, or `the:2` for the
+    second) or its index (`#7`), or several in a row that spell it.
 
     `#3-5` are the tokens 3 to 5. A word or phrase that the tokenizer splits is the run that spells
     it, the first one, or with `:2` the second. Raises InputError for no such tokens.

@@ -242,7 +242,7 @@ def _tokenizer_at(path: Path) -> Tokenizer:
         name = None  # whichever vocabulary file the folder has
     elif path.name.endswith(VOCABULARY_SUFFIXES):
         name = path.name
-    else:
+    else:  # a tokenizer.json, or a folder with one
         return read_tokenizer(path)
     from attncli.inputs.separate_vocabulary import read_vocabulary
 

@@ -156,6 +156,7 @@ class VocabularyFolder(Struct, frozen=True):
             return PAIRED
         if self.kind in SCORED:
             names = [name for name in SENTENCE_PIECES if self.has(name)]
+            # without settings it is not known how its ids follow from the numbers of its pieces
             if self.kind == PIECES_ALONE and SHIFTED in names:
                 names.remove(SHIFTED)
             if names:

@@ -150,7 +150,8 @@ def load_metrics(path: str | Path) -> list[Metric]:
     This runs the file, as Python runs a program: only name files that you trust.
 
     Args:
-        path: A Python file; see this module's docstring for what stands in it.
+        path: A Python file of functions that take a block of query rows and give a number for each,
+            [head, row]; this module's docstring has an example.
 
     Returns:
         A metric for each of its functions, in their order, called FILE.FUNCTION after the file's

@@ -738,6 +738,7 @@ class WeightRows:
             heads, rows = self._shape
             column = self.i + np.array(offsets)[:, None] - self.low  # [offset, row]
             inside = (column >= 0) & (column < self.weights.shape[-1])
+            # 0 where the key lies outside the block; else the weight at each pair of row and column
             weights = np.zeros((heads, len(offsets), rows))
             weights[:, inside] = self._pick(np.nonzero(inside)[1], column[inside])
             self._by_offset.update(zip(offsets, weights.swapaxes(0, 1), strict=True))

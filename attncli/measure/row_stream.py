@@ -429,6 +429,7 @@ class RowFeeder:
             weights = self._exclusion.without(rows.numpy(rows.weights), i, low)
             left_out = self._exclusion.rows(i)[:, low:high]
             sight = find_sight(~left_out & rows.sight.visibility_matrix(high), i.size, low, high)
+            # without the facts that the attention step computed: these are of all pairs
             rows = WeightRows(numpy_backend("float64"), weights, i, low, sight, self._about)
         for consumer in self._consumers:
             consumer.add(rows, first_head=first_head)

@@ -190,6 +190,7 @@ def run_record(
     exact: whether queries and keys are kept as they are, for a viewer that need not be small.
     progress: called with the share of the run that is done.
     """
+    # merged words, and attention that hashes tokens, need each layer's weights whole
     if not recordable(model, words=bool(words)):
         groups: Words | None = None
         if isinstance(words, Words):
@@ -366,7 +367,7 @@ def cross_traces(
     with W_K and W_V. Raises UnsupportedError for a checkpoint without cross-attention.
     """
     if model.identity.source == "checkpoint":
-        if model.memory is not None:
+        if model.memory is not None:  # the encoder has read the keys' text already
             decoder = model
         else:
             decoder = model.decoder(list(texts.keys))

@@ -150,6 +150,7 @@ def layer_and_heads(layer: int | None, heads: Any) -> tuple[int | None, Any]:
         layers.add(layer)
     if len(pairs) < len(places) or len(layers) > 1:
         raise _no_choice(heads)
+    # all pairs are of one layer
     return pairs[0][0], [head for _, head in pairs]
 
 

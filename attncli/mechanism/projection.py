@@ -573,7 +573,8 @@ def _bucket_bias(
     j: [1, columns].
     """
     head_table = table[:, heads]
-    buckets = t5_bucket(backend.numpy(j - i), spec)
+    buckets = t5_bucket(backend.numpy(j - i), spec)  # [rows, columns]
+    # [rows · columns, head], whose last axis then comes first
     biases = backend.take(head_table, backend.array(buckets.reshape(-1)), 0)
     return backend.permute(biases.reshape((*buckets.shape, head_table.shape[-1])), (2, 0, 1))
 
@@ -667,6 +668,9 @@ def project_with_places(
     """Queries, keys and values of x [..., token, width], and what the same or other projections
     make of positions: of a learned table, or of a sinusoid for each distance from −n to n − 1, one
     bucket each.
+
+    A model may let queries meet positions (`asks`), positions meet keys (`answers`), or both; its
+    positions have projections of their own (`own`) or share those of the tokens.
 
     Raises KeyError where a table or a bias is missing.
     """

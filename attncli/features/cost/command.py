@@ -60,6 +60,7 @@ def cost(
         raise UsageError(
             "--show measured shows what was timed, and nothing was", expected="--time as well"
         )
+    # sizes are all that is needed of a model: its weights are not read
     described = None
     if model is not None:
         from attncli.cli.model_option import describe_model

@@ -301,7 +301,7 @@ def _continue_text(
         # run it, alone or with all tokens before it, and measure where heads look from it
         running = [token]
         if not run.keeps_past(model.spec, token.index, token.index + 1):
-            past = {}
+            past = {}  # the kept keys, the caller's too, do not fit the longer text
             running = [*tokens, *new]
         looking = _Looking(len(tokens), rest, measured_regions, heads=[], shares=[], evens=[])
         logits = _run_tokens(model, running, past, request, looking)
@@ -325,7 +325,7 @@ def _continue_text(
             )
         )
         progress((number + 1) / request.count)
-        is_end = token.special
+        is_end = token.special  # counts where the model does not say what ends its texts
         if model.ends:
             is_end = token.id in model.ends
         if is_end:

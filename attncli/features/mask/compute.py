@@ -175,6 +175,7 @@ def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:
     j = np.arange(-reach, reach + 1)
     if name in T5:  # the numbers of the buckets, as the biases themselves are learned
         return Bias(name, head, heads, t5_bucket(j, T5[name]).astype(np.float64), buckets=True)
+    # of one query at position 0: [head, 1 row, column]
     slopes = alibi_slopes(heads)
     values = alibi(
         slopes, np.zeros((1, 1), np.int64), j[None, :], symmetric=name == "alibi-symmetric"
