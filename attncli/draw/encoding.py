@@ -47,8 +47,8 @@ def json_bytes(document: Part | Mapping[str, Any]) -> bytes:
 
 
 def json_pieces(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
-    """`json_bytes` in pieces of about a mebibyte or an array, whichever is more: never the whole
-    text at once.
+    """The document as strict JSON (`json_bytes` joins it), in pieces of about a mebibyte or an array,
+    whichever is more: never the whole text at once.
     """
     pending: list[bytes] = []
     size = 0

@@ -274,7 +274,7 @@ def side_by_side(
             ticks = _ticks(values.shape[1], view)
         blocks.append(_captioned_map(weight_map, picture, ticks, room, view))
 
-    # all together; the tokens' names only where each has a line of its own
+    # all together; the tokens' names only where each has a line of its own, judged by the first map
     side = Lines()
     if axis.rows and width == 2 * matrices[0].shape[1] and height >= matrices[0].shape[0]:
         side = axis

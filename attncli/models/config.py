@@ -209,7 +209,7 @@ class Config:
         self, key: str, *, kind: type | tuple[type, ...], count: int | None = None
     ) -> list[Any] | None:
         """The key's value, a list whose items are of type `kind`, `count` of them unless that is
-        None; None where the key is not set."""
+        None; None where the key is not set. Raises InputError for any other value."""
         value = self.get(key)
         if value is None:
             return None

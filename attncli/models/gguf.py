@@ -620,7 +620,8 @@ class GgufCheckpoint(DerivedCheckpoint):
     def _refuse_unread(self, config: Config, spec: Spec) -> None:
         """Raise UnsupportedError for a setting of the file that would change the model but that its
         family does not have; add a note for each unknown key."""
-        # the metadata set what the family's config never read
+        # the metadata set what the family's config never read, under either of its spellings, to a
+        # value that is not harmless
         for key, harmless in MEANINGFUL.items():
             value = config.values.get(key)
             spellings = {key, SAME.get(key, key)}

@@ -268,9 +268,10 @@ class BlockRecipe(ProductRecipe):
         if len(shape) != 2 or undone.decay or self._unpack is not BlockKind.numbers:
             return None
         count = len(x)
+        # the next multiple of VECTORS, which is faster; the columns that are added are 0
         columns = 1
         if count != 1:
-            columns = -(-count // VECTORS) * VECTORS  # the next multiple of VECTORS
+            columns = -(-count // VECTORS) * VECTORS
         vectors = np.zeros((shape[1], columns), np.float32)
         if undone.columns is None:
             vectors[:, :count] = x.T

@@ -203,7 +203,8 @@ def mask_buffers(arrays: Mapping[str, Array], prefix: str = "") -> MaskBuffers:
 
 def is_mask(name: str, array: Array) -> bool:
     """Whether a tensor is a mask that a class keeps as a buffer, judged by name and shape: square in
-    its last two axes, with axes of length 1 before them."""
+    its last two axes, with axes of length 1 before them; or `masked_bias`, the single number that
+    GPT-2 writes over hidden scores."""
     last = name.rpartition(".")[2]
     if last == "masked_bias":
         return array.size == 1
@@ -863,7 +864,8 @@ def _read_fused(
         if f"{output}.bias" in tensors:
             weights["o.bias"] = tensors.read(f"{output}.bias", d_model)
 
-    # what the file does not tell, by the name that classes give the tensor
+    # what the file does not tell, by the name that classes give the tensor; of one head, the rows are
+    # in the same order either way
     if name == "qkv_proj" and request.heads != 1:
         return LayoutWeights(weights, notes=(BY_ROLE,))
     if name != "c_attn":

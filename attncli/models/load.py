@@ -98,8 +98,8 @@ class CheckpointStore:
         return backend.cast(x, backend.dtype)
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
-        """The parts that `embed` adds up: rows of the token table, token types, positions and the
-        norm's shift.
+        """The parts that `embed` adds up: rows of the token table, position vectors, type vectors, the
+        norm's shift and the bias of a projection to the layers' width.
         """
         embedding = self.spec.embedding
         weights = self.outer(backend)

@@ -237,7 +237,7 @@ def spec_of(settings: Settings) -> Spec:
             d_model_2=d_model % heads,
         )
     if not settings.projects:
-        check_width(settings, heads * settings.v_dim, "--output-projection")
+        check_width(settings, heads * settings.v_dim, hint="--output-projection")
 
     attention = Attention(
         heads=heads,

@@ -454,6 +454,7 @@ class Passages:
             name=name,
             shape=list(tensor.shape),
         )
+        # a model that pools or compresses keys has fewer of them than tokens
         if name == "keys" and tensor.ndim == 4 and tensor.shape[2] != self.token_count:
             one_key = message(
                 "{expected}: one key for each of the {count} tokens, none that stands for several",
@@ -961,6 +962,7 @@ def _beside_attention(watch: Watch, passages: Passages) -> Iterator[None]:
         def observe(module: Any, *args: Any, **extras: Any) -> Any:
             """Call transformers' attention, report its call, mixed values and weights to `watch`,
             and return its result."""
+            # the mixed values, [1, token, head, v_dim], and perhaps the weights, [1, head, query, key]
             out = eager(module, *args, **extras)
             call = _call_of(passages, *args, **extras)
             shape = [1, call.q.shape[1], call.q.shape[0], call.v.shape[-1]]

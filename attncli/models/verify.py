@@ -371,7 +371,7 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
                     function = torch.Tensor.double
             if function in functions:
                 args = (args[0].double(), *args[1:])
-            if function is torch.polar:
+            if function is torch.polar:  # of a length and an angle, which must be of one type
                 args = tuple(item.double() for item in args)
             return function(*args, **kwargs)
 

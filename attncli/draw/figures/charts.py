@@ -840,6 +840,7 @@ def draw_cells(
         palette = drawing.theme.signed
     else:
         palette = drawing.theme.weights
+    # by the largest magnitude, which of weights is the largest weight
     pooled = pool(figure_map.values, _pool_size(drawing, figure_map, small), "signed")
     colours = colour_cells(pooled, palette, "signed" if figure_map.signed else scale, high)
     drawing.cells(x, y, columns * cell, rows * cell, colours)

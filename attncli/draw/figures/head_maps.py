@@ -284,7 +284,7 @@ def _draw_mean_sentence(
     """Draw the sentence, shaded by where the token at `query` looks on average over the maps (their
     first row). Returns where what follows begins."""
     mean = _mean_of_visible(np.stack([head.values[0] for head in maps]))
-    high = float(mean.max()) or 1.0
+    high = float(mean.max()) or 1.0  # 1, to divide by, where all are 0
     shares = [float(weight) / high for weight in mean]
     follows = _follows_directly(text, len(keys))
     end = draw_sentence(drawing, keys, follows, shares, query, top)

@@ -105,7 +105,8 @@ def ticks_width(words: Sequence[str], long: float) -> float:
 def write_ticks(
     drawing: Drawing, rows: Sequence[str], columns: Sequence[str], area: MapArea
 ) -> None:
-    """Write every n-th word at the left and above a map."""
+    """Write every n-th word at the left and above a map, each beside a short line at the middle of its
+    row or column."""
     left = area.left
     top = area.top
     for place, name in tick_names(rows, area.height):

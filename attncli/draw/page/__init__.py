@@ -651,8 +651,11 @@ def any_page(
     the kind's own page, such as that of steps or of a scan; else one of its answer, figure and
     table.
 
-    precision: digits after the point of numbers in a table. All other arguments are those of
-        `page_of`.
+    record: its heads, where more is known of them than the document says.
+    lang: the language that the page begins in.
+    budget: bytes of data at most. option: what raises it, as the page names it; "" for nothing.
+    precision: digits after the point of numbers in a table.
+    reasons: why some of its heads look where they do, for a page of heads.
     """
     page = page_of(
         document, record=record, lang=lang, budget=budget, option=option, reasons=reasons
