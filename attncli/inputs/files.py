@@ -153,7 +153,7 @@ def _folds_case(folder: Path) -> bool:
             if name.isascii() and name.swapcase() != name:
                 with suppress(OSError):
                     return (place / name.swapcase()).samefile(place / name)
-                return False
+                return False  # there is no file of the other case
     return False
 
 
@@ -238,7 +238,7 @@ def _commit(pending: list[PendingFile]) -> None:
         # the last of them was not replaced: that is what failed
         for target, old in reversed(replacements[:-1]):
             with suppress(OSError):
-                if old is None:
+                if old is None:  # nothing to restore: a new file is taken away again
                     target.unlink()
                 else:
                     os.replace(old, target)  # noqa: PTH105

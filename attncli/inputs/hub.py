@@ -474,6 +474,7 @@ def _first_parts(names: Iterable[str]) -> list[str]:
     """
     firsts: dict[str, str] = {}
     for name in sorted(names):
+        # "mmproj-…" is the part of a model that sees images
         if not name.lower().endswith(SUFFIX) or name.lower().startswith("mmproj"):
             continue
         match = LATER_PART.fullmatch(name)
@@ -957,7 +958,7 @@ class Remote:
         """Raise InputError, and remove the downloaded file, where its digest is not the one that
         the hub states.
         """
-        if len(file.etag) != SHA256_DIGITS:
+        if len(file.etag) != SHA256_DIGITS:  # a small file's tag is a digest of another kind
             return
         content_digest = digest(part)
         if content_digest != file.etag:

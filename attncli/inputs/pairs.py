@@ -272,6 +272,7 @@ def _check_template(members: Mapping[str, object], where: str) -> _Template:
         what = message("a template of pairs has no {name}", name=repr(unknown[0]))
         raise InputError(what, where=where, expected=listing(known))
     lists = _check_lists(members.get("lists"), where)
+    # of either text the places that repeat another: {"C": "A"} writes the value of A in place of C
     alike = {
         side: _check_repeats(members.get(side), side, lists, where) for side in ("clean", "corrupt")
     }

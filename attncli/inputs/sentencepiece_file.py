@@ -46,6 +46,7 @@ class SentencePieces(Struct, frozen=True):
         """The vocabulary under the metadata keys of a GGUF file; those for the special tokens at
         the beginning and end of a text are missing.
         """
+        # GGUF calls merging pairs by score "llama", and the unigram rule "t5"
         return {
             "general.architecture": "",
             "tokenizer.ggml.model": "llama" if self.rule == PAIRS else "t5",

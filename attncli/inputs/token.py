@@ -340,6 +340,7 @@ def encode_pair(tokenizer: Tokenizer, text: str, second: int) -> list[Token]:
     """
     # the line break between the two belongs to neither
     tokens = tokenizer.encode(text[: second - 1], text[second:])
+    # a tokenizer counts the offsets of the second line (part 1) from its own beginning
     return [
         replace(token.relocate(token.index, second), part=0) if token.part else token
         for token in tokens

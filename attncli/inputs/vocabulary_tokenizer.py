@@ -654,7 +654,8 @@ def check_charsmap(raw: bytes, where: str) -> None:
     # any letter of a name or value may be written as an escape
     plain = _ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), raw).replace(b"\\/", b"/")
     for match in _CHARSMAP.finditer(plain):
-        # the table is in base64; its first four bytes state the size of a part
+        # the table is in base64; its first four bytes state the size of a part (a text that is too
+        # short is filled up)
         size = int.from_bytes(base64.b64decode(match[1].ljust(8, b"A"))[:4], "little")
         if size > len(raw):
             what = message(

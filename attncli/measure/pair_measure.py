@@ -128,7 +128,7 @@ def fit_pair(model: Model, pair: Pair) -> TokenPair:
     if answer == versus:
         what = message("answer and versus are the same entry of the vocabulary, {id}", id=answer)
         raise InputError(what, expected="two answers that differ")
-    return TokenPair(pair, clean, corrupt, answer, versus, different[0])
+    return TokenPair(pair, clean, corrupt, answer, versus, first_difference=different[0])
 
 
 def answer_ids(tokenizer: Tokenizer, text: str, answer: str, versus: str) -> tuple[int, int]:

@@ -367,7 +367,7 @@ def _scores_in_best_groups(spec: Experts, worth: Floats) -> Floats:
     routing = spec.routing
     if routing.groups == 1:
         return worth
-    by_group = worth.reshape((len(worth), routing.groups, -1))
+    by_group = worth.reshape((len(worth), routing.groups, -1))  # [token, group, expert]
     group_scores = np.sort(by_group, -1)[..., -routing.group_by :].sum(-1)
     best = np.argsort(-group_scores, -1, kind="stable")[:, : routing.groups_chosen]
     is_best = np.zeros(group_scores.shape, bool)

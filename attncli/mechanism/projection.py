@@ -843,6 +843,7 @@ def _score_place_keys(
         backend.matmul(queries, backend.transpose(keys[..., heads, :, :])) * attention.spec.scale
     )
     distances = query_positions[:, None] - key_positions[None, :]
+    # of a text of n tokens there are 2n distances, each with its vector
     return _pick_buckets(backend, scores, _distance_rows(position, distances, keys.shape[-2] // 2))
 
 

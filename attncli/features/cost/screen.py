@@ -292,7 +292,7 @@ def _measured_times(document: CostDocument, view: View) -> Lines:
     if not timings:
         return Lines()
     longest = max(row.seconds for row in timings)
-    room = max(min(view.width - 62, 24), 0)
+    room = max(min(view.width - 62, 24), 0)  # for bars: the other columns take 62 cells
     rows = [
         [
             row.backend,

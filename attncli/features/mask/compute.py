@@ -252,7 +252,7 @@ def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
         return part
     i = np.arange(n)[:, None]
     j = np.arange(n)[None, :]
-    matrix = bias.values[j - i + reach]
+    matrix = bias.values[j - i + reach]  # the value of distance 0 stands at index `reach`
     visibility = np.zeros((n, n), bool)
     for start, low, high, rows in visible_rows(bound(mask, n, n, seed), n, n):
         visibility[start : start + len(rows), low:high] = rows

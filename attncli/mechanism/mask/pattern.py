@@ -611,6 +611,7 @@ def buckets_of(backend: Backend, vectors: Array, rotations: Array) -> Array:
     vectors: [head, token, dim].
     rotations: [head, dim, round, buckets/2].
     """
+    # xR for all rounds in one product, then [head, round, token, buckets/2]
     heads, width, rounds, half = rotations.shape
     projections = backend.matmul(
         vectors,
