@@ -65,7 +65,7 @@ def fit_pairs(model: Model, file: PairFile) -> FittedPairs:
         try:
             pairs.append(fit_pair(model, pair))
         except InputError as error:
-            error.where = error.where or place
+            error.where = error.where or place  # where the file has the pair, unless it says so
             faults.append((number, error))
     return FittedPairs(file.name, tuple(pairs), tuple(faults))
 

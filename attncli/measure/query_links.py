@@ -52,6 +52,7 @@ class QueryLinks:
         column = np.empty((len(heads), count))
         for head, matrix in enumerate(weights):
             square = np.asarray(matrix)[:, :count]
+            # the diagonal below the main one has the key before each query, from the second on
             beside[-1][head, 1:] = square.diagonal(-1)
             beside[1][head, :-1] = square.diagonal(1)
             column[head] = square[:, self.query]

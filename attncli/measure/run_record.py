@@ -279,7 +279,13 @@ def _whole_record(
 
     computing = attention_part(model, model.compute_backend(len(tokens)))
     return RunRecord(
-        name, text, sides, model_part(model), computing, head_records(), notes(model, text, tokens)
+        name=name,
+        text=text,
+        sides=sides,
+        model=model_part(model),
+        attention=computing,
+        heads=head_records(),
+        warnings=notes(model, text, tokens),
     )
 
 

@@ -255,10 +255,9 @@ def first_block_again(
     heads: slice = EVERY_HEAD,
 ) -> Array:
     """The bias ln(1 + times), [rows, columns], on keys of the first block for queries of middle
-    blocks, the same for all heads.
+    blocks, the same for all heads: to such a query these keys stand in the softmax 1 + times times.
 
     keys: number of keys.
-
     i: [rows, 1].
     j: [1, columns].
     """

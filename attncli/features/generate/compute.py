@@ -462,7 +462,7 @@ class _Looking(NamedTuple):
         if not self.rest.any():
             return step
 
-        # the same without keys where heads rest
+        # the same without keys where heads rest: on which they put weight whatever a text says
         beyond = row.copy()
         beyond[: self.prompt][self.rest] = 0.0
         beyond[-1] = 0.0  # the token itself
@@ -483,6 +483,8 @@ class _Looking(NamedTuple):
         if not rested:
             return {}
         members: dict[str, Any] = {"rest": float(np.mean(rested))}
+        # `shares` and `evens` are [head, region]: the regions asked for, each of them without the
+        # keys where heads rest, and last these keys
         if count:
             evens = np.mean(self.evens, 0)
             members["regions_beyond_rest"] = np.mean(self.shares, 0)[count : 2 * count]

@@ -99,6 +99,7 @@ def mask(
         layer_index = single_number(
             request.numbers(layer, "layer", len(loaded_model.spec.blocks)), "layer"
         )
+        # the layer's own mask first, then those that are laid over it
         masks = [loaded_model.spec.blocks[layer_index].attention.mask, *masks]
     if len(masks) < 2 and view.show == frozenset({"counts"}):
         raise UsageError(

@@ -124,7 +124,7 @@ def _parse_kind(spec: str, seed: int) -> Mask:
         texts = []
     if spelling.counts:
         fits = len(texts) in spelling.counts
-    else:
+    else:  # a kind that takes any number of them
         fits = bool(texts)
     numbers = [
         int(text) for text in texts if text.strip().isdecimal() and len(text) <= len(str(LARGEST))

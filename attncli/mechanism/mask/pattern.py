@@ -484,7 +484,10 @@ class Hashed(Mask, frozen=True):
         self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None
     ) -> Mask:
         """The mask by the hash buckets of queries [head, query, dim] and keys [kv, key, dim] of one
-        text, without batch axes."""
+        text, without batch axes.
+
+        scale, softcap: not used, as buckets do not depend on scores.
+        """
         group_size = q.shape[0] // k.shape[0]
         if group_size > 1:
             keys = backend.repeat(k, group_size, 0)
