@@ -400,6 +400,7 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
         template = message(
             "Of the weight of {query} {rest_share} rests on {rest}; of the other weight {shares}."
         )
+    # not named by the sentence where nothing rests
     places_of_rest = {
         "rest_share": percent(part.rest or 0.0, 1),
         "rest": rest_names(document.tokens),

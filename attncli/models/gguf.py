@@ -230,6 +230,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             for name, tensor in self.stored.items()
         }
         for name, (keys, values) in self._joined_heads().items():
+            # keys [head, narrow, key] and values [head, value, narrow] become [head · unit, narrow]
             heads, narrow, key_dim = self.stored[keys].shape
             value_dim = self.stored[values].shape[1]
             unit = key_dim + value_dim

@@ -792,7 +792,8 @@ def load_tokenizer(
         from attncli.models.gguf import vocabulary_of
 
         return vocabulary_of(file)
-    return tokenizer_of(Checkpoint(location.folder.resolve(), {}, {}))
+    # of config and tensors nothing is needed
+    return tokenizer_of(Checkpoint(location.folder.resolve(), config={}, tensors={}))
 
 
 def open_checkpoint(place: Path, tensors: Mapping[str, TensorInfo] | None = None) -> Checkpoint:

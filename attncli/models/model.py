@@ -511,6 +511,7 @@ class Model(Struct, frozen=True, eq=False):
         layers with these heads, as `trace_batch` does."""
         numbers = self.spec.attending(layers)
         stages = frozenset(keep)
+        # several texts: the traces name no tokens
         traces = run_batch(self.spec, self.store, backend, texts, numbers, stages, interventions)
         yield from map(partial(self._finish_trace, backend, heads, ()), traces)
 

@@ -525,7 +525,7 @@ def seeded_model(
     """The one-layer model with seeded weights.
 
     source: "seeded", or "random" for a seed that was drawn.
-    embedding: see `OneLayerStore`.
+    embedding: the vectors of exactly the text that will run, [token, d_model]; None for seeded ones.
     """
     spec = spec_of(settings)
     weights = seeded_weights(settings, seed)

@@ -511,7 +511,7 @@ def with_positions(
             vectors = sinusoidal(np.asarray(positions), x.shape[-1])
             halves = np.concatenate([vectors[:, 0::2], vectors[:, 1::2]], -1)
             return x + backend.array(halves.astype(np.float32))
-        case "timescales":
+        case "timescales":  # the same order, with wavelengths as Tensor2Tensor has them
             vectors = timescales(np.asarray(positions), x.shape[-1])
             if embedding.padding is not None:
                 vectors[np.asarray(positions) == embedding.padding] = 0.0
@@ -774,7 +774,7 @@ class _BranchLayer(Struct, frozen=True, eq=False):
         """Keys and values (or a mixer's state) of the tokens before `trunk.start`, which no branch
         computes, repeated for each branch of `hidden`."""
         backend = self.trunk.backend
-        lead = tuple(hidden.shape[:-2])
+        lead = tuple(hidden.shape[:-2])  # (branches,), or () where branches begin
 
         def trunk_stages(*names: str) -> tuple[Array, ...]:
             """These stages of the tokens before `trunk.start`, repeated for each branch."""

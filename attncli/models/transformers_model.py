@@ -101,6 +101,7 @@ def _filled_model(
     settings: further arguments of `from_pretrained`.
     """
     with _bounded_model(torch, checkpoint):
+        # None in place of a folder: the tensors are handed over
         model, notes = kind.from_pretrained(
             None, state_dict=tensors, output_loading_info=True, **settings
         )

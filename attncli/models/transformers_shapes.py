@@ -285,6 +285,7 @@ def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = N
     memory: the encoder's vectors that a decoder attends to, [text, token, width].
     """
     config = hf_model.config.get_text_config()
+    # a text of so many tokens, and as many vectors of an encoder
     ids = torch.zeros((1, TOKENS), dtype=torch.long, device="meta")
     attended = torch.ones((1, TOKENS), dtype=torch.long)
     with (

@@ -558,6 +558,7 @@ def model_of(
                 layout=weight_file.layout,
             )
 
+    # the user's, else the one of the file's class, else None for 1/√d_k
     scale = settings.scale or (weight_file.scale.spelling if weight_file.scale else None)
     around = {"layer_norm": settings.layer_norm or facts.layer_norm, "scale": scale}
     file_settings = replace(settings, **asdict(facts) | around)

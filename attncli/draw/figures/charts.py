@@ -685,7 +685,7 @@ def _with_wider_cells(drawing: Drawing, paper: Drawing, maps: Sequence[FigureMap
     for index, one_map in enumerate(maps):
         map_width = _map_width(paper, one_map)
         if index:
-            map_width += 16
+            map_width += 16  # points between two maps
         if map_width > blank:
             break
         blank -= map_width
@@ -1344,6 +1344,7 @@ def _metric_grids(
                     anchor="middle",
                 )
 
+        # from the least number to the greatest; 1, to divide by, where all are the same
         colours = colour_cells(grid - low, drawing.theme.weights, "linear", high - low or 1.0)
         drawing.rectangle(
             x + edge,

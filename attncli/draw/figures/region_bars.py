@@ -50,6 +50,7 @@ def draw_regions(
         what = message(
             "of what {token} looks at beside {rest}, where {share} rests; line: even attention"
         )
+    # not named by the sentence where nothing rests
     rest_share = percent(part.rest or 0.0, 1)
     sentence = say(view, what, token=token, rest=rest_names(tokens), share=rest_share)
     drawing.text(0, top + 10, sentence, quiet=True)

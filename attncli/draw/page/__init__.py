@@ -416,7 +416,8 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         ]
         runs.append(entry | {"heads": heads, "tile": list(shape)})
 
-    # the facts that the page's script reads; the runs of a page are of one kind, as the first is
+    # the facts that the page's script reads; the runs of a page are of one kind, as the first is.
+    # "pairs" and "out" are None where one run alone is shown, or nothing is left out
     meta = {
         "title": safe(page.title),
         "lang": page.lang,
@@ -436,7 +437,8 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         "tour": [step.name for step in TOUR],
     }
 
-    # the file, begun with the line on the first run's model: skeleton, facts, small maps, script, and the large blocks of data last
+    # the file, begun with the line on the first run's model: skeleton, facts, small maps, script,
+    # and the large blocks of data last; a long text is laid out otherwise by the style sheet
     first = page.runs[0]
     code, sheet = assets_of(page)
     head = page_head(page.lang, page.title, code, sheet, policy="worker-src blob:; ")

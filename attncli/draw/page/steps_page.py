@@ -115,6 +115,7 @@ SCRIPTS, SHEETS = ("numbers", "dom", "files", "table", "steps"), ("document", "s
 
 def steps_page(page: StepsPage) -> bytes:
     """The HTML page as bytes. Every text in it is made safe and can never act as HTML."""
+    # of which steps there are maps, and their weights; none where the page has no maps
     places, weights = page.maps or ((), np.zeros(0))
     # a byte holds the square root of a weight: most weights are small
     codes = np.rint(np.sqrt(np.clip(np.nan_to_num(weights), 0, 1)) * 255).astype(np.uint8)
