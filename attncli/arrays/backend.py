@@ -355,7 +355,8 @@ whole numbers or is `EVERY`. `help(attncli.HeadSelection)` lists the same."""
 
 
 def numbers_of(selection: Selection, count: int) -> list[int]:
-    """The numbers that a selection means among 0..count-1, in its order; all for `EVERY`.
+    """The numbers that a selection means, in its order; for `EVERY` all from 0 to count-1. Whether
+    each of the others lies there is not checked.
 
     Raises UsageError for what holds no numbers.
     """

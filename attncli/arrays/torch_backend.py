@@ -193,8 +193,8 @@ class TorchBackend:
         return functional.linear(x, weight, bias)
 
     def multiplier(self, weight: Tensor) -> Callable[[Tensor, Tensor | None], Tensor] | None:
-        """A function that gives x·Wᵀ + b, from x, [row, in], and b, [out] or None, for this weight W,
-        [out, in], packed for oneDNN or laid out by columns; None off the CPU and for low
+        """A function that gives x·Wᵀ + b, from x, [row, in], and b, [out] or None, for this weight
+        W, [out, in], packed for oneDNN or laid out by columns; None off the CPU and for low
         precision."""
         if not weight.is_cpu or weight.dtype not in (torch.float32, torch.float64):
             return None

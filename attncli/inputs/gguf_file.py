@@ -446,6 +446,7 @@ class Metadata:
         """The value of a key, or the default where there is none. Raises InputError for one of
         another type than `kind`.
 
+        kind: a class, such as `str`.
         what: what was expected, for the error.
         """
         value = self.get(key)

@@ -876,7 +876,8 @@ class CodedMatrix:
     def rows(self, start: int, stop: int) -> Array:
         """The whole matrix, float [row, column]; start and stop are not used."""
         # two codes in each byte, the high one first; `_stored` has the tensors of the blocks'
-        # scales, of the table that codes stand for, and, nested, of the scales' own scales and table
+        # scales and of the table that codes stand for, and, nested, of the scales' own scales and
+        # table
         packed = self._raw.read(self._weight).reshape(-1)
         codes = np.stack((packed >> 4, packed & 15), axis=1).reshape(-1)[: self._count]
         numbers = self._raw.read(self._stored[1], "float32")[codes]

@@ -966,7 +966,8 @@ def row_ranges(rule: Rule, queries: int, keys: int, most: int) -> tuple[list[ran
         # see, then, since later rows may see more keys, by what the guessed rows see
         guess = most * keys // width(start, start + most)
         rows = max(most * keys // width(start, start + guess), most)
-        # but not many more rows than a window is wide: their keys would be mostly hidden
+        # but not many more rows than a window is wide: their keys would be mostly hidden; nor too
+        # few, since each block has a cost of its own
         last = min(start + most, queries)
         rows = min(rows, max(width(last - 1, last), 4 * FEWEST))
         stop = min(start + rows, queries)
