@@ -174,7 +174,7 @@ def missed_by_intervals(count: int) -> Message:
         digits = max(3, math.ceil(-math.log10(share)))
     floored = math.floor(share * 10**digits) / 10**digits
     share_text = percent(floored)
-    if digits > 3:
+    if digits > 3:  # below what `percent` writes as a number
         share_text = f"{100 * floored:g}%"
     return message(
         "Intervals know nothing of pairs unlike these: a kind that makes up less than {share} of all"

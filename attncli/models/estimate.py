@@ -513,6 +513,7 @@ def peak_memory(root: Path = Path("/")) -> int | None:
     except ImportError:  # Windows
         return None
 
+    # in bytes on macOS, in KiB elsewhere
     usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if sys.platform == "darwin":
         return usage

@@ -489,6 +489,7 @@ def _latent_roles(prefix: str, spec: Attention, latent: Latent, width: int) -> I
     # beside the narrow vector, the entries of keys that carry the position, the same for all heads
     yield Role(f"{prefix}.kv_down.weight", (latent.keys + latent.straight, width))
     yield Role(f"{prefix}.kv_down_norm.weight", (latent.keys,))
+    # for each head: the entries of its key without the position, then its value
     yield Role(
         f"{prefix}.kv.weight",
         (spec.heads * (spec.head_dim - latent.straight + spec.v_dim), latent.keys),

@@ -501,6 +501,7 @@ class GgufCheckpoint(DerivedCheckpoint):
         state = self.metadata.architecture_value("ssm.state_size")
         groups = self.metadata.architecture_value("ssm.group_count")
         kernel = self.metadata.architecture_value("ssm.conv_kernel")
+        # of Mamba the width of what time steps come from, of the others the number of heads
         steps = self.metadata.architecture_value("ssm.time_step_rank")
         if inner is None:
             return {}

@@ -422,6 +422,7 @@ class Model(Struct, frozen=True, eq=False):
                 "edits are for layers that attn computes itself",
                 expected="a model that does not run through transformers",
             )
+        # edits are by (layer, site)
         if rows is not None and any(site in ("scores", "pattern") for _, site in edits):
             raise UnsupportedError(
                 "scores that are computed some rows at a time are not edited",

@@ -291,7 +291,7 @@ def most_parts(spec: Spec, layer: int, *, by_layer: bool) -> int:
             heads += block.cross.heads
         # beside the heads at most twelve: biases, norms' shifts, feed-forward part, mixer,
         # convolution
-        count += (2 if by_layer else heads) + 12
+        count += (2 if by_layer else heads) + 12  # 2: of self- and of cross-attention
     return count
 
 

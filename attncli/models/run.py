@@ -244,6 +244,7 @@ def logits(
     head = spec.head
     if head is None:
         raise no_output_head(spec)
+    # None where a projection before the matrix belongs to the head and the file lacks it
     outputs: Array | None = finish(spec, weights, backend, hidden)
     if head.projection and outputs is not None:
         outputs = linear_if_any(backend, weights, "head.project", outputs)

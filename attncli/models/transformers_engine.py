@@ -273,6 +273,7 @@ def added_biases(hf_model: Any, passages: Sequence[Passage]) -> tuple[str, ...]:
     names = {module: name.rpartition(".")[2] for name, module in hf_model.named_modules()}
     biased: dict[str, None] = {}
     for passage in passages:
+        # a layer may have made one call of attention, two, or none
         for part, (inner_maps, output_map) in zip(("attn", "cross"), passage.maps, strict=False):
             for linear_map in inner_maps:
                 if getattr(linear_map, "bias", None) is not None:

@@ -38,6 +38,7 @@ def figure(
     if name in WITHOUT_FIGURE:
         refuse_choice(choice)
         return None
+    # documents of kind "run" are drawn by `run_figure` in the module `figure` of their folder
     draw = getattr(import_module(f"{folder_of(name)}.figure"), f"{name}_figure")
     drawing = Drawing(theme, room=room, choice=choice)
     draw(name_tokens(document), drawing, View(lang=lang), scale)
@@ -141,5 +142,6 @@ def title_and_description(document: Document, lang: str) -> tuple[str, str]:
     if screen.sentences is not None:
         sentences = screen.sentences(name_tokens(document), View(lang=lang))
         return title, " ".join(filter(None, sentences))
+    # the answer of the screen, so wide that no line is broken
     answer = screen.screen(document, View(lang=lang, width=4000, brief=True, color=True))
     return title, " ".join(answer.plain.split())
