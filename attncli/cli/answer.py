@@ -221,7 +221,19 @@ def answer_texts(
     after_figure: Callable[[TextRun, DocumentType], DocumentType] | None = None,
 ) -> None:
     """Compute and write the answer about each text in the form that the options ask for: JSON, a
-    table or a screen, a figure and a page. Arguments and errors are those of `documents_of_texts`.
+    table or a screen, a figure and a page.
+
+    command: the model and the options.
+    compute: makes the document of one text.
+    page: the page that `--html` asks for.
+    label: stands before the progress bar, and `compute` reports progress itself; None where it runs
+        the model once, and the bar follows the run's layers.
+    texts: the texts; None for those that the options name.
+    single: whether several texts are refused; None to refuse them where the answer is one document.
+    after_figure: called after the figure is drawn, returns the document that the answer and the
+        page show; None for the same document.
+
+    An error that names no place gets the line or the file of its text.
     """
     documents = documents_of_texts(
         command,

@@ -272,6 +272,12 @@ class LazyCommands(MutableMapping[str, Any]):
         make: Callable[[str], Any],
         find: Callable[[str], Any] = lambda name: None,
     ) -> None:
+        """Prepare to make commands when they are looked up, each once.
+
+        names: of the commands that are listed.
+        make: called with a listed name; returns its command.
+        find: called with any other name; returns its command, or None for none.
+        """
         self._names = names
         self._make = make
         self._find = find

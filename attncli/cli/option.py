@@ -608,7 +608,8 @@ def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def subjects_of(*groups: Any) -> dict[str, About]:
-    """What each option of these groups has an effect on (see `About`), by its name."""
+    """What each option of these groups has an effect on (see `About`), by its name. The first part
+    of an option's annotation is its declaration, which says so."""
     return {
         name: hint.__metadata__[0].about
         for group in groups

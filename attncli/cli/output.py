@@ -276,7 +276,13 @@ def _encoded_pieces(
     rows: Callable[[Any], Iterator[Sequence[object]]] | None,
 ) -> Iterable[bytes]:
     """Yield the bytes of the answer piece by piece: JSON, lines, a table or screens, as the options
-    say. The arguments are those of `write_documents`.
+    say.
+
+    documents: only one for `--json`.
+    several: whether each document is one of many texts; a row then begins with its text's number,
+        and a screen with a title that has it.
+    screen: draws a document in place of its own screen; None for that.
+    rows: makes a document's table in place of its own; None for that.
     """
     if options.json:
         from attncli.draw.encoding import json_pieces
@@ -352,7 +358,8 @@ def _write_table(
 ) -> Iterator[Document]:
     """Yield the documents, each after its table was written to the file of `--csv`.
 
-    several, rows: as `write_documents` takes them.
+    several: whether each document is one of many texts; a row then begins with its text's number.
+    rows: makes a document's table in place of its own; None for that.
     """
     from attncli.draw.encoding import comma_separated
 
@@ -633,7 +640,8 @@ def page_reasons(
     from attncli.features.why.compute import why_links
     from attncli.features.why.page import why_size
 
-    pairs = request.head_pairs(model.spec, request.comma_parts(heads), None, option="--why")
+    names = request.comma_parts(heads)
+    pairs = request.head_pairs(model.spec, names, layers=None, option="--why")
     memory = request.memory_limit(compute).bytes
     with progress(environment, "taking scores apart") as on_progress:
         documents = why_links(

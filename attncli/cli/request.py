@@ -690,7 +690,7 @@ def weighed_heads(
         return None
     if weigh is None:
         raise UsageError("--heads is about what is weighed", expected="--weigh NAME=×N as well")
-    return head_pairs(spec, comma_parts(heads), None, option="--heads")
+    return head_pairs(spec, comma_parts(heads), layers=None, option="--heads")
 
 
 def _single_number(selection: Selection) -> int:

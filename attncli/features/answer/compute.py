@@ -622,6 +622,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         the region whose cut loses most. None without --weigh."""
         if self.weighing is None or self.weighing.keys:
             return self.weighing
+        # every region has been cut by now; the largest loss comes first
         places = self.source_places()
         ranked = [place for place in self.rank_regions(results) if place in places]
         leaf = self.leaves[ranked[0]]

@@ -54,7 +54,9 @@ def _rooms(
     """Yield the pools of tokens from which spans may be drawn, the narrowest first: the indices of
     the tokens, ascending, and whether a span may leap over tokens that are not in the pool.
 
-    The arguments are those of `random_spans`.
+    compared: the tokens of the regions that are compared.
+    closed: tokens that no span may have.
+    rest: of each token of the prompt, whether heads rest on it; these are in no pool.
     """
     in_regions = sorted(set(compared) - set(closed))
     with_between = []

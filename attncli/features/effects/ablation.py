@@ -462,10 +462,18 @@ def removal_document(
     memory: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> AblateDocument:
-    """Take heads away as `remove` does, and return the `attn.ablate/1` document. Arguments and
-    errors are those of `remove`.
+    """Take heads away (or cut a link in them), one at a time and all at once, and return what that
+    changes as the `attn.ablate/1` document.
 
+    removal: which heads or which link, and what replaces a head's output.
+    request: what is measured, and at which tokens.
     predict: whether the document also has what a decoder would say next.
+    memory: bytes there may be, None for any amount.
+    progress: called with the share done.
+
+    Raises UsageError for an answer of several tokens with outputs of another text, InputError where
+    no chosen head has the link, LimitError where not even one branch fits, UnsupportedError for
+    what this model cannot have taken away or measured.
     """
     # an answer of several tokens is read along, all but its last token, which nothing follows
     answered = [*tokens, *following_tokens(model, tokens, request.answer[:-1])]

@@ -71,7 +71,7 @@ def heads_outside(document: CircuitDocument, model: Model, where: str) -> HeadSe
 
     where: what errors call the circuit's file.
 
-    Raises InputError as `heads_of_circuit`, and where all heads are in it.
+    Raises InputError for a circuit of another model, and where all heads are in it.
     """
     inside = set(heads_of_circuit(document, model, where))
     outside = [

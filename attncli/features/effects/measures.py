@@ -126,8 +126,8 @@ class MeasureRequest(Struct, frozen=True):
 
         query: positions to measure at; None: next token after the last one, vectors at `usual`, or
             at `measured_at` where that is None too.
-        target: a word or, after the last token of a decoder, an answer of several tokens, as
-            `choose_target` takes it.
+        target: a word, "id:N" or, after the last token of a decoder, an answer of several tokens;
+            None for none.
         versus: the word whose logit is taken away from the target's, both one token then.
         note: called with a sentence that says which spelling of a word is taken.
         """

@@ -119,7 +119,8 @@ class PatchRequest(Struct, frozen=True):
 
         positions: empty for all tokens.
         query: None for the last token with a target, else `measured_at`.
-        target, versus: words, as `choose_target` takes them in the clean text.
+        target, versus: words, or "id:N", of which the likelier spelling in the clean text is taken;
+            None for none.
         into: receivers as `--into` names them, such as "L5H11:q"; empty for none.
         note: called with a sentence that says which spelling of a word is taken.
 

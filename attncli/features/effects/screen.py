@@ -805,7 +805,7 @@ def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
     without a split by token."""
     if part.sources is UNSET or not part.sources:
         return ""
-    first = part.sources[0]
+    first = part.sources[0]  # the largest
     name = _key_name(document.keys(part.attention or "self"), first.source, view)
     return f"{name} {format_signed(first.value, 2)}"
 
@@ -947,6 +947,7 @@ def interval_columns(rows: Sequence[PatchRow | LogitPart]) -> dict[str, list[str
     share of pairs whose value has the sign of the mean; empty for a single text."""
     if any(row.sign_share is UNSET for row in rows):
         return {}
+    # every row has a share here
     columns = interval_column((row.low, row.high) for row in rows)
     columns[message("same sign")] = [percent(row.sign_share or 0.0) for row in rows]
     return columns
@@ -1055,7 +1056,8 @@ def _patch_pair_sentences(document: PatchDocument, view: View) -> Iterator[str]:
 
 def _recovered_places(row: PatchRow, view: View) -> dict[str, str]:
     """The values for a sentence over pairs on a patched head: its name, the share that it recovers
-    and the interval of that, and the share of pairs with the same sign."""
+    and the interval of that, and the share of pairs with the same sign, which every row over pairs
+    has."""
     return {
         "head": head_phrase(row, view),
         "share": percent(row.recovered),

@@ -74,8 +74,8 @@ def deletion_passes(count: int) -> list[PassCount]:
     equally long, and as `STEPS` or more."""
     left = [round(count * (STEPS - step) / STEPS) for step in range(1, STEPS + 1)]
     return [
-        PassCount(1, count, 0),
-        *(PassCount(1 + DRAWS, max(tokens, 1), 0) for tokens in left),
+        PassCount(1, count, predicted=0),
+        *(PassCount(1 + DRAWS, max(tokens, 1), predicted=0) for tokens in left),
     ]
 
 

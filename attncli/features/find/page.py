@@ -16,7 +16,7 @@ def find_document_heads(document: FindDocument) -> DocumentHeads:
     def facts(layer: int, head: Any) -> HeadFacts:
         """The link that the page shows for a head, with its weight; `HIDDEN` in place of that where
         the mask hides the key."""
-        del layer
+        del layer  # the head has it
         if head.rank is None:
             weight = HIDDEN
         else:

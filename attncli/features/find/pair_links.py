@@ -59,8 +59,8 @@ class PairEnds(Struct, frozen=True):
 
 
 def pair_ends(pair: TokenPair, start: str | None, end: str | None) -> PairEnds:
-    """Find the positions of a link in the clean text of a pair, and where the other answer stands up
-    to its query.
+    """Find the positions of a link in the clean text of a pair, and where the other answer stands
+    up to its query.
 
     start: the name of the token that looks; None for the last.
     end: the name of the token looked at; None for every place where the answer stands.
@@ -233,7 +233,11 @@ def find_pairs(
 
 
 def located_ends(fitted: FittedPairs, start: str | None, end: str | None) -> list[PairEnds]:
-    """The positions of the link in each pair; see `pair_ends`. Errors name the pair."""
+    """The positions of the link in each pair. Errors name the pair.
+
+    start: the name of the token that looks; None for the last.
+    end: the name of the token looked at; None for every place where the answer stands.
+    """
     ends = []
     for number, pair in enumerate(fitted.pairs, 1):
         with located_in_pair(fitted, number):
@@ -304,8 +308,8 @@ def _tell_cost(
     """Call `on_cost` with the estimated cost of all pairs, each counted as long as the longest, and
     with the number of its tokens.
 
-    cut_from: the query of the link that is cut in one head after the other, which is the first token
-        to change (over all pairs, the first); None where no link is cut.
+    cut_from: the query of the link that is cut in one head after the other, which is the first
+        token to change (over all pairs, the first); None where no link is cut.
     memory: bytes that cutting may take; None for what is free.
     """
     count = max(len(pair.clean) for pair in fitted.pairs)

@@ -91,7 +91,7 @@ def next_word(
     heads = []
     if without_heads is not None:
         words = request.comma_parts(without_heads)
-        heads = request.head_pairs(loaded_model.spec, words, None, option="--without")
+        heads = request.head_pairs(loaded_model.spec, words, layers=None, option="--without")
     if "top" in environment.explicit_options:
         top = output.top
     else:
