@@ -265,7 +265,8 @@ def _tint_word(text: str, share: float | None, view: View, style: str) -> Piece:
     if view.color:
         return text, f"{style.replace(FAINT, '')} {tint(share, view)}".strip()
     marks = MARKS_ASCII if view.ascii else MARKS
-    mark = marks[min(int(share * 4), 3)]  # one for each quarter of 1
+    # a mark for each quarter of 1; a saved document may hold a share beyond all bounds
+    mark = marks[min(int(min(share, 1.0) * 4), 3)]
     return f"{mark}{text}{mark}", style
 
 
