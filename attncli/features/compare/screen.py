@@ -907,6 +907,7 @@ def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
     b = sum(pair_count.b for pair_count in pairs)
     if a and a == b:
         yield say(view, "Cost: A and B compute as many pairs, {pairs}.", pairs=f"{a:,}")
+        yield from _why_hashing_saves_nothing(document, view)
     elif a:
         ratio = percent(b / a, 1)
         yield say(
@@ -916,6 +917,34 @@ def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
             b=f"{b:,}",
             ratio=ratio,
         )
+
+
+def _why_hashing_saves_nothing(document: CompareDocument, view: View) -> Iterator[str]:
+    """Yield a sentence where one side hashed a text of at most two chunks, in which all pairs are
+    computed as in dense attention: why, and chunks with which some are saved, where there are such.
+    """
+    hashed = [side for side in (document.a, document.b) if side.attention.hashing]
+    if len(hashed) != 1:
+        return
+    # "reformer:BUCKETS,ROUNDS,CHUNK"; the last may be left out
+    numbers = str(hashed[0].attention.hashing).partition(":")[2].split(",")
+    count = len(hashed[0].tokens)
+    chunk = -(-2 * count // int(numbers[0]))
+    if len(numbers) == 3:
+        chunk = int(numbers[2])
+    if count > 2 * chunk:
+        return
+    # a third chunk is one that some tokens do not look at
+    smaller = min((count - 1) // 2, 4)
+    if smaller < 1:
+        return
+    yield say(
+        view,
+        "A chunk, of {chunk} tokens here, looks at itself and the one before: a text of no more than"
+        " two chunks saves nothing. Try: --attention {hashing}",
+        chunk=chunk,
+        hashing=f"reformer:{numbers[0]},1,{smaller}",
+    )
 
 
 def _models_part(document: CompareDocument, view: View) -> Lines:

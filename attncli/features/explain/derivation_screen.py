@@ -206,6 +206,12 @@ class Derivation(Struct, frozen=True, dict=True):
         """
         if part == "scaled":
             return join_sentences(scale_leads(self.document, self.view), self.view)
+        if part == "softmax":
+            step = self.document.step(SoftmaxRow)
+            if step.highest is None:  # the table's place says what then holds
+                return ""
+            if step.sink is not None:
+                return say(self.view, "Scores become weights: all at least 0, together below 1.")
         return say(self.view, LEADS[part], query=self.quoted_query)
 
     def place(self) -> Lines:

@@ -237,7 +237,10 @@ def _projection_part(name: str, derivation: Derivation, view: View) -> Lines:
     document = derivation.document
     projections = document.projections or {}
     if name not in projections:
-        return remark(why_absent(name, document.shapes, document.model.source), view)
+        return remark(
+            why_absent(name, document.shapes, document.model.source, document.attention.position),
+            view,
+        )
     return vectors(projections[name], (), view, title=name, note=SHOWN[name].note)
 
 

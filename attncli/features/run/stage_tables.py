@@ -109,6 +109,16 @@ WHY = {
 }
 
 
+TURNED = message(
+    "rope adds no vector to the input: it turns queries and keys by angles that grow with their"
+    " position (attn explain position)"
+)
+SUBTRACTED = message(
+    "alibi adds no vector to the input: it subtracts slope × distance from the scores"
+    " (attn explain position)"
+)
+
+
 def stage_part(part: str, document: RunDocument, view: View) -> Lines:
     """The table of a stage of attention (such as the scores) of a run: of the first head, or of all
     in a full view; where the run has none, a remark that says why."""
@@ -143,16 +153,24 @@ def stage_part(part: str, document: RunDocument, view: View) -> Lines:
     if not document.layers:
         return remark("tables of stages are those of one layer: --layer L --head H", view)
     if not blocks:
-        return remark(why_absent(part, document.shapes, document.model.source), view)
+        return remark(
+            why_absent(part, document.shapes, document.model.source, document.attention.position),
+            view,
+        )
     return stack_spaced(*blocks)
 
 
-def why_absent(part: str, shapes: Sequence[ShapeRow], source: str) -> str:
+def why_absent(part: str, shapes: Sequence[ShapeRow], source: str, position: str) -> str:
     """The remark on why there is no table of a stage: which option adds it to a run, or that it was
     not kept.
 
     shapes, source: the run's shape trace, and where its weights come from.
+    position: its position encoding.
     """
+    if part in ("embedding", "positions") and position.startswith("rope"):
+        return TURNED
+    if part in ("embedding", "positions") and position.startswith("alibi"):
+        return SUBTRACTED
     names = {row.step for row in shapes}
     is_not_kept = part == "W_O" and "concat" in names  # the run had it, a saved document has not
     # a checkpoint has what it has: only its scores are changed by options
@@ -165,6 +183,21 @@ def why_absent(part: str, shapes: Sequence[ShapeRow], source: str) -> str:
 def _formula(stage_table: StageTable, document: RunDocument) -> str:
     """The formula of a stage below its table: that of the run's shape trace where the projection has
     a bias, else the table's own note."""
+    stage = stage_table.stage
+    formula = _own_formula(stage_table, document)
+    if stage not in ("q", "k") or not document.attention.position.startswith("rope"):
+        return formula
+    # layers with other positions are named with theirs: "rope (0, 2), none (1)"
+    if " " in document.attention.position:
+        rotated = message("after rotation by position in layers that have rope")
+    else:
+        rotated = message("after rotation by position (rope)")
+    return listing((formula, rotated), ", ")
+
+
+def _own_formula(stage_table: StageTable, document: RunDocument) -> str:
+    """The formula of a stage before positions turn it: with a bias where the projection has one, else
+    the table's own note."""
     stage = stage_table.stage
     formulas = {row.step: row.formula for row in document.shapes}
     if stage not in formulas or not STAGES[stage].bias:

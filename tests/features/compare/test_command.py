@@ -329,3 +329,16 @@ def test_saved_runs_take_a_query(tmp_path: Path) -> None:
         (tmp_path / f"{name}.json").write_text(ask("run", TEXT, "--json").out)
     files = [str(tmp_path / f"{name}.json") for name in "ab"]
     assert ask("compare", *files, "--query", "sat", "--json").json["queries"] == [2]
+
+
+@pytest.mark.parametrize("words", [3, 5, 9, 12])
+def test_hashing_that_saves_nothing_has_a_reason_and_chunks_that_save(words: int) -> None:
+    text = " ".join("abcdefghijkl"[:words])
+    sides = ("compare", text, "--attention", "dense", "--attention")
+    whole = ask(*sides, "reformer:4").out
+    assert "as many pairs" in whole
+    better = " ".join(whole.split()).partition("Try: --attention ")[2].split()[0]
+    numbers = ask(*sides, better, "--json").json["heads"][0]["pairs"]
+    assert numbers["b"] < numbers["a"]
+    assert "as many pairs" not in ask(*sides, better).out
+    assert "两块的文本" in "".join(ask(*sides, "reformer:4", "--lang", "zh").out.split())

@@ -130,3 +130,12 @@ def test_a_saved_row_that_a_sink_took_from_is_not_derived_but_an_empty_one_is(
             tensors["layers.0.weights"] = tensors["layers.0.weights"] * np.float32(0.9)
             with pytest.raises(UnsupportedError, match="sink"):
                 saved_derivation(tensors, document, 0, 1, 2)
+
+
+def test_a_row_that_sees_nothing_is_not_said_to_sum_to_one(tmp_path: Path) -> None:
+    mask = tmp_path / "mask.csv"
+    mask.write_text("0,0\n1,1\n")
+    blind = ask("explain", "a b", "--mask", str(mask), "--query", "a").out
+    assert "together 1" not in blind
+    assert "This query sees no key" in blind
+    assert "together 1" in ask("explain", "a b", "--mask", str(mask), "--query", "b").out

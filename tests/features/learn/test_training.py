@@ -257,3 +257,13 @@ def test_snapshots_lie_ever_further_apart() -> None:
         assert places[-1] == steps
         assert places == sorted(set(places))
         assert len(places) == min(count, steps + 1)
+
+
+def test_a_target_that_occurs_twice_counts_at_both_places() -> None:
+    task = OwnSentence(("cat", "chases", "cat"), 1, 2)
+    pairs = task.pairs(task.draw(0, "test", 1))
+    assert pairs["target"][0, 1].tolist() == [True, False, True]
+    assert pairs["target"].sum() == 2
+    # half of the weight on each is all of it
+    weights = np.asarray([[[[0.0, 0, 1], [0.5, 0.0, 0.5], [1, 0, 0]]]])
+    assert head_scores([weights], pairs)["target"].tolist() == [[1.0]]

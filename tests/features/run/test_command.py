@@ -274,3 +274,27 @@ def test_a_word_of_several_tokens_beside_regions_is_told_by_its_last() -> None:
     for part in ("regions", "overview", "links"):
         assert word.json[part] == alone[part]
     assert ask(*asked, "--query", "cat", "--words").code == 2
+
+
+def test_queries_that_rope_turned_are_said_to_be_turned() -> None:
+    plain = ask("run", "a b c", "--show", "q").out
+    for part in ("q", "k"):
+        turned = ask("run", "a b c", "--position", "rope", "--show", part).out
+        assert "after rotation by position (rope)" in turned
+    assert "rotation" not in plain
+    chinese = ask("run", "a b c", "--position", "rope", "--show", "q", "--lang", "zh").out
+    assert "旋转（rope）之后" in chinese
+    # not those values: nothing turns them
+    assert "rotation" not in ask("run", "a b c", "--position", "rope", "--show", "v").out
+
+
+@pytest.mark.parametrize(
+    ("position", "words"), [("rope", "turns queries and keys"), ("alibi", "subtracts slope")]
+)
+def test_positions_that_are_no_vectors_are_said_to_enter_elsewhere(
+    position: str, words: str
+) -> None:
+    for part in ("positions", "embedding"):
+        out = ask("run", "a b c", "--position", position, "--show", part).out
+        assert words in " ".join(out.split())
+        assert "sinusoidal" not in out

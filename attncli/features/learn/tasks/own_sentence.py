@@ -58,7 +58,8 @@ class OwnSentence(Task):
         return Batch(ids, targets)
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
-        """The pair of the query with the key that is its target, as "target", [text, query, key]."""
+        """The pairs of the query with every key that is the target's word, as "target", [text, query,
+        key]: which of several such keys is looked at makes no difference to what is said."""
         counted = np.zeros((*batch.ids.shape, batch.ids.shape[-1]), bool)
-        counted[:, self.query, self.target] = True
+        counted[:, self.query] = batch.ids == batch.ids[:, [self.target]]
         return {"target": counted}
