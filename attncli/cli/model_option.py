@@ -313,6 +313,9 @@ def refuse_sizes(settings: Settings, compute: ComputeOptions) -> None:
 
 # `--weights FILE`: the model that a weight file and the options around it describe.
 
+WITHOUT_HEADER = frozenset({"brief", "show", "plain", "table", "html", "svg"})
+"""Options of answers that do not begin with what ran, nor with what is to be known about it."""
+
 
 def file_model(environment: Environment, path: Path, setup: RunSetup, tokenizer: str) -> Model:
     """The model in a weight file. Embeddings that it does not hold come from the seed asked for,
@@ -323,7 +326,7 @@ def file_model(environment: Environment, path: Path, setup: RunSetup, tokenizer:
     """
     from attncli.arrays.backend import choose
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
-    from attncli.models.layout import LayoutRequest
+    from attncli.models.layout import HEADS_UNKNOWN, LayoutRequest
     from attncli.models.weight_file import model_of, read_weight_file
 
     options = setup.model
@@ -336,6 +339,10 @@ def file_model(environment: Environment, path: Path, setup: RunSetup, tokenizer:
         input_width=None if embedding is None else embedding.shape[-1],
     )
     weight_file = read_weight_file(path, layout_request)
+    # an answer without a header has no place for it
+    has_header = environment.explicit_options.isdisjoint(WITHOUT_HEADER)
+    if HEADS_UNKNOWN in weight_file.notes and not has_header:
+        environment.note(HEADS_UNKNOWN)
     if options.seed is not None:
         seed, _source = seed_of(options, environment)
     else:

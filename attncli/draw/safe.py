@@ -232,6 +232,7 @@ def safe_html(text: str) -> str:
 # The program's own marks (arrows, products, dashes) and how each is spelled in ASCII.
 
 _PLAIN = {
+    "′": "'",
     "→": "->", "←": "<-", "…": "...", "·": "*", "×": "x", "√": "sqrt", "−": "-", "–": "-", "—": "--", "∞": "inf",
     "ᵀ": "^T",
     "≤": "<=", "≥": ">=", "≈": "~", "Σ": "sum", "²": "^2", "Ã": "A~", "‖": "||", "▸": ">", "⋮": ":", "─": "-",

@@ -79,6 +79,10 @@ class Tensors(Struct, frozen=True, eq=False):
         return array.astype(np.float64 if wide else np.float32, copy=False)
 
 
+HEADS_UNKNOWN = message("the file does not say how many heads it has; read as 1 (--num-heads N)")
+"""The note on weights of which the user should know that their heads may be wrong."""
+
+
 def bare_names(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Tensors:
     """The tensors of a file by plain names, without the modules around the attention:
     `module.self_attn.in_proj_weight` is `in_proj_weight`, `mha/query/kernel:0` `query.kernel`.
@@ -502,7 +506,7 @@ def _head_count(
         return rows // request.d_k, ()
     if "o.weight" not in weights:
         return 1, ()
-    return 1, (message("the file does not say how many heads it has; read as 1 (--num-heads N)"),)
+    return 1, (HEADS_UNKNOWN,)
 
 
 def _check_output_and_widths(weights: Mapping[str, Array], label: _Labels, mixed: int) -> None:

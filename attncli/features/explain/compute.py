@@ -940,8 +940,18 @@ def _position_way(
     moved = 0.0
     if first is not None:
         moved = float(np.abs(row - first).max(initial=0.0))
+    position = model.spec.blocks[layer].attention.position
+    pairing: Literal["half", "adjacent"] | UnsetType = UNSET
+    if enters == "queries and keys" and isinstance(position, Rope):
+        pairing = position.pairing
     return PositionWay(
-        position=name, enters=enters, formula=formula, table=table, weights=row, moved=moved
+        position=name,
+        enters=enters,
+        formula=formula,
+        table=table,
+        pairing=pairing,
+        weights=row,
+        moved=moved,
     )
 
 
@@ -974,7 +984,10 @@ def _position_facts(
             return (
                 name,
                 "queries and keys",
-                message("angle of pair m at position i: i · θ^(−2m/d)"),
+                message(
+                    "angle a of pair m at position i: i · θ^(−2m/d), θ = {theta}",
+                    theta=f"{score_position.theta:g}",
+                ),
                 angles,
             )
         case Alibi():

@@ -212,6 +212,13 @@ class PositionWay(Part, frozen=True, kw_only=True):
             ),
         ),
     ] = UNSET
+    pairing: Annotated[
+        Literal["half", "adjacent"] | UnsetType,
+        describe(
+            "Which entries turn as pair m, of d that turn: m and m + d/2 (half), or 2m and 2m + 1"
+            " (adjacent)."
+        ),
+    ] = UNSET
     weights: Annotated[Numbers, axes("key", meaning="the query's weights.")]
     moved: Annotated[
         float, describe("Largest |difference| of the query's weights from those of the first way.")

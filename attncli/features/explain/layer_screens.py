@@ -940,7 +940,73 @@ def _encoding_table(way: PositionWay, texts: Sequence[str], view: View) -> Lines
         return matrix(
             way.table, texts, key_names(texts, way.table), view, signed=True, title=title, note=note
         )
-    return vectors(way.table, texts, view, title=title, note=note)
+    numbers = vectors(way.table, texts, view, title=title, note=note)
+    if way.pairing is UNSET:
+        return numbers
+    return stack(numbers, *(remark(text, view) for text in _turning_sentences(way, view)))
+
+
+def _turning_sentences(way: PositionWay, view: View) -> Iterator[str]:
+    """Yield how pairs of entries turn: which entries make a pair, the formula, the first pair worked
+    out at position 1, and that q·k depends on the distance alone. Numbers are computed from the
+    angles of the way; nothing is worked out for a text of one token, which has no distance."""
+    angles = np.asarray(way.table, np.float64)
+    pairs = angles.shape[1]
+    if way.pairing == "half":
+        yield say(
+            view,
+            "Pair m is the entries m and m + d/2 of the d = {entries} that turn: pair 0 is 0 and"
+            " {partner}. q is turned, and k likewise:",
+            entries=2 * pairs,
+            partner=pairs,
+        )
+        formula = message(
+            "q′[m] = q[m]·cos a − q[m+d/2]·sin a, q′[m+d/2] = q[m]·sin a + q[m+d/2]·cos a"
+        )
+    else:
+        yield say(
+            view,
+            "Pair m is the entries 2m and 2m + 1 of the d = {entries} that turn: pair 0 is 0 and 1."
+            " q is turned, and k likewise:",
+            entries=2 * pairs,
+        )
+        formula = message(
+            "q′[2m] = q[2m]·cos a − q[2m+1]·sin a, q′[2m+1] = q[2m]·sin a + q[2m+1]·cos a"
+        )
+    yield spell(say(view, formula), ascii=view.ascii)
+    if len(angles) < 2:
+        return
+    step = angles[1, 0] - angles[0, 0]
+
+    def turned(pair: tuple[float, float], position: int) -> NDArray:
+        """The pair 0 with these entries, turned as at a position, [2]."""
+        cos = np.cos(step * position)
+        sin = np.sin(step * position)
+        return np.asarray([pair[0] * cos - pair[1] * sin, pair[0] * sin + pair[1] * cos])
+
+    def product(i: int, j: int) -> str:
+        """q·k of q = (1, 2) at position i and k = (2, 1) at position j, as text."""
+        return format_fixed(float(turned((1.0, 2.0), i) @ turned((2.0, 1.0), j)), view.precision)
+
+    first, second = turned((1.0, 2.0), 1)
+    yield say(
+        view,
+        "A pair (1, 2) turned by a = {angle}: 1·{cos} − 2·{sin} = {first}, 1·{sin} + 2·{cos} ="
+        " {second}.",
+        angle=format_fixed(float(step), view.precision),
+        cos=format_fixed(float(np.cos(step)), view.precision),
+        sin=format_fixed(float(np.sin(step)), view.precision),
+        first=format_fixed(float(first), view.precision),
+        second=format_fixed(float(second), view.precision),
+    )
+    yield say(
+        view,
+        "q·k of a pair depends on i − j alone: for q = (1, 2) at i and k = (2, 1) at j it is {near}"
+        " at i = 2, j = 1, again {shifted} at i = 5, j = 4, but {far} at i = 5, j = 3.",
+        near=product(2, 1),
+        shifted=product(5, 4),
+        far=product(5, 3),
+    )
 
 
 def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:

@@ -102,8 +102,8 @@ def _ends(document: FindDocument, view: View) -> list[str]:
 
 def find_hint(document: FindDocument, view: View) -> Lines:
     """A command to try next: for a hidden link that in the other direction, for a link to a resting
-    key the same with another word in front of the text. Nothing in a brief answer, and for other
-    links."""
+    key the same with another word in front of the text, for one to a neighbour what the heads of that
+    layer look at. Nothing in a brief answer, and for other links."""
     if view.brief or not document.heads:
         return Lines()
     query = reference(document, document.query, view)
@@ -119,6 +119,11 @@ def find_hint(document: FindDocument, view: View) -> Lines:
         command = command_about(document, "find", options, view)
         verified = command_lines(command, view, before=say(view, "Does it rest there?"))
         return stack(verified, options_note(view))
+    if _is_of_neighbours(document) and not rests_on_key(document):
+        layer = str(_heads_by_weight(document)[0].layer)
+        command = command_about(document, "heads", ["--layer", layer, "--labels"], view)
+        tried = command_lines(command, view, before=say(view, "Is it such a head?"))
+        return stack(tried, options_note(view))
     return Lines()
 
 
@@ -250,6 +255,25 @@ def _weight_sentences(
         yield say(view, "What is cut is the link to all of {key}, with these tokens.", key=key)
     if others:
         yield _count_sentence(document, visible, view)
+    if _is_of_neighbours(document):
+        if document.key < document.query:
+            template = message(
+                "{key} stands directly before {query}: a head that looks at the token before,"
+                " whatever it is, gives the same."
+            )
+        else:
+            template = message(
+                "{key} stands directly after {query}: a head that looks at the token after,"
+                " whatever it is, gives the same."
+            )
+        yield say(view, template, query=query, key=key)
+
+
+def _is_of_neighbours(document: FindDocument) -> bool:
+    """Whether the key is the token before or after the query in a model that learned, whose heads may
+    look at neighbours whatever they are."""
+    is_beside = abs(document.query - document.key) == 1
+    return is_beside and document.model.source == "checkpoint"
 
 
 def _count_sentence(document: FindDocument, visible: list[FoundHead], view: View) -> str:

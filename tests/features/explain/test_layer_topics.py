@@ -424,3 +424,22 @@ def test_a_models_screen_ends_in_its_size() -> None:
         f"A text of {document['estimate']['tokens']} tokens takes about {document['estimate']['seconds']:.1f} s"
         in (shown[-1])
     )
+
+
+def test_rope_says_which_entries_turn_together_and_that_the_distance_decides() -> None:
+    answer = ask("explain", "position", "a b c", "--position", "rope")
+    out = " ".join(answer.out.split())
+    assert "θ = 10000" in out
+    assert "pair 0 is 0 and 32" in out
+    turned = complex(1, 2) * np.exp(1j)  # the pair as one complex number
+    assert f"= {turned.real:.4f}" in out
+    assert f"= {turned.imag:.4f}" in out
+    # q·k of the pairs (1, 2) and (2, 1), one and two positions apart
+    near, far = ((complex(1, 2) * np.exp(1j * apart) * complex(2, -1)).real for apart in (1, 2))
+    assert f"it is {near:.4f} at i = 2, j = 1, again {near:.4f} at i = 5, j = 4" in out
+    assert f"but {far:.4f} at i = 5, j = 3" in out
+    document = ask("explain", "position", "a b c", "--position", "rope", "--json").json
+    assert document["ways"][-1]["pairing"] == "half"
+    assert "pairing" not in document["ways"][0]
+    chinese = ask("explain", "position", "a b c", "--position", "rope", "--lang", "zh").out
+    assert "第0对是0和32" in "".join(chinese.split())

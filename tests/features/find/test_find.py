@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asking import ask
+from small_gpt2 import small_gpt2
 from telling import telling
 from validity import validate
 
@@ -191,3 +192,14 @@ def test_regions_are_found_once_for_the_answer_and_its_page(
     assert ask(*line, "--html", str(page)).code == 0
     assert texts == [TEXT]
     assert "what" in page.read_text("utf-8")
+
+
+def test_a_link_to_a_neighbour_is_said_to_be_one(tmp_path: Path) -> None:
+    folder = str(small_gpt2(tmp_path / "m"))
+    after = ask("find", "--model", folder, "a b c d", "--from", "d", "--to", "c")
+    assert "stands directly before" in after.out
+    assert "--labels" in after.out
+    apart = ask("find", "--model", folder, "a b c d", "--from", "c", "--to", "b")
+    assert "stands directly" not in apart.out
+    seeded = ask("find", "a b c d", "--from", "d", "--to", "c")
+    assert "stands directly" not in seeded.out

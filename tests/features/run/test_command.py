@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asking import ask
+from safetensors.numpy import save_file
 from validity import validate
 
 from attncli.inputs.tensors import read_tensors
@@ -298,3 +299,20 @@ def test_positions_that_are_no_vectors_are_said_to_enter_elsewhere(
         out = ask("run", "a b c", "--position", position, "--show", part).out
         assert words in " ".join(out.split())
         assert "sinusoidal" not in out
+
+
+@pytest.mark.parametrize("options", [("--brief",), ("--show", "A"), ("--plain",)])
+def test_heads_that_a_file_does_not_state_are_noted_without_a_header(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "mha.safetensors"
+    square = np.eye(8, dtype=np.float32)
+    tensors = {"in_proj_weight": np.concatenate([square] * 3), "out_proj.weight": square}
+    save_file(tensors, path)
+    note = "does not say how many heads"
+    asked = ("run", "a b", "--weights", str(path))
+    assert note in ask(*asked, *options).err
+    assert note not in ask(*asked, *options, "--num-heads", "2").err
+    whole = ask(*asked)
+    assert note in whole.out
+    assert note not in whole.err
