@@ -29,7 +29,9 @@ from attncli.errors import UsageError
 from attncli.language import message
 
 SHORT_DASH = re.compile("-[a-z]{3}")
-"""How a word begins that has one hyphen and is longer than options of one letter are together."""
+"""How a long option begins that was typed with one hyphen, `-model`: letters of short options that
+stand together, `-lH`, are fewer.
+"""
 
 
 class GroupedCommand(PlainParameters, TyperCommand):
@@ -44,25 +46,34 @@ class GroupedCommand(PlainParameters, TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments as Typer does, with the settings filled in; answers a request for
-        help and ends. Raises UsageError for options without their values, arguments left over, and
-        a file that is both read and written.
+        help and ends. Raises UsageError for options with a wrong dash or without their values,
+        arguments left over, and a file that is both read and written. What only completes a line
+        that is half typed (`resilient_parsing`) is parsed without these checks.
         """
         show_help(self, ctx, args)
-        if not ctx.resilient_parsing:
-            if any(not word.isascii() or SHORT_DASH.match(word) for word in args):
-                from attncli.cli.border import refuse_dashes
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
 
-                refuse_dashes(ctx, args)
-            self._refuse_values(ctx, args)
-            self._take_settings(ctx)
+        # slips that Typer would not see or would explain badly; the search for dashes is left out
+        # where no word can have one: a typographic dash, pasted from a text, is not ASCII
+        if any(not word.isascii() or SHORT_DASH.match(word) for word in args):
+            from attncli.cli.border import refuse_dashes
+
+            refuse_dashes(ctx, args)
+        self._refuse_values(ctx, args)
+
+        # the arguments; what is not given is filled in from the settings
+        self._take_settings(ctx)
         extra = super().parse_args(ctx, args)
-        if ctx.obj is not None and not ctx.resilient_parsing:
+
+        # `obj` is the environment (streams, settings, folders); tests of a lone parser have none
+        if ctx.obj is not None:
             self._tell_origins(ctx)
-        if extra and not ctx.resilient_parsing:
+        if extra:
             from attncli.cli.border import too_many
 
             raise too_many(ctx, extra)
-        if ctx.obj is not None and not ctx.resilient_parsing:
+        if ctx.obj is not None:
             from attncli.cli.output_conflicts import check_inputs
 
             check_inputs(self.params, ctx.params, ctx.obj)

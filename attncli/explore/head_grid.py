@@ -187,13 +187,13 @@ def _head_numbers(columns_shown: range, wide: int, chosen_head: int) -> list[Pie
 def _head_cell(
     scene: Scene, place: Pair, value: float | None, highest: float, wide: int, *, signed: bool
 ) -> Piece:
-    """The (text, style) of one head in the grid: its colour, its number where there is room,
-    brackets around the chosen one, "A" on the one that is subtracted.
+    """The (text, style) of one head in the grid: its colour, its number where there is room, a mark
+    on the chosen one, "A" on the one that is subtracted.
 
     place: (layer, head).
     value: its number, None where it is not known.
     highest: the magnitude that has the strongest colour.
-    wide: cells of a head.
+    wide: cells of a head: 1, 2, or ROOMY, where its number has room.
     signed: whether some head's number is below 0.
     """
     state = scene.state
@@ -226,7 +226,8 @@ def _head_cell(
             cell_style = ""
     text = text.rjust(wide)[:wide]
 
-    # what marks it
+    # the mark of the head that is subtracted, and that of the chosen one: the cursor's colour over
+    # its number, brackets in two cells, a sign in one
     if place == state.subtracted_head:
         text = f"A{text[1:]}"
     if place != (state.layer, state.head):
@@ -234,6 +235,7 @@ def _head_cell(
     if wide == ROOMY:
         if view.color:
             return (text, cursor_style(view))
+        # the number begins behind a blank, which the bracket takes; there is no room for another
         return (f"[{text[1:]}"[:wide], "bold reverse")
     if wide > 1:
         cursor = "[]"
@@ -533,7 +535,7 @@ def _write_weights(
     lines: list[Line], level_map: NDArray, weights: NDArray, scene: Scene, area: MatrixArea
 ) -> None:
     """Write the number of each weight of `TEXT_HEIGHT` or more, and that of the chosen pair, into
-    its cell of a map's lines, in place.
+    the middle of its cell in a map's lines, in place.
 
     level_map: the colour level of each cell, [query, key].
     weights: [query, key]; NaN for hidden pairs.

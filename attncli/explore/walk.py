@@ -200,22 +200,35 @@ class Walk:
         models: Callable[[], list[str]] = list,
         load: Callable[[str], Model] | None = None,
     ) -> None:
+        """See the class for what is given and for the members that are public."""
+        # what is looked at; without a word asked about, the first one
         self.source = source
         self.view = view
         self.stage = stage
-        self.state = start or State(query=about or 0)  # without a word asked about, the first
+        self.state = start or State(query=about or 0)
+        self.is_placed = start is not None
+        self._about = about  # the word at whose strongest link the walk begins, by its position
+
+        # the run in sight, and the work in the background
         self.loaded_run: LoadedRun | None = None
         self.work: Work | None = None
         self.notice = Notice()
+
+        # what is drawn over the screen; of the list of models, their names
         self.over: Over | None = None
         self.names: list[str] = []
+
+        # what was computed on request, kept for this run
         self.effects: HeadEffects | None = None
-        self.derivations: dict[tuple[int, int, int], AttentionTopic] = {}
-        self.explanations: dict[tuple[int, int, int, int], WhyDocument] = {}
+        self.derivations: dict[tuple[int, int, int], AttentionTopic] = {}  # layer, head, query
+        self.explanations: dict[tuple[int, int, int, int], WhyDocument] = {}  # and key
+
+        # the tour: its stop, None outside it, and whether it, which is about tokens, has split the
+        # merged words
         self.tour: int | None = None
-        self.has_merged_words = False  # whether the tour, which is about tokens, has split words
-        self.is_placed = start is not None
-        self._about = about
+        self.has_merged_words = False
+
+        # models that may be switched to
         self.models = models
         self.load = load
         # the name of a file that was refused: if it is given once more, the file is written over

@@ -111,7 +111,8 @@ are."""
 
 
 def check_method(config: Mapping[str, Any], where: str) -> None:
-    """Raise UnsupportedError for a config that names a scheme that is not read."""
+    """Raise UnsupportedError for the config of quantised weights that names a scheme which is not
+    read, or none."""
     method = _packing_method(config)
     if method not in METHODS:
         raise UnsupportedError(

@@ -723,8 +723,8 @@ def _checked_index(tokens: Sequence[Token], index: int) -> int:
 
 
 def _occurrence_index(places: Sequence[object], text: str, count: int) -> int:
-    """The index in `places` of the `count`th (from 1) place where a text occurs. Raises InputError
-    where it occurs less often."""
+    """The index in `places` of the `count`th (from 1) place where a text occurs, at least once.
+    Raises InputError where it occurs less often than `count` says."""
     if not 1 <= count <= len(places):
         if len(places) > 1:
             expected = message(

@@ -604,16 +604,22 @@ class ForeignModel(Model, frozen=True, eq=False):
             yield self.only(trace, heads)
 
     def decoder(self, source: str | Sequence[Token]) -> Model:
-        """The decoder as a Model that cross-attends to what the encoder makes of `source`, as
-        `Model.decoder`.
+        """The decoder as a Model that cross-attends to what the encoder makes of `source`. A model
+        without a decoder is refused, as `Model.decoder` does it.
         """
         if self.spec.decoder is None:
             return super().decoder(source)
         tokens = self.encode(source)
+
+        # transformers runs the encoder and calls `attend` in place of each of its attentions:
+        # these are computed here, and give back the weighted sums of the values
         context = self.context(tokens, self.backend)
-        _, memory = self._forward(
-            tokens, lambda call: self._trace_call(call, context).stages["mixed"]
-        )
+
+        def attend(call: Call) -> Array:
+            """The output of one attention: its heads' weighted sums of the values."""
+            return self._trace_call(call, context).stages["mixed"]
+
+        _, memory = self._forward(tokens, attend)
         tokenizer = ShiftedTokenizer(self.tokenizer, self.spec.decoder.start)
         return replace(self, spec=self.spec.decoder, tokenizer=tokenizer, memory=memory)
 

@@ -797,13 +797,13 @@ def _with_effects(
         (effect.place.layer, effect.place.head): effect.readings for effect in removal.effects
     }
     with_effect = [_with_readings(head, readings.get((head.layer, head.head))) for head in heads]
-    members: dict[str, Any] = {"effect_together": _finite_or_none(removal.together["cosine"])}
+    members: dict[str, Any] = {"effect_together": _none_for_nan(removal.together["cosine"])}
     if cutting.entries is not None:
         target, versus = cutting.entries
         members["target"] = target_token(model, target)
         members["versus"] = target_token(model, versus)
         members["difference_together"] = Difference(
-            all=_finite_or_none(removal.together["difference"])
+            all=_none_for_nan(removal.together["difference"])
         )
     return with_effect, members
 
@@ -816,10 +816,10 @@ def _with_readings(head: FoundHead, readings: Mapping[str, float] | None) -> Fou
     """
     if readings is None:
         return replace(head, effect=None)
-    changed = replace(head, effect=_finite_or_none(readings["cosine"]))
+    changed = replace(head, effect=_none_for_nan(readings["cosine"]))
     if "difference" not in readings:
         return changed
-    return replace(changed, difference=Difference(all=_finite_or_none(readings["difference"])))
+    return replace(changed, difference=Difference(all=_none_for_nan(readings["difference"])))
 
 
 def _measured_entries(
@@ -852,7 +852,7 @@ def _measured_entries(
     return target_id, versus_id
 
 
-def _finite_or_none(value: float) -> float | None:
+def _none_for_nan(value: float) -> float | None:
     """The number, or None for NaN, for which JSON has no word."""
     return None if np.isnan(value) else value
 

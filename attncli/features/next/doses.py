@@ -170,6 +170,7 @@ def logits_of(
     """
     changes = weighing.interventions(model.spec)
     last = len(model.spec.blocks) - 1
+    # idle: the last layer counts even where it does not attend, as in hybrids
     (trace,) = model.trace(
         list(tokens), layers=[last], keep=(), rows=rows, interventions=changes, idle=True
     )

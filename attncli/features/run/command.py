@@ -229,6 +229,7 @@ def run(
         """What a page of this run shows first: the token asked about; {} without one."""
         if query is None:
             return {}
+        # the run itself has noted already what the token's name may mean
         quiet = environment.without_notes()
         return {"query": str(request.query_index(quiet, record.sides.queries, query))}
 

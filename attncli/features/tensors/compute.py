@@ -313,11 +313,8 @@ def _tensors_document(
     for number, place in enumerate(places):
         # measure the heads of this batch entry
         rule = of_entry(arrays.rule, place)
-        if isinstance(rule.offset, int):
-            offset = rule.offset
-        else:
-            offset = 0
-        captured_heads = CapturedHeads(backend, arrays.k.shape[-2], heads, top, offset=offset)
+        assert isinstance(rule.offset, int)  # an array of offsets has one for each batch entry
+        captured_heads = CapturedHeads(backend, arrays.k.shape[-2], heads, top, offset=rule.offset)
         if trace is None:
             on_share = partial(_report_share, progress, number, len(places))
             streamed = captured_heads.stream_rows(backend, arrays.entry(place), rule, on_share)
@@ -329,7 +326,7 @@ def _tensors_document(
             )
             empty = backend.numpy(trace.empty)[place][list(heads)]
 
-        # and tell what they are
+        # each head's numbers, its strongest links, its rows in which no key is visible
         results = captured_heads.metrics()
         parts = []
         for index, head in enumerate(heads):

@@ -347,8 +347,10 @@ class Window(Mask, frozen=True):
         return near & (pairs.j <= pairs.i + self.right)
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """Bounds of the keys that each query sees: from `left` keys before the query to `right`
-        after it; all in between are visible."""
+        """Bounds [low, high) of the keys that each query sees: from `left` keys before the query to
+        `right` after it, None for all on that side; all in between are visible. They may lie outside
+        the text, as `Reach` allows.
+        """
         if self.left is None:
             low = np.zeros_like(i)
         else:

@@ -159,7 +159,8 @@ BEFORE: dict[str, Source] = {
 
 
 def norms_first(names: Names, side: str) -> Names:
-    """BART's tensor names for a pre-norm model: norms before each part and after the last layer.
+    """BART's tensor names for a pre-norm model: norms before each part and after the last layer, and
+    not, as in BART, after the sum of each part and the residual ("attn.sum" and its like).
 
     side: "encoder" or "decoder".
     """
