@@ -87,19 +87,20 @@ def test_a_legend_has_the_colours_of_its_scale() -> None:
     assert strips["log"][0, 6, 0] < strips["linear"][0, 6, 0]
 
 
-def _two_heads(room: float) -> str:
+def _two_heads(room: float, columns: int | None = None) -> str:
     """The figure of two large maps of fourteen words on paper of `room` points."""
     words = [f"word{place}" for place in range(14)]
-    choice = FigureChoice(heads=((0, 0), (0, 1)))
+    choice = FigureChoice(heads=((0, 0), (0, 1)), columns=columns)
     drawing = figure(made_of(documents.run(words, heads=2)), room=room, choice=choice)
     assert drawing is not None
     return drawing.svg()
 
 
-def _edges_of_maps(svg: str) -> list[tuple[float, float]]:
-    """The left and right edges of the maps in a figure; the bar of colours is no map."""
+def _edges_of_maps(svg: str, least: float = 100) -> list[tuple[float, float]]:
+    """The left and right edges of the maps in a figure, those at least `least` points high; the bar
+    of colours is no map."""
     spans = re.findall(r'<image x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="([\d.]+)"', svg)
-    return [(float(x), float(x) + float(wide)) for x, wide, tall in spans if float(tall) > 100]
+    return [(float(x), float(x) + float(wide)) for x, wide, tall in spans if float(tall) > least]
 
 
 def test_two_maps_fill_the_width_of_the_paper() -> None:
@@ -120,3 +121,11 @@ def test_axes_and_colours_have_names() -> None:
     assert texts.count("query ↓") == 2
     assert texts.count("key →") == 2
     assert texts.count("attention weight") == 1
+
+
+def test_two_columns_stand_side_by_side_on_any_paper() -> None:
+    """Also where the two take the whole width to the last digit."""
+    for room in np.linspace(180.0, 340.0, 33):
+        svg = _two_heads(float(room), columns=2)
+        (_, first_end), (second, _) = _edges_of_maps(svg, least=30)
+        assert first_end < second, room

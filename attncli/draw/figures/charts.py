@@ -462,6 +462,8 @@ ROOTS = "root"
 """The scale of square roots, from 0 to the greatest number."""
 LARGE = 300.0
 """Points along a map by itself whose words are not written."""
+TICK_TRIES = 4
+"""How often a map is made smaller at most until it and the words at its left edge fit."""
 
 
 class FigureMap(Struct, frozen=True, eq=False):
@@ -713,7 +715,9 @@ def _draw_rows(
     layer = ""
     in_row = 0
     for index, figure_map in enumerate(maps):
-        is_wide = grid.small is None and left + _map_width(grid.paper, figure_map) > drawing.room
+        # maps made as wide as the paper allows may pass it by a rounding error
+        right_edge = left + _map_width(grid.paper, figure_map) - 0.01
+        is_wide = grid.small is None and right_edge > drawing.room
         is_new = grid.by_layer and figure_map.short[0] != layer
         if index and (is_wide or is_new or in_row == grid.across):
             in_row = 0
@@ -1031,8 +1035,14 @@ def _cell_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> 
         return small / largest
     if _shows_words(drawing, figure_map):
         return _worded_cell_size(drawing, figure_map)
-    beside = _ticks_edge(figure_map, LARGE) + bands_width(figure_map.row_bands)
-    large = min(LARGE, drawing.room - beside, max(drawing.choice.max_height - AROUND, SMALL))
+    # every n-th word is written, and other words at other heights: a smaller map's may be longer
+    large = min(LARGE, max(drawing.choice.max_height - AROUND, SMALL))
+    for _ in range(TICK_TRIES):
+        tall = large * figure_map.values.shape[0] / largest
+        beside = _ticks_edge(figure_map, tall) + bands_width(figure_map.row_bands)
+        if large + beside <= drawing.room:
+            break
+        large = drawing.room - beside
     # where the width is unbounded, a map of a long text is larger rather than illegible
     smallest = 0.0
     if math.isinf(drawing.room):
