@@ -223,7 +223,8 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
         limit=format_fixed(math.log(len(scores)), view.precision),
         gradient=format_fixed(document.gradient, view.precision),
     )
-    return (stack(body, remark(shift, view), remark(facts, view)), softmax_answer(document, view))
+    block = stack(body, remark(shift, view), remark(facts, view), _gradient_remark(view))
+    return (block, softmax_answer(document, view))
 
 
 def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
@@ -300,7 +301,21 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
         ),
         view,
     )
+    softmax = stack(softmax, _gradient_remark(view))
     return (claim, variance, softmax, scaling_answer(document, view))
+
+
+def _gradient_remark(view: View) -> Lines:
+    """What the gradient norm of a softmax measures, as `peakedness` computes it."""
+    return remark(
+        say(
+            view,
+            "gradient norm: how much the weights change when a score changes a little, √ of the "
+            "sum of (w_i·(1 − w_i))² over all i and (w_i·w_j)² over all i and other j. Near 0 "
+            "a change of the scores changes hardly any weight, and hardly anything is learned.",
+        ),
+        view,
+    )
 
 
 def _scaled_product(scale: str, document: ScalingTopic, view: View) -> str:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from asking import ask
+from telling import telling
 
-from attncli.language.guide import page
+from attncli.features.explain.softmax_topics import peakedness, softmax_document
+from attncli.language.guide import page, word_entries
 from attncli.language.guide.search import sections_with
+
+softmax_document = telling(softmax_document)
 
 
 def test_an_excerpt_keeps_the_bars_of_commands() -> None:
@@ -52,6 +57,41 @@ def test_a_word_that_people_look_for_finds_its_page(word: str, page: str) -> Non
 )
 def test_a_word_of_teaching_texts_finds_its_entry(word: str, lang: str) -> None:
     assert "words" in [section.name for section in sections_with(word, lang)]
+
+
+@pytest.mark.parametrize(
+    ("word", "lang", "entry"),
+    [
+        *((word, "en", "gradient norm") for word in ("gradient", "gradient norm", "Jacobian")),
+        *((word, "zh", "梯度范数") for word in ("梯度", "梯度范数", "gradient norm")),
+        *((word, "en", "mask") for word in ("minus infinity", "-inf", "infinity", "1e9")),
+        *((word, "zh", "掩码") for word in ("负无穷", "1e9")),
+        ("rotary", "en", "rotary positions"),
+        *(("alibi", lang, "ALiBi") for lang in ("en", "zh")),
+        *((word, "en", "number of heads") for word in ("how many heads", "heads")),
+        ("几个头", "zh", "头数"),
+    ],
+)
+def test_a_word_that_learners_ask_for_is_a_name_of_its_entry(
+    word: str, lang: str, entry: str
+) -> None:
+    assert word_entries(lang)[word.lower()].startswith(f"# {entry}")
+
+
+def test_the_entry_of_the_gradient_norm_has_the_numbers_of_the_screens() -> None:
+    by_hand = softmax_document([2.0, 1.0, 0.1])["gradient"]
+    shared = np.zeros((1, 10))
+    shared[:, :2] = 0.5
+    even = np.full((1, 10), 0.1)
+    # the Jacobian as the entry writes it
+    w = np.exp([2.0, 1.0, 0.1])
+    w /= w.sum()
+    assert np.linalg.norm(np.diag(w) - np.outer(w, w)) == pytest.approx(by_hand)
+    for lang in ("en", "zh"):
+        entry = word_entries(lang)["gradient norm"]
+        assert f"{by_hand:.4f}" in entry
+        for weights in (even, shared):
+            assert f"{peakedness(weights)[0, 2]:.2f}" in entry
 
 
 def test_a_word_that_only_screens_have_is_found_where_they_are() -> None:
