@@ -70,6 +70,14 @@ def test_a_word_of_teaching_texts_finds_its_entry(word: str, lang: str) -> None:
         *(("alibi", lang, "ALiBi") for lang in ("en", "zh")),
         *((word, "en", "number of heads") for word in ("how many heads", "heads")),
         ("几个头", "zh", "头数"),
+        *((word, "en", "training step") for word in ("training", "train", "backpropagation")),
+        *((word, "en", "gradient descent") for word in ("descent", "optimizer", "AdamW")),
+        *((word, "zh", "训练步") for word in ("训练", "反向传播")),
+        *((word, "zh", "梯度下降") for word in ("梯度下降", "优化")),
+        *(("learning rate", "en", "learning rate"), ("学习率", "zh", "学习率")),
+        *(("dropout", lang, "dropout") for lang in ("en", "zh")),
+        *(("消融", "zh", "去除"), ("词向量", "zh", "嵌入"), ("维度", "zh", "维度")),
+        *(("多层", "zh", "层"), ("预训练", "zh", "预训练"), ("指代消解", "zh", "指代消解")),
     ],
 )
 def test_a_word_that_learners_ask_for_is_a_name_of_its_entry(
@@ -92,6 +100,20 @@ def test_the_entry_of_the_gradient_norm_has_the_numbers_of_the_screens() -> None
         assert f"{by_hand:.4f}" in entry
         for weights in (even, shared):
             assert f"{peakedness(weights)[0, 2]:.2f}" in entry
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_the_training_step_by_hand_falls_as_its_table_says(lang: str) -> None:
+    scores = np.zeros(2)
+    rows = re.findall(r"(?m)^\| \d \|.*0\.\d{4}.*$", page("learners", lang))
+    assert len(rows) == 3
+    for row in rows:
+        weights = np.exp(scores) / np.exp(scores).sum()
+        gradient = weights - np.array([1.0, 0.0])
+        expected = [*scores, *weights, -np.log(weights[0]), *gradient]
+        shown = [float(cell.replace("−", "-")) for cell in row.strip("| ").split("|")[1:]]
+        assert shown == pytest.approx(expected, abs=6e-5)
+        scores = scores - gradient
 
 
 def test_a_word_that_only_screens_have_is_found_where_they_are() -> None:
