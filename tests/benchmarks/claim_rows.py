@@ -64,10 +64,14 @@ OPENING = (
     """# Published claims, checked
 
 What papers say of attention heads, tried on models that anyone can have from the package index. Each section has the claim
-in our words, a measure, a command, a number with its interval, and a verdict that a rule draws from these: a claim *holds*
-where the whole interval of each judged number lies where we ask and no part of the claim is left untested; it *holds in
-part* where some do, or all do and a part is untested; it *does not hold here* where every interval lies on the other side; it *stays open here* where none lies
-where we ask and some interval holds the bound. The bounds are ours, but for the 5% and the 75% that the sections call those
+in our words, a measure, a command, a number with its interval, and a verdict that a rule draws from these. A claim
+
+- *holds* where the whole interval of each judged number lies where we ask and no part of the claim is left untested;
+- *holds in part* where some do, or all do and a part is untested;
+- *does not hold here* where every interval lies on the other side;
+- *stays open here* where none lies where we ask and some interval holds the bound.
+
+The bounds are ours, but for the 5% and the 75% that the sections call those
 of the abstract. Some were chosen after a trial run had shown the number, and the last section's were changed after its
 result. "Here" is these models and these texts, forty sentences of `sample_inputs/corpus.txt` where nothing else is
 said: a verdict is no judgement of a paper, whose models and texts are others.
@@ -79,9 +83,14 @@ of a section measures all of it again and says whether the numbers lie inside th
 """,
     """# 检验已发表的论断
 
-论文怎样说注意力头，在人人都能从软件包索引取得的模型上试一试。每一节有论断（用我们的话说）、度量、命令、带区间的数字，以及由规则从这些数字得出的结论：
-每个判定的数字的整个区间都落在我们要求的一侧，论断又没有哪一部分未经检验，论断*成立*；只有一部分如此，或都如此而有一部分未经检验，*部分成立*；所有区间都在另一侧，*在此不成立*；
-没有一个区间落在要求的一侧，而有区间包含界限，*在此未定*。界限由我们定，只有 5% 和 75% 出自摘要，文中注明；有些是在试运行显示了数字之后选定的，最后一节的界限在得到结果后改过。
+论文怎样说注意力头，在人人都能从软件包索引取得的模型上试一试。每一节有论断（用我们的话说）、度量、命令、带区间的数字，以及由规则从这些数字得出的结论。一条论断的结论是：
+
+- *成立*：用来判定的每个数字，整个区间都落在我们要求的一侧，而且论断没有哪一部分未经检验；
+- *部分成立*：只有一部分数字如此，或者全部如此，但论断有一部分未经检验；
+- *在此不成立*：所有区间都在另一侧；
+- *在此未定*：没有一个区间落在要求的一侧，而有区间包含界限。
+
+界限由我们定，只有 5% 和 75% 出自摘要，文中注明；有些是在试运行显示了数字之后选定的，最后一节的界限在得到结果后改过。
 “在此”指这些模型和这些文本，没有另说时是 `sample_inputs/corpus.txt` 里的四十个句子：结论不是对论文的评判，论文用的是别的模型和别的文本。
 
 所有命令都在仓库的文件夹里输入，那里有 `sample_inputs` 和 `tests`；每一节说明数字在 JSON 的哪个键里。`smollm2`、`gemma3` 和 `minilm` 是索引中的软件包（`attn guide models --lang zh`）。每一节最后的命令会重新测量整节，并说明数字是否落在区间内；
