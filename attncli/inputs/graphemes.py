@@ -34,13 +34,14 @@ def clusters(text: str) -> Iterator[tuple[int, int]]:
         yield from (match.span() for match in re.finditer("\r\n|.", text, re.DOTALL))
         return
     start = 0
-    flags = 0  # regional indicators, halves of a flag, at the end of the current cluster
+    # regional indicators, halves of a flag, at the end of the current cluster, up to and with the
+    # character that is looked at
+    flags = 0
     for place, char in enumerate(text):
-        if place > start or place == 0:  # the first of a later cluster is counted below
-            if _is_flag_half(char):
-                flags = flags + 1
-            else:
-                flags = 0
+        if _is_flag_half(char):
+            flags += 1
+        else:
+            flags = 0
         if place and not _is_joined(text, start, place, flags):
             yield start, place
             start = place

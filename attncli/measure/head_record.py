@@ -574,10 +574,10 @@ class LayerRecords:
     def _products(
         self, place: int, arithmetic: Arithmetic, steps: int | None
     ) -> QueryKeyRecipe | None:
-        """A head's queries and keys as codes in `steps` steps (None: as floats); None where not all
-        are finite.
+        """A recipe to compute a head's weights again: its queries and keys as codes in `steps` steps
+        (None: as floats); None where not all are finite.
 
-        place: of the head among the chosen ones.
+        place: the head's index among the chosen ones.
         """
         head = self.head_numbers[place]
         q = arithmetic.q[head]
@@ -587,12 +587,13 @@ class LayerRecords:
             return None
         if (group, steps) not in self._key_matrices:
             self._key_matrices[group, steps] = k if steps is None else to_fixed_point(k, steps)
-        rows = self.rows(high=0)  # made when the first rows came, whatever the number
+        # the collector of all rows, which is there by now: `high` counts in the first call alone
+        rows = self.rows(high=0)
         biases = rows.bias
         if biases is None:
             bias = None
         else:
-            bias = np.nan_to_num(biases[place])
+            bias = np.nan_to_num(biases[place])  # NaN: distances that no visible pair has
         return QueryKeyRecipe(
             q=q if steps is None else to_fixed_point(q, steps),
             k=self._key_matrices[group, steps],
@@ -606,7 +607,8 @@ class LayerRecords:
     def _error(self, place: int, products: QueryKeyRecipe) -> float:
         """The largest difference between weights computed from `products` and the true ones, over
         the sampled rows of a head; infinite where one is NaN."""
-        rows = self.rows(high=0)  # made when the first rows came, whatever the number
+        # the collector of all rows, which is there by now: `high` counts in the first call alone
+        rows = self.rows(high=0)
         bits = rows.visibility_bits(place)
         if bits is None:
             visibility = None

@@ -416,6 +416,8 @@ def _different_tokens(hf_model: Any) -> list[Token]:
     usual_length, longest_reach = COMPARED
     # windows that are wider stay untested, as the text would be long
     reach = max((size for size in sizes if size < longest_reach), default=0)
+    # some tokens beyond the widest window; a small config's positions are not all used, as some
+    # models keep the first ones for themselves (RoBERTa's begin after the padding id)
     length = max(usual_length, reach + PROBE)
     if isinstance(longest, int) and longest > 2 * PROBE:
         length = min(length, longest - PROBE)

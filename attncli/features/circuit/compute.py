@@ -479,7 +479,8 @@ class _Work:
 
         # called for one pair at a time, in their order: token by token only the sum is kept
         def add_to_total(array: Floats) -> Floats:
-            """The scores of a pair over its tokens, which are added to the total."""
+            """Add one pair's scores, [token, reader, writer], to the total, and return their sum
+            over the tokens, [reader, writer]."""
             np.add(total, array, out=total)
             return np.asarray(array.sum(0))
 

@@ -28,7 +28,12 @@ from attncli.mechanism.spec import head_label
 
 
 def pair_rows(links: Sequence[PairLink]) -> Iterator[Sequence[object]]:
-    """All heads over pairs as a table for `--plain`, its first row the names of the columns."""
+    """All heads over pairs as a table for `--plain`, its first row the names of the columns.
+
+    `change` is how much the weight differs between the two texts; the `lost` columns, there where
+    links were cut, are how much the answer loses without the link. Links were cut in all heads or
+    in none.
+    """
     names = ["layer", "head", "weight", "corrupt", "versus", "change", "low", "high", "sign_share"]
     has_cuts = any(link.difference is not UNSET for link in links)
     yield [*names, *(["lost", "lost_low", "lost_high", "lost_sign_share"] if has_cuts else [])]
@@ -44,13 +49,13 @@ def pair_rows(links: Sequence[PairLink]) -> Iterator[Sequence[object]]:
             _member_or_none(link.high),
             _member_or_none(link.sign_share),
         ]
-        change = link.difference
-        if change is not UNSET:
+        loss = link.difference
+        if loss is not UNSET:
             row += [
-                change.all,
-                _member_or_none(change.low),
-                _member_or_none(change.high),
-                _member_or_none(change.sign_share),
+                loss.all,
+                _member_or_none(loss.low),
+                _member_or_none(loss.high),
+                _member_or_none(loss.sign_share),
             ]
         yield row
 

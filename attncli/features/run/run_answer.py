@@ -319,7 +319,7 @@ def _query_sentences(
         if not _sees_itself_alone(document, query):
             answer_sentences += _resting_sentences(document, query, first=None, view=view)
         if document.every_link_counts and not rest[query]:
-            answer_sentences += _back_sentences(document, query_text, view)
+            answer_sentences += _back_sentences(document, view)
         return answer_sentences
 
     # what it looks at most, and second
@@ -334,7 +334,7 @@ def _query_sentences(
     if several:
         answer_sentences += _resting_sentences(document, query, first, view)
     if document.every_link_counts:
-        answer_sentences += _back_sentences(document, query_text, view)
+        answer_sentences += _back_sentences(document, view)
     return answer_sentences
 
 
@@ -435,15 +435,15 @@ def _narrow_view_sentence(document: RunDocument, query: int, view: View) -> str:
     )
 
 
-def _back_sentences(document: RunDocument, query_text: str, view: View) -> Iterator[str]:
+def _back_sentences(document: RunDocument, view: View) -> Iterator[str]:
     """Yield a sentence on the token that looks back at the query most, if any does."""
     back = document.strongest_back
     if not back:
         return
+    # the sentence is about what the query was until now: the token that looks is called {key}
     yield say(
         view,
         "What looks back at it: {key} with {share} of its weight, in layer {layer} head {head}.",
-        query=query_text,
         key=claim_link(quoted_token(document.tokens, back.query, view), back, view),
         share=percent(back.weight),
         layer=back.layer,
