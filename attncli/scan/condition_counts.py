@@ -28,6 +28,12 @@ Places = Sequence[tuple[Ints, Ints] | None]
 two is missing."""
 
 
+def first_key_name(number: int) -> str:
+    """The name in a shard's counts of the texts whose first token is the key that condition `number`
+    names."""
+    return f"first_key_{number}"
+
+
 class ConditionCounts:
     """Counts for a shard in how many texts each head has a link that meets a condition.
 
@@ -46,18 +52,24 @@ class ConditionCounts:
         self._possible = np.zeros(shape, np.int64)
         self._together_linked = np.zeros(shape[1], np.int64)
         self._together_possible = np.zeros(shape[1], np.int64)
+        self._first_keys = np.zeros(len(conditions), np.int64)
         # of the batch: by (condition, text, head) the largest weight of such a link so far, and the
         # (text, head) that have a link of any condition
         self._largest: dict[tuple[int, int, int], int] = {}
         self._linked_texts: set[tuple[int, int]] = set()
 
-    def begin(self, places: Sequence[Places], count: int) -> None:
+    def begin(
+        self, places: Sequence[Places], count: int, special_first: Sequence[bool] = ()
+    ) -> None:
         """Begin a batch: count the texts in which each head could have such a link, because it sees
         a key with the condition's token from a query with the condition's token.
 
         places: where these tokens are, for each condition.
         count: how many tokens each text of the batch has.
+        special_first: whether each text begins with a special token, where no word stands; where
+            none is given, no text does.
         """
+        self._count_first_keys(places, special_first)
         self._largest.clear()
         self._linked_texts.clear()
         for layer, mask in enumerate(self._masks):
@@ -97,6 +109,27 @@ class ConditionCounts:
             before = self._largest.get(place, 0)
             self._largest[place] = max(before, weight)
             self._weight[number, head] += self._largest[place] - before
+
+    def first_keys(self) -> dict[str, int]:
+        """By `first_key_name`, in how many texts the key that a condition names is the text's first
+        token; conditions without such a text are left out."""
+        return {
+            first_key_name(number): int(texts)
+            for number, texts in enumerate(self._first_keys)
+            if texts
+        }
+
+    def _count_first_keys(self, places: Sequence[Places], special_first: Sequence[bool]) -> None:
+        """Count for each condition that names a key the texts whose first token is such a key, with
+        a query behind it; arguments as of `begin`."""
+        for number, text_places in enumerate(places):
+            if self._conditions[number].target is None:
+                continue
+            for text, place in enumerate(text_places):
+                if place is None or (special_first and special_first[text]):
+                    continue
+                queries, keys = place
+                self._first_keys[number] += bool((keys == 0).any() and (queries > 0).any())
 
     def arrays(self) -> Mapping[str, Ints]:
         """The arrays that the shard's file keeps, by name."""

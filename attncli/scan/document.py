@@ -446,6 +446,13 @@ class ScanCondition(Part, frozen=True, kw_only=True):
         Count | UnsetType,
         describe("The most texts in which one of them sees such a query and key."),
     ] = UNSET
+    first_keys: Annotated[
+        Count | UnsetType,
+        describe(
+            "Texts in which the key that it names is the first token, on which trained heads put"
+            " weight whatever the text says; absent for none."
+        ),
+    ] = UNSET
     heads: Annotated[
         list[ConditionHead],
         describe("Those with such a link in some text, the largest share first."),

@@ -26,7 +26,7 @@ from attncli.measure.layer_metrics import MASSIVE, MOVED
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.mechanism.spec import head_name
-from attncli.scan.condition_counts import TOGETHER_ARRAYS
+from attncli.scan.condition_counts import TOGETHER_ARRAYS, first_key_name
 from attncli.scan.document import (
     LEAST_TEXTS,
     AlikeHeads,
@@ -208,6 +208,7 @@ def _conditions(totals: Totals) -> list[ScanCondition] | UnsetType:
                 condition=text,
                 searched=searched,
                 possible=int(possible[number].max(initial=0)),
+                first_keys=totals.counts.get(first_key_name(number), UNSET),
                 heads=heads,
             )
         )

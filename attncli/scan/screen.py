@@ -597,6 +597,13 @@ def _condition_table(condition: ScanCondition, view: View) -> Lines:
         " weight: of the largest such link of a text, mean"
     )
     body = column_table(columns, rows, view, title=title, note=note)
+    if condition.first_keys is not UNSET:
+        first = plural(
+            "in {count:,} text the key is the first token, where heads rest",
+            "in {count:,} texts the key is the first token, where heads rest",
+            count=condition.first_keys,
+        )
+        body = stack(body, remark(first, view))
     if len(rows) == len(condition.heads):
         return body
     more = message(
@@ -609,12 +616,53 @@ CHOSEN_OF = 2
 """Heads from which on the first of them owes part of its place to chance."""
 
 
-def _condition_sentences(conditions: Sequence[ScanCondition]) -> list[str]:
-    """A sentence for each `--find` condition: the head with the largest share of texts, or that
-    none has such a link.
+def _first_key_sentences(condition: ScanCondition) -> list[str]:
+    """The sentence, in a list, on texts in which the key of a condition is the first token, where
+    heads rest; an empty list where there is none."""
+    if condition.first_keys is UNSET or not condition.heads:
+        return []
+    return [
+        plural(
+            "{condition}: in {count:,} text the key is the first token. Heads put weight there"
+            " whatever it says, so such a link tells nothing of the word: put words before it, such"
+            ' as "Yesterday", and scan again.',
+            "{condition}: in {count:,} texts the key is the first token. Heads put weight there"
+            " whatever it says, so such a link tells nothing of the word: put words before it, such"
+            ' as "Yesterday", and scan again.',
+            count=condition.first_keys,
+            condition=condition.condition,
+        )
+    ]
+
+
+def _without_words(possible: int, texts: int) -> list[str]:
+    """The sentence, in a list, on texts of the scan that are not among those that a head is counted
+    in; an empty list where all are.
+
+    possible: texts in which the head sees such a query and key.
+    texts: texts of the scan.
     """
+    if possible >= texts:
+        return []
+    return [
+        plural(
+            "{count:,} of the {texts:,} texts does not count: no such query sees such a key there.",
+            "{count:,} of the {texts:,} texts do not count: no such query sees such a key there.",
+            count=texts - possible,
+            texts=texts,
+        )
+    ]
+
+
+def _condition_sentences(document: ScanDocument) -> list[str]:
+    """Sentences for each `--find` condition: the head with the largest share of texts, or that
+    none has such a link, and in how many texts its key is the first token; of a single condition
+    also how many texts do not count.
+    """
+    conditions = document.find or ()
     said: list[str] = []
     for condition in conditions:
+        said += _first_key_sentences(condition)
         if condition.possible == 0:
             said.append(
                 message(
@@ -659,6 +707,8 @@ def _condition_sentences(conditions: Sequence[ScanCondition]) -> list[str]:
                 heads=condition.searched,
             )
             said.append(lucky)
+    if len(conditions) == 1 and conditions[0].heads:
+        said += _without_words(conditions[0].heads[0].possible, document.done.texts)
     return said
 
 
@@ -670,18 +720,28 @@ def _together_sentences(document: ScanDocument) -> list[str]:
         return []
     first = together.heads[0]  # heads are sorted by their share, the largest first
     low, high = (percent(end) for end in first.share_ci95)
-    return [
-        message(
-            "Over all {count} conditions together {head} comes first: in {share} of {texts:,} texts"
-            " [{low}, {high}].",
-            count=len(document.find or ()),
-            head=head_label(first.layer, first.head),
-            share=percent(first.share),
-            texts=first.possible,
-            low=low,
-            high=high,
+    values = {
+        "count": len(document.find or ()),
+        "share": percent(first.share),
+        "texts": first.possible,
+        "low": low,
+        "high": high,
+    }
+    equal = sum(row.share == first.share for row in together.heads)
+    said = message(
+        "Over all {count} conditions together {head} comes first: in {share} of {texts:,} texts"
+        " [{low}, {high}].",
+        head=head_label(first.layer, first.head),
+        **values,
+    )
+    if equal > 1:
+        said = message(
+            "Over all {count} conditions together {equal} heads share the first place: each in"
+            " {share} of {texts:,} texts [{low}, {high}].",
+            equal=equal,
+            **values,
         )
-    ]
+    return [said, *_without_words(first.possible, document.done.texts)]
 
 
 def is_place(head: PlacedHead, second: PlacedHead) -> bool:
@@ -703,7 +763,7 @@ def _answer(shown: ScanShown, view: View) -> Lines:
     answer_sentences: list[str] = []
     if document.heads:
         answer_sentences += _label_sentences(document, view)
-    answer_sentences += _condition_sentences(document.find or ())
+    answer_sentences += _condition_sentences(document)
     answer_sentences += _together_sentences(document)
     answer_sentences += why_sentences(document.heads, view)
     rules = document.rules

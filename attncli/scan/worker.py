@@ -693,6 +693,8 @@ class Worker:
             for record in counted_records
             if (record.file, record.line) in example_places
         ]
+        if takers.conditions is not None:
+            counts |= takers.conditions.first_keys()
         facts = {
             "counts": counts,
             "machine": machine(self.model),
@@ -865,7 +867,7 @@ class Worker:
             for condition in self._conditions
         ]
         if takers.conditions is not None:
-            takers.conditions.begin(condition_places, count)
+            takers.conditions.begin(condition_places, count, _special_first(token_lists))
         ids = None
         if takers.counts is not None and self._layers.runs_together(count):
             ids = takers.counts.begin(token_lists)
@@ -1092,6 +1094,11 @@ class Worker:
 def _lines_of(texts: Sequence[CountedText]) -> list[tuple[int, int]]:
     """File and line of each text."""
     return [(text.record.file, text.record.line) for text in texts]
+
+
+def _special_first(token_lists: Sequence[Sequence[Token]]) -> list[bool]:
+    """Whether each text begins with a special token."""
+    return [tokens[0].special for tokens in token_lists]
 
 
 def _places_of(texts: Sequence[CountedText]) -> dict[str, Ints]:

@@ -179,3 +179,28 @@ def test_the_screen_ranks_heads_and_names_the_first(encoder, corpus, tmp_path):
     shown = ask("scan", "show", str(tmp_path), "--head", place, "--json")
     document = json.loads(shown.out)
     assert [len(condition["heads"]) for condition in document["find"]][::2] == [1, 0]
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_a_key_that_is_the_first_token_is_told_and_ties_and_texts_left_out(
+    lang, decoder, corpus, tmp_path
+):
+    corpus.write_text("w1 w9 w2\nw1 w5 w2\nw7 w1 w9 w2\nw3 w4 w5\nw5 w1\n")
+    conditions = ("from=w2 to=w1 weight>=0.001", "from=w9 to=w7 weight>=0.001")
+    scanned(decoder, corpus, tmp_path, find=conditions)
+    document = attncli.open_scan(tmp_path).document
+    assert [condition.first_keys for condition in document.find] == [2, 1]
+    told = " ".join(ask("scan", "show", str(tmp_path), "--lang", lang).out.split())
+    together = document.find_together.heads
+    equal = sum(row.share == together[0].share for row in together)
+    words = {
+        "en": (
+            "in 2 texts the key is the first token",
+            "from=w2 to=w1 weight>=0.001: in 2 texts the key is the first token.",
+            f"{equal} heads share the first place",
+            "2 of the 5 texts do not count",
+        ),
+        "zh": ("在 2 段文本中，键是第一个词元", f"{equal}个头并列居首", "5 段文本中有 2 段不计"),
+    }
+    for sentence in words[lang]:
+        assert sentence.replace(" ", "") in told.replace(" ", "")
