@@ -26,6 +26,9 @@ from attncli.language import message
 LITTLE = 0.05
 """A change in nats a token from which on it is told: below it the probability of a token changes by
 less than a twentieth."""
+SMALL_LOSS = 2 * LITTLE
+"""A loss in nats a token below which an answer is not said to rest on a region, though it counts: the
+probability of a token falls by less than a tenth."""
 
 
 class AnswerToken(Part, frozen=True, kw_only=True):

@@ -18,7 +18,13 @@ from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, rest_names, rest_names_among, short
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.answer.answer_words import leaf_name, quoted_leaf, share_text
-from attncli.features.answer.document import LITTLE, AnswerDocument, AnswerEffect, SubsetWeight
+from attncli.features.answer.document import (
+    LITTLE,
+    SMALL_LOSS,
+    AnswerDocument,
+    AnswerEffect,
+    SubsetWeight,
+)
 from attncli.features.answer.proof_screen import (
     carrier_sentences,
     carrier_table,
@@ -398,7 +404,16 @@ def _used_sentences(
         "after": share_text(first.logprob),
         "loss": format_fixed(-first.change, 2),
     }
-    if len(used) == 1:
+    if -first.change < SMALL_LOSS:
+        template = message(
+            "The answer changes most without {region}, and not much: the probability of its tokens"
+            " falls from {before} to {after} on average ({loss} nats a token, below {small}). Regions"
+            " that say the same hide each other: --subsets, or one region over both, takes them away"
+            " together.",
+            small=format_fixed(SMALL_LOSS, 2),
+            **places,
+        )
+    elif len(used) == 1:
         template = message(
             "The answer rests on {region}: without it the probability of its tokens falls from"
             " {before} to {after} on average ({loss} nats a token).",

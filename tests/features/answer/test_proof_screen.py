@@ -273,3 +273,22 @@ def test_no_region_that_is_compared_is_left_unsaid() -> None:
     told = said(answer_sentences(answered(**document), WIDE))
     assert told.count('"doc1"') == 1
     assert '"doc2" (-0.20 nats)' in told
+
+
+@pytest.mark.parametrize(
+    ("lang", "rests", "small"),
+    [
+        ("en", "The answer rests on", "The answer changes most without"),
+        ("zh", "回答依赖", "时回答变化最大"),
+    ],
+)
+def test_a_small_loss_is_not_called_a_ground(lang: str, rests: str, small: str) -> None:
+    """Below a tenth of a nat a token a region changes the answer most; it does not carry it."""
+    for change, told, untold in ((-0.06, small, rests), (-0.11, rests, small)):
+        document = documents.answer()
+        document["effects"] = document["effects"][:1]
+        document["effects"][0] |= {"change": change, "logprob": OWN + change, "random": [0.01]}
+        rows = " ".join(answer_sentences(answered(**document), View(lang=lang, width=400)))
+        assert told in rows
+        assert untold not in rows
+        assert ("--subsets" in rows) is (told == small)
