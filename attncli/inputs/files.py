@@ -224,11 +224,15 @@ def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
 
 def _commit(pending: list[PendingFile]) -> None:
     """Move every temporary file to its final path; where one cannot be moved, all are put back as
-    they were. Raises AttnError."""
+    they were. Where the file system has no hard links, a file that was written over stays so: it
+    is not deleted for an old one that is gone. Raises AttnError."""
     replacements: list[tuple[Path, Path | None]] = []
+    new_files: set[Path] = set()
     try:
         for file in pending:
             with _write_errors(file.target):
+                if not os.path.lexists(file.target):
+                    new_files.add(file.target)
                 replacements.append((file.target, _keep_old(file.target)))
                 os.replace(file.beside, file.target)  # noqa: PTH105
                 del _temporary[file.beside]
@@ -238,10 +242,10 @@ def _commit(pending: list[PendingFile]) -> None:
         # the last of them was not replaced: that is what failed
         for target, old in reversed(replacements[:-1]):
             with suppress(OSError):
-                if old is None:  # nothing to restore: a new file is taken away again
-                    target.unlink()
-                else:
+                if old is not None:
                     os.replace(old, target)  # noqa: PTH105
+                elif target in new_files:
+                    target.unlink()
         for file in pending:
             _discard(file.beside)
         raise

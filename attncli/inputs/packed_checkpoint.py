@@ -399,7 +399,7 @@ class _PackedMatrices:
         if len(shape) != 2 or min(shape) < 1:
             self.check_shape(size, (2,))
         rows, words = self.shape(packed)
-        if words:
+        if words and shape[1] > 0:
             bits = 32 * words // shape[1]
         else:
             bits = 0

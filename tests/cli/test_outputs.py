@@ -161,6 +161,30 @@ def test_where_one_cannot_take_its_place_the_others_are_as_they_were(tmp_path: P
     assert (tmp_path / "old").read_text() == "before"
 
 
+def test_without_hard_links_no_file_is_deleted_for_an_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the file system has none, the old file cannot be put back, and the new one stays."""
+
+    def refuse(source: Path, target: Path) -> None:
+        raise OSError("no hard links here")
+
+    monkeypatch.setattr("attncli.inputs.files.os.link", refuse)
+    (tmp_path / "old").write_text("before")
+
+    def write() -> None:
+        with together():
+            for name in ("old", "new", "folder"):
+                with atomic_writer(tmp_path / name) as stream:
+                    stream.write(b"new")
+            (tmp_path / "folder").mkdir()
+
+    with pytest.raises(AttnError):
+        write()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "old"]
+    assert (tmp_path / "old").read_text() == "new"
+
+
 def test_a_process_that_ends_at_once_removes_what_it_began(tmp_path: Path) -> None:
     def stopped() -> None:
         with together(), atomic_writer(tmp_path / "x") as stream:

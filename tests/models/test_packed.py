@@ -521,6 +521,11 @@ def test_parts_that_contradict_one_another_are_refused(plain: Path, tmp_path: Pa
                 {f"{first}weight_shape": np.array([64, 9999])},
                 "words for rows of 9999",
             ),
+            (
+                "compressed-tensors",
+                {f"{first}weight_shape": np.array([64, 0])},
+                "words for rows of 0",
+            ),
             ("mlx 4", {f"{first}biases": np.ones((1, 1), np.float16)}, "has shape"),
         )
     ):

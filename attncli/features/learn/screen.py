@@ -493,9 +493,10 @@ def _loss_text(loss: float | None) -> str:
     """A loss in nats, with four digits where it is small; "-" where it is no number."""
     if loss is None:
         return "-"
+    loss = max(0.0, loss)  # in this order -0.0, the logarithm of a sure token, becomes 0.0
     if loss >= 0.1:
-        return f"{max(loss, 0.0):.2f}"
-    return f"{max(loss, 0.0):.4f}"
+        return f"{loss:.2f}"
+    return f"{loss:.4f}"
 
 
 def learn_page(

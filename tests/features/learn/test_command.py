@@ -749,3 +749,13 @@ def test_a_mask_that_queries_and_keys_decide_is_refused_by_name(task: str, mask:
     name = mask.split(" & ")[-1].partition(":")[0]
     assert (answer.code, answer.out) == (2, ""), answer.err
     assert f"the mask '{name}:" in answer.err
+
+
+def test_a_loss_of_nothing_has_no_sign() -> None:
+    """−0.0, the negative logarithm of a token that is sure, is printed as 0."""
+    answer = ask(
+        *("learn", "sentence", "今天 我 的 计划 是 买菜", "--query", "计划", "--target", "买菜"),
+        *("--learning-rate", "0.1", "--steps", "20", "--brief"),
+    )
+    assert "a loss of 0.0000" in answer.out
+    assert "-0.0000" not in answer.out
