@@ -244,7 +244,7 @@ class CutRuns(Struct, frozen=True):
         prompt = TokenStretch(depth=0, start=0, stop=count, cut=cut, ends=())
         state = self._extended_state(START, prompt)
         assert state.tail is not None
-        kept = self._kept_tokens(self.tokens[:count], cut, 0)
+        kept = self._kept_tokens(self.tokens[:count], cut, start=0)
         past = dict(state.past)
         tail = state.tail
         ids: list[int] = []
@@ -291,6 +291,7 @@ class CutRuns(Struct, frozen=True):
         same first change share a stretch."""
         groups: dict[tuple[int, int] | None, list[_Path]] = {}
         for path in paths:
+            # at the first event the run leaves the uncut one: it lies behind
             groups.setdefault(path.first_event, []).append(replace(path, passed=1))
         for event, group in groups.items():
             # a run that changes nothing has nothing to compute

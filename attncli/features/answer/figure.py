@@ -114,6 +114,7 @@ def _draw_panels(
     # names take at most two fifths of the width
     edge = min(max(width(name, 9) for name in names), 170.0, 0.4 * drawing.room) + 8
     room = drawing.room - edge
+    # beside each other, three fifths of the width are for the changes, which go both ways from 0
     beside = room >= 1.4 * BARS + APART
     if beside:
         wide = min(BARS, (room - APART) * 0.6)
@@ -288,6 +289,7 @@ def _draw_sentences(
     edge = min(max(width(name, 9) for name in names), 170.0, 0.4 * drawing.room) + 8
     cell = min(CELL, (drawing.room - edge) / len(shown))
     caption = say(view, "change of each sentence without a region, nats a token")
+    # bold letters are wider by the factor `BOLD` than those that are measured
     for line in broken_to_fit(caption, SIZE, min(drawing.room, WIDEST) / BOLD):
         drawing.text(0, top, line, size=SIZE, bold=True)
         top += 11

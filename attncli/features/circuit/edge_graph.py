@@ -95,9 +95,10 @@ def edge_graph(spec: Spec) -> EdgeGraph:
             count = first
             if not block.parallel:
                 count = len(writers)
-            readers.append(EdgeReader("mlp", f"L{layer}MLP", count, (len(writers),)))
+            node = len(writers)
+            readers.append(EdgeReader("mlp", f"L{layer}MLP", count=count, nodes=(node,)))
             writers.append(EdgeWriter("mlp", layer))
-    readers.append(EdgeReader("logits", "logits", len(writers)))
+    readers.append(EdgeReader("logits", "logits", count=len(writers)))
     return EdgeGraph(tuple(writers), tuple(readers))
 
 
@@ -111,7 +112,7 @@ def _attention_readers(layer: int, attention: Attention, first: int) -> list[Edg
     group = attention.heads // attention.kv_heads
     letter = "H" if group == 1 else "KV"
     queries = [
-        EdgeReader("q", f"L{layer}H{head}", first, (first + head,))
+        EdgeReader("q", f"L{layer}H{head}", count=first, nodes=(first + head,))
         for head in range(attention.heads)
     ]
     sides: tuple[Reads, Reads] = ("k", "v")
@@ -119,8 +120,8 @@ def _attention_readers(layer: int, attention: Attention, first: int) -> list[Edg
         EdgeReader(
             side,
             f"L{layer}{letter}{head}",
-            first,
-            tuple(range(first + head * group, first + (head + 1) * group)),
+            count=first,
+            nodes=tuple(range(first + head * group, first + (head + 1) * group)),
         )
         for side in sides
         for head in range(attention.kv_heads)

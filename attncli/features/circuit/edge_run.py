@@ -166,7 +166,10 @@ class _ReplacedRun:
     """
 
     def __init__(self, circuit: CircuitModel, pair: TokenPair, masks: Mask) -> None:
-        """masks: the edges of each circuit, [circuit, reader, writer]."""
+        """Begin with what the embedding writes in either text; no layer has run yet.
+
+        masks: the edges of each circuit, [circuit, reader, writer].
+        """
         graph = circuit.graph
         self.circuit = circuit
         self.pair = pair
@@ -183,6 +186,7 @@ class _ReplacedRun:
         # the embedding, writer 0, differs by the difference of the two texts
         clean = circuit.embed(pair, pair.clean)
         self.moved[1:, 0] = (clean - self.stream)[self.first :]
+        # the numbers of the next reader and of the next writer
         self.reader = 0
         self.writer = 1
         self.weights: Weights = circuit.model.store.outer(circuit.plain)
@@ -283,9 +287,9 @@ class _GradientRun:
         self.pair = pair
         self.backend = gradient_backend(str(circuit.dtype))
         self.context = circuit.context(pair)
-        self.writes: list[Floats] = [batch]
-        self.streams: list[Floats] = []
-        self.variables: list[Variable] = []
+        self.writes: list[Floats] = [batch]  # by each node, the embedding first
+        self.streams: list[Floats] = []  # as they enter each layer
+        self.variables: list[Variable] = []  # those whose gradients are taken
         self.hidden: Array = cast("Array", batch)
         for layer, block in enumerate(circuit.model.spec.blocks):
             self._run_layer(layer, block)

@@ -63,6 +63,7 @@ def circuit_figure(document: CircuitDocument, drawing: Drawing, view: View, scal
 def _draw_graph(document: CircuitDocument, drawing: Drawing, top: float, view: View) -> float:
     """Draw the strongest edges as lines between boxes with the names of parts, and a legend below.
     Returns where the drawing ends, in points from the top."""
+    # stronger edges are thicker, and less faint
     lines = list(_lines(document, document.edges[:DRAWN]))
     places = _places(document, lines, top, min(WIDE, drawing.room))
     # where all scores are 0, all lines are thin
@@ -187,7 +188,9 @@ class CurveFrame(Struct, frozen=True):
         for size in document.curve:
             values += [size.faithfulness, size.random, size.low or 0.0, size.high or 0.0]
         sizes = list(enumerate(document.curve))
-        return cls(sizes, min(values), max(values), top + CURVE, min(wide, 340.0) - 10)
+        # the last 10 points are for half of the label at the right end
+        right = min(wide, 340.0) - 10
+        return cls(sizes, min(values), max(values), top + CURVE, right)
 
     def x(self, place: int) -> float:
         """The horizontal position of the size of this index, in points from the left."""
@@ -307,5 +310,5 @@ def _way(start: tuple[float, float], end: tuple[float, float]) -> list[tuple[flo
     x1, y1 = end[0], end[1] + TALL
     if abs(x0 - x1) > 1 or y0 - y1 < ROW:
         return [(x0, y0), (x1, y1)]
-    aside = x0 + BEND + 0.03 * (y0 - y1)
+    aside = x0 + BEND + 0.03 * (y0 - y1)  # longer ways further aside, so that they part
     return [(x0, y0), (aside, y0 - ROW / 2), (aside, y1 + ROW / 2), (x1, y1)]

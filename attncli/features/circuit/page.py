@@ -171,7 +171,7 @@ def circuit_page_bytes(document: CircuitDocument, lang: str) -> bytes | None:
     answers = [language_section(view.lang, lang, answer_part(document, view)) for view in views]
     screens = [language_section(view.lang, lang, screen_part(document, view)) for view in views]
     body = SKELETON.format(
-        line=safe_html(line[:400]),
+        line=safe_html(line[:400]),  # a heading: names of files may be longer
         answers="\n".join(answers),
         screens="\n".join(screens),
         table=table,

@@ -212,7 +212,8 @@ def sides(
             unequal=unequal,
         )
 
-    # each side by its number; it is called by its values of the repeated options
+    # each side by its number; it is called by its values of the repeated options, in the words that
+    # `SETTINGS` has for them
     (side_count,) = set(counts.values())
     compared_sides = []
     for side_index in range(side_count):
@@ -294,7 +295,6 @@ def compare(
 
     attn compare before.json after.json --fail-above 1e-6
     """
-
     environment: Environment = ctx.obj
     bound = parse_bound(fail_above)
     validate_page(page)
@@ -367,12 +367,14 @@ def compare(
                         "a page compares two sides, and there are more",
                         expected="two sides, or no --html",
                     )
+                # saved runs leave no records as they run: these are made of what they hold
                 run_records = records or [
                     _saved_record(name, first),
                     _saved_record(second_name, second),
                 ]
                 _write_compared_page(run_records, document, page, view.lang)
             yield document
+            # asked for after the first comparison: is there another run?
             if output.json and next(runs, None) is not None:
                 raise UsageError(
                     "--json is one document, and more than two sides make several",
@@ -653,11 +655,8 @@ def _plan(
 
     # the texts, and the sides that they and the options make
     text_arguments, model = split_texts_and_files(others, model)
-    if (
-        with_adapter is not None
-        and not model.values["model"]
-        and "model" not in environment.settings
-    ):
+    has_model = bool(model.values["model"]) or "model" in environment.settings
+    if with_adapter is not None and not has_model:
         raise UsageError(
             "--with-adapter changes a checkpoint, and none is named",
             expected="--model NAME as well",

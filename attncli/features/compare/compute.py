@@ -397,11 +397,10 @@ def _compared_runs(
     if not all_links:
         leave_out = kinds_left_out(tokens_of([*a.tokens, *b.tokens]), is_learned=learned)
     aligned = list(zip(pairs.a, pairs.b, strict=True))
+    texts = [tokens_of(a.tokens), tokens_of(b.tokens)]
     for kinds in _narrower_exclusions(leave_out, query):
-        count_mask = ~aligned_exclusion(
-            kinds, [tokens_of(a.tokens), tokens_of(b.tokens)], aligned
-        ).mask()[rows]
-        measured = MeasuredRows(pairs, rows, count_mask)
+        exclusion = aligned_exclusion(kinds, texts, aligned)
+        measured = MeasuredRows(pairs, rows, ~exclusion.mask()[rows])
         heads = [
             compare_heads(head_a, head_b, measured)
             for head_a, head_b in zip(heads_a, heads_b, strict=True)
@@ -589,7 +588,7 @@ def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> Compare
             head_2=part_b.head,
         )
     sizes = np.abs(difference[row_indices])
-    place = np.unravel_index(int(np.nanargmax(sizes)), sizes.shape)
+    largest = np.unravel_index(int(np.nanargmax(sizes)), sizes.shape)  # [row, key]
 
     # divergences of rows that see something on both sides; what lies outside counts as one key
     has_weight = [
@@ -611,7 +610,7 @@ def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> Compare
     return ComparedHead(
         a=HeadPlace(layer=layer_a, head=part_a.head),
         b=HeadPlace(layer=layer_b, head=part_b.head),
-        max_difference=measured.signed_difference(difference, place),
+        max_difference=measured.signed_difference(difference, largest),
         link=measured.largest_counted(difference),
         mean_difference=float(np.nanmean(sizes)),
         js=mean_js,

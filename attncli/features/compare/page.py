@@ -57,7 +57,7 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
                 place.layer, place.head, sides, np.nan_to_num(weights), visibility, is_learned
             )
 
-    check_heads(2 * len(document.heads))
+    check_heads(2 * len(document.heads))  # a page holds only so many
     records = []
     for side_index, side in enumerate((document.a, document.b)):
         tokens = tokens_of([side.tokens[pair[side_index]] for pair in document.aligned])

@@ -107,7 +107,8 @@ def _heads_table(document: CompareDocument, view: View) -> Lines:
         order = message("of the weights; the largest mean change first")
     title = heading("differences B − A by head", order, view)
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    body = table(list(columns), rows, view, align=["left", "right", "left", *["right"] * 8])
+    # head, change and link, then six columns of numbers at most
+    body = table(list(columns), rows, view, align=["left", "right", "left", *["right"] * 6])
     summary = document.summary
     largest = _signed_number(summary.max_difference, view)
     mean = f"{summary.mean_difference:.{more_digits}f}"
@@ -124,6 +125,7 @@ def _heads_table(document: CompareDocument, view: View) -> Lines:
         rest = say(view, "{count} more heads; --top N or --full shows them", count=rest_count)
         more = remark(rest, view)
     cost = Lines()
+    # a mask or hashing changes how many pairs of one text are computed
     if {"mask", "hashing"} & {*document.differs} and "text" not in document.differs:
         cost = _cost_remark(document.heads, view)
     out = remark(left_out_note(document), view)
@@ -929,12 +931,14 @@ def _why_hashing_saves_nothing(document: CompareDocument, view: View) -> Iterato
     # "reformer:BUCKETS,ROUNDS,CHUNK"; the last may be left out
     numbers = str(hashed[0].attention.hashing).partition(":")[2].split(",")
     count = len(hashed[0].tokens)
+    # a chunk is as large as two buckets on average, rounded up, where it is not given
     chunk = -(-2 * count // int(numbers[0]))
     if len(numbers) == 3:
         chunk = int(numbers[2])
     if count > 2 * chunk:
         return
-    # a third chunk is one that some tokens do not look at
+    # a third chunk is one that some tokens do not look at: of so many tokens (4 are enough) two
+    # chunks do not hold all
     smaller = min((count - 1) // 2, 4)
     if smaller < 1:
         return

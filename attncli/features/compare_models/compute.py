@@ -161,7 +161,8 @@ def compare_cost(a: Model, b: Model, counts: Sequence[int]) -> CostEstimate:
     lengths = Counter(counts)
     longest = max(counts)
     runs = [pass_cost(model, longest) for model in (a, b)]
-    memory: Counter[str] = Counter({message("logits"): 2 * LOGITS_TOGETHER * 8})
+    logits_bytes = 2 * LOGITS_TOGETHER * 8  # of both models, in float64
+    memory: Counter[str] = Counter({message("logits"): logits_bytes})
     bytes_read = 0
     seconds = 0.0
     for model, run in zip((a, b), runs, strict=True):
@@ -176,6 +177,7 @@ def compare_cost(a: Model, b: Model, counts: Sequence[int]) -> CostEstimate:
         if not model.weights_in_memory:
             stored = run.bytes_read * len(counts)
         bytes_read += stored
+        # weights are read from the disk while layers are computed, or kept by the first run
         seconds += max(seconds_of_passes(model, passes), stored / READS)
         seconds += model.weights_in_memory / KEEPS
         seconds += LAYER_STEP * len(model.spec.blocks) * len(counts)

@@ -108,26 +108,24 @@ def cross(
             expected="QUERY_TEXT and KEY_TEXT, or --chat FILE",
             count=len(sources),
         )
-    if (len(sources) == 2) == (setup.model.source_states is not None):
+    has_key_text = len(sources) == 2
+    has_states = setup.model.source_states is not None
+    if has_key_text == has_states:  # exactly one of both is looked at
         raise UsageError(
             (
                 "nothing is looked at"
-                if len(sources) == 1
+                if not has_key_text
                 else "a text and captured states are both to be looked at"
             ),
             expected="KEY_TEXT, or --source @FILE.npy for an encoder-decoder",
         )
     loaded_model = request.model(environment, setup, tokenizer=tokenizer)
     side_texts = [request.text_of(environment, chats, source, loaded_model) for source in sources]
-    if setup.model.source_states is None:
-        name = ""
-    else:
-        name = setup.model.source_states.name
-    if len(side_texts) > 1:
-        key = side_texts[1]
-    else:
-        key = None
-    texts = cross_texts(loaded_model, side_texts[0], key, value_text, name=name)
+    states_name = ""  # what the document calls captured states
+    if setup.model.source_states is not None:
+        states_name = setup.model.source_states.name
+    key_side = side_texts[1] if has_key_text else None
+    texts = cross_texts(loaded_model, side_texts[0], key_side, value_text, name=states_name)
     decoder = loaded_model.spec.decoder or loaded_model.spec
     # the first layer tells how many heads there are in each; seeded weights have one attention,
     # which looks at the other text, in place of a cross-attention

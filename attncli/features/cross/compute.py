@@ -156,6 +156,7 @@ def cross(
         weights = weights[:, sides.rows]
         parts.append(_with_rows(part_of_layer, sides))
         links.add(trace.layer, head_numbers, list(weights), first=sides.rows.start)
+        # learned keys, which are no tokens, come after the others and are left out
         total = total + weights[..., : len(sides.keys)].sum(axis=0)
         specs.append(spec)
 
@@ -379,7 +380,8 @@ def _key_heads(layers: Sequence[CrossLayer], sides: CrossSides) -> list[KeyHead]
     rows = []
     for layer in layers:
         for head in layer.heads:
-            weights = np.asarray(head.weights, np.float64)[0]
+            weights = np.asarray(head.weights, np.float64)[0]  # of the one row
+            # a masked score is -∞; between words there are no scores
             is_hidden = head.scores is not UNSET and not np.isfinite(head.scores[0][key])
             # the rank without special tokens: UNSET where there are none, None for one of them
             beyond: int | UnsetType | None = UNSET
@@ -548,12 +550,14 @@ def cross_memory(model: Model, texts: CrossTexts, layers: Selection, heads: Sele
         decoder = estimate(spec, queries, layers=layers, kept_stages=0, dtype=compute_dtype)
         side_bytes = max(encoder.peak, decoder.peak)
 
-    # of the cross-attention: queries, keys, values and outputs, scores, and what the document holds
+    # numbers of the cross-attention: queries, keys, values and outputs, taken to be as many as the
+    # queries and the keys have vectors; scores; and what the document holds
     attention = spec.blocks[0].attention  # widths of the first layer stand for all
     vectors = (queries + keys) * most_heads * 2 * (attention.head_dim + attention.v_dim)
     scores = AT_ONCE * most_heads * pairs
     numbers = sum(prod(shape) for shape in cross_numbers(model, texts, layers, heads))
-    return side_bytes + (vectors + scores + numbers) * SCORE_ITEM[compute_dtype]
+    bytes_of_number = SCORE_ITEM[compute_dtype]
+    return side_bytes + (vectors + scores + numbers) * bytes_of_number
 
 
 def cross_numbers(

@@ -26,7 +26,9 @@ def cross_document_heads(document: CrossDocument) -> DocumentHeads:
 
     queries = tokens_of(document.queries)
     keys = tokens_of(document.keys)
-    if not keys and not queries:  # the same list for both sides, as of one text
+    if not keys and not queries:
+        # without tokens (a shortened document) both sides count as one text, which is told by the
+        # same list object
         keys = queries
     parts = [(part.layer, head) for part in document.layers for head in part.heads]
     rows = None

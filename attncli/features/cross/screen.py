@@ -40,6 +40,8 @@ ALIGNED = 64
 """Queries of the alignment that are shown unless the view is full."""
 SPECIAL_WIDTH = 9
 """Cells of the column of what special tokens get, with the gap before it."""
+END_NAME = 16
+"""Cells of a token's text in the alignment."""
 
 
 def cross_rows(document: CrossDocument) -> Iterable[list[object]]:
@@ -99,12 +101,16 @@ def _links(document: CrossDocument, view: View) -> Lines:
     """
     queries, keys = _query_and_key_names(document, view)
     note = message("weight of a key in its query's row; bars from 0 to 1")
-    if len(_heads_of(document)) != 1:
-        place = layer_and_head
-    else:
-        place = None
+    # how a link's head is named; a single head needs no name
+    head_of_link = layer_and_head if len(_heads_of(document)) != 1 else None
     return links(
-        document.links, queries, view, place=place, keys=keys, title="strongest links", note=note
+        document.links,
+        queries,
+        view,
+        place=head_of_link,
+        keys=keys,
+        title="strongest links",
+        note=note,
     )
 
 
@@ -162,10 +168,10 @@ def _alignment_cells(
 ) -> list[str]:
     """A line of the table: the query, an arrow, its best key, the weight and its bar of at most
     `room` cells, and, where the key text has special tokens, what these get."""
-    query = position_and_text(row.query, queries[row.query], 16, view)
+    query = position_and_text(row.query, queries[row.query], END_NAME, view)
     best = _best_of(row)
     if best is not None:
-        key = position_and_text(best.key, keys[best.key], 16, view)
+        key = position_and_text(best.key, keys[best.key], END_NAME, view)
         weight = f"{best.weight:.{view.precision}f}"
         strip = bar(best.weight, room, ascii=view.ascii)
         cells = [query, bare_arrow(view), key, weight, strip]

@@ -295,9 +295,9 @@ def mask(
     # a single text of seeded weights is explained with a mask, where none is asked for
     if setup.attention.mask is None and setup.model.model is None and not others:
         setup = replace(setup, attention=replace(setup.attention, mask=["causal"]))
-    place = topic_place(
-        ctx.obj, text, setup, output, query, in_middle=setup.attention.mask == ["causal"]
-    )
+    # under a causal mask the last token sees all: one in the middle shows what is hidden
+    in_middle = setup.attention.mask == ["causal"]
+    place = topic_place(ctx.obj, text, setup, output, query, in_middle=in_middle)
     more = [(spec, place.model.encode(spec)) for spec in others or ()]
     document = mask_topic_document(
         place.model,
@@ -646,9 +646,8 @@ def matrix_softmax(
         layer = open_layer
     # without --head the first one, as nothing is searched here
     head = open_head or 0
-    refuse_over(
-        estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text"
-    )
+    matrices = (3, len(tokens), len(tokens))  # the scores, and the weights of both softmaxes
+    refuse_over(estimate_bytes([matrices], "float64"), output, "a shorter text")
     request.refuse_run(
         loaded_model, len(tokens), RunRequest([layer], [head]), setup.compute, "a shorter text"
     )

@@ -104,7 +104,7 @@ def head_shares(model: Model, layer: int, outputs: Floats) -> HeadShares | None:
 
     outputs: that query's A·V of every head, [head, v_dim].
     """
-    if not model.own_layers:
+    if not model.own_layers:  # another library runs it, and no weight can be read by its role
         return None
     weights = model.store.layer(model.backend, layer)
     matrix = weights("attn.o.weight")
@@ -278,6 +278,7 @@ def strongest_head(
             whole=True,
             tokens=tokens,
         )
+        # with `every_link_counts` all links are of kinds that say little: the second round is for them
         if document.links and (every or not document.every_link_counts):
             link = _first_telling(document.links, resting_keys(tokens, model.identity.source))
             if link.key < len(tokens):
@@ -493,6 +494,7 @@ def _with_query_column(model: Model, step: Step, layer: int, head: int) -> Step:
     if bias_vector is not None:
         bias = float(float64_of(model, bias_vector)[row])
         first_entry += bias
+    # the run's q may be of float32: within its rounding the entry is the same
     if not np.isclose(first_entry, np.asarray(step.q)[0], rtol=1e-4, atol=1e-5):
         return step
     return replace(step, column=column, bias=bias)
@@ -525,10 +527,12 @@ def _after_heads(
     else:
         x = float64_of(model, before)[query]
     branch: Floats | UnsetType = UNSET
-    if "sum" in rows and not np.allclose(
-        rows["sum"] - x, stages["out"][query], rtol=1e-3, atol=1e-5 * abs(x).max()
-    ):
-        branch = rows["sum"] - x
+    if "sum" in rows:
+        added = rows["sum"] - x
+        # where x is large, the difference of float32 sums has few digits left
+        rounding = 1e-5 * abs(x).max()
+        if not np.allclose(added, stages["out"][query], rtol=1e-3, atol=rounding):
+            branch = added
     return After(x=x, heads=heads, bias=bias, out=stages["out"][query], branch=branch, **rows)
 
 

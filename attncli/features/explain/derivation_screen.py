@@ -497,10 +497,11 @@ class Derivation(Struct, frozen=True, dict=True):
         view = self.view
         model = self.document.model
         tokens = document.tokens
+        # the query, and the key that it looks at most besides those where heads rest
         query, key = (
             token_reference(tokens, index, view) for index in (document.query, self._looked_at())
         )
-        unknown = []
+        unknown = []  # a word that the model does not know is asked about only with this option
         if tokens[document.query].unknown:
             unknown = ["--unknown"]
         head = ["--head", head_name(document.layer, document.head)]

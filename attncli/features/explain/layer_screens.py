@@ -73,6 +73,8 @@ CLOSE = 1e-4
 """How near the weights must be to what the sentence about them says."""
 KEYS = 24
 """Keys of the worked row that have a line of their own."""
+KEY_NAME = 14
+"""Cells of a key's text in that row's table."""
 CELL = 9
 """Cells of a token in the drawing of a batch."""
 
@@ -108,19 +110,20 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
     else:
         # what is before the mask is what is after it: once is enough
         pairs = [("scores", document.scores, True), ("open", document.after, False)]
-    matrices = [
-        matrix(
+    matrices = []
+    for name, values, signed in pairs:
+        title, note = MASK_MATRICES[name]
+        drawing = matrix(
             values,
             texts,
             key_names(texts, values),
             view,
             signed=signed,
             limits=None if signed else (0.0, 1.0),
-            title=MASK_MATRICES[name][0],
-            note=MASK_MATRICES[name][1],
+            title=title,
+            note=note,
         )
-        for name, values, signed in pairs
-    ]
+        matrices.append(drawing)
 
     # the query's row worked out, and the padded batch
     row_block = []
@@ -189,7 +192,7 @@ def _query_row_table(document: MaskTopic, texts: Sequence[str], view: View) -> L
         key_text = "bias_k"
         if key < len(texts):
             key_text = texts[key]
-        names.append(position_and_text(key, key_text, 14, view))
+        names.append(position_and_text(key, key_text, KEY_NAME, view))
     if other_keys:
         names.append(others_text(len(other_keys), view))
 
@@ -269,6 +272,7 @@ def _padding_sentence(document: MaskTopic, view: View) -> str:
         float(np.nan_to_num(list(padded_text.weights)[len(padded_text.tokens) :]).sum())
         for padded_text in document.batch
     )
+    # `agreement` is how far a text's weights in the batch are from those that it has alone
     largest_difference = max(padded_text.agreement for padded_text in document.batch)
     if padding_weight > 0 or largest_difference > CLOSE:
         return ""
@@ -300,6 +304,7 @@ def _batch_tables(document: MaskTopic, batch: Sequence[PaddedText], view: View) 
 
     # the tokens and the padding behind them, as many columns as fit
     pad = spell("·", ascii=view.ascii)
+    # (4 cells are for the text's number, and 2 part a column from the next)
     room = max((view.width - 4) // (CELL + 2), 1)
     token_count = longest
     if not view.full:

@@ -150,7 +150,7 @@ def page_words(title: Mapping[str, Message], *, computes: bool) -> dict[str, Mes
     steps = {step.name: step for step in TOUR}
     leads = {name: step.lead or step.words for name, step in steps.items()}
     leads[PROJECTED] = LEADS[PROJECTED]
-    leads["heads"] = Message("", {})
+    leads["heads"] = Message("", {})  # a page with stored numbers has those of one head
     if computes:
         leads["heads"] = message(
             "The same words in every head; the number is the weight of {query} on {key}. Press one"
@@ -298,6 +298,7 @@ def derivation_page(
             "scale": options.scale,
         }
         if carried.numbers.size:
+            # float32, the low byte first, as the script reads them
             weights = element("weights", deflate(carried.numbers.astype("<f4").tobytes()))
         answers = ""
         fields = FIELDS
@@ -319,7 +320,7 @@ def derivation_page(
     code = page_script(*SCRIPTS)
     head = page_head(lang, title, code, page_style(*SHEETS))
     body = SKELETON.format(
-        line=safe_html(line[:400]),
+        line=safe_html(line[:400]),  # a heading: the page holds the whole text elsewhere
         answers=answers,
         fields=fields,
         screens=_in_languages(lang, precision, lambda view: screen_part(document, view)),
@@ -436,6 +437,7 @@ def _commands(document: AttentionTopic, run_options: GivenOptions | None) -> dic
     run_options: those of the run; None where they are not known.
     """
     if run_options is not None:
+        # words of options that are texts (`TEXTS`) hold no paths
         run_options = tuple(
             (name, words if name in TEXTS else tuple(map(last_part, words)))
             for name, words in run_options

@@ -300,6 +300,7 @@ def _block_facts(block: Block, arrays: list[dict[str, Any]], layer: int) -> dict
         raise _TooMuchError(
             message("its feed-forward part is of a kind that the page does not know")
         )
+    # without a feed-forward part there is no sum behind it to norm
     places = [place for place in block.norms if block.mlp is not None or place != "mlp.sum"]
     return {
         **_attention_facts(attention),

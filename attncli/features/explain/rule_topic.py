@@ -63,9 +63,10 @@ def rule_document(name: str, *, rule_files: Sequence[str | Path] = ()) -> RuleTo
     """
     # the rule, and an example in which it finds something
     rule = _rule_called(name, known_rules(rule_files))
-    text, kind = EXAMPLES.get(rule.name, (EXAMPLE, "word"))
+    text, tokenizer_name = EXAMPLES.get(rule.name, (EXAMPLE, "word"))
     tokens = [
-        replace(token, special=token.text == SPECIAL) for token in tokenizer(kind).encode(text)
+        replace(token, special=token.text == SPECIAL)
+        for token in tokenizer(tokenizer_name).encode(text)
     ]
 
     # its rows; the example is causal unless the rule looks at later keys alone

@@ -258,7 +258,7 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
     )
 
     # what each scale does to a softmax
-    bar_width = max(min(view.width - 64, 24), 0)
+    bar_width = max(min(view.width - 64, 24), 0)  # cells of the bars, of what other columns leave
     softmax_table_rows = []
     for row in document.softmax:
         name = say(view, "uniform")
@@ -358,7 +358,7 @@ def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[
     # what each query gets in all
     sum_texts, sum_total = adding_column(sums, sum(sums), view.precision)
     sum_rows = [
-        [position_and_text(index, text, 14, view), format_fixed(1.0, view.precision), sum_text]
+        [position_and_text(index, text, NAME, view), format_fixed(1.0, view.precision), sum_text]
         for index, (text, sum_text) in enumerate(zip(texts, sum_texts, strict=True))
     ]
     total = [say(view, "sum"), format_fixed(float(len(texts)), view.precision), sum_total]
@@ -410,6 +410,8 @@ def matrix_rows(document: MatrixSoftmaxTopic) -> Iterable[list[object]]:
 
 OUTPUTS = 8
 """Tokens whose outputs are shown in both orders."""
+NAME, SHORT_NAME = 14, 12
+"""Cells of a token's text in a table; in one of many columns."""
 
 
 def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
@@ -537,8 +539,9 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
         [
             convention(row.position, view) + ("" if row.order == document.order else " *"),
             convention(row.mask, view),
+            # one of its digits stands before the point
             f"{row.max_difference:.{max(view.precision - 1, 1)}e}",
-            position_and_text(row.token, texts[row.token], 12, view),
+            position_and_text(row.token, texts[row.token], SHORT_NAME, view),
             say(view, "equal, but for rounding" if row.equal else "differs"),
         ]
         for row in document.order_rows
@@ -628,10 +631,10 @@ def _outputs_side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Li
     if not view.full:
         token_count = min(len(texts), OUTPUTS)
     tokens_shown = range(token_count)
-    names = [position_and_text(index, texts[index], 12, view) for index in tokens_shown]
+    names = [position_and_text(index, texts[index], SHORT_NAME, view) for index in tokens_shown]
     before = as_matrix(row.outputs)
     after = as_matrix(row.moved_outputs)
-    column_width = view.precision + 7
+    column_width = view.precision + 7  # sign, digits before the point, point, gap
     most = max((view.width - max(map(cells, names)) - 2) // (2 * column_width), 1)
     entries = range(min(most, before.shape[1]))
 

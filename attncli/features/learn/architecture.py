@@ -82,13 +82,13 @@ class SmallModel(Struct, frozen=True, eq=False):
 def small_model(architecture: Architecture, vocabulary: int, longest: int) -> SmallModel:
     """The model of an architecture for texts of at most `longest` tokens of a vocabulary.
 
-    Raises UsageError for sizes that do not divide, for names that are none, and for layers without
-    a residual.
+    Raises UsageError for an architecture that cannot be trained, see `check_architecture`.
     """
     check_architecture(architecture)
     width = architecture.d_model
     position = architecture.position
-    # without a residual one half of the stream is what enters, the other what attention writes
+    # the stream holds the vectors between layers; without a residual, one half of it is what enters,
+    # the other what attention writes
     stream = width if architecture.residual else 2 * width
 
     # the family as which a model of such positions and such a mask is saved
@@ -105,7 +105,8 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     kind = TRAINED[group]
 
     # its config and spec at these sizes
-    rows = longest if position == "learned" else max(longest, ROOM)
+    rows = longest if position == "learned" else max(longest, ROOM)  # of the table of positions
+    # a family has a feed-forward part in any case; one that is left out below is as small as can be
     inner = 4 * stream if architecture.mlp else 1
     sizes = TrainedSizes(
         architecture.layers,
@@ -126,6 +127,7 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     # what the architecture has other than the family, whose layers are all alike; with another mask
     # it cannot be saved as that
     family_attention = base.blocks[0].attention
+    # the width of a query and key; in a stream of two halves heads are twice as wide
     dim = width // architecture.heads if architecture.residual else family_attention.head_dim
     scale = scale_number(architecture.scale, dim, width)
     attention = replace(family_attention, scale=scale, mask=architecture.mask)
@@ -182,6 +184,7 @@ def check_architecture(architecture: Architecture) -> None:
             expected=listing(POSITIONS),
         )
     if architecture.position == "rope" and (width // heads) % 2:
+        # the hint is the next smaller width with an even d_k, 2 at least
         raise UsageError(
             message("rotary position turns pairs of entries, and d_k is {d_k}", d_k=width // heads),
             expected=message("an even d_k"),
@@ -298,7 +301,7 @@ def first_weights(model: SmallModel, seed: int) -> dict[str, Floats]:
     drawn at random from the seed and the role's name."""
     weights = {}
     for name, role in roles_of(model.spec).items():
-        if name in model.fixed:
+        if name in model.fixed:  # training leaves it alone
             continue
         if role.suffix == ".bias":
             array = np.zeros(role.shape, np.float32)
@@ -307,7 +310,8 @@ def first_weights(model: SmallModel, seed: int) -> dict[str, Floats]:
         elif role.module in ("tokens", "positions"):
             array = uniform(seed, f"learn\0{name}", role.shape, TOKEN_DEVIATION)
         else:
-            array = uniform(seed, f"learn\0{name}", role.shape, GAIN * role.shape[-1] ** -0.5)
+            fan_in = role.shape[-1]
+            array = uniform(seed, f"learn\0{name}", role.shape, GAIN * fan_in**-0.5)
         if name in model.masks:  # numbers of this role that stay 0
             array = array * model.masks[name]
         weights[name] = array

@@ -415,6 +415,7 @@ def train(
                 copies.append((step, _copy_weights(trainer)))
             stops = is_over()
             is_power_of_two = step & (step - 1) == 0  # most happens early
+            # a seed that is measured once, at its end, needs no early points either
             is_point = step % every == 0 or step == steps or (points > 1 and is_power_of_two)
             if stops or is_point:
                 record()
@@ -483,6 +484,7 @@ def checkpoint_parts(
             roles |= _idle_feed_forward(roles, width, _feed_forward_width(model))
         layers.append(roles)
     task = request.task
+    # what the checkpoint says of its training
     training_facts = {
         "task": task.name,
         "seed": str(seed),
@@ -496,7 +498,7 @@ def checkpoint_parts(
         partial(groups_of, spec),
         outer,
         layers,
-        (*task.words, UNKNOWN),
+        (*task.words, UNKNOWN),  # the vocabulary, by id
         task.by_character,
         training_facts,
     )
@@ -561,7 +563,7 @@ def _learn_document(
     whole = Model(
         model.spec,
         RoleStore(model.spec, lesson.trainer.arrays),
-        IdsOnly(task.name),
+        IdsOnly(task.name),  # no text is tokenized here
         backend,
         identity,
     )
@@ -787,21 +789,25 @@ def training_cost(request: LearnRequest) -> TrainingCost:
     length = request.task.length
     work = work_of(spec, spec.blocks, length)
     parameters = sum(math.prod(role.shape) for role in roles_of(spec).values())
-    backward = 3  # the gradients of a product are two more
+    # a training step takes as long as so many forward passes: the gradients of a product are two more
+    passes = 3
 
     def forward_seconds(texts: int) -> float:
         """About how many seconds a forward pass of so many texts takes."""
         rows = texts * length
+        layers = len(spec.blocks)
         products = texts * work.products + rows * spec.vocabulary * spec.d_model
-        kept = len(spec.blocks) * kept_numbers(spec, rows, length)
-        return products / COMPUTES + (kept / NUMBERS + len(spec.blocks) / LAYER_STEPS) / backward
+        # NUMBERS and LAYER_STEPS were measured of whole training steps, of which this is a part
+        kept = layers * kept_numbers(spec, rows, length)
+        return products / COMPUTES + (kept / NUMBERS + layers / LAYER_STEPS) / passes
 
     test = forward_seconds(TEST_TEXTS)
-    step = backward * forward_seconds(request.batch) + parameters / UPDATES
+    step = passes * forward_seconds(request.batch) + parameters / UPDATES
     heads = sum(block.attention.heads for block in spec.blocks)
     seeds = len(request.seeds)
     # the first seed is measured at points and powers of two, the others at their start and end
     moments = min(POINTS, request.steps) + math.log2(request.steps + 1) + 2 * (seeds - 1)
+    # first weights are drawn as fast as they change; a test without each head tells what it is worth
     rest = seeds * (parameters / UPDATES + heads * test) + moments * test
     return TrainingCost(step=step, rest=rest, all=seeds * request.steps * step + rest)
 

@@ -283,6 +283,7 @@ class Training:
 
         # the axes are logarithmic: step 0 stands at 1
         moments = [*self._moments, last]
+        # and a loss of 0 a little above it
         points = tuple((float(max(moment.step, 1)), max(moment.loss, 1e-9)) for moment in moments)
         chance = Series(message("chance"), tuple((x, task.chance) for x in (1.0, float(steps))))
         title = heading(message("learning {task}", task=task.name), progress, view)
@@ -293,9 +294,9 @@ class Training:
         ]
         picture = clip_lines(stack_spaced(*blocks), view.width, ascii=view.ascii)
         keys = message("q stops and keeps what there is")
-        return stack(
-            Lines(picture.rows[: max(lines - 2, 4)]), remark(keys if self.has_keys else "", view)
-        )
+        # two lines are left for the remark on the keys and for the cursor
+        rows = picture.rows[: max(lines - 2, 4)]
+        return stack(Lines(rows), remark(keys if self.has_keys else "", view))
 
     def _best_heads_line(self, last: Moment) -> str:
         """One line with the best head of each score at this moment."""
@@ -324,7 +325,7 @@ class Training:
         view = self._view
         layers, heads, count = last.weights.shape[:3]
         places = [(layer, head) for layer in range(layers) for head in range(heads)][:MOST_MAPS]
-        wide = min(max(2 * count, LEAST_MAP), MOST_MAP)
+        wide = min(max(2 * count, LEAST_MAP), MOST_MAP)  # two cells for a key
         across = max((view.width + GAP) // (wide + GAP), 1)
         if len(places) <= across:
             in_a_row = len(places)

@@ -131,7 +131,7 @@ def _step_table(document: LearnDocument, view: View) -> Lines:
         align=["right"] * len(columns),
         title=message("by step"),
         note=note,
-        strong=len(rows) - 2,
+        strong=len(rows) - 2,  # the last step: after it comes the row of chance
     )
 
 
@@ -311,6 +311,7 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
             texts.append(_head_sentence(row, score, document))
             texts += _others_sentences(row, document)
         elif row.score in document.forms or (
+            # a single head that has learned a task has done so in another way
             document.learned and not document.forms and len(document.heads) == 1
         ):
             texts.append(
@@ -512,7 +513,7 @@ def learn_page(
     from attncli.draw.page.document_page import without_places
     from attncli.draw.page.steps_page import StepsPage, steps_page
 
-    document = without_places(document)
+    document = without_places(document)  # a page does not tell in which folder a model lies
     model = document.model
     attention = document.attention
     steps = [point.step for point in document.curve]
@@ -547,6 +548,7 @@ def learn_page(
                 (score_name(name), [head.scores[name].values for head in document.heads])
                 for name in names
             ],
+            # of each step with maps the place on the slider, and its maps
             (
                 list(map(steps.index, maps)),
                 np.stack(list(map(_heads_of_all_layers, maps.values()))),

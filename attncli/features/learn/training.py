@@ -87,7 +87,7 @@ class RoleStore:
             rows = with_positions(
                 backend,
                 embedding,
-                x * 0.0,
+                x * 0.0,  # positions alone: added to nothing
                 range(count),
                 lambda: self._arrays["positions.weight"][:count],
             )

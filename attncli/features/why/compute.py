@@ -243,6 +243,7 @@ def _explained_link(
     Raises what `why` raises.
     """
     refuse_foreign(model)
+    # the text with the backend that it runs in, here for a single run without edits
     running = choose_backend(model, tokens, branches=[])
     refuse_hashing(model.spec)
 
@@ -370,7 +371,6 @@ def head_output_parts(
 
     Source: LOCOS, 2026, for retrieval scored by what is written in place of where it is looked.
     """
-
     # what the head carries from each key, and what that is in the stream: [key, v_dim], [key, width]
     model = text.model
     backend = text.backend
@@ -385,7 +385,7 @@ def head_output_parts(
     matrix = model.store.layer(backend, link.layer)(f"{prefix}.o.weight")
     columns = slice(link.head * attention.v_dim, (link.head + 1) * attention.v_dim)
     carried = row.weights[:, None] * row.values
-    if row.gate is not None:
+    if row.gate is not None:  # how much of each entry is let through, [v_dim]
         carried = carried * row.gate
     vectors = carried
     if matrix is not None:
@@ -416,6 +416,7 @@ def head_output_parts(
                 source=int(key),
                 weight=float(row.weights[place]),
                 norm=float(np.linalg.norm(vectors[place])),
+                # how far it goes along the whole output, so that all shares sum to 1
                 share=float(vectors[place] @ output / squared) if squared else 0.0,
                 logit=None if attribution is None else float(logit_terms[place]),
             )
@@ -561,6 +562,7 @@ class StrongestLinks:
             return
         # learned keys stand after the tokens, and no link goes to them
         keys = slice(block.low, min(block.high, self._count))
+        # links that say little, such as to special tokens, booleans [query, key]
         left_out = self._out.rows(np.arange(block.start, block.stop))[:, keys]
         weights = block.stages["weights"]
         block_heads = range(block.first_head, block.first_head + weights.shape[0])
@@ -621,6 +623,7 @@ def why_links(
         LimitError: The work needs more than `memory`.
     """
     refuse_foreign(model)
+    # the text with the backend that it runs in, here for a single run without edits
     running = choose_backend(model, tokens, branches=[])
     refuse_hashing(model.spec)
 
@@ -805,21 +808,21 @@ def _part_rows(
     without = whole.weights_without()
 
     # heads are one part a layer when they are split by token: each is replaced by its sources
-    by_layer: dict[LinkPart, list[SourcePart]] = {}
+    sources_of_layer: dict[LinkPart, list[SourcePart]] = {}
     parts_by_head = {}
     if by_token:
         parts_by_head = source_parts(text, whole, than)
     for head, sources in parts_by_head.items():
         assert head.stream is not None
         layer = LinkPart("heads", replace(head.stream, kind="heads", head=None), head.side)
-        by_layer.setdefault(layer, []).extend(sources)
+        sources_of_layer.setdefault(layer, []).extend(sources)
 
     rows: list[WhyPart] = []
     for index, part in enumerate(whole.parts):
-        if part in by_layer:
+        if part in sources_of_layer:
             rows += [
                 part_row(source.part, source.query_side, source.key_side, source.weights_without)
-                for source in by_layer[part]
+                for source in sources_of_layer[part]
             ]
             continue
         weights = {name: float(values[index]) for name, values in without.items()}

@@ -42,7 +42,9 @@ def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) 
     link = document.link
     query = placed_token(document.tokens, link.query, END_CELLS, view)
     key = placed_token(document.keys, link.key, END_CELLS, view)
-    total = writer([document.total], 2)(document.total)
+    # with two digits after the point, in scientific notation where it is too small for these
+    write = writer([document.total], 2)
+    total = write(document.total)
     places = {
         "layer": link.layer,
         "head": link.head,

@@ -40,6 +40,10 @@ class EarlierHead(NamedTuple):
 def why_document_heads(document: WhyDocument) -> DocumentHeads:
     """The heads that the page of an explained link shows: the link's own, with its row, and the
     earlier heads that are parts of its score."""
+    if document.source_tokens is UNSET:
+        sides = text_sides(document)
+    else:
+        sides = Sides(tokens_of(document.tokens), tokens_of(document.source_tokens))
 
     def facts(layer: int, head: Any) -> HeadFacts:
         """What the page lists beside a head: for the link's own, the weights of the link's row, the
@@ -62,10 +66,6 @@ def why_document_heads(document: WhyDocument) -> DocumentHeads:
         links.sort(key=order)
         return HeadFacts(links)
 
-    if document.source_tokens is UNSET:
-        sides = text_sides(document)
-    else:
-        sides = Sides(tokens_of(document.tokens), tokens_of(document.source_tokens))
     parts = [(document.link.layer, document.link), *_earlier_heads(document)]
     return DocumentHeads(document.text, sides, parts, facts)
 

@@ -522,7 +522,8 @@ def _versus_note(document: WhyDocument, view: View) -> str:
 
 def _resting_sentence(document: WhyDocument, view: View) -> str:
     """The sentence that the key of the link is a token on which heads put weight when they look for
-    nothing, such as the first token; "" for other keys, and over several pairs.
+    nothing, such as the first token; "" for other keys, and over pairs of texts, where each has a key
+    of its own.
     """
     key = document.link.key
     if document.over_pairs is not UNSET or key >= len(document.keys):
@@ -616,6 +617,7 @@ def _look_sentence(document: WhyDocument, view: View) -> str:
             "In layer {layer} head {head} {query} looks at {key} alone ({weight}): its row expects"
             " nothing else, so the score has no advantage to be split."
         )
+    # an advantage between −`NONE` and `NONE` is none
     elif document.total <= -NONE:
         template = message(
             "In layer {layer} head {head} {query} looks at {key} ({weight}) less than its row"

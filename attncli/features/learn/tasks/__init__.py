@@ -16,7 +16,7 @@ FILES = {"text": "own_text", "order": "which_first", "sentence": "own_sentence"}
 def task_names() -> tuple[str, ...]:
     """The names of all tasks, one for each file of this folder, in the order in which they are
     listed."""
-    names_of_files = {file: name for name, file in FILES.items()}
+    names_of_files = {file: name for name, file in FILES.items()}  # those that differ
     files = [module.name for module in iter_modules(__path__) if module.name != "task"]
     names = [names_of_files.get(file, file) for file in files]
 

@@ -51,7 +51,7 @@ class WhichFirst(Task):
         numbers = numbers.reshape(size, len(SYMBOLS))
         ids = np.argsort(numbers, 1, kind="stable")[:, :3]
         first = ids[:, 0].copy()
-        ids[:, 2] = len(SYMBOLS)
+        ids[:, 2] = len(SYMBOLS)  # the question mark, in place of the third symbol
         targets = np.full(ids.shape, NO_TARGET)
         targets[:, 2] = first
         return Batch(ids, targets)
