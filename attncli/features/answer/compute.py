@@ -409,7 +409,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         """Store the log probabilities of a run and, of the uncut run, the share of attention that
         the answer's queries give to each region; then count the run."""
         if run.shares is not None:
-            # attention [query, key] without the keys where heads rest
+            # attention [query, key] without the keys on which heads put weight, looking for nothing
             free = run.shares * ~self.rest_mask[: run.shares.shape[1]]
             whole = np.maximum(free.sum(1), TINY)
             parts = [(free[:, list(leaf.tokens)].sum(1) / whole).mean() for leaf in self.leaves]
@@ -508,6 +508,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             if source.name in self.sources
             for token in source.tokens
         }
+        # tokens on which heads put weight when they look for nothing, which no span has
         rest = resting_keys(self.tokens, self.runs.model.identity.source)
         return random_spans(count, compared, closed, rest, (self.seed, name))
 
@@ -741,7 +742,13 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             return UNSET
         fit, values = fitted_model
         predicted = fit.predict(self.masks[self.fitted :])
+        # the rank correlation and its interval, where predictions and values vary
         score = rank_score(predicted, values[self.fitted :])
+        lds: float | None = None
+        low: float | None = None
+        high: float | None = None
+        if score is not None:
+            lds, low, high = score
         weights = [
             SubsetWeight(region=place, weight=float(weight))
             for place, weight in zip(self.source_places(), fit.weights, strict=True)
@@ -752,9 +759,9 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             penalty=PENALTY,
             intercept=fit.intercept,
             weights=sorted(weights, key=lambda row: (-row.weight, row.region)),
-            lds=None if score is None else score[0],
-            low=None if score is None else score[1],
-            high=None if score is None else score[2],
+            lds=lds,
+            low=low,
+            high=high,
             hidden=self.hidden_part(results),
         )
 
@@ -768,6 +775,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         sentences = answer_part.sentences
         queries = range(self.runs.first_query, len(self.runs.tokens))
         regions = [leaf.tokens for leaf in self.leaves]
+        # even attention, too, is taken of what does not rest on first and special tokens
         even = even_shares(model.spec, regions, queries, self.rest_mask[: queries.stop])
         effects = []
         for place in self.rank_regions(results):
@@ -853,7 +861,7 @@ def _sentences(text: str, spans: Sequence[tuple[int, int]]) -> list[AnswerSenten
     spans: where each token begins and ends in the text, in characters.
     """
     ends = [match.end() for match in SENTENCE.finditer(text)] or [len(text)]
-    # the number of the sentence of each token
+    # the number of the sentence of each token; blanks behind the last sentence count to it
     places = [
         next((number for number, end in enumerate(ends) if stop <= end), len(ends) - 1)
         for _, stop in spans
@@ -862,19 +870,15 @@ def _sentences(text: str, spans: Sequence[tuple[int, int]]) -> list[AnswerSenten
     waiting: list[int] = []
     for number in sorted(set(places)):
         members = [*waiting, *(token for token, place in enumerate(places) if place == number)]
-        start = spans[members[0]][0]
+        start, _ = spans[members[0]]
+        _, stop = spans[members[-1]]
+        sentence = text[start:stop].strip()
         # a sentence of blanks alone joins the next one
-        if not text[start : spans[members[-1]][1]].strip() and number < max(places):
+        if not sentence and number < max(places):
             waiting = members
             continue
         waiting = []
-        result.append(
-            AnswerSentence(
-                text=text[start : spans[members[-1]][1]].strip(),
-                first=members[0],
-                stop=members[-1] + 1,
-            )
-        )
+        result.append(AnswerSentence(text=sentence, first=members[0], stop=members[-1] + 1))
     return result
 
 

@@ -37,6 +37,8 @@ SENTENCES = 40
 """Sentences that a map has at most: each has a line below it."""
 LETTERS = 300
 """Characters of the answer in the title."""
+SENTENCE_LETTERS = 160
+"""Characters of a sentence below the map of all."""
 WIDEST = 460.0
 """Points of a line of text."""
 
@@ -111,7 +113,8 @@ def _draw_panels(
 ) -> float:
     """Draw two panels of bars, what the answer loses and the attention, each with the names of the
     regions: beside each other, or one below the other on narrow paper. Returns where they end."""
-    # names take at most two fifths of the width
+    # names take at most 170 points, and two fifths of the width; the bars begin 8 points behind
+    # them
     edge = min(max(width(name, 9) for name in names), 170.0, 0.4 * drawing.room) + 8
     room = drawing.room - edge
     # beside each other, three fifths of the width are for the changes, which go both ways from 0
@@ -182,6 +185,7 @@ def _draw_changes(
         [(zero + place * step * per_nat, f"{place * step:g}".replace("-", "−")) for place in steps],
         (top + HEAD, bottom),
     )
+    # bars are 8 points high, and begin 2 points below the top of their row
     for index, (effect, text, mark) in enumerate(zip(effects, labels, marks, strict=True)):
         y = top + HEAD + index * LINE
         size = abs(effect.change) * per_nat
@@ -220,6 +224,7 @@ def _draw_attention(
     _write_head(drawing, say(view, "attention on it"), unit, left, top)
     labels = [percent(effect.attention, 1) for effect in effects]
     beside = max(width(text, 9) for text in labels) + 6
+    # the axis, in percent: whole steps from 0 on
     largest = max(0.001, *(max(effect.attention, effect.even) for effect in effects))
     step = _axis_step(100 * largest)
     high = math.ceil(100 * largest / step) * step
@@ -233,6 +238,7 @@ def _draw_attention(
         ],
         (top + HEAD, bottom),
     )
+    # bars are 8 points high, and begin 2 points below the top of their row
     for index, (effect, text) in enumerate(zip(effects, labels, strict=True)):
         y = top + HEAD + index * LINE
         drawing.rectangle(
@@ -285,7 +291,7 @@ def _draw_sentences(
     shown = document.answer.sentences[:SENTENCES]
     values = np.array([effect.by_sentence[: len(shown)] for effect in effects], np.float64)
     names = [leaf_name(document, effect, view) for effect in effects]
-    # names take at most two fifths of the width
+    # names take at most 170 points, and two fifths of the width; cells begin 8 points behind them
     edge = min(max(width(name, 9) for name in names), 170.0, 0.4 * drawing.room) + 8
     cell = min(CELL, (drawing.room - edge) / len(shown))
     caption = say(view, "change of each sentence without a region, nats a token")
@@ -307,7 +313,7 @@ def _draw_sentences(
     left = width(f"{len(shown)}", SIZE) + 12
     for number, sentence in enumerate(shown, 1):
         drawing.text(left - 6, top, str(number), size=SIZE, anchor="end")
-        words = label(short(sentence.text, 160, view))
+        words = label(short(sentence.text, SENTENCE_LETTERS, view))
         for line in broken_to_fit(words, SIZE, min(drawing.room, WIDEST) - left):
             drawing.text(left, top, line, size=SIZE, quiet=True)
             top += 11

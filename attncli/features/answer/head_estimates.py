@@ -93,17 +93,21 @@ class _BackwardRun:
     """The answer's tokens, run with gradients after the keys and values of the prompt."""
 
     def __init__(self, runs: CutRuns, own: OwnKeys, keys: Sequence[int]) -> None:
+        """Choose the precision, and the answer's tokens to run. Arguments as of
+        `head_estimates`."""
         self._runs = runs
         self._model: Model = runs.model
         self._past = own.past
-        # gradients are computed in float64 where the keys are, in float32 for narrower types, too
-        some_keys, *_ = next(iter(own.past.values()))  # all layers have one dtype
+        # gradients are computed in float64 where the keys are, in float32 for narrower types, too;
+        # the first array of any layer tells, as all have one dtype
+        some_keys, *_ = next(iter(own.past.values()))
         dtype = self._model.backend.dtype_of(some_keys)
         if dtype != "float64":
             dtype = "float32"
         self._plain = numpy_backend(dtype)
         self._backend = gradient_backend(dtype)
         self._keys = keys
+        # attention on the region is told without keys where heads put weight, looking for nothing
         rest = resting_keys(runs.tokens, runs.model.identity.source)
         self._looked_at = [key for key in keys if not rest[key]]
         self._tokens: list[Token] = list(runs.tokens[runs.first_query :])

@@ -25,7 +25,8 @@ def random_spans(
     """Draw random spans of `count` neighbouring tokens of a prompt, as controls for a region of as
     many tokens. Spans lie inside the other regions where enough fit there; else also in the text
     between regions; else they may reach over that text into the next region; and last, they lie
-    anywhere in the prompt. Tokens where heads rest are skipped.
+    anywhere in the prompt. Tokens where heads rest (put weight when they look for nothing) are
+    skipped.
 
     Args:
         count: Tokens of a span.
@@ -56,7 +57,8 @@ def _rooms(
 
     compared: the tokens of the regions that are compared.
     closed: tokens that no span may have.
-    rest: of each token of the prompt, whether heads rest on it; these are in no pool.
+    rest: of each token of the prompt, whether heads rest on it (put weight when they look for
+        nothing); these are in no pool.
     """
     in_regions = sorted(set(compared) - set(closed))
     with_between = []
@@ -76,7 +78,10 @@ def _rooms(
 
 def _starts(pool: Sequence[int], count: int, rest: Bools, *, joined: bool) -> list[int]:
     """The positions in `pool` where a span of `count` tokens may begin. Unless `joined`, the tokens
-    of a span must be neighbours in the prompt, where only resting tokens may lie between them."""
+    of a span must be neighbours in the prompt, where only resting tokens may lie between them.
+
+    rest: of each token of the prompt, whether it is a resting one, which no pool has.
+    """
     starts = range(len(pool) - count + 1)
     if joined:
         return list(starts)

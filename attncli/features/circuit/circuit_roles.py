@@ -118,8 +118,8 @@ def _differences(
         if may_start_late(model.spec):
             # tokens before the first that differs are the same in both texts
             start = pair.first_difference
-        # one head after the other, without random directions to compare with; `hold` measures each a
-        # second time, with all attention as in the clean text
+        # one head after the other, without random directions to compare with; `hold` measures each
+        # a second time, with all attention as in the clean text
         removal = Removal(
             HeadSelection(pairs=heads),
             resample_from(choose_backend(model, pair.corrupt, branches=[])),

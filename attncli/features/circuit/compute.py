@@ -304,6 +304,13 @@ class _Work:
         on_result: Callable[[int, int], None],
         progress: Callable[[float], None],
     ) -> None:
+        """Count the runs to come; none has run yet.
+
+        workers: how many pairs run at the same time.
+        arrays: where the result of each run is kept.
+        on_result: called with how many of how many results are known.
+        progress: called with the share done, 0 to 1.
+        """
         pairs = runs.pairs
         self.model = runs.model
         self.graph = runs.graph
@@ -598,8 +605,10 @@ def _edge_members(graph: EdgeGraph, edge: Floats) -> dict[str, Any]:
 
     edge: the numbers (reader, writer) in the graph.
     """
-    reader = graph.readers[int(edge[0])]
-    return {"writer": graph.writers[int(edge[1])].id, "to": reader.id, "reads": reader.reads}
+    reader_number, writer_number = edge.tolist()
+    reader = graph.readers[reader_number]
+    writer = graph.writers[writer_number]
+    return {"writer": writer.id, "to": reader.id, "reads": reader.reads}
 
 
 def _edges(
@@ -614,7 +623,7 @@ def _edges(
     return [
         CircuitEdge(
             **_edge_members(graph, edge),
-            score=float(scores[edge[0], edge[1]]),
+            score=float(scores[tuple(edge)]),  # of (reader, writer)
             positions=_edge_positions(edge, positions),
         )
         for edge in ranked_edges(mask, scores)
@@ -655,8 +664,8 @@ def circuit_graph(graph: EdgeGraph, scores: Floats, counts: Sequence[int]) -> Ci
     rows = [
         SizedEdge(
             **_edge_members(graph, edge),
-            score=float(scores[edge[0], edge[1]]),
-            least=int(least[edge[0], edge[1]]),
+            score=float(scores[tuple(edge)]),  # of (reader, writer)
+            least=int(least[tuple(edge)]),
         )
         for edge in ranked_edges(is_drawn, scores)
     ]
@@ -671,7 +680,8 @@ def _edge_positions(edge: Floats, positions: Floats | None) -> list[float] | Uns
     """
     if positions is None:
         return UNSET
-    edge_scores: list[float] = positions[:, int(edge[0]), int(edge[1])].tolist()
+    reader, writer = edge.tolist()
+    edge_scores: list[float] = positions[:, reader, writer].tolist()
     return edge_scores
 
 
@@ -818,7 +828,8 @@ def _cost(runs: PairRuns, workers: int) -> CostEstimate:
     roles = 2 * min(ROLE_PAIRS, len(pairs.choice)) * swept.seconds
 
     # in plain runs: cuts of single edges, and one run with all edges, of each pair; scores with
-    # gradients; and tests of all sizes, on held-out pairs of as many random edges, too
+    # gradients, each as long as `BACK_AND_FORTH` plain ones; and tests of all sizes, on held-out
+    # pairs of as many random edges, too. Tests and cuts take `APART` times as long as plain runs
     seconds = seconds_of(work_of(spec, spec.blocks, count), dtype)
     cuts = min(CUT_PAIRS, len(pairs.choice)) * (CUT_EDGES + 1)
     scored = len(pairs.choice) * (runs.steps + 1) * BACK_AND_FORTH
@@ -844,7 +855,8 @@ def _memory(runs: PairRuns, workers: int) -> dict[str, int]:
         weights += spec.vocabulary * spec.d_model
 
     # a run with gradients, in numbers: what layers leave for them, with four n × n stages a head,
-    # and the vectors of readers and writers
+    # for each input; a vector per token of each reader; and of each writer one for each input and a
+    # few copies
     per_token = sum(map(_numbers_in_graph, spec.blocks))
     heads = sum(block.attention.heads for block in spec.blocks)
     remembered = (steps + 1) * count * (per_token + 4 * heads * count)
@@ -853,7 +865,7 @@ def _memory(runs: PairRuns, workers: int) -> dict[str, int]:
     # a run with replaced edges: what each writer writes in each circuit beside the corrupt text
     moved = (RUNS_AT_ONCE + 1) * len(graph.writers) * count * spec.d_model
 
-    # scores of all edges for each pair, and as many masks as resamples choose
+    # scores of all edges for each pair, as many masks as resamples choose, and a few copies
     edges = len(graph.readers) * len(graph.writers)
     kept = edges * (len(runs.pairs.choice) + RESAMPLES + 4)
     return {

@@ -329,6 +329,7 @@ class _GradientRun:
 
         # the heads, up to what they mix
         names = projections(block)
+        # its products get zeros added, whose gradients are those of the products
         watched = SlopeWeights(weights, frozenset(names))
         attention = LayerAttention(backend, watched, "attn", block.attention)
         entering = normalise_at(backend, block, weights, "attn.in", self.hidden)

@@ -63,7 +63,7 @@ def circuit_figure(document: CircuitDocument, drawing: Drawing, view: View, scal
 def _draw_graph(document: CircuitDocument, drawing: Drawing, top: float, view: View) -> float:
     """Draw the strongest edges as lines between boxes with the names of parts, and a legend below.
     Returns where the drawing ends, in points from the top."""
-    # stronger edges are thicker, and less faint
+    # stronger edges are thicker, and less faint; distances are in points
     lines = list(_lines(document, document.edges[:DRAWN]))
     places = _places(document, lines, top, min(WIDE, drawing.room))
     # where all scores are 0, all lines are thin
@@ -96,6 +96,7 @@ def _draw_legend(drawing: Drawing, bottom: float, view: View) -> float:
 
     bottom: where the legend begins, in points from the top. Returns where it ends.
     """
+    # distances are in points; a line of small text is 11 high
     note = message("line: as thick as its estimated effect; H is a head, MLP a feed-forward part")
     rows = broken_to_fit(say(view, note), 8, min(WIDE, drawing.room))
     for row, text in enumerate(rows):
@@ -117,6 +118,7 @@ def _draw_curve(document: CircuitDocument, drawing: Drawing, top: float, view: V
     rows = broken_to_fit(say(view, title), 9, min(WIDE, drawing.room))
     rows.append(f"CPR {document.cpr:.3f}, CMD {document.cmd:.3f}")
 
+    # distances are in points; a line of text is 12 high, of small text 11
     for row, text in enumerate(rows):
         drawing.text(0, top + row * 12, text, quiet=True)
 
@@ -194,6 +196,7 @@ class CurveFrame(Struct, frozen=True):
 
     def x(self, place: int) -> float:
         """The horizontal position of the size of this index, in points from the left."""
+        # 12 points of the frame stay free at either end
         return LEFT + 12 + (self.right - LEFT - 24) * place / max(len(self.sizes) - 1, 1)
 
     def has_label(self, place: int) -> bool:

@@ -173,7 +173,7 @@ def _curve_table(document: CircuitDocument, view: View) -> Lines:
         view,
         align=["right", "right", "right", "left", "right"],
         title=title,
-        bars=3,
+        bars=3,  # the column of the bars
         strong=places[0] if places else None,
     )
 

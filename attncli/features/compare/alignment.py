@@ -53,8 +53,8 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
         return Alignment(tuple(range(len(a))), tuple(places[text].pop() for text in a), (), ())
     blocks = SequenceMatcher(a=list(a), b=list(b), autojunk=False).get_matching_blocks()
     pairs = [(block.a + index, block.b + index) for block in blocks for index in range(block.size)]
-    indices_a = tuple(pair[0] for pair in pairs)
-    indices_b = tuple(pair[1] for pair in pairs)
+    indices_a = tuple(index for index, _ in pairs)
+    indices_b = tuple(index for _, index in pairs)
     return Alignment(
         indices_a,
         indices_b,

@@ -168,8 +168,8 @@ def compared_regions(
     the largest difference first.
 
     The tokens that look are those of the document's `queries` and their partners, else the last of
-    either side. Where some tokens are ones on which heads rest, each region also has its share of
-    the remaining weight, without these.
+    either side. Where some tokens are ones on which heads rest (put weight when they look for
+    nothing), each region also has its share of the remaining weight, without these.
     """
     queries = _looking_tokens(a, b, document)
     members = [{region.name: list(region.tokens) for region in side} for side in regions]
@@ -226,8 +226,8 @@ def _looking_tokens(
     the document names and their partners, else the last token of either text."""
     if document.queries is UNSET:
         return [len(a.tokens) - 1], [len(b.tokens) - 1]
-    pairs = [pair for pair in document.aligned if pair[0] in document.queries]
-    return [first for first, _ in pairs], [second for _, second in pairs]
+    pairs = [(place, partner) for place, partner in document.aligned if place in document.queries]
+    return [place for place, _ in pairs], [partner for _, partner in pairs]
 
 
 def _rows_compared(
@@ -242,7 +242,8 @@ def _rows_compared(
 
 
 def _tokens_at_rest(a: RunDocument, b: RunDocument) -> list[list[int]]:
-    """The positions of the tokens on which heads rest, in A and in B."""
+    """The positions of the tokens on which heads rest (put weight when they look for nothing), in A
+    and in B."""
     return [
         np.flatnonzero(resting_keys(side.tokens, side.model.source)).tolist() for side in (a, b)
     ]

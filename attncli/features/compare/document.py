@@ -150,7 +150,9 @@ class ComparedRegion(Part, frozen=True, kw_only=True):
     @property
     def change(self) -> ComparedRegion | ComparedShare:
         """The shares to show for this region: of the weight that does not go to tokens on which heads
-        rest, where the document has that; else of all weight."""
+        rest (put weight when they look for nothing), where the document has that; else of all
+        weight.
+        """
         if self.beyond_rest is UNSET:
             return self
         return self.beyond_rest

@@ -38,7 +38,7 @@ def compare_figure(document: CompareDocument, drawing: Drawing, view: View, scal
     # the title: both sides, and which head differs most
     most_changed = max(document.heads, key=size)
     names = names_of(document.a.tokens)
-    words = [names[pair[0]] for pair in document.aligned]
+    words = [names[place] for place, _ in document.aligned]  # of A
     subtitle = say(
         view,
         "{head}, which differs most",
@@ -71,7 +71,8 @@ def compare_figure(document: CompareDocument, drawing: Drawing, view: View, scal
     ]
     top = draw_maps(drawing, maps, top, view, scale=scale)
 
-    # a bar for each region, and one for the tokens where heads rest
+    # a bar for each region, and one for the tokens on which heads put weight when they look for
+    # nothing; distances are in points
     if document.region_changes is not UNSET and drawing.shows("bars"):
         changes = [
             (region_name(region.name, view), region.change.difference)

@@ -270,7 +270,7 @@ def _close_aliases(word: str, alike: float = 0.6) -> list[str]:
 
     from attncli.models.aliases import ALIASES
 
-    return get_close_matches(word.lower(), ALIASES, 1, alike)
+    return get_close_matches(word.lower(), ALIASES, n=1, cutoff=alike)
 
 
 def _did_you_mean(close: Sequence[str]) -> str:
@@ -307,7 +307,7 @@ def _refuse_place(argument: str, folder: str) -> None:
     except (AttnError, OSError):
         entries = []
     names = [name for name in entries if is_model_file(f"{folder}/{name}")]
-    close = get_close_matches(os.path.basename(argument), names, 1)  # noqa: PTH119 - of a text
+    close = get_close_matches(os.path.basename(argument), names, n=1)  # noqa: PTH119 - of a text
     raise InputError(
         "there is no such model",
         expected="a folder with config.json, or a .gguf file",

@@ -90,13 +90,14 @@ def compared_page(
     """
     # where the page begins: at the link that changed most
     start = {"view": "difference"}
-    places = [pair[0] for pair in document.aligned]
+    places = [place for place, _ in document.aligned]  # of A
     strongest = next(
         (link for link in document.moved if link.query in places and link.key in places), None
     )
     if strongest is not None:
+        words_of_a, _ = pairs
         query, key = (
-            str(pairs[0][places.index(index)]) for index in (strongest.query, strongest.key)
+            str(words_of_a[places.index(index)]) for index in (strongest.query, strongest.key)
         )
         start |= {"head": f"{strongest.layer}.{strongest.head}", "query": query, "key": key}
 

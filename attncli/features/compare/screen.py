@@ -274,7 +274,8 @@ def _maps(document: CompareDocument, view: View) -> Lines:
 
     # the names of the rows, and the room for each map
     rows = document.measured_rows()
-    names = row_names([document.a.tokens[document.aligned[index][0]].text for index in rows], view)
+    places = [place for place, _ in document.aligned]  # of A
+    names = row_names([document.a.tokens[places[index]].text for index in rows], view)
     # columns of the terminal for each of the three maps, which stand 3 apart and 1 from the names
     slot = max((view.width - names.width - 7) // 3, 8)
     # a map that does not fit is pooled: its lines are no longer one word each, and have no names
@@ -608,7 +609,8 @@ def _is_before_difference(document: CompareDocument) -> bool:
         return False
     if not document.differs or abs(document.summary.max_difference) > ROUNDING:
         return False
-    return all(document.aligned[row][0] < beginning for row in document.measured_rows())
+    places = [place for place, _ in document.aligned]  # of A
+    return all(places[row] < beginning for row in document.measured_rows())
 
 
 def _substituted_tokens(document: CompareDocument, letter: str) -> list[int]:
@@ -672,9 +674,9 @@ def _compared_head(document: CompareDocument, link: MovedWeight) -> ComparedHead
 
 
 def _regions_table(document: CompareDocument, view: View) -> Lines:
-    """A table with a row for each region, and one for the tokens where heads rest: the share of
-    attention that goes there in A and in B, and the head in which it changes most. Empty without
-    regions."""
+    """A table with a row for each region, and one for the tokens where heads rest (put weight when
+    they look for nothing): the share of attention that goes there in A and in B, and the head in
+    which it changes most. Empty without regions."""
     if document.region_changes is UNSET:
         return Lines()
     rows = [
@@ -689,7 +691,8 @@ def _regions_table(document: CompareDocument, view: View) -> Lines:
 
 
 def _regions_note(document: CompareDocument) -> Message:
-    """The note of the table of regions: whose attention its shares are of, and what "rest" is."""
+    """The note of the table of regions: whose attention its shares are of, and what "rest" is: the
+    tokens on which heads put weight when they look for nothing."""
     if document.region_rest is UNSET and document.queries:
         return message(
             "of what the rows compared look at, means over heads; most in: the heads that change it"
@@ -929,16 +932,19 @@ def _why_hashing_saves_nothing(document: CompareDocument, view: View) -> Iterato
     if len(hashed) != 1:
         return
     # "reformer:BUCKETS,ROUNDS,CHUNK"; the last may be left out
-    numbers = str(hashed[0].attention.hashing).partition(":")[2].split(",")
-    count = len(hashed[0].tokens)
+    side = hashed[0]
+    _, _, settings = str(side.attention.hashing).partition(":")
+    numbers = [int(number) for number in settings.split(",")]
+    buckets = numbers[0]
+    count = len(side.tokens)
     # a chunk is as large as two buckets on average, rounded up, where it is not given
-    chunk = -(-2 * count // int(numbers[0]))
+    chunk = -(-2 * count // buckets)
     if len(numbers) == 3:
-        chunk = int(numbers[2])
+        _, _, chunk = numbers
     if count > 2 * chunk:
         return
-    # a third chunk is one that some tokens do not look at: of so many tokens (4 are enough) two
-    # chunks do not hold all
+    # pairs are saved from a third chunk on: the largest chunk, 4 at most, of which two do not hold
+    # the whole text
     smaller = min((count - 1) // 2, 4)
     if smaller < 1:
         return
@@ -947,7 +953,7 @@ def _why_hashing_saves_nothing(document: CompareDocument, view: View) -> Iterato
         "A chunk, of {chunk} tokens here, looks at itself and the one before: a text of no more than"
         " two chunks saves nothing. Try: --attention {hashing}",
         chunk=chunk,
-        hashing=f"reformer:{numbers[0]},1,{smaller}",
+        hashing=f"reformer:{buckets},1,{smaller}",
     )
 
 
@@ -973,9 +979,10 @@ COMPARE_PARTS: Parts[CompareDocument] = (
 
 def _shaded_text(document: CompareDocument, head: ComparedHead, query: int, view: View) -> Lines:
     """The text of A with the query in brackets, and each word tinted by how much the weight on it
-    differs in the query's row of this head. Words on which heads rest are not tinted.
+    differs in the query's row of this head. Words on which heads rest (put weight when they look
+    for nothing) are not tinted.
 
-    query: the position in A of the link that changed most.
+    query: the position in A of the query of the link that changed most.
     """
     # rows and columns of differences are those tokens of A that have a partner in B
     places = [index_a for index_a, _ in document.aligned]

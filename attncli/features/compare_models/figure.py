@@ -55,6 +55,7 @@ def compare_models_figure(
         )
         for head in heads
     ]
+    # distances are in points
     top = write_shown_count(drawing, (len(heads), len(change.heads)), top, view)
     note = say(
         view, "line: {beyond}, above which a head counts as moved", beyond=f"{change.beyond:g}"

@@ -116,6 +116,7 @@ def layer_table(change: ModelChange, view: View) -> Lines:
         beyond=f"{change.beyond:g}",
     )
     title = message("how far each layer's heads moved, means")
+    # column 2 has the bars
     body = table(columns, rows, view, align=["right", "left", "left", "right"], title=title, bars=2)
     count = len(change.layers) - len(shown)
     more = ""

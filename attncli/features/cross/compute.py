@@ -550,8 +550,8 @@ def cross_memory(model: Model, texts: CrossTexts, layers: Selection, heads: Sele
         decoder = estimate(spec, queries, layers=layers, kept_stages=0, dtype=compute_dtype)
         side_bytes = max(encoder.peak, decoder.peak)
 
-    # numbers of the cross-attention: queries, keys, values and outputs, taken to be as many as the
-    # queries and the keys have vectors; scores; and what the document holds
+    # numbers of the cross-attention: q and output of each query, k and v of each key, all with a
+    # copy; scores; and what the document holds
     attention = spec.blocks[0].attention  # widths of the first layer stand for all
     vectors = (queries + keys) * most_heads * 2 * (attention.head_dim + attention.v_dim)
     scores = AT_ONCE * most_heads * pairs

@@ -89,6 +89,7 @@ def _draw_alignment(
             "source across, special tokens apart at the right; target down; framed: the word with"
             " the largest weight of a row"
         )
+    # distances are in points; a line of small text is 11 high
     for line in broken_to_fit(say(view, note), SIZE, min(WIDE, drawing.room)):
         drawing.text(0, top + 12, line, size=SIZE, quiet=True)
         top += 11

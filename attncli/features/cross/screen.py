@@ -213,6 +213,7 @@ def cross_alignment(document: CrossDocument, view: View) -> Lines:
     more = message(
         "the first {shown} of {queries} queries shown; --full shows all", shown=shown, queries=total
     )
+    # column 4 has the bars
     body = table(columns, rows, view, align=align, title="alignment", note=note, bars=4)
     return stack(body, remark(left_out, view), remark(more if shown < total else "", view))
 
@@ -271,6 +272,7 @@ def _key_heads(document: CrossDocument, view: View) -> Lines:
     note = message("rank among the keys of this query; bars from 0 to 1")
     shown, total = len(rows), len(document.key_heads)
     more = message("{shown} of {count} heads shown; --full shows all", shown=shown, count=total)
+    # column 2 has the bars
     body = table(columns, rows, view, align=align, title=title, note=note, bars=2)
     return stack(body, remark(more if shown < total else "", view))
 
@@ -382,7 +384,7 @@ def _shaded_texts(document: CrossDocument, view: View) -> Lines:
         query = document.links[0].query
     heads = {(layer, head.head): head for layer, head in _heads_of(document)}
     head = heads[link.layer, link.head]
-    no_shares: list[float | None] = [None] * len(document.queries)
+    no_shares: list[float | None] = [None] * len(document.queries)  # no word is tinted
     query_sentence = sentence(
         words(document.query_text, document.queries, no_shares, frozenset({query})), view
     )

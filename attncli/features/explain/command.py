@@ -946,7 +946,7 @@ def text(
 
 def _topic_like(word: str) -> str | None:
     """The topic whose spelling is closest to a mistyped word; None where none is close."""
-    close = get_close_matches(word, TOPICS, 1, ALIKE)
+    close = get_close_matches(word, TOPICS, n=1, cutoff=ALIKE)
     if not close:
         return None
     return close[0]

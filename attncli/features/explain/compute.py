@@ -195,7 +195,8 @@ def _strongest_sentence(
 
     values: what stands in the places of the sentence.
     whole_layer: whether a whole layer is explained, not a head.
-    every_link: whether links to the query itself, its neighbours and resting keys were counted, too.
+    every_link: whether links to the query itself, its neighbours and keys on which heads rest (put
+        weight when they look for nothing) were counted, too.
     """
     if whole_layer and every_link:
         return message(
@@ -278,9 +279,12 @@ def strongest_head(
             whole=True,
             tokens=tokens,
         )
-        # with `every_link_counts` all links are of kinds that say little: the second round is for them
+        # with `every_link_counts` all links are of kinds that say little: the second round is for
+        # them
         if document.links and (every or not document.every_link_counts):
-            link = _first_telling(document.links, resting_keys(tokens, model.identity.source))
+            # keys on which heads put weight when they look for nothing, booleans [key]
+            rest = resting_keys(tokens, model.identity.source)
+            link = _first_telling(document.links, rest)
             if link.key < len(tokens):
                 key = _word_of(tokens, link.key, text)
             else:
@@ -299,7 +303,7 @@ def strongest_head(
 
 def _first_telling(links: Sequence[LinkRow], rest: Bools) -> LinkRow:
     """The first of these links, the strongest first, that goes to another word, and not to a key on
-    which heads rest; the first of all where there is none.
+    which heads rest (put weight when they look for nothing); the first of all where there is none.
 
     rest: which keys heads rest on, booleans [key].
     """
@@ -327,8 +331,8 @@ def _name_of(tokens: Sequence[Token], place: int, text: str) -> str:
         return repr(f"{token.text.strip() or token.text}?")
     # the tokens of the word that the token is part of
     starts = [*word_starts(tokens, text), len(tokens)]
-    after = next(number for number, start in enumerate(starts) if start > place)
-    pieces = tokens[starts[after - 1] : starts[after]]
+    next_word = next(number for number, start in enumerate(starts) if start > place)
+    pieces = tokens[starts[next_word - 1] : starts[next_word]]
     start, end = pieces[0].start, pieces[-1].end
     if len(pieces) == 1 or token.special or start is None or end is None:
         return repr(token.text)
@@ -377,6 +381,7 @@ def derivation_document(
         raise UnsupportedError(
             what, expected=expected, hint="attn run shows its scores and weights"
         )
+    # one head ran: its matrices are [0] of each stage
     if not np.isfinite(stages["mixed"][0, query]).all():
         # such a row is an overflow, and of these a layer has one warning
         (warning,) = overflow(model.backend, trace)
@@ -411,7 +416,6 @@ def derivation_document(
             **head_projections(model, layer, head),
             **layer_projections(model, layer),
         }
-    # one head ran: its matrices are [0] of each stage
     return AttentionTopic(
         **heading,
         topic="attention",
@@ -708,6 +712,7 @@ def _padded_texts(
     token there, and how far they are from those of the text run alone."""
     tokens = [text_tokens for _, text_tokens in texts]
     longest = max(map(len, tokens))
+    # one layer runs, and gives one trace
     trace = next(iter(model.trace_batch(tokens, layers=[layer], heads=[head], keep=("weights",))))
     # of the one head that ran, [text, query, key], padded behind the tokens of shorter texts
     together = float64_of(model, trace.stages["weights"])[:, 0]
@@ -811,8 +816,8 @@ def _roles_of_heads(
     in another head; each only if it holds more than half of its query's weight.
 
     weights: [head, query, key]. A link joins two words, by letters or figures, that are not side by
-    side; resting keys count as no words. UNSET where weights are not learned, for one head, and for
-    a text without two such words.
+    side; keys on which heads put weight when they look for nothing count as no words. UNSET where
+    weights are not learned, for one head, and for a text without two such words.
     """
     if not is_learned(model.identity.source) or len(weights) < 2:
         return UNSET
@@ -933,7 +938,7 @@ def _position_way(
     """A model's position encoding and the query's weights under it, with their largest difference
     from `first`, [key] (None: 0)."""
     names = ("capped", "biased", "weights")
-    # of the one head that ran, [query, key]
+    # of the one head that ran, [query, key]; "mixed" tells whether its numbers overflowed
     trace = layer_trace(model, tokens, layer, (*names, "mixed"), [head])
     capped, biased, weights = (float64_of(model, trace.stages[name])[0] for name in names)
     row = weights[query]

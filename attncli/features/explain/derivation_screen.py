@@ -497,7 +497,8 @@ class Derivation(Struct, frozen=True, dict=True):
         view = self.view
         model = self.document.model
         tokens = document.tokens
-        # the query, and the key that it looks at most besides those where heads rest
+        # the query, and the key that it looks at most besides those where heads rest, looking for
+        # nothing
         query, key = (
             token_reference(tokens, index, view) for index in (document.query, self._looked_at())
         )
@@ -643,8 +644,8 @@ class Derivation(Struct, frozen=True, dict=True):
         return stack(tinted_sentence, sentences(said, view))
 
     def _looks_sentences(self, weights: Sequence[float]) -> Iterator[str]:
-        """Yield sentences on what the query looks at most; where that is a key on which heads rest,
-        also what it looks at besides.
+        """Yield sentences on what the query looks at most; where that is a key on which heads rest
+        (put weight when they look for nothing), also what it looks at besides.
 
         weights: of the query, [key].
         """
@@ -751,7 +752,7 @@ def weights_as_tints(
     document: Header, weights: Sequence[float] | Numbers, *, several: bool = False
 ) -> tuple[list[float], Message]:
     """Turn a query's weights into shares that tint the words of its text, with the note that says
-    what the tint shows. Words on which heads rest get 0.
+    what the tint shows. Words on which heads rest (put weight when they look for nothing) get 0.
 
     Args:
         document: Has the tokens, and says whether its weights are learned.

@@ -521,7 +521,8 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         )
         return
 
-    # the key that the average looks at most, and the one that each head looks at most
+    # the key that the average looks at most, and the one that each head looks at most, besides
+    # those on which heads put weight when they look for nothing
     rest = _keys_of_rest(document, average)
     best = int(np.argmax(np.where(rest, 0.0, average)))
     keys = [int(np.argmax(np.where(rest, 0.0, row))) for row in rows]

@@ -89,10 +89,10 @@ def _page_model(model: Model) -> PageModel:
     store = model.store
     tables: dict[str, Array | None] = {}
     drawn = False
-    places = None
+    places = None  # by a token's text its row in the table; None where ids tell
     positions: str | None = None
     norm = None
-    offset = 0
+    offset = 0  # the row of the table of positions that is that of position 0
     is_embedded_by_seed = False
     if isinstance(store, OneLayerStore):
         if store.embedding is not None:

@@ -153,7 +153,7 @@ def _search(document: QkvTopic, view: View) -> Lines:
     shown = places
     if not view.full:
         shown = places[:RESULTS]
-    room = max(min(view.width - 60, BAR), 0)
+    room = max(min(view.width - 60, BAR), 0)  # cells of the bars, of what the other columns leave
     rows = []
     for rank, place in enumerate(shown, 1):
         score, weight, length, brought = (
@@ -175,7 +175,7 @@ def _search(document: QkvTopic, view: View) -> Lines:
         rows,
         view,
         align=["right", "left", "right", "right", "left", "right", "right"],
-        bars=4,
+        bars=4,  # the column of the bars
         title=say(view, "results of the search that {query} asks", query=word),
         note="score: q·k after scaling · |v|: length of the value · |w·v|: what is handed over",
     )
@@ -296,9 +296,9 @@ def _qkv_answer(document: QkvTopic, view: View) -> Lines:
 
 
 def _search_sentences(document: QkvTopic, view: View) -> Iterator[str]:
-    """Yield sentences on the key that answers the query best, leaving out keys on which heads rest;
-    on the weight that rests on these, where it is larger; and on the word that hands over most,
-    where that is another."""
+    """Yield sentences on the key that answers the query best, leaving out keys on which heads rest
+    (put weight when they look for nothing); on the weight that rests on these, where it is larger;
+    and on the word that hands over most, where that is another."""
     query = quoted_token(document.tokens, document.query, view)
     weights = np.asarray(document.weights)[: len(document.tokens)]
     rest = resting_keys(document.tokens, document.model.source)
@@ -373,7 +373,7 @@ def _one_key_sentence(document: QkvTopic, rest: Bools, view: View) -> str:
     """A sentence for a query that has no choice, because it sees a single key, or a single one
     besides those where heads rest; "" for a query that has a choice.
 
-    rest: which tokens heads rest on, booleans [token].
+    rest: which tokens heads rest on (put weight when they look for nothing), booleans [token].
     """
     visible_keys = [place for place, score in enumerate(document.scores) if score is not None]
     words = [place for place in visible_keys if place >= rest.size or not rest[place]]

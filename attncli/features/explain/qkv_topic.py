@@ -67,7 +67,7 @@ def qkv_document(
         InputError: For a layer, head or token that is not there, or numbers that left the range of
             their type.
     """
-    # the run of this layer, with all of its stages
+    # the run of this layer, the only trace, with all of its stages
     spec = model.spec.blocks[layer].attention
     trace = refuse_lost_rows(
         model.backend, next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=SQUARE)))
@@ -95,6 +95,7 @@ def qkv_document(
         learned = model.store.layer(model.backend, layer)("attn.sinks")
         if learned is not None:
             sink = float(model.backend.numpy(learned)[head])
+    # tokens on which heads put weight when they look for nothing, booleans [token]
     rest = resting_keys(tokens, model.identity.source)
     shared_query_key: SharedQueryKey | UnsetType = UNSET
     shared_key_value: SharedKeyValue | UnsetType = UNSET
@@ -189,7 +190,7 @@ def _shared_query_key(
 
     stages: of one head, by name.
     sink: the logit of a learned sink; None without one.
-    rest: which tokens heads rest on, booleans [token].
+    rest: which tokens heads rest on (put weight when they look for nothing), booleans [token].
     others: which words may be compared, booleans [token].
     """
     # which word is compared; [0] is the head

@@ -98,7 +98,7 @@ def _rule_called(name: str, rules: Sequence[HeadRule]) -> HeadRule:
     spelling = " ".join(name.split())
     match = spellings.get(spelling) or spellings.get(spelling.casefold())
     if match is None:
-        near = get_close_matches(spelling.casefold(), spellings, 1)
+        near = get_close_matches(spelling.casefold(), spellings, n=1)
         hint = " ".join(["attn explain rule", *(spellings[word].name for word in near)])
         raise UsageError(
             "there is no rule {name}",

@@ -289,7 +289,7 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
             count=document.keys,
         ),
         note=note,
-        bars=2,
+        bars=2,  # the column of the bars
     )
     claim = lead(
         "why scores are divided by √d_k",

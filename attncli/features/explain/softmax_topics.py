@@ -275,6 +275,7 @@ def layer_trace(
 
     Raises InputError for numbers that left the range of their type.
     """
+    # one layer runs, and gives one trace
     trace = next(iter(model.trace(tokens, layers=[layer], heads=heads, keep=keep)))
     return refuse_lost_rows(model.backend, trace)
 
@@ -680,7 +681,7 @@ def metric_document(name: str) -> MetricTopic:
         UsageError: For an unknown name.
     """
     if name not in EVERY_METRIC:
-        hint = " ".join(["attn explain metric", *get_close_matches(name, EVERY_METRIC, 1)])
+        hint = " ".join(["attn explain metric", *get_close_matches(name, EVERY_METRIC, n=1)])
         raise UsageError(
             "there is no metric {name}", expected=listing(EVERY_METRIC), hint=hint, name=repr(name)
         )

@@ -87,8 +87,8 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     check_architecture(architecture)
     width = architecture.d_model
     position = architecture.position
-    # the stream holds the vectors between layers; without a residual, one half of it is what enters,
-    # the other what attention writes
+    # the stream holds the vectors between layers; without a residual, one half of it is what
+    # enters, the other what attention writes
     stream = width if architecture.residual else 2 * width
 
     # the family as which a model of such positions and such a mask is saved
@@ -156,6 +156,7 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
         kind=kind if can_be_saved else "",
         config=config,
         class_name=class_name,
+        # saved queries are multiplied by it: the family's own scale then gives the same scores
         score_factor=scale / family_attention.scale,
         fixed=fixed,
         masks=masks,

@@ -199,6 +199,7 @@ def learn(
         content = learn_page(document, view.lang, training.maps())
         assert content is not None  # a training has at least the maps of its end
         write_pieces(output.page, [content])
+    # the page is written: it must not be asked of the document, which has fewer maps
     write_with_figure([document], replace(output, html=None), environment, view)
 
 

@@ -221,7 +221,7 @@ def task_named(name: str) -> type[Task]:
     except KeyError:
         from difflib import get_close_matches
 
-        close = get_close_matches(name, task_names(), 1)
+        close = get_close_matches(name, task_names(), n=1)
         raise UsageError(
             message("no task is called {name}", name=repr(name)),
             expected=choice(task_names()),
@@ -385,7 +385,7 @@ def train(
     steps = request.steps
     trainer = Trainer(model, seed, request.rate, task.thrift)
     test = task.draw(seed, "test", TEST_TEXTS)
-    pairs = task.pairs(test)
+    pairs = task.pairs(test)  # of query and key, those that count for each score
     moments: list[Moment] = []
     copies: list[tuple[int, Mapping[str, Floats]]] = []
     copied = set(snapshot_steps(steps, snapshots))
@@ -495,7 +495,7 @@ def checkpoint_parts(
         model.kind,
         model.config,
         model.class_name,
-        partial(groups_of, spec),
+        partial(groups_of, spec),  # how many groups of heads a tensor of given roles holds
         outer,
         layers,
         (*task.words, UNKNOWN),  # the vocabulary, by id
@@ -789,7 +789,8 @@ def training_cost(request: LearnRequest) -> TrainingCost:
     length = request.task.length
     work = work_of(spec, spec.blocks, length)
     parameters = sum(math.prod(role.shape) for role in roles_of(spec).values())
-    # a training step takes as long as so many forward passes: the gradients of a product are two more
+    # a training step takes as long as so many forward passes: the gradients of a product are two
+    # more
     passes = 3
 
     def forward_seconds(texts: int) -> float:
@@ -807,7 +808,8 @@ def training_cost(request: LearnRequest) -> TrainingCost:
     seeds = len(request.seeds)
     # the first seed is measured at points and powers of two, the others at their start and end
     moments = min(POINTS, request.steps) + math.log2(request.steps + 1) + 2 * (seeds - 1)
-    # first weights are drawn as fast as they change; a test without each head tells what it is worth
+    # first weights are drawn as fast as they change; a test without each head tells what it is
+    # worth
     rest = seeds * (parameters / UPDATES + heads * test) + moments * test
     return TrainingCost(step=step, rest=rest, all=seeds * request.steps * step + rest)
 

@@ -19,6 +19,7 @@ from attncli.mechanism.spec import head_name
 def learn_figure(document: LearnDocument, drawing: Drawing, view: View, scale: str) -> None:
     """Draw a training: the loss by step beside the losses to compare it with, then for each score
     of heads (such as induction) the head that has most of it, untrained and trained."""
+    # distances are in points; a line of small text is 11 high
     title = say(view, "learning {task}", task=safe(document.task))
     top = draw_title(drawing, title, say(view, curve_note(document)))
     # the loss, and losses to compare it with as flat lines over the same steps, at least 1 to 2, as

@@ -589,11 +589,11 @@ def tasks_screen(document: TasksDocument, view: View) -> Lines:
     if view.width < ROOMY:
         blocks = [
             stack(
-                heading(_verbatim(row[0]), "", view),
-                remark(row[1], view, style=""),
-                remark(row[2], view),
+                heading(_verbatim(name), "", view),
+                remark(texts, view, style=""),
+                remark(lesson, view),
             )
-            for row in rows
+            for name, texts, lesson in rows
         ]
         return stack_spaced(
             *blocks, remark(message("attn learn TASK trains a small model on it."), view)

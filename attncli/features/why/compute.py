@@ -174,7 +174,7 @@ def why(
             noted.add(text)
             note(text)
 
-    rest = None
+    rest = None  # tokens on which heads put weight when they look for nothing, booleans [token]
     if not cross:
         rest = resting_keys(tokens, model.identity.source)
     queries = _pieces(tokens, query, note_once, unknown=unknown)
@@ -445,6 +445,7 @@ class _PairWeights:
         self._model = model
         self._queries = queries
         self._keys = keys
+        # by (layer, kind, head, query, key)
         self.weights: dict[tuple[int, str, int, int, int], float] = {}
 
     def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
@@ -549,6 +550,7 @@ class StrongestLinks:
         self._count = len(tokens)
         # links that say little, by (query, key)
         self._out = exclusion(kinds_left_out(tokens, is_learned=True), tokens)
+        # by (layer, head, query) the weight of the strongest link, and its key
         self.by_query: dict[tuple[int, int, int], tuple[float, int]] = {}
 
     def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
@@ -890,7 +892,7 @@ def _dimension_rows(
     ]
     if by == "frequency" and rope is not None:
         groups = frequency_groups(rope, attention.head_dim, text.tokens[-1].index + 1)
-    # the terms of the scores by entry, [key, dim]
+    # the terms of the scores by entry, [key, dim]: query and keys are the sums of their parts
     products = parts.scale * parts.queries.sum(0) * parts.keys.sum(0, dtype=np.float64)
     rows = []
     for entries, period in groups:

@@ -68,7 +68,7 @@ def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) 
         _draw_earlier_heads(document, drawing, top, view, query=query, key=key)
         return
 
-    # a score by entries of q and k: bars of these
+    # a score by entries of q and k: bars of these; distances are in points
     if document.dimensions:
         caption = message("by entries of q and k")
         if document.by == "frequency":
@@ -138,7 +138,8 @@ def _draw_earlier_heads(
         grid_titles["self"] = say(
             view, "what earlier heads of {query} add to the advantage", query=query
         )
-    # (layer, head, number), and None for a second number, which a grid does not draw
+    # (layer, head, number), and None for a second number, which a grid does not draw; distances are
+    # in points
     for kind in heads:
         drawing.text(0, top + 9, grid_titles[kind], size=9, bold=True)
         top = draw_grid(drawing, [(*row, None) for row in heads[kind]], top + 24, view) + 14

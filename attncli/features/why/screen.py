@@ -459,7 +459,7 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
         source_text = None
         if isinstance(document.source_text, str):
             source_text = document.source_text
-        no_shares = [None] * len(document.tokens)
+        no_shares = [None] * len(document.tokens)  # no word of it is tinted
         blocks = [
             sentence(words(document.text, document.tokens, no_shares, query), view),
             sentence(words(source_text, keys, shares, frozenset()), view),
@@ -522,15 +522,16 @@ def _versus_note(document: WhyDocument, view: View) -> str:
 
 def _resting_sentence(document: WhyDocument, view: View) -> str:
     """The sentence that the key of the link is a token on which heads put weight when they look for
-    nothing, such as the first token; "" for other keys, and over pairs of texts, where each has a key
-    of its own.
+    nothing, such as the first token; "" for other keys, and over pairs of texts, where each has a
+    key of its own.
     """
     key = document.link.key
     if document.over_pairs is not UNSET or key >= len(document.keys):
         return ""
-    if not resting_keys(document.keys, document.model.source)[key]:
+    is_resting = resting_keys(document.keys, document.model.source)[key]
+    if not is_resting:
         return ""
-    return resting_key(document.keys, key, view)
+    return resting_key(document.keys, key, view)  # the sentence
 
 
 def _writes_sentences(document: WhyDocument, view: View) -> list[str]:

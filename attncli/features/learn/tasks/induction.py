@@ -42,7 +42,7 @@ class Induction(Task):
 
     def __init__(self) -> None:
         self.words = LETTERS
-        self.length = 24
+        self.length = 24  # tokens of a text
 
     @property
     def chance(self) -> float:

@@ -42,7 +42,7 @@ class Lookup(Task):
 
     def __init__(self) -> None:
         self.words = (*KEYS, *VALUES)
-        self.length = 4 * PAIRS - 1
+        self.length = 4 * PAIRS - 1  # two lists of pairs; the last digit is only predicted
 
     @property
     def chance(self) -> float:

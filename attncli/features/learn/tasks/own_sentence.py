@@ -52,6 +52,7 @@ class OwnSentence(Task):
     def draw(self, seed: int, stream: str, size: int) -> Batch:
         """A batch of one text, the sentence, whatever the seed and the size."""
         del seed, stream
+        # of size 0, no text
         ids = np.asarray([[self.words.index(word) for word in self.tokens]] * min(size, 1))
         targets = np.full(ids.shape, NO_TARGET)
         targets[:, self.query] = ids[:, self.target]

@@ -51,12 +51,15 @@ class OwnText(Task):
     by_character = True
 
     def __init__(self, text: str) -> None:
+        # ids of characters; rare ones share the last id, that of the unknown character
         counts = Counter(text)
         common = {character for character, _ in counts.most_common(MOST_WORDS)}
         self.words = tuple(sorted(common))
         numbers = {character: number for number, character in enumerate(self.words)}
         self._ids = np.asarray([numbers.get(character, len(self.words)) for character in text])
         self.length = WINDOW
+        # where the part begins that is kept apart to test on: a share of the text, and a piece at
+        # least
         self._end = len(self._ids) - max(len(self._ids) // APART, WINDOW + 1)
 
     @property

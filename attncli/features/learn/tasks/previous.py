@@ -29,7 +29,7 @@ class Previous(Task):
 
     def __init__(self) -> None:
         self.words = LETTERS
-        self.length = 16
+        self.length = 16  # tokens of a text
 
     @property
     def chance(self) -> float:

@@ -35,7 +35,7 @@ class WhichFirst(Task):
 
     def __init__(self) -> None:
         self.words = (*SYMBOLS, QUESTION)
-        self.length = 3
+        self.length = 3  # two symbols and the question mark
 
     @property
     def chance(self) -> float:
@@ -60,5 +60,7 @@ class WhichFirst(Task):
         """For the question mark as query, which key is the "first" symbol and which the "second",
         [text, query, key]."""
         counted = np.zeros((2, *batch.ids.shape, batch.ids.shape[-1]), bool)
-        counted[0, :, 2, 0] = counted[1, :, 2, 1] = True
+        # the question mark stands at 2, the symbols at 0 and 1
+        counted[0, :, 2, 0] = True
+        counted[1, :, 2, 1] = True
         return {"first": counted[0], "second": counted[1]}
