@@ -238,8 +238,11 @@ class Coefficients(Struct, frozen=True, eq=False):
 
 
 def coefficients(metric: Metric, rows: FormRows) -> Coefficients | None:
-    """The coefficients of a metric, which come out when its formula is run on linear forms; None for
-    a metric that is not linear in weights and facts: then a form raises TypeError in its formula.
+    """The coefficients of a metric, which come out when its formula is run on linear forms; None
+    for a metric that is not linear in weights and facts: then a form raises TypeError in its
+    formula.
+
+    rows: stands for rows of weights whose numbers are not known yet.
     """
     try:
         per_row = metric.of(rows)
@@ -293,7 +296,12 @@ class LengthTally:
 
     def __init__(self, names: Sequence[str | Metric], mask: Mask, count: int) -> None:
         """Sort the metrics by how they are measured, and compute what all texts of `count` tokens
-        share: coefficients, and the values of uniform attention."""
+        share: coefficients, and the values of uniform attention.
+
+        names: of the metrics, or metrics themselves.
+        mask: which all texts have.
+        count: tokens of each text.
+        """
         self.names = tuple(names)
         self.count = count
         self.i = np.arange(count)
@@ -359,7 +367,10 @@ class LengthTally:
 
     def columns(self, backend: Backend, dtype: str) -> Array:
         """The coefficients of the shared metrics as a matrix [query · key, column]; for each metric
-        the column of its value and then that of its norm."""
+        the column of its value and then that of its norm.
+
+        backend, dtype: where the weights lie that the matrix is multiplied with, and their type.
+        """
         if (backend.name, dtype) not in self._columns:
             columns = [part.keys.reshape(-1) for part in self.parts() if part.keys is not None]
             kind = np.float64 if dtype == "float64" else np.float32
@@ -429,6 +440,7 @@ class TextBatch:
         uniform attention.
 
         length: what all texts of this length share.
+        abouts: what is known of the tokens of each text.
         """
         self.length = length
         self._abouts = abouts
@@ -461,7 +473,10 @@ class TextBatch:
 
     def columns(self, backend: Backend, dtype: str) -> Array:
         """The coefficients of the metrics that depend on each text's tokens, [text, query · key,
-        column]; for each metric the column of its value and then that of its norm."""
+        column]; for each metric the column of its value and then that of its norm.
+
+        backend, dtype: where the weights lie that the matrix is multiplied with, and their type.
+        """
         if (backend.name, dtype) not in self._columns:
             # filled as [text, column, query · key], whose rows are contiguous, and then transposed
             matrix = np.zeros(
@@ -554,6 +569,7 @@ class TextBatch:
     ) -> WeightRows:
         """The rows of one text's weights [head, query, key] as `WeightRows`.
 
+        about: what is known of the text's tokens.
         entropy: [head, query] where it is known already, else None.
         """
         if entropy is None:

@@ -171,7 +171,7 @@ class GatheredRows:
         )
         self.sample: Floats = np.zeros((heads, len(self.sampled), keys), np.float32)
         self.bias: Floats | None = None
-        self.straight = True
+        self.straight = True  # whether each distance has one bias; see `_keep_bias`
         # visible keys as bits: those given for all heads at once, and those given head by head
         self._common_bits: Bits | None = None
         self._bits_by_head: dict[int, Bits] = {}
@@ -494,7 +494,11 @@ class LayerRecords:
     ) -> tuple[FixedPoint | None, int, int]:
         """What a record keeps of a head's values: the first dimensions of its value vectors, [key,
         dim]; the number of its value head; how many dimensions values have. The vectors are None
-        where they were not kept, one is not finite, or a learned key has none."""
+        where they were not kept, one is not finite, or a learned key has none.
+
+        head: its number in the layer.
+        arithmetic: the layer's queries, keys and values; None where they are not known.
+        """
         if arithmetic is None or arithmetic.v is None:
             return None, 0, 0
         # heads in a row share a value head
@@ -519,6 +523,7 @@ class LayerRecords:
         computed from, where those give them closely enough, else as the weights themselves.
 
         place: the head's index among the chosen ones.
+        arithmetic: the layer's queries and keys; None where q·kᵀ does not give the scores.
         Returns: the recipe; the queries and keys, None where q·kᵀ does not give the scores; the
         largest error of weights computed from the recipe over the sampled rows.
         """
@@ -542,6 +547,7 @@ class LayerRecords:
         if weights.size <= SMALL:
             return Exact(weights), None, 0.0
         root_recipe = roots(weights)
+        # codes are square roots of weights, in 16 bits
         decoded = (root_recipe.codes[rows.sampled] / np.float32(65535)) ** 2
         error = float(np.abs(decoded - np.nan_to_num(rows.sample[place])).max(initial=0.0))
         return root_recipe, None, error
@@ -574,10 +580,11 @@ class LayerRecords:
     def _products(
         self, place: int, arithmetic: Arithmetic, steps: int | None
     ) -> QueryKeyRecipe | None:
-        """A recipe to compute a head's weights again: its queries and keys as codes in `steps` steps
-        (None: as floats); None where not all are finite.
+        """A recipe to compute a head's weights again: its queries and keys as codes in `steps`
+        steps (None: as floats); None where not all are finite.
 
         place: the head's index among the chosen ones.
+        arithmetic: the layer's queries and keys.
         """
         head = self.head_numbers[place]
         q = arithmetic.q[head]
@@ -606,7 +613,10 @@ class LayerRecords:
 
     def _error(self, place: int, products: QueryKeyRecipe) -> float:
         """The largest difference between weights computed from `products` and the true ones, over
-        the sampled rows of a head; infinite where one is NaN."""
+        the sampled rows of a head; infinite where one is NaN.
+
+        place: the head's index among the chosen ones.
+        """
         # the collector of all rows, which is there by now: `high` counts in the first call alone
         rows = self.rows(high=0)
         bits = rows.visibility_bits(place)

@@ -55,6 +55,8 @@ def repeated_tokens(
     """A text for measuring induction heads: `length` different tokens drawn from `ordinary`, twice,
     between the special tokens `before` and `after`.
 
+    seed: of the draw.
+
     Fewer ordinary tokens than `length` are drawn with repetition. Draws are equal on every machine.
     """
     numbers = integers(seed, "repeats", length)
@@ -81,8 +83,13 @@ def score_repeats(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> RepeatScores:
-    """The duplicate-token and induction scores of heads by (layer, head), each by its name, measured
-    on random tokens that are repeated once after r = `length` tokens and averaged over `draws` texts.
+    """The duplicate-token and induction scores of heads by (layer, head), each by its name,
+    measured on random tokens that are repeated once after r = `length` tokens and averaged over
+    `draws` texts.
+
+    ordinary: the tokens that are drawn from.
+    before, after: special tokens around each text.
+    seed: of the first draw; each further one has the next.
 
     `repeats_duplicate` is the mean A[i, i−r] and `repeats_induction` the mean A[i, i−r+1] over the
     second half; `…_beyond_first` is either as a share of the weight on keys other than the first, 0
@@ -174,6 +181,7 @@ def ordinary_tokens(model: Model, seed: int) -> list[Token]:
     rising id: two letters or more, nothing but letters, no special tokens. Where no such token is
     drawn, all that are not special; made-up words where the model has no vocabulary or its tokenizer
     no ids."""
+    # four times as many as a text draws
     made_up = [
         Token(index, f"word{index}", id=None, start=None, end=None) for index in range(4 * LENGTH)
     ]

@@ -89,6 +89,7 @@ def _ends(means: Floats, residuals: Floats, largest: Floats) -> tuple[Floats, Fl
     """The lower and upper ends of the 95% interval around each mean, both [column]; NaN where the
     values differ by no more than rounding.
 
+    means: what the intervals are around, [column].
     residuals: how far each value lies from its mean, [value, column].
     largest: the largest size of the values, [column]; a spread below a share `TINY` of it is
         rounding.
@@ -169,6 +170,7 @@ def _intervals(
     """One MeanInterval for each column of these arrays, [column], without ends where `ends` is None
     or NaN.
 
+    means: [column].
     ends: the lower and the upper ones. share: of the values, those that have the sign of the mean.
     """
     result = []

@@ -551,6 +551,9 @@ class Tally:
     def _sum_rows(self, rows: AttentionRows, real: Bools | None) -> tuple[Floats, Floats, Ints]:
         """Σ value and Σ weight over the rows used, and the number of these, of each metric,
         [metric, head or 1].
+
+        real: booleans [row] or [head, row], False for padding, which is left out; None without
+            padding.
         """
         heads = rows.heads
         sums, norms = np.zeros((2, len(self._metrics), heads))
@@ -766,6 +769,7 @@ def _as_array(values: Array | ArrayLike) -> Array:
 def _one_per_key(values: Lengthy, keys: int, name: str) -> Lengthy:
     """The values, checked to be one for each key; else InputError.
 
+    keys: how many there are.
     name: what the error calls them.
     """
     if len(values) != keys:

@@ -167,7 +167,10 @@ def load_metrics(path: str | Path) -> list[Metric]:
 def load_metric_file(path: str | Path) -> MetricFile:
     """Run a user's metric file, register its metrics and return its digest and declarations. Raises
     InputError where there is no such file, it fails, or a function gives no numbers for a small
-    block of rows."""
+    block of rows.
+
+    path: of the Python file.
+    """
     file = run_file(path, FILE_WORDS)
     declarations = []
     for name, function in file.functions.items():
@@ -301,7 +304,10 @@ def metric_of_function(
 
 
 def _stub(declaration: MetricDeclaration, digest: str) -> Metric:
-    """A metric that is known by its declaration alone: computing it raises InputError."""
+    """A metric that is known by its declaration alone: computing it raises InputError.
+
+    digest: sha256 of the file, hexadecimal.
+    """
 
     def refuse(rows: AttentionRows) -> PerRow:
         """Always raises InputError: the metric's file is not here."""

@@ -135,6 +135,8 @@ def answer_ids(tokenizer: Tokenizer, text: str, answer: str, versus: str) -> tup
     """The vocabulary ids of two answers as they follow a text, both written in the same way where
     that is possible: with a blank before them, or without.
 
+    versus: the other answer.
+
     Raises InputError for an answer that is several tokens, however it is written.
     """
     # two ways to write an answer, or one where it begins with a blank: the shorter list counts

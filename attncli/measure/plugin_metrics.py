@@ -44,7 +44,7 @@ def plugin_metric(plugin: Plugin) -> Metric:
             EXPECTED,
         )
     path = Path(function.__code__.co_filename)
-    with plugin.guard():
+    with plugin.guard():  # what fails in here is the plugin's error
         raw = read_regular(path, what=message("a Python file"), limit=LARGEST)
         # another version of the package, or of the file, is another metric to a scan
         digest = hashlib.sha256(f"{plugin.package} {plugin.version} ".encode() + raw).hexdigest()

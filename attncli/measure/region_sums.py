@@ -58,7 +58,8 @@ class RegionSums:
         """Make the sums, for so many heads and a text of `count` tokens.
 
         query: the position of the query whose row is kept by itself.
-        rest: the keys on which heads put weight whatever the text says, booleans [key].
+        rest: the keys on which heads put weight whatever the text says, such as the first token,
+            booleans [key].
         """
         # [token, region]: 1 where the token belongs to the region
         self._members = np.zeros((count, len(regions)))

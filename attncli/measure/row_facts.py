@@ -215,9 +215,11 @@ def exclusion(
     """The pairs of query and key that are left out of a text by these names, some of `KINDS`, or
     "unknown" for tokens that the vocabulary does not know, as keys and as queries.
 
+    names: what is left out.
     tokens: of the keys.
     queries: the query tokens if they are another text's; then there is no first token, no self and
         no neighbour to leave out.
+    renormalise: whether what is left of a row is scaled to sum to 1.
     """
     if queries is None:
         query_tokens = tokens

@@ -169,7 +169,10 @@ tokens beside it, and to the first token, where heads rest when they have nothin
 def kinds_left_out(tokens: Iterable[Token], *, is_learned: bool) -> tuple[LeftOutKind, ...]:
     """The kinds of links and tokens that are left out of a text's strongest links: `LEFT_OUT` for
     trained weights, with separators where there are any, and for all weights words that the model
-    does not know, where there are any."""
+    does not know, where there are any.
+
+    is_learned: whether the weights are trained.
+    """
     every = list(tokens)
     kinds: list[LeftOutKind] = []
     if is_learned:
@@ -373,6 +376,8 @@ class RowFeeder:
     def take_layer(self, weights: Floats, visible: Bools) -> None:
         """Take all rows at once: weights [head, query, key] in NumPy, and visibility that
         broadcasts to them.
+
+        visible: which keys each query sees, booleans.
         """
         visibility = np.broadcast_to(visible, weights.shape)
         # some heads and rows at a time, both slices, since each becomes float64
@@ -588,7 +593,8 @@ class BlockCollector:
         progress: called with the share of the run that is done.
         regions: named sets of tokens between which weights are summed.
         watchers: collect from every head's rows, too.
-        rest: the keys on which heads put weight whatever the text says, booleans [key].
+        rest: the keys on which heads put weight whatever the text says, such as the first token,
+            booleans [key].
         """
         self._watchers = watchers
         if rest is None:
@@ -615,7 +621,10 @@ class BlockCollector:
         return numbers_of(self._heads, self._model.spec.blocks[layer].attention.heads)
 
     def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
-        """Take a block of rows of a layer. Blocks of cross-attention are ignored."""
+        """Take a block of rows of a layer. Blocks of cross-attention are ignored.
+
+        kind: "self", or "cross" for attention to another text.
+        """
         if kind != "self":
             return
 

@@ -224,7 +224,10 @@ def recordable(model: Model, *, words: bool) -> bool:
 
 
 def recorded_run(model: Model, text: str, recording: Recording, *, name: str = "") -> RunRecord:
-    """The `RunRecord` of a run that is over, with the records that `recording` kept of its heads."""
+    """The `RunRecord` of a run that is over, with the records that `recording` kept of its heads.
+
+    name: the record's.
+    """
     tokens = recording.sides.queries
     return RunRecord(
         name=name,
@@ -249,6 +252,8 @@ def _whole_record(
     """The record of a run that holds each layer's weights whole, [head, query, key]: merged words
     sum weights of several tokens, and hashed attention needs all tokens for its groups.
 
+    name: the record's.
+    layers, heads: which are recorded.
     word_groups: how tokens are merged to words, None where rows and columns are tokens.
     """
     if word_groups is None:
@@ -472,7 +477,7 @@ class Recording:
         self._heads = heads
         self._exact = exact
         token_list = list(tokens)
-        self.sides = Sides(token_list, token_list, names=identities(tokens, None))
+        self.sides = Sides(token_list, token_list, names=identities(tokens, words=None))
         self._layers: dict[int, LayerRecords] = {}
         self._records: list[HeadRecord] = []
 

@@ -45,6 +45,7 @@ def skewed_deviate(deviate: float | Floats, skewness: Floats, count: float | Flo
     confidence intervals for asymmetrical populations, 1978.
     """
     bend = skewness / np.sqrt(count)
-    bend = np.where(np.abs(bend) < 1e-6, 1e-6, bend)  # a straight line, nearly
+    # without skewness the formula divides by 0; this close to it the result is `deviate`, nearly
+    bend = np.where(np.abs(bend) < 1e-6, 1e-6, bend)
     result: Floats = 3 / bend * (np.cbrt(1 + bend * (deviate - bend / 6)) - 1)
     return result

@@ -43,7 +43,10 @@ class VisibilityCounts(Struct, frozen=True):
 
 def bound(mask: Mask, queries: int, keys: int, seed: int) -> Mask:
     """The mask itself; one that depends on vectors (`lsh`) is bound to random vectors from a seed,
-    the same for queries and keys."""
+    the same for queries and keys.
+
+    queries, keys: how many there are.
+    """
     if mask.depends_on != "vectors":
         return mask
     # [1 head, position, width]
@@ -62,6 +65,7 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
     low..high-1]); none of a block's rows sees a key outside low..high-1.
 
     mask: with its vectors bound, where it depends on vectors.
+    queries, keys: how many there are.
 
     A mask that differs by head is that of its first head. Raises InputError for a mask that does
     not fit, LimitError, before any work, for more than `MOST_PAIRS` candidate pairs.
@@ -84,7 +88,10 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
 
 def _refuse_many_pairs(mask: Mask, queries: int, keys: int) -> None:
     """Raise LimitError where a mask has more than `MOST_PAIRS` pairs to look at, estimated from the
-    ranges of some rows."""
+    ranges of some rows.
+
+    queries, keys: how many there are.
+    """
     # the keys low..high-1 among which a row may see some, for every so many rows
     rows = range(0, queries, max(queries // SAMPLED, 1))
     ranges = [span(mask, row, row, keys) for row in rows]
@@ -123,7 +130,7 @@ def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> Visibility
 
     mask: bound to vectors, if it depends on them. most: the most rows and columns of the map.
     """
-    block = max(-(-max(queries, keys) // most), 1)
+    block = max(-(-max(queries, keys) // most), 1)  # queries and keys of a cell, rounded up
     per_query = np.zeros(queries, np.int64)
     per_key = np.zeros(keys, np.int64)
     cells = np.zeros((-(-queries // block), -(-keys // block)), np.int64)
@@ -153,7 +160,10 @@ def _block_starts(first: int, last: int, block: int) -> list[int]:
 
 def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> MaskPart:
     """What one mask shows, as documents of `attn mask` hold it: visible pairs, their share of
-    queries × keys (0 to 1), and a map with the share in each cell."""
+    queries × keys (0 to 1), and a map with the share in each cell.
+
+    seed: of the vectors of a mask that depends on them.
+    """
     counts = count(bound(mask, queries, keys, seed), queries, keys)
     pairs = int(counts.per_query.sum())
     # the rows and columns of each cell: the last may have fewer than `block`

@@ -118,15 +118,16 @@ def cache(
     _refuse_two_sided(model)
     count = len(tokens)
     spec = model.spec
-    chosen = parse_policies(policies, budgets, max(count // QUARTER, 1))
+    default_budget = max(count // QUARTER, 1)  # keys, a quarter of the text
+    chosen = parse_policies(policies, budgets, default_budget)
     for policy in chosen:
         check_policy(policy, count)
     has_head = spec.head is not None
     answer: list[int] = []  # empty until the whole run gives the model's first choice
     if target is not None:
         answer = list(choose_target(model, tokens, target, note=note).ids)
-    rows = rows_for(spec, count)
-    runs = len(chosen) + 1
+    rows = rows_for(spec, count)  # query rows computed at a time
+    runs = len(chosen) + 1  # the first keeps every key
     estimate = cost(model, count, RunRequest(matrices=False), is_saved=False, rows=rows)
     if has_head:
         estimate = with_predictions(estimate, spec, len(answer) or 1, model.backend.dtype)
@@ -136,8 +137,9 @@ def cache(
     else:
         path = kept / f"{fingerprint(model, tokens, target)}.json"
     results = KeptResults[dict[str, PolicyRun]](path, dict[str, PolicyRun])
+    # the answer's last token is not run: nothing is asked about what follows it
     following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
-    rest = resting_keys(tokens, model.identity.source)
+    rest = resting_keys(tokens, model.identity.source)  # such as the first token: booleans [key]
     whole = _WholeRun(model, chosen, regions, count, answer, rest)
 
     def progress_of_run(done: int) -> Callable[[float], None]:
@@ -146,14 +148,14 @@ def cache(
         """
         return lambda share: progress((done + share) / runs)
 
-    known: dict[str, PolicyRun] = {}
+    known: dict[str, PolicyRun] = {}  # the runs that have ended, by their policy's spelling
 
     def document_so_far(more: Sequence[str] = ()) -> CacheDocument:
         """The document of the policies that are measured so far.
 
         more: warnings to add to those about the text.
         """
-        full = whole.bytes_of(None)
+        full = whole.bytes_of(None)  # of the cache that keeps every key
         return CacheDocument(
             **header(model, text, tokens),
             regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in regions]
@@ -251,6 +253,14 @@ class _WholeRun:
         answer: list[int],
         rest: np.ndarray[Any, np.dtype[np.bool_]],
     ) -> None:
+        """Prepare for the run of `model`.
+
+        count: tokens of the text.
+        answer: ids of the tokens whose log probability is measured after the text; empty for the
+            model's first choice.
+        rest: whether a key is one where heads rest whatever the text says, such as the first token,
+            [key].
+        """
         self.layers = model.spec.attending()
         self.answer = answer
         self.logprob: float | None = None
@@ -288,8 +298,11 @@ class _WholeRun:
 
         tokens: of the text, followed by those of the answer but its last.
         rows: query rows at a time.
+        progress: called with the share of this run that is done.
         """
         model = self._model
+        last = self._count - 1  # the text's last token
+        # `idle`: layers without attention are yielded too, since the vectors change there as well
         for trace in model.trace(
             tokens,
             keep=("weights",),
@@ -301,13 +314,9 @@ class _WholeRun:
                 q = trace.stages["q"][..., : self._count, :]
                 k = trace.stages["k"][..., : self._count, :]
                 self._measure(trace.layer, q, k)
-            self.vectors.append(
-                np.asarray(model.backend.numpy(trace.after[self._count - 1]), np.float64)
-            )
+            self.vectors.append(np.asarray(model.backend.numpy(trace.after[last]), np.float64))
             if trace.layer == len(model.spec.blocks) - 1:
-                self.answer, self.logprob = _answer_logprob(
-                    model, trace.after[self._count - 1 :], self.answer
-                )
+                self.answer, self.logprob = _answer_logprob(model, trace.after[last:], self.answer)
 
     def _keep_last_row(self, layer: int, block: RowBlock) -> None:
         """Keep the last token's weights, and which keys it sees, out of a block of query rows that
@@ -338,20 +347,20 @@ class _WholeRun:
     def _measure(self, layer: int, q: Any, k: Any) -> None:
         """Measure one layer: what the last token looks at, and what each policy keeps of it.
 
-        q: [head, query, dim].
-        k: [kv, key, dim].
+        q: queries, [head, query, dim].
+        k: keys, [kv, key, dim]; several query heads may share one.
         """
         # bytes of a key and its value, divided among the query heads that share them
         attention = self._model.spec.blocks[layer].attention
         row = self._row
         heads = attention.heads
-        item = (
+        bytes_per_key = (
             ITEM[self._model.backend.dtype]
             * (attention.head_dim + attention.v_dim)
             * attention.kv_heads
             / heads
         )
-        self._bytes[None] += float(self._sees.sum()) * item
+        self._bytes[None] += float(self._sees.sum()) * bytes_per_key
 
         # the last token's weights with every key
         total = row.sum(-1)
@@ -363,6 +372,7 @@ class _WholeRun:
 
         # what is left of them where a policy has let go of keys before the last query
         for place, policy in enumerate(self._policies):
+            # the last query that still has each key in the cache, [head, key]
             last = last_queries(
                 policy, self._model.backend, q, k, attention.scale, attention.softcap
             )
@@ -371,7 +381,7 @@ class _WholeRun:
             self._kept[place].append(left.sum(-1) / np.where(total > 0, total, np.nan))
             beyond = row[:, ~self._rest].sum(-1)
             self._kept_beyond[place].append(np.stack([left[:, ~self._rest].sum(-1), beyond]))
-            self._bytes[place] += float(cached.sum()) * item
+            self._bytes[place] += float(cached.sum()) * bytes_per_key
             self._region_kept[place].append(np.array([left[:, keys].sum(-1) for keys in members]))
             self._region_kept_beyond[place].append(
                 np.array([left[:, keys].sum(-1) for keys in members_beyond_rest])
@@ -419,13 +429,17 @@ class _WholeRun:
         return float(np.concatenate(self._rested).mean())
 
     def share_kept_beyond_rest(self, place: int) -> float | UnsetType | None:
-        """The share of the last token's weight that a policy keeps, without keys where heads rest;
-        UNSET where there are no such keys, None where no weight is left without them.
+        """The share of the last token's weight that a policy keeps, without keys where heads rest
+        whatever the text says (the first token, special tokens, separators); UNSET where there are
+        no such keys, None where no weight is left without them.
+
+        place: the policy's index.
 
         It is of all heads together, for a head all of whose weight rests has nothing to lose.
         """
         if not self._rest.any():
             return UNSET
+        # (what is kept, all) of that weight, each summed over the heads of all layers
         left, whole = np.concatenate(self._kept_beyond[place], 1).sum(1)
         if whole > 0:
             return float(left / whole)
@@ -433,30 +447,43 @@ class _WholeRun:
 
     def heads_kept(self, place: int) -> list[HeadKept]:
         """The document's entry on each head: the share of its last token's weight that a policy
-        keeps, of all keys and, where there are keys where heads rest, without these.
+        keeps, of all keys, and without keys where heads rest whatever the text says (the first
+        token, special tokens, separators) where the text has such keys.
+
+        place: the policy's index.
         """
         rests = bool(self._rest.any())
+        rows = []
+        # of each layer: the share kept, [head]; the weight kept and all weight without keys where
+        # heads rest, [2, head]
         parts = zip(self.layers, self._kept[place], self._kept_beyond[place], strict=True)
-        return [
-            HeadKept(
-                layer=layer,
-                head=head,
-                kept=_finite_or_none(value),
-                kept_beyond_rest=_ratio_or_none(left, whole) if rests else UNSET,
-            )
-            for layer, values, (lefts, wholes) in parts
-            for head, (value, left, whole) in enumerate(
-                zip(values.tolist(), lefts.tolist(), wholes.tolist(), strict=True)
-            )
-        ]
+        for layer, shares, (left, whole) in parts:
+            for head, kept in enumerate(shares.tolist()):
+                beyond: float | UnsetType | None = UNSET
+                if rests:
+                    beyond = _ratio_or_none(float(left[head]), float(whole[head]))
+                rows.append(
+                    HeadKept(
+                        layer=layer,
+                        head=head,
+                        kept=_finite_or_none(kept),
+                        kept_beyond_rest=beyond,
+                    )
+                )
+        return rows
 
     def regions_kept(self, place: int) -> list[RegionKept] | UnsetType:
         """The document's entry on each region: the share of its weight that a policy keeps, of all
-        of its keys and without those where heads rest, and the share of its keys; over all heads.
-        UNSET without regions."""
+        of its keys and without those where heads rest whatever the text says (the first token,
+        special tokens, separators), and the share of its keys; over all heads. UNSET without
+        regions.
+
+        place: the policy's index.
+        """
         if not self._regions:
             return UNSET
         rests = bool(self._rest.any())
+        # the layers' [region, head] are joined along the heads, and the heads summed: [region]
         total = np.concatenate(self._shares, 1).sum(1)
         total_beyond = np.concatenate(self._shares_beyond, 1).sum(1)
         left = np.concatenate(self._region_kept[place], 1).sum(1)
@@ -488,9 +515,10 @@ def _policy_run(
     whole: the run with every key, which has ended.
     tokens: of the text, followed by those of the answer but its last.
     rows: query rows at a time.
+    progress: called with the share of this run that is done.
     """
     count = len(tokens) - max(len(whole.answer) - 1, 0)
-    forgetting = replace(model, spec=_with_cache(model.spec, policy, count))
+    forgetting = replace(model, spec=_with_cache(model.spec, policy, count))  # the same weights
     # by attention layer; layers that do not attend overwrite that of the one before them
     errors: dict[int, float | None] = {}
     logprob = None
@@ -557,9 +585,9 @@ def _block_handler(
         """
         if kind == "self":
             on_self_block(layer, block)
-            progress(
-                (layer + share(block, model.spec.blocks[layer].attention.heads, count)) / layers
-            )
+            heads = model.spec.blocks[layer].attention.heads
+            share_of_layer = share(block, heads, count)
+            progress((layer + share_of_layer) / layers)
 
     return on_block
 

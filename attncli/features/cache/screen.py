@@ -154,6 +154,7 @@ def _layer_errors(document: CacheDocument, view: View) -> Lines:
     policy."""
 
     def error_text(policy: CachePolicy, index: int) -> str:
+        """A policy's error after the layer with this index among those that attend."""
         return _fixed_or_dash(policy.errors[index])
 
     layers = document.cached_layers
@@ -207,8 +208,8 @@ def _region_table(document: CacheDocument, view: View) -> Lines:
 
 def _region_shares(document: CacheDocument) -> list[float | None]:
     """The share of the last token's weight that each region gets: of its weight without keys where
-    heads rest, where the document has that, else of all of it. Empty without regions.
-    """
+    heads rest (the first token and the like), where the document has that, else of all of it. Empty
+    without regions."""
     shares = document.shares_beyond_rest
     if shares is UNSET or document.rest is UNSET:
         if document.shares is UNSET:
@@ -228,6 +229,7 @@ def _losing_heads(document: CacheDocument, view: View) -> Lines:
     values = np.array(
         [[_kept_share(head) for head in policy.heads] for policy in document.policies], float
     )
+    # indices of the heads of which at least one policy has a share
     known_heads = [head for head in range(values.shape[1]) if np.isfinite(values[:, head]).any()]
     shown = sorted(known_heads, key=lambda head: float(np.nanmean(values[:, head])))
     if not view.full:
@@ -337,7 +339,7 @@ def _answer_change_sentences(
     least = min(changed, key=lambda policy: abs(policy.change or 0.0))
     most = max(changed, key=lambda policy: abs(policy.change or 0.0))
     changes = {policy.policy: _fixed_or_dash(policy.change, signed=True) for policy in changed}
-    if abs(most.change or 0.0) <= LITTLE:
+    if abs(most.change or 0.0) <= LITTLE:  # 0.01 nats: the largest change is too small to tell
         return [
             say(
                 view,
@@ -410,7 +412,7 @@ def _region_sentences(
             kept = _kept_share(region)
             if kept is not None:
                 shares[row.name] = kept
-        if shares and min(shares.values()) < 1 - LITTLE:
+        if shares and min(shares.values()) < 1 - LITTLE:  # more than 1 % is lost
             name = min(shares, key=shares.__getitem__)
             parts.append(
                 message(

@@ -42,7 +42,8 @@ def check(answers: Mapping[str, object] | None = None, *, name: str | None = Non
     numbers = [str(number) for number in range(1, len(QUESTIONS) + 1)]
     for key in answers or {}:
         if key not in numbers:
-            close = get_close_matches(key, numbers, 1)
+            # a key such as "1a" is a slip, which the list of questions clears up
+            close = get_close_matches(key, numbers, n=1)
             raise InputError(
                 "the worksheet has no question {number}",
                 where=name or "",

@@ -92,6 +92,7 @@ def _variance() -> Answer:
     """The variance of q·k of 64 independent entries of variance 1."""
     from attncli.features.explain.softmax_topics import scaling_document
 
+    # only the formula's value is read, so the fewest samples and keys are drawn
     variance = scaling_document(64, samples=2, keys=2).variance[0].theory
     return Answer(
         variance,
@@ -126,7 +127,7 @@ def _head_width() -> Answer:
         float(width),
         (
             Slip(512.0, message("That is d_model; the heads share it.")),
-            Slip(4096.0, message("Heads do not add width: they share d_model.")),
+            Slip(8 * 512.0, message("Heads do not add width: they share d_model.")),
         ),
     )
 
@@ -163,6 +164,7 @@ def _order_seen() -> Answer:
 
     model = attncli.load(seed=0, tokenizer="char")
     tokens = model.encode("我爱你")
+    # the middle character stays where it is as the other two change places
     row = attncli.topics.order([model], "我爱你", tokens, [2, 1, 0]).order_rows[0]
     return Answer(
         "no" if row.equal else "yes",
@@ -184,7 +186,8 @@ def _keys_seen() -> Answer:
     sight = visible(
         Causal(), places[:, None], places[None], keys=4, backend=numpy_backend("float64")
     )
-    count = float(np.asarray(sight).reshape(4, 4)[2].sum())
+    third = np.asarray(sight).reshape(4, 4)[2]  # the row [key] of the third query
+    count = float(third.sum())
     return Answer(
         count,
         (
@@ -200,6 +203,7 @@ def _looks_where_it_says() -> Answer:
     import attncli
 
     document = attncli.learn("sentence", PLAN, query="计划", target="买菜", seed=1)
+    # of all heads of the trained model, the largest weight on the word that is said
     share = next(best.value for best in document.runs[0].best if best.score == "target")
     return Answer(
         "yes" if share >= 0.5 else "no",

@@ -99,7 +99,7 @@ def variant_costs(sizes: Sizes) -> list[Variant]:
     n = sizes.n
     item = ITEM[sizes.dtype]
     per_pair = sizes.d_k + sizes.d_v  # multiply-adds of q·k and w·v
-    window = Window(sizes.window - 1, 0)
+    window = Window(sizes.window - 1, 0)  # keys before the query, and none after it
     masks: list[tuple[VariantName, Mask]] = [
         ("full", Everywhere()),
         ("causal", Causal()),
@@ -112,11 +112,13 @@ def variant_costs(sizes: Sizes) -> list[Variant]:
         # dense attention computes every score and hides those that are masked; a window keeps its
         # band, and hands information on by at most its length a layer
         scores = n * n
-        path = 1
+        path = 1  # layers
         if name == "window":
             scores = n * min(sizes.window, n)
             if n > 1:
                 path = -(-(n - 1) // max(sizes.window - 1, 1))  # rounded up
+        block_rows = min(sizes.rows, n)
+        block_keys = reach(mask, n, sizes.rows)  # the most that any block of rows looks at
         rows.append(
             Variant(
                 name=name,
@@ -124,7 +126,7 @@ def variant_costs(sizes: Sizes) -> list[Variant]:
                 pairs=pairs,
                 multiply_adds=sizes.heads * pairs * per_pair,
                 score_bytes=sizes.heads * item * scores,
-                streamed_bytes=sizes.heads * item * min(sizes.rows, n) * reach(mask, n, sizes.rows),
+                streamed_bytes=sizes.heads * item * block_rows * block_keys,
                 steps=1,
                 path=path,
                 grows={"full": "n²", "causal": "n²/2", "window": "n·w"}.get(name),
@@ -149,7 +151,7 @@ def _hash_variant(sizes: Sizes) -> Variant:
     chunk of them sees itself and the chunk before."""
     n = sizes.n
     item = ITEM[sizes.dtype]
-    span = min(2 * sizes.chunk, n)
+    span = min(2 * sizes.chunk, n)  # keys of a query: its own chunk and the one before
     pairs = n * span * sizes.rounds
     # a direction and its opposite are two buckets: half as many products as buckets
     hashing = n * sizes.d_k * (sizes.buckets // 2) * sizes.rounds
@@ -174,7 +176,8 @@ def _hash_variant(sizes: Sizes) -> Variant:
 
 def _recurrent_variant(sizes: Sizes) -> Variant:
     """The cost of a recurrent network of the same width, h = tanh(W·x + U·h): two products of a
-    matrix and a vector per token, one token after the other.
+    matrix and a vector per token, one token after the other. It has no scores: the bytes are those
+    of all its states, and of one state.
     """
     return Variant(
         name="rnn",
@@ -217,7 +220,10 @@ def layer_cost(
     """The cost of one attention layer of a model for n tokens; its projections, to queries, keys
     and values and back, are counted apart.
 
-    layer: its number.
+    layer: its number, from 0.
+    n: tokens.
+    d_model: width of the token vectors.
+    dtype: the type of the numbers, such as "float32", whose bytes are counted.
     rows: query rows at a time when streaming.
     """
     pairs = pairs_of(spec.mask, n)
@@ -238,6 +244,7 @@ def layer_cost(
         multiply_adds=spec.heads * pairs * (spec.head_dim + spec.v_dim),
         projections=n * d_model * projected_width,
         score_bytes=spec.heads * n * n * item,
+        # rows of a block, times the most keys that any block looks at
         streamed_bytes=spec.heads * min(rows, n) * reach(spec.mask, n, rows) * item,
         cache_bytes=cache_numbers(spec, n) * item,
     )
@@ -353,7 +360,7 @@ def cost(
         d_k = first.head_dim
         d_v = first.v_dim
     else:
-        width = 512
+        width = 512  # as in the first Transformer, and 8 heads
         if d_model is not None:
             width = d_model
         count = 8
@@ -421,8 +428,10 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore
     multiply-adds; each is run once before it is timed. Raises LimitError where the dense scores
     would not fit.
 
+    seed: of q, k and v.
     note: called with a message on what is timed next.
     """
+    # dense attention holds about `COPIES` arrays [head, query, key] at once
     least_bytes = COPIES * sizes.heads * sizes.n**2 * ITEM[sizes.dtype]
     if least_bytes > MOST_BYTES:
         raise LimitError(
@@ -443,7 +452,7 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore
         if name == "numpy" and sizes.dtype in ("bfloat16", "float16"):
             continue  # NumPy has no bfloat16, and computes with float16 slowly
         backend = choose(name, device=None, dtype=sizes.dtype)
-        dense = 0.0
+        dense = 0.0  # seconds
         for what, run_variant in _timed_variants(backend, sizes, seed):
             note(message("timing {what} on {backend} …", what=what, backend=name))
             durations = _durations(run_variant)
@@ -452,7 +461,7 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore
             if what == "full":  # which comes first
                 dense = seconds
             ratio = seconds / dense
-            computed = work_ratios[what]
+            computed = work_ratios[what]  # by multiply-adds
             timings.append(
                 Timing(
                     name=what,
@@ -481,7 +490,11 @@ def _timed_variants(
     backend: Backend, sizes: Sizes, seed: int
 ) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield each variant that is timed as (its name, such as "full" or "rnn", and a function that
-    runs it once on seeded q, k and v)."""
+    runs it once on seeded q, k and v).
+
+    seed: of q, k and v.
+    """
+    # each of q, k, v [head, token, width] from its own stream of seeded numbers
     q, k, v = (
         backend.array(normal(seed, f"cost\0{name}", (sizes.heads, sizes.n, width)))
         for name, width in (("q", sizes.d_k), ("k", sizes.d_k), ("v", sizes.d_v))
@@ -514,6 +527,7 @@ def _recurrent_network(backend: Backend, sizes: Sizes, seed: int) -> Callable[[]
     """
     width = sizes.d_model
     x = backend.array(normal(seed, "cost\0x", (sizes.n, width)))
+    # entries of variance 1 / width keep the sums, and so the states, of the same size
     w, u = (
         backend.array(normal(seed, f"cost\0{name}", (width, width)) * np.float32(width**-0.5))
         for name in "wu"

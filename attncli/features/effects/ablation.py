@@ -187,8 +187,8 @@ def remove(
     looking = _LookReader(text, request, removal.link)
     plan = _removal_plan(text, removal, chosen_places)
 
-    # the share of the progress that each sweep takes: a random change costs as much as taking the
-    # head away
+    # the share of the progress that each sweep takes, by its branches (runs of the text with one
+    # change): a random change costs as much as taking the head away
     has_baseline = removal.baseline != "none" and not removal.together
     compared = len(chosen_places)
     if removal.baseline != "all":
@@ -196,7 +196,7 @@ def remove(
     branches = len(chosen_places) * (1 + removal.hold)
     if has_baseline:
         branches += compared * DRAWS
-    first = len(chosen_places) / branches
+    first = len(chosen_places) / branches  # the share of the first sweep
 
     # the heads taken away; where the token after which the next is predicted is among those
     # measured, its vectors are kept, so that predictions need no second sweep
@@ -213,7 +213,7 @@ def remove(
         on_trace=looking.on_trace,
         on_progress=lambda share: progress(share * first),
     )
-    assert swept.together is not None
+    assert swept.together is not None  # the plan has the joint change
     effects = []
     for index, place in enumerate(plan.places):
         readings = _readings_of(swept.readings, index)
@@ -250,6 +250,7 @@ def remove(
             replace(plan, hold=True),
             request,
             memory,
+            # the last sweep, so its share lies at the end
             on_progress=lambda share: progress(1 - (1 - share) * len(chosen_places) / branches),
         )
         assert held_sweep.together is not None
@@ -263,6 +264,7 @@ def remove(
         m_clean = swept.reader.m_clean
     return RemovalResult(
         effects=effects,
+        # the joint change is one branch: one value of each measure
         together={name: float(value[0]) for name, value in swept.together.items()},
         target=swept.reader.target,
         text=text,
@@ -306,7 +308,7 @@ def _removal_plan(text: SweepText, removal: Removal, heads: Sequence[HeadAddress
         return SweepPlan(
             heads,
             partial(cut_link, text, link),
-            start=min(link.queries),
+            start=min(link.queries),  # tokens before it stay as they are in a decoder
             joint=partial(cut_link_together, text, link, removal.selection),
         )
     return SweepPlan(
@@ -407,9 +409,11 @@ class _LookReader:
 
     def _link_and_look(self, weights: Floats, kind: str) -> HeadLook:
         """The `HeadLook` of one head from its weights, [query, key]: the weight of the cut link,
-        what the measured tokens look at most, and what most besides resting keys (the first token
-        and special tokens). The last is UNSET where the text has no resting keys, and for attention
-        to another text.
+        then, each as (key, weight), what the measured tokens look at most, and what most besides
+        resting keys (the first token and special tokens). The last is UNSET where the text has no
+        resting keys, and for attention to another text.
+
+        kind: "self", or "cross" for attention to another text.
         """
         link = self._link
         weight = None
@@ -598,7 +602,8 @@ def _link_place(link: CutLink, model: Model) -> LinkPlace:
 
 
 def _effect_row(effect: Effect) -> EffectRow:
-    """Convert an `Effect` to the `EffectRow` that the document holds."""
+    """Convert an `Effect`, whose `looks` are (key, weight), to the `EffectRow` that the document
+    holds."""
     return EffectRow(
         attention=effect.place.kind,
         layer=effect.place.layer,
@@ -726,7 +731,7 @@ def _unique_warnings(documents: Sequence[AblateDocument]) -> list[str]:
     """
     # notes about unknown words name the words of their text: they are counted, not listed
     word_notes = [token_notes(document.text, tokens_of(document.tokens)) for document in documents]
-    other_warnings = (
+    other_warnings = (  # of all texts, without those notes
         warning
         for document, notes in zip(documents, word_notes, strict=True)
         for warning in document.warnings

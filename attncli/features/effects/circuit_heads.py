@@ -48,6 +48,7 @@ def heads_of_circuit(
     own = model_part(model)
     part = document.model
     same = is_same_model(own, part)
+    # nodes without a head are the embedding and feed-forward parts
     places = [
         (node.layer, node.head)
         for node in document.nodes

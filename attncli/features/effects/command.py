@@ -122,6 +122,7 @@ def measures(options: MeasureOptions) -> tuple[Measure, ...]:
 
     text = options.measure or _usual_measure(options)
     names = [part.strip() for part in text.split(",") if part.strip()]
+    # the declared spelling of each name, which has the type of a measure; others drop out
     chosen_measures = tuple(measure for name in names for measure in MEASURES if measure == name)
     if len(chosen_measures) != len(names) or not names:
         # the first name that is no measure; the whole option where it holds no name
@@ -313,6 +314,7 @@ def ablate(
         single=command.wants_one_text and not is_over_texts,
     )
     if is_over_texts:
+        # where it is measured, in words that hold for every text
         if reads_on(loaded_model.spec):
             usual = "last"
         else:
@@ -336,6 +338,7 @@ def _ablate_pairs(
     """Run `attn ablate --pairs`: take heads away in the clean text of each pair, and write the
     means over pairs. Unless `--how` is given, a head gets its values of the corrupt text."""
     _refuse_beside_circuit(removal, setup)
+    # `--how` in the words of `ablate_pairs`: the other text of a pair is the corrupt one
     baselines: dict[str, Literal["corrupt", "zero", "mean"]] = {
         "zero": "zero",
         "mean": "mean",

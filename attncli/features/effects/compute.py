@@ -171,20 +171,20 @@ def ablate(
 
     # what is measured, and where: at the link's queries unless another token is named
     cut_link: CutLink | None = None
-    usual = None
+    usual = None  # the positions to measure at where no query is named; None for the model's own
     if link is not None:
         cut_link = _link_to_cut(
             model, tokens, link, note, cross=cross, unknown=unknown, regions=regions
         )
         usual = cut_link.queries
-    position = None
+    query_positions = None
     if query is not None:
-        position = _named_positions(tokens, query, note, unknown=unknown, regions=regions)
+        query_positions = _named_positions(tokens, query, note, unknown=unknown, regions=regions)
     request = MeasureRequest.of(
         model,
         tokens,
         measures,
-        query=position,
+        query=query_positions,
         usual=usual,
         target=target,
         every=every,
@@ -213,6 +213,7 @@ def ablate(
     else:
         replacement = by
     if not together:
+        # how many heads are compared with random changes
         all_heads = len(model.spec.blocks) * most_heads(model.spec)
         compared = {"none": 0, "top": top, "all": all_heads}[baseline]
         _tell_cost(
@@ -321,8 +322,7 @@ def logits(
         position = len(tokens) - 1
     else:
         position = choose_last_token(tokens, query, note, unknown=unknown)
-    refuse_foreign(model)
-
+    refuse_foreign(model)  # a model that another library runs whole has no parts to split
     # one run, which also tells how likely each spelling of the words is
     running = choose_backend(model, tokens, [])
     attributor = run_attributor(running, position)
@@ -341,7 +341,7 @@ def logits(
     target_entry = None if target_chosen is None else target_chosen.ids[0]
     versus_entry = None if versus_chosen is None else versus_chosen.ids[0]
     if target_entry is not None:
-        refuse_one_token(target_entry, versus_entry)
+        refuse_one_token(target_entry, versus_entry)  # the same entry twice
 
     # the logit by parts, and further by token or by word
     attribution = attributor.attribution(target_entry, versus_entry)
@@ -604,7 +604,11 @@ def _link_to_cut(
     regions: Sequence[Region],
 ) -> CutLink:
     """The `CutLink` between the tokens that `link`, (query name, key name), refers to; with
-    `cross`, the key is in the source text."""
+    `cross`, the key is in the source text.
+
+    note: called with a sentence that says what an ambiguous name was read as.
+    unknown: whether the names may be of tokens that the model does not know.
+    """
     queries = _named_positions(tokens, link[0], note, unknown=unknown, regions=regions)
     if not cross:
         return CutLink(
@@ -627,7 +631,11 @@ def _named_positions(
     unknown: bool,
     regions: Sequence[Region] = (),
 ) -> tuple[int, ...]:
-    """The token positions that `reference` names: a token, a span of words or a region of the text."""
+    """The token positions that `reference` names: a token, a span of words or a region of the text.
+
+    note: called with a sentence that says what an ambiguous name was read as.
+    unknown: whether it may be a token that the model does not know.
+    """
     positions = region_tokens(regions, reference, note)
     if positions is not None:
         return positions
@@ -650,6 +658,7 @@ def _tell_cost(
     """Call `on_cost` with the estimated cost of taking these heads away in a text of `count`
     tokens; nothing for models that run whole.
 
+    memory: bytes there may be; None for what is free.
     predicts: whether next tokens are measured.
     compared: at most how many heads are compared with random changes.
     start: the first token that changes; where none reads later ones, those before it run once.

@@ -172,14 +172,14 @@ class Contributions(Struct, frozen=True, eq=False):
             if part.kind == "score_bias":
                 table[index, index] = self.centre(self.query_sums[index], than)
             elif part.kind == "relative" and self.relative is not None:
-                if self.relative.keys is not None:
-                    meeting = self._centre_vectors(self.relative.keys[None], than)[0]
-                    table[:, index] = self.scale * (self.queries @ meeting)
+                if self.relative.keys is not None:  # vectors that queries meet as if they were keys
+                    position_keys = self._centre_vectors(self.relative.keys[None], than)[0]
+                    table[:, index] = self.scale * (self.queries @ position_keys)
                     if self.relative.more is not None:
                         table[self._bias_index, index] += self.scale * float(
-                            self.relative.more @ meeting
+                            self.relative.more @ position_keys
                         )
-                if self.relative.queries is not None:
+                if self.relative.queries is not None:  # vectors that meet keys as a query does
                     scores = self.scale * np.einsum("kd,pkd->pk", self.relative.queries, self.keys)
                     table[index] = self.centre(scores, than)
         return table
@@ -203,6 +203,7 @@ class Contributions(Struct, frozen=True, eq=False):
                 weights["query"][index] = np.nan
                 weights["key"][index] = at_one[place]
                 weights["all_keys"][index] = at_all[place]
+            # a part of one side cannot be taken out of the other
             if part.side == "key":
                 weights["query"][index] = np.nan
             if part.side == "query":
@@ -340,10 +341,11 @@ def contributions(
     # global tokens (Longformer) have a second set of projections
     global_tokens = attention.own_global or ()
     apart = link.kind == "self" and int(text.tokens[link.query].index) in global_tokens
+    # of the head's queries, then of its keys
     projections = [head_projection(part, side, link.head, apart=apart) for side in _SIDES]
 
     # what each part of the stream writes into the head's query and keys
-    query_row = slice(link.query, link.query + 1)
+    query_row = slice(link.query, link.query + 1)  # as a range of one token
     query_receiver = Receiver(link.layer, link.kind, projections[0].matrix, query_row)
     split: HeadSplit = "layer" if by_layer else "head"
     passing = _Passing()
@@ -425,6 +427,7 @@ def _source_reading(
     if model.encoder is None:
         values = numpy_floats(backend, source) @ receiver.matrix.T
         return Reading(
+            # no norm comes after captured states: their factors are 1
             parts=(StreamPart("states"),),
             values=values[None],
             entering=source,
@@ -484,7 +487,7 @@ def _row_scores(
         shape = (attention.heads, 1, key_count)
         visibility = np.asarray(backend.numpy(backend.broadcast(block.visibility, shape)))
         visible = visibility[link.head, 0]
-    group = link.head // (attention.heads // attention.kv_heads)
+    group = link.head // (attention.heads // attention.kv_heads)  # the head's key-value head
     learned = numpy_floats(backend, parts.k)[group, token_count:]
 
     # a global token's query reads values that a second projection makes
@@ -544,11 +547,12 @@ def _combine_readings(
 
     readings: the parts of the query's stream, and of the keys'.
     relative: vectors of distances; None where the position has none.
+    space: how what the streams hold becomes the head's query and keys.
     learned: keys of no token, [key, dim].
     """
     # the parts: those of the streams, then the head's own biases, then the position
     parts = _parts_of_streams(link, readings)
-    bias = len(parts)
+    bias = len(parts)  # the index that the part of the head's own biases gets
     has_bias = bool(space.query.constant.any() or space.keys.constant.any() or len(learned))
     has_bias = has_bias or (relative is not None and relative.more is not None)
     if has_bias:
@@ -628,7 +632,11 @@ def _room_for_keys(
 ) -> Floats:
     """Zeros, [part, key, dim], for what each part adds to the keys. Where the parts' values fill an
     array that is large enough, the keys reuse its memory and overwrite the values one by one, since
-    these arrays are most of what the run holds."""
+    these arrays are most of what the run holds.
+
+    shape: of the array, (part, key, dim).
+    learned: keys of no token, [key, dim], which the values have no room for.
+    """
     room = reading.room
     count = shape[0]
     if link.kind != "self" or len(learned) or room is None or len(room) < count:
@@ -664,9 +672,9 @@ def _add_relative_scores(
             query_sums[bias] += bias_scores
             key_sums[position_part] += bias_scores
     if relative.queries is not None:
-        meeting = scale * np.einsum("kd,pkd->pk", relative.queries, keys)
-        key_sums[:position_part] += meeting[:position_part]
-        query_sums[position_part] = meeting.sum(0)
+        position_scores = scale * np.einsum("kd,pkd->pk", relative.queries, keys)
+        key_sums[:position_part] += position_scores[:position_part]
+        query_sums[position_part] = position_scores.sum(0)
 
 
 # Heads split further by the token whose value they carried: one head of one layer at a time.
@@ -826,6 +834,7 @@ class _SourceSplit:
         layer = heads[0].layer
         kind = heads[0].kind
         entering = heads[0].entering
+        # its weights and values were not kept in the run: they are computed from what entered it
         stages = mix_again(model, tokens, self._backend, layer, kind, entering)
         weights = numpy_floats(self._backend, stages["weights"])
         values = numpy_floats(self._backend, stages["v"])
@@ -836,7 +845,7 @@ class _SourceSplit:
         if "gate" in stages:
             gates = numpy_floats(self._backend, stages["gate"])
         for head in range(len(weights)):
-            group = head // (len(weights) // len(values))
+            group = head // (len(weights) // len(values))  # the head's key-value head
             global_values = None if all_global_values is None else all_global_values[group]
             gate = None if gates is None else gates[head]
             routes: dict[int, list[_Carried]] = {}
@@ -860,6 +869,8 @@ class _SourceSplit:
         """Yield the routes by which a head's values reach the link's query or its keys.
 
         side: 0 for the query, 1 for the keys.
+        passed: the head's attention as it reaches that side.
+        head: its number in the layer.
         weights: the head's attention weights, [query, key].
         values: of each key, [key, v_dim].
         global_values: those that queries of global tokens read, made by a projection of their own,
@@ -868,8 +879,10 @@ class _SourceSplit:
             gate.
         """
         rows = self._whole.space.receivers[side].rows
+        # what the norms between the head and the link multiply its output by, [row]
         factors = passed.factors[:, 0] * self._whole.space.tails[side][passed.norm_count]
         table = weights[rows] * factors[:, None].astype(weights.dtype)
+        # rows of the table that belong to global tokens
         places = [place - rows.start for place in passed.apart if rows.start <= place < rows.stop]
         if global_values is not None and places:
             global_table = np.zeros_like(table)
@@ -890,6 +903,7 @@ class _SourceSplit:
 
         routes: by side, 0 the query's, 1 the keys'.
         """
+        # which tokens bring anything by any route, booleans [source]
         brings = np.any(
             [
                 route.weights.any(0) & route.values.any(-1)
@@ -904,9 +918,9 @@ class _SourceSplit:
         )
         sizes = head.sizes
         self._strongest = np.concatenate([self._strongest, sizes])
-        if len(self._strongest) > SOURCES:
+        if len(self._strongest) > SOURCES:  # keep the largest, in no order
             self._strongest = np.partition(self._strongest, -SOURCES)[-SOURCES:]
-        alone = np.flatnonzero(brings & (sizes >= self._least))
+        alone = np.flatnonzero(brings & (sizes >= self._least))  # positions, in order
         sides = {
             side: _SourceSide(centred[side], self._weights_without(side, carried, alone))
             for side, carried in routes.items()
@@ -1000,9 +1014,10 @@ class _SourceSplit:
             yield SourcePart(LinkPart("head", stream, which), sums.get(0), sums.get(1), {})
         for source in np.flatnonzero(alone).tolist():
             stream = StreamPart("head", part.layer, part.attention, part.head, source=source)
-            place = int(np.searchsorted(head.alone, source))
+            place = int(np.searchsorted(head.alone, source))  # its index in these sorted positions
             yield SourcePart(
                 LinkPart("head", stream, which),
+                # through the query, then through the keys; None for a side that is not split
                 float(sides[0].centred[source]) if 0 in sides else None,
                 float(sides[1].centred[source]) if 1 in sides else None,
                 {name: float(values[place]) for name, values in without.items()},

@@ -299,7 +299,7 @@ def _split(difference: Difference, view: View) -> Iterator[str]:
             " ({moved}).",
             **places,
         )
-    elif WRITES <= share <= 2 - WRITES:
+    elif WRITES <= share <= 2 - WRITES:  # nearly all: as little below 1 as above it
         yield say(
             view,
             "Of that {held} comes of what the head writes, {moved} of where later heads then look.",
@@ -330,7 +330,7 @@ def _mover(rows: list[EffectRow], view: View) -> Iterator[str]:
         difference = row.difference
         if difference is UNSET or not difference.all or not isinstance(difference.writes, float):
             continue
-        if abs(difference.writes / difference.all) > MOVES:
+        if abs(difference.writes / difference.all) > MOVES:  # it acts by what it writes
             continue
         later = _strong_writer_after(rows, row.layer, abs(difference.all) / 2)
         if row is not rows[0]:  # the first head has its own sentences already

@@ -441,6 +441,7 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
         random_rows = [
             (f"{place}.random", row.random) for place, row in rows if row.random is not None
         ]
+        # each has the document's measures, and no others
         for place, measures in (("together", self.together), *rows, *random_rows):
             for name in ("vector", "logprob", "kl", "difference"):
                 if (getattr(measures, name) is UNSET) == (name in self.measures):

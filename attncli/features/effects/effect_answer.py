@@ -141,7 +141,8 @@ def effect_writer(effects: Iterable[float | None]) -> Callable[[float | None], s
     values = [value for value in effects if value is not None]
     largest = max(map(abs, values), default=0.0)
     digits = DIGITS
-    # 0.003 would have one digit, and most of the smaller effects would be 0.000
+    # where `DIGITS` leave the largest effect only one digit, such as 0.003, most of the smaller
+    # ones would be 0.000: one more digit tells them apart
     if 0.5 <= largest * 10.0**DIGITS < FEW_UNITS:
         digits += 1
     write_number = writer(values, digits)
@@ -287,7 +288,7 @@ def _single_sentences(
     that looks at the same.
 
     effects: the largest first, none of them undefined; not empty.
-    templates: of the sentences.
+    templates: of the sentences, by what they say, such as "most" or "nothing".
     """
     if document.link is not None and not any(row.weight for row in effects):
         yield say(view, templates["hidden"])  # by a mask
@@ -311,7 +312,7 @@ def _largest_sentence(
     head.
 
     effects: the largest first, none of them undefined; not empty.
-    templates: of the sentences.
+    templates: of the sentences, by what they say, such as "most" or "times".
     """
     largest = effect_size(effects[0], document) or 0.0
     second = 0.0
@@ -454,7 +455,7 @@ def ablate_answer(document: AblateDocument, view: View) -> Lines:
     """The text tinted by where the most important head looks, or by the cut link's weight, and the
     answer in sentences below it. Where that head looks at another text, both are shown."""
     tokens = document.tokens
-    queries = range(0)
+    queries = range(0)  # no token is marked where the mean of all is measured
     if document.place != "mean":
         queries = range(document.place.token, _last_token(document.place) + 1)
     tint, kind, weights = _tinted_keys(document, view)
@@ -463,6 +464,7 @@ def ablate_answer(document: AblateDocument, view: View) -> Lines:
     if kind == "cross":
         no_shares: list[float | None] = [None] * len(tokens)
         own_lines = sentence(words(document.text, tokens, no_shares, frozenset(queries)), view)
+        # the other text is known by its tokens alone: None
         source_lines = shaded_sentence(None, keys, shares, view, query=None, tint=tint)
         text_lines = stack(own_lines, source_lines)
     else:
@@ -558,6 +560,8 @@ def grids(
     """Draw one layer × head grid for each attention, "self" and "cross", that has numbers: (layer,
     head, number) triples.
 
+    numbers_by_kind: the triples of each attention.
+    title: above the first grid.
     signed: whether numbers below 0 mean the opposite.
     """
     if numbers_by_kind.get("self"):
@@ -598,10 +602,12 @@ def heads_table(
     sizes: Sequence[float] = (),
     longest: int = 0,
 ) -> Lines:
-    """A table of the heads shown, one a row, with a line on how many of `count` heads are not shown.
+    """A table of the heads shown, one a row, with a line on how many of `count` heads are not
+    shown.
 
-    columns: by English title, the cells after the head's name; the title "" puts in bars of `sizes`,
-        the largest `longest` cells long.
+    columns: by English title, the cells after the head's name; the title "" puts in bars of
+        `sizes`, the largest `longest` cells long.
+    count: heads in all, shown or not.
     """
     table_columns = [text_column(message("head"), [*map(short_name, heads)], align="left")]
     for name, texts in columns.items():

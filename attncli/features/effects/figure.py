@@ -37,6 +37,7 @@ def ablate_figure(document: AblateDocument, drawing: Drawing, view: View, scale:
     """Draw what removing each head changes in the first measure: a map of layers × heads, and the
     heads of the largest change, with a line where a random change of the same size lies."""
     name = readings_of(document.measures)[0]
+    # (layer, head, change, change by a random direction), as a ranking is drawn from
     rows = [
         (
             row.layer,
@@ -94,6 +95,7 @@ def patch_figure(document: PatchDocument, drawing: Drawing, view: View, scale: s
         measure=measure,
     )
     top = draw_title(drawing, link_title(document.clean, document.corrupt), subtitle)
+    # (layer, head, share, None: there is no random change to compare with)
     rows = [
         (row.layer, row.head, row.recovered, None)
         for row in document.effects
@@ -105,6 +107,7 @@ def patch_figure(document: PatchDocument, drawing: Drawing, view: View, scale: s
 def logits_figure(document: LogitsDocument, drawing: Drawing, view: View, scale: str) -> None:
     """Draw what each head adds to the target's logit as a map of layers × heads, then all parts of
     the model ranked by it, then the logit lens if there is one."""
+    # (layer, head, what it adds, None: there is no random change to compare with)
     heads = [
         (part.layer, part.head, part.value, None)
         for part in document.parts
@@ -138,7 +141,10 @@ def _draw_lens(
     drawing: Drawing, rows: Sequence[LensRow], target: str, top: float, view: View
 ) -> None:
     """Draw the logit lens: the target's probability and rank after each part of each layer, and the
-    likeliest token there."""
+    likeliest token there.
+
+    top: where the drawing is free, in points from above.
+    """
     title = say(
         view, "what each layer would say next, and how likely {target} is there", target=target
     )

@@ -103,7 +103,11 @@ class _StreamTerms(Struct, frozen=True, eq=False):
         layer: int | None,
     ) -> None:
         """Take every part through a norm, in place, with the mean and variance of `entering`,
-        [width]; the norm's bias becomes a part of its own."""
+        [width]; the norm's bias becomes a part of its own.
+
+        weight: the norm's factor of each entry, [width]; None for a norm without.
+        layer: which the norm belongs to; None for the final one.
+        """
         self.vectors[:] = apply_frozen_norm(norm, entering, weight, np.stack(self.vectors))
         self.by_entry[:] = [
             apply_frozen_norm(norm, entering, weight, vectors) for vectors in self.by_entry
@@ -116,7 +120,10 @@ def apply_frozen_norm(
     norm: Norm, entering: Floats, weight: Floats | None, vectors: Floats
 ) -> Floats:
     """Apply a norm to vectors, [part, width], as a linear map: with the mean and variance of
-    `entering`, [width], in place of their own; without its bias."""
+    `entering`, [width], in place of their own; without its bias.
+
+    weight: the norm's factor of each entry, [width]; None for a norm without.
+    """
     width = entering.shape[-1]
     if norm.kind == "layer":
         entering = entering - entering.sum() / width
@@ -175,7 +182,10 @@ class Attributor:
 
     def __init__(self, text: SweepText, position: int, chosen: LogitTerm | None = None) -> None:
         """Begin with the embedding of the token at `position` as the only part of its residual
-        stream; layers add theirs as they run."""
+        stream; layers add theirs as they run.
+
+        chosen: a head whose part is also split by the entries of its output; None for none.
+        """
         if text.model.spec.head is None:
             raise UnsupportedError(
                 "this {family} model predicts no next token: it has no linear output head",
@@ -212,6 +222,7 @@ class Attributor:
             """Send the parts through the norm at this place of the layer, if it has one."""
             norm = block.norms.get(place)
             if norm is not None:
+                # the layer's weights are named by place, such as "attn.in.weight"
                 weight, bias = (
                     role_numbers(self._text.backend, weights, f"{place}.{name}")
                     for name in ("weight", "bias")
@@ -263,12 +274,12 @@ class Attributor:
         mixed = float64(backend, head_outputs(trace.stages))[:, position]
         matrix = role_numbers(backend, weights, f"{prefix}.o.weight")
         assert matrix is not None
-        width = mixed.shape[-1]
+        width = mixed.shape[-1]  # of a head's output
         for head, values in enumerate(mixed):
             term = LogitTerm("head", trace.layer, kind, head)
             head_matrix = matrix[:, head * width : (head + 1) * width]
             terms.add(term, head_matrix @ values)
-            if term == self._chosen:
+            if term == self._chosen:  # its part is also split by the entries of its output
                 terms.by_entry.append(head_matrix.T)
             if "weights" in trace.stages:
                 row = float64(backend, trace.stages["weights"][head, position])
@@ -284,6 +295,7 @@ class Attributor:
         text = self._text
         norm = self._text.model.spec.final_norm
         outer = text.model.store.outer(text.backend)
+        # `None` below: a bias of the final norm belongs to no layer
         self._hidden = hidden[self._position : self._position + 1]
         if norm is not None:
             weight, bias = (
@@ -301,7 +313,7 @@ class Attributor:
         text = self._text
         head = text.model.spec.head
         assert head is not None
-        token_logits = self._logits(has_cap=False)
+        token_logits = self._logits(has_cap=False)  # parts do not add up through a soft cap
         if target is None:
             target_id = int(token_logits.argmax())
             refuse_one_token(target_id, versus)
@@ -364,6 +376,8 @@ def logit_sources(
     """What each head adds to a logit from each token that it attends to, [source], by head:
     A_ij·v_j·W_O through frozen norms to the logit of `target`, or its difference from that of
     `versus`. Learned keys come after the tokens; a head's sources sum to its part of `attribute`.
+
+    position: the token after which the logit is read.
 
     Source: Elhage et al., A mathematical framework for transformer circuits, 2021.
     """
@@ -567,7 +581,7 @@ def lens_rows(text: SweepText, position: int, target: int) -> list[LensRow]:
             sum_stage = "norm" if "norm" in stages else "sum"
             add(trace.layer, "after attention", stages[sum_stage][position])
         if trace.layer == last:
-            add(None, "end", trace.after[position])
+            add(None, "end", trace.after[position])  # after all layers: of none
 
     rows = []
     stacked = backend.array(np.stack([vector for _, _, vector in vectors]))

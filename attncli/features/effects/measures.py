@@ -126,8 +126,10 @@ class MeasureRequest(Struct, frozen=True):
 
         query: positions to measure at; None: next token after the last one, vectors at `usual`, or
             at `measured_at` where that is None too.
+        usual: positions where vectors are measured without a query, such as a cut link's queries.
         target: a word, "id:N" or, after the last token of a decoder, an answer of several tokens;
             None for none.
+        every: whether the log-probability of each token that follows is measured.
         versus: the word whose logit is taken away from the target's, both one token then.
         note: called with a sentence that says which spelling of a word is taken.
         """
@@ -157,8 +159,9 @@ class MeasureRequest(Struct, frozen=True):
             rival = choose_target(
                 model, tokens, versus, position=position, several=False, note=note
             )
+            # without a target the model's own first choice is measured
             entry = answer[0] if answer else rival.own
-            if entry is None:  # before every head is taken away, not after
+            if entry is None:  # refused before every head is taken away, not after
                 entry = int(log_probabilities(model, tokens, position).argmax())
             refuse_one_token(entry, rival.ids[0])
 
@@ -330,7 +333,10 @@ class Meter:
 
     def _following_log_probabilities(self, after: Array) -> Floats:
         """Log-probability of the tokens that follow, [branch]: the mean over every position of the
-        text, or the sum over those of an answer."""
+        text, or the sum over those of an answer.
+
+        after: what leaves the last layer, [branch, token, width].
+        """
         following = np.asarray(self._request.following)
         count = len(following)
         width = after.shape[-1]
@@ -340,6 +346,7 @@ class Meter:
             start = self._request.position - self._first
         flat = after[:, start : start + count].reshape((-1, width))
         next_tokens = np.tile(following, after.shape[0])
+        # one row for each position of each branch, computed a portion of rows at a time
         parts = [
             slice(first, first + VECTORS_AT_ONCE)
             for first in range(0, len(next_tokens), VECTORS_AT_ONCE)
@@ -398,6 +405,8 @@ def next_logits(
 ) -> Floats:
     """Next-token logits of last-layer vectors, [branch, width], for the vocabulary entries of
     `entries`: [branch, vocabulary].
+
+    hidden: what leaves the last layer, [branch, width].
 
     Raises UnsupportedError where there is no output head, naming the measure that needs none.
     """

@@ -72,10 +72,11 @@ def patch_page_focus(document: PatchDocument) -> PageFocus | None:
     rows = [row for row in document.effects if row.attention == "self"]
     if not rows:
         return None
-    if len(document.query) == len(document.tokens):
+    if len(document.query) == len(document.tokens):  # measured at all tokens: no position to name
         position_text = ""
     else:
         position_text = ", ".join(words_at(document.query, document.tokens, document.text))
+    # patching has no random change to compare with, and no link: the two None
     heads = [(row.layer, row.head, row.recovered, None, None) for row in rows]
     effects = [PageEffects(document.measure, document.corrupt, position_text, heads, kind="patch")]
     return PageFocus({"view": "effects"} | _start(document, effects), effects)
@@ -98,7 +99,8 @@ def logits_page_focus(document: LogitsDocument) -> PageFocus | None:
     parts = [part for part in document.parts if part.attention == "self"]
     if not parts:
         return None
-    # parts of self-attention are heads: they have a layer and a number
+    # parts of self-attention are heads: they have a layer and a number; the two None stand for a
+    # random change and the weight of a link, which there are none of here
     heads = [(part.layer or 0, part.head or 0, part.value, None, None) for part in parts]
     position_text = document.tokens[document.position].text
     effects = [PageEffects("logit", logit_name(document), position_text, heads, kind="logits")]
@@ -130,7 +132,7 @@ def _ablate_effects(document: AblateDocument) -> list[PageEffects]:
     heads.
     """
     document = name_tokens(document)
-    if isinstance(document.place, str):
+    if isinstance(document.place, str):  # "mean", over all tokens
         position_text = ""
     else:
         position_text = document.tokens[document.place.token].text

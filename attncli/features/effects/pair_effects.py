@@ -150,7 +150,13 @@ def ablate_pairs(
             start=start,
         )
         last = len(pair.clean) - 1
-        request = MeasureRequest(("difference",), (last,), last, pair.answer, versus=pair.versus)
+        request = MeasureRequest(
+            ("difference",),
+            positions=(last,),
+            position=last,
+            target=pair.answer,
+            versus=pair.versus,
+        )
         results.append(
             remove(model, pair.clean, removal, request, memory=memory, progress=on_progress)
         )
@@ -379,6 +385,7 @@ def _tell_cost(
 ) -> None:
     """Call `on_cost` with the estimated cost of all pairs, of which the longest counts for each.
 
+    memory: bytes there may be; None for what is free.
     passes: how often each change runs.
     late: whether changed runs begin where the texts differ.
     """
@@ -430,6 +437,7 @@ def _document(
         every=False,
         position=last,
         target=None,
+        # `or 0.0` is for the type alone: a difference was measured in every pair
         pairs=pairs_summary(fitted, np.asarray([result.m_clean or 0.0 for result in results])),
         link=None,
         effects=[

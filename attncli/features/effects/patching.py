@@ -213,7 +213,7 @@ def patch(
     size = text.size(predicts=patching.predicts)
     size.refuse_over(memory)
 
-    # the clean run: every head's output, and the measure to reach
+    # the clean run: every head's output, and the measure to reach, "m" among a reader's numbers
     mixed, last = mixed_of(replace(text, tokens=clean))
     refuse_overflow(text.backend, last)
     request = _PatchReading(patching, _mean_vector(model, text.backend, last, patching.query))
@@ -322,7 +322,9 @@ def _next_by_sweep(
     """What comes next in the corrupt text, and with the best head's clean output put in, read by
     all that reads the residual stream.
 
+    memory: bytes there may be, None for any amount.
     best: that head, or none.
+    reading: after which token the next is read.
     """
     reader = sweep(text, replace(plan, places=best), reading, memory).reader
     assert isinstance(reader, NextReader)
@@ -338,8 +340,8 @@ def _next_by_paths(paths: _Paths, best: Sequence[HeadAddress], reading: NextRead
     rows = reading.rows(len(paths.text.tokens))
     backend = paths.text.backend
     reader = reading.reader(paths.text.model, backend, paths.corrupt[rows], rows.start)
-    for part in paths.run(best, 1, ignore):
-        reader.read(part[:, rows])
+    for part in paths.run(best, at_once=1, progress=ignore):
+        reader.read(part[:, rows])  # the reader keeps what it has read
     return reader
 
 
@@ -433,6 +435,7 @@ class _Recovery:
     ) -> None:
         """Measure the corrupt run itself, as `baseline`.
 
+        request: which measure, and the clean run's vector.
         hidden: its last-layer output, [token, width], from token `first` on.
         """
         self._model = model
@@ -582,6 +585,8 @@ def patched_projections(
             if gate is not None:
                 change = change * gate[head]
             address = HeadAddress(event.trace.layer, event.kind, head)
+            # through W_O and the receiver's projection (`matrices`, [v_dim, dim]) and the norms
+            # known by now (`factors`); later ones are looked up by `norm_count`
             changes[number, address] = (
                 event.norm_count,
                 change @ event.matrices[head] * event.factors,
@@ -613,6 +618,8 @@ def run_paths(
     """Run the corrupt text once per sender, with the receivers' queries, keys or values changed by
     `changes` of that sender; returns the last layer's output, [sender, token, width], in parts of
     at most `at_once`.
+
+    progress: called with the share of the layers that is done.
     """
     model = text.model
     backend = text.backend
@@ -670,7 +677,11 @@ def _put_projection(
     changes: Sequence[Mapping[PathReceiver, Floats]],
 ) -> PutProjection:
     """The intervention that replaces one receiver's queries, keys or values by the run's own plus
-    each sender's change, [sender, token, dim]; senders without a change keep the run's own."""
+    each sender's change, [sender, token, dim]; senders without a change keep the run's own.
+
+    own: the queries, keys and values of the corrupt run, by side, [head, token, dim].
+    changes: of each sender, what it changes in the receivers, [token, dim].
+    """
     backend = text.backend
     if receiver.side == "q":
         row = receiver.head

@@ -40,7 +40,7 @@ def places(spec: Spec, selection: HeadSelection) -> list[HeadAddress]:
         if selection.has(layer, head)
     ]
     if not addresses:
-        spec.attending(selection.layers)
+        spec.attending(selection.layers)  # its error names chosen layers that have no attention
         expected = message(
             "heads 0 to {last} of layers 0 to {last_2}",
             last=most_heads(spec) - 1,

@@ -111,6 +111,7 @@ class SweepSize(Struct, frozen=True):
         branch_bytes = self.count * self.spec.d_model * SCORE_ITEM[self.dtype]
         running = self._running_bytes
         base = self._base_bytes
+        # as many branches as give one matrix product `ROWS_AT_ONCE` vectors
         rounded_up = -(-ROWS_AT_ONCE // self.count)
         most_at_once = max(min(rounded_up, branches), 1)
         if memory is None:
@@ -120,6 +121,7 @@ class SweepSize(Struct, frozen=True):
                 bytes=base + most_at_once * running + branches * branch_bytes,
             )
         free = max(memory - base, 0)
+        # running branches get `SHARE` of what is free, waiting ones the rest
         at_once = max(min(int(free * SHARE) // running, most_at_once), 1)
         waiting = max(min((free - at_once * running) // branch_bytes, branches), 1)
         return BranchPlan(at_once, waiting, base + at_once * running + waiting * branch_bytes)
@@ -202,11 +204,8 @@ class SweepSize(Struct, frozen=True):
             head_bytes = 0
         else:
             head_bytes = table_bytes_at_once(spec.vocabulary * spec.d_model, self.dtype)
-        return (
-            run_bytes
-            + head_bytes
-            + LOGITS * min(LOGITS_AT_ONCE, ROWS_AT_ONCE * spec.vocabulary) * 8
-        )
+        logits = LOGITS * min(LOGITS_AT_ONCE, ROWS_AT_ONCE * spec.vocabulary)
+        return run_bytes + head_bytes + logits * 8  # logits are float64
 
 
 def pass_cost(model: Model, count: int) -> CostEstimate:
@@ -385,7 +384,7 @@ def sweep(
     # at the bottom, keeps what enters each layer, and runs all changes at once besides; later ones
     # start at the layer of their first head
     entering: dict[int, Array] = {0: text.model.store.embed(text.backend, text.tokens)}
-    ran: list[bool] = []
+    ran: list[bool] = []  # whether each variant of each head needed a run, in the plan's order
     parts: list[Readings] = []
     together: Readings | None = None
     reader: Reader | None = None
@@ -405,12 +404,12 @@ def sweep(
             text.model.store,
             text.backend,
             text.context(frozenset({"weights"} if keeps_weights else ())),
-            first_layer,
-            late,
-            rows if rows_only else None,
-            budget.at_once,
-            plan.joint if is_first else None,
-            plan.hold,
+            first=first_layer,
+            start=late,
+            asking=rows if rows_only else None,
+            at_once=budget.at_once,
+            joint=plan.joint if is_first else None,
+            hold=plan.hold,
         )
         leaver = _Leaver(text, group, plan, trunk.part_size, on_trace if is_first else None)
 
@@ -478,7 +477,11 @@ class _Leaver:
         part_size: int,
         on_trace: Callable[[LayerTrace], None] | None,
     ) -> None:
-        """Sort the heads of a group by the attention that they are in, (layer, kind)."""
+        """Sort the heads of a group by the attention that they are in, (layer, kind).
+
+        part_size: how many branches are computed together.
+        on_trace: called with the trace of each layer of the unchanged run; None for nobody.
+        """
         self._text = text
         self._plan = plan
         self._part_size = part_size
@@ -563,6 +566,7 @@ def _last_vectors(backend: Backend, ran: Bools, results: Sequence[BranchResult])
     """The vectors of the branches that ran as [head, variant, width] where `ran` is true, the
     unchanged run's elsewhere.
 
+    ran: whether each variant of each head needed a run, [head, variant].
     results: at one token; of several sweeps the first has all changes at once.
     """
     first = results[0]

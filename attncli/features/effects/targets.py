@@ -138,6 +138,7 @@ def masked_target(model: Model, name: str, row: Floats, note: Callable[[str], No
     """The vocabulary entry that a word stands for in the place of a mask token: of its spellings
     with and without a blank before it the likelier one.
 
+    name: the word, or "id:N" for one entry.
     row: log-probabilities of what the mask hides, [vocabulary].
     note: called with a sentence that says which spelling is taken.
 
@@ -224,7 +225,7 @@ def probability_text(probability: float) -> str:
         return f"{percent:.0f}%"
     if percent >= 0.1:
         return f"{percent:.1f}%"
-    if percent >= 1e-4:
+    if percent >= 1e-4:  # the least that four decimals show
         return f"{float(f'{percent:.1g}'):.4f}".rstrip("0") + "%"
     return "<0.0001%"
 
@@ -493,6 +494,7 @@ def likeliest(values: Floats, count: int) -> list[int]:
     values: of all entries, such as probabilities, [vocabulary].
     """
     if count < len(values):
+        # all entries not below the `count`-th largest value: ties with it are cut off below
         least = np.partition(values, len(values) - count)[len(values) - count]
         entries = np.flatnonzero(values >= least)
     else:

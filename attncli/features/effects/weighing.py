@@ -116,7 +116,7 @@ def find_weighing(
     """
     parts = WEIGHING.fullmatch(text.strip())
     factor = _factor_of(parts, text)
-    assert parts is not None
+    assert parts is not None  # what does not match has no factor, which was refused
     name = parts["name"].strip()
     # no `note` here: it would say whether a region is summed or averaged, and here each of its keys
     # is weighed by itself

@@ -53,7 +53,9 @@ def word_cost(model: Model, count: int, running: CostEstimate) -> CostEstimate:
     running: the cost of one run.
     """
     spec = model.spec
-    layers = 0  # numbers that the gradients keep of all layers
+    layers = (
+        0  # numbers that the gradients keep of all layers; the factors count arrays of each kind
+    )
     for block in spec.blocks:
         if isinstance(block.mlp, Mlp):
             inner = block.mlp.width
@@ -62,6 +64,7 @@ def word_cost(model: Model, count: int, running: CostEstimate) -> CostEstimate:
         numbers = INNER * inner + VECTORS * spec.d_model
         layers += count * (numbers + SCORES * block.attention.heads * count)
     weights = work_of(spec, spec.blocks, count).weights
+    # in float64; beside the layers' arrays all weights and the output matrix
     kept = WIDE * (weights + layers + spec.vocabulary * spec.d_model)
     repeated = with_runs(running, 1 + WIDE_RUNS)
     seconds = repeated.seconds + seconds_of_passes(model, deletion_passes(count))
@@ -213,6 +216,7 @@ def _word_parts(tokens: Sequence[Token], source: str, by_token: Floats) -> list[
     """Sum what each token adds, [token], over the tokens of each word; in the order of the text.
 
     source: the text itself, by which tokens are joined to words.
+    by_token: what each token adds, [token].
     """
     words = merged_words(tokens, source)
     starts = words.starts.tolist()
@@ -266,7 +270,7 @@ def deletion_curve(
         values = [
             _measure_without(model, tokens, row[:count], position, target, versus) for row in orders
         ]
-        by_order = values[1:] or values * DRAWS
+        by_order = values[1:] or values * DRAWS  # with no word out, the one value for each order
         steps.append(
             DeletionStep(
                 removed=count,

@@ -297,8 +297,9 @@ class MergedRow(NamedTuple):
         return OtherKey(weight=float(row[key]), rank=rank)
 
     def beyond_rest(self, head: int, key: int) -> BeyondRest:
-        """What a head's row has for one key if resting keys are left out, as the document's fields:
-        the key's share of the other weight, its rank, how many keys are seen, and the first."""
+        """What a head's row has for one key if resting keys (the first token and special tokens)
+        are left out, as the document's fields: the key's share of the other weight, its rank, how
+        many keys are seen, and the first."""
         row = self.beyond[head]
         rank, top_key = _rank_of_key(row, self.visible_beyond[head], key)
         total = float(row.sum())
@@ -422,7 +423,7 @@ def find(
     # the cost, before anything runs
     run_request = RunRequest(layers, heads, matrices=False)
     rows = rows_for(model.spec, len(tokens))
-    last_rows = None
+    last_rows = None  # how many rows the last layer computes: of a long text the ends' own alone
     if len(tokens) > LONG and recording is None and not effect:
         query_rows = sum(stop - start for start, stop in set(spans.values()))
         last_rows = min(query_rows, len(tokens))
@@ -549,7 +550,7 @@ def _found_heads(
     rest = resting_keys(tokens, model.identity.source)
     link_ends = LinkEnds(ends, words, rest)
     warnings = notes(model, text, tokens)
-    half = None
+    half = None  # with `--verify` this run is the first half of the work
     if progress is not None:
         half = partial(_progress_of_half, progress, request.verify)
     heads: list[FoundHead] = []

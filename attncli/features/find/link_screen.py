@@ -28,6 +28,8 @@ from attncli.mechanism.spec import spoken_head
 def shaded_answer(document: FindDocument, answer_sentences: Sequence[str], view: View) -> Lines:
     """The answer of an `attn.find/1` document: the text, shaded by the link's weight, the sentences
     that say it, and a command that says more.
+
+    answer_sentences: of the answer, in the view's language.
     """
     visible = _heads_by_weight(document)
     answer_lines = sentences(answer_sentences, view)
@@ -69,7 +71,7 @@ def _heads_by_weight(document: FindDocument) -> list[FoundHead]:
 def link_sentences(document: FindDocument, view: View) -> list[str]:
     """The answer in words: in which head the link is strongest, and in how many the key is what the
     query looks at most; or why it cannot be said: the mask hides the key, it is the only one, or a
-    resting key.
+    resting key (the first token or a special one, on which heads put weight whatever it is).
     """
     visible = _heads_by_weight(document)
     if not document.heads:
@@ -102,8 +104,9 @@ def _ends(document: FindDocument, view: View) -> list[str]:
 
 def find_hint(document: FindDocument, view: View) -> Lines:
     """A command to try next: for a hidden link that in the other direction, for a link to a resting
-    key the same with another word in front of the text, for one to a neighbour what the heads of that
-    layer look at. Nothing in a brief answer, and for other links."""
+    key (such as the first token) the same with another word in front of the text, for one to a
+    neighbour what the heads of that layer look at. Nothing in a brief answer, and for other links.
+    """
     if view.brief or not document.heads:
         return Lines()
     query = reference(document, document.query, view)
@@ -278,7 +281,7 @@ def _is_of_neighbours(document: FindDocument) -> bool:
 
 def _count_sentence(document: FindDocument, visible: list[FoundHead], view: View) -> str:
     """The sentence on how many heads there are in which the key is what the query looks at most,
-    resting keys left out.
+    resting keys (the first token and special tokens) left out.
 
     visible: the heads in which the query sees the key.
     """

@@ -283,10 +283,20 @@ def _cut_link(
     progress: Callable[[float], None],
 ) -> RemovalResult:
     """Measure what m = logit(answer) − logit(versus), read after the last token, loses where the
-    link of a pair's clean text is cut in one head at a time, and in all at once."""
+    link of a pair's clean text is cut in one head at a time, and in all at once.
+
+    memory: bytes there may be; None for what is free.
+    progress: called with the share of the cuts in this pair that is done.
+    """
     last = len(pair.clean) - 1
     cut = CutLink(link.queries, link.keys)
-    request = MeasureRequest(("difference",), (last,), last, pair.answer, versus=pair.versus)
+    request = MeasureRequest(
+        ("difference",),
+        positions=(last,),
+        position=last,
+        target=pair.answer,
+        versus=pair.versus,
+    )
     return remove(
         model,
         pair.clean,
@@ -359,6 +369,7 @@ def _document(
     differences: list[Difference | UnsetType] = [UNSET] * len(chosen)
     together: Difference | UnsetType = UNSET
     if removals:
+        # every head's effect, then that of all heads at once
         costs = mean_differences(
             [[effect.readings for effect in result.effects] for result in removals],
             [[None] * len(result.effects) for result in removals],

@@ -219,19 +219,23 @@ def _columns(
         return head
 
     def weight_text(head: FoundHead) -> str:
+        """The weight of that link."""
         return write(counted_weight(link_of(head)))
 
     def rank_text(head: FoundHead) -> str:
+        """The rank of its key among the keys that are seen."""
         rank, visible, _ = _ranked_link(link_of(head), document)
         return _rank_text(rank, visible, view)
 
     def top_text(head: FoundHead) -> str:
+        """The key that is looked at most."""
         _, _, top_key = _ranked_link(link_of(head), document)
         if top_key is None:
             return "-"
         return texts[top_key]
 
     def reverse_rank_text(head: FoundHead) -> str:
+        """The rank of the link in the other direction."""
         rank, visible, _ = _ranked_link(head.reverse, document)
         return _rank_text(rank, visible, view)
 
@@ -241,7 +245,7 @@ def _columns(
         Column("layer", lambda head: str(head.layer)),
         Column("head", lambda head: str(head.head)),
         Column("weight", weight_text),
-        Column(share=lambda head: counted_weight(link_of(head)), align="left"),
+        Column(share=lambda head: counted_weight(link_of(head)), align="left"),  # a bar
         *_other_columns(document, view, is_turned=is_hidden and not is_one_way),
         *_effect_columns_of(document, heads),
         Column(message("rank of key"), rank_text),

@@ -147,7 +147,8 @@ def write_continuations(
             if layers is EVERY and heads is EVERY:
                 kept_heads = sum(block.attention.heads for block in loaded_model.spec.blocks)
             all_tokens = len(run.tokens) + continuation.count
-            size = kept_heads * continuation.count * all_tokens * 20
+            weights = kept_heads * continuation.count * all_tokens
+            size = weights * 20  # bytes
             refuse_over(size, output, "--layer L, --head H or a smaller --generate")
         return generate(
             loaded_model,

@@ -270,6 +270,7 @@ def _continue_text(
 
     past: an empty dictionary, which is filled with the keys and values of all tokens, so that the
         caller can go on with them; None where that is not wanted.
+    progress: called with the share of the new tokens that is done.
 
     Every new token asks as a query over the prompt and what was generated, itself included. Its
     lookback is context/(context + generated): the share of its attention that lies on the prompt.
@@ -308,6 +309,7 @@ def _continue_text(
         heads = looking.heads
         means = [(head.context, head.generated, head.lookback_per_key) for head in heads]
         context, generated_share, per_key = (float(value) for value in np.mean(means, 0))
+        # of each head [region]; `evens` have further sets behind the regions asked for
         region_shares = [head.regions for head in heads if head.regions is not UNSET]
         steps.append(
             GenerateStep(
@@ -334,6 +336,7 @@ def _continue_text(
     continuation, spans = continuation_text(model, tokens, new)
     return GenerateDocument(
         **header(model, text, tokens),
+        # a special token has no span in the text
         generated=token_rows(
             replace(token, start=len(text) + start, end=len(text) + end) if start < end else token
             for token, (start, end) in zip(new, spans, strict=True)
@@ -382,7 +385,7 @@ def memory(model: Model, prompt: int, request: GenerateRequest) -> int:
 def _refuse_continuation(model: Model, prompt: int, count: int) -> None:
     """Raise UnsupportedError for a model that is no decoder, LimitError where `count` tokens after
     `prompt` ones are more than it has positions."""
-    # a decoder's first query sees no later key
+    # of two tokens, a decoder's first query sees the first key alone
     if any(span(block.attention.mask, 0, 0, 2) != (0, 1) for block in model.spec.blocks):
         raise UnsupportedError(
             "this {family} model does not continue texts: its tokens see later ones (mask {mask})",
@@ -474,8 +477,8 @@ class _Looking(NamedTuple):
         return replace(step, rest=rested, top_beyond_rest=top_key)
 
     def beyond_rest(self, count: int) -> dict[str, Any]:
-        """The members of a step, by name, that separate keys where heads rest from the others, as
-        means over heads; {} where there are no such keys.
+        """The members of a step, by name, that separate keys where heads rest (the first token and
+        the like) from the others, as means over heads; {} where there are no such keys.
 
         count: how many regions are asked for.
         """
@@ -578,7 +581,11 @@ def _choose_token(
     model: Model, logits: Floats, position: int, request: GenerateRequest
 ) -> tuple[Token, float]:
     """The next token, the likeliest at temperature 0, else drawn, and its probability at that
-    temperature, or at 1 where it is 0."""
+    temperature, or at 1 where it is 0.
+
+    logits: of each entry of the vocabulary, [vocabulary].
+    position: which the new token will have; it makes each draw another.
+    """
     shares = _probabilities(logits, request)
     if request.temperature > 0:
         # a number between 0 and 1 that seed and position fix, looked up in the cumulated shares

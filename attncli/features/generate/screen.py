@@ -107,7 +107,7 @@ def _tinted_text(document: GenerateDocument, view: View) -> Lines:
 def _lookback(document: GenerateDocument, view: View) -> Lines:
     """A table with a row for each new token: its probability, its lookback (the share of its
     attention that is on the prompt) and its strongest link; where the document separates keys where
-    heads rest, their share has a column of its own."""
+    heads rest (the first token and the like), their share has a column of its own."""
     texts = [token.text for token in (*document.tokens, *document.generated)]
     rows = []
     for token, step in zip(document.generated, document.steps, strict=True):
@@ -152,8 +152,8 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
 
 def _lookback_shares(document: GenerateDocument, step: GenerateStep) -> tuple[float, float]:
     """The prompt's share of a new token's attention, and the same share of its means per key; both
-    of the attention that does not rest, where the document separates that.
-    """
+    of the attention that does not rest on the first token and the like, where the document
+    separates that."""
     if step.rest is UNSET:
         return step.lookback, step.lookback_per_key
     # how many keys of the prompt are left without those where heads rest, and how many are new
@@ -179,7 +179,8 @@ def _top_key(head: StepHead) -> TopKey | None:
 
 def _heads(document: GenerateDocument, view: View) -> Lines:
     """A map of the heads by their lookback, the prompt's share of their attention, mean over the
-    new tokens; of the attention that does not rest, where the document separates that.
+    new tokens; of the attention that does not rest on the first token and the like, where the
+    document separates that.
     """
     prompt: dict[tuple[int, int], float] = {}
     generated: dict[tuple[int, int], float] = {}
@@ -282,6 +283,7 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
     if document.regions is UNSET:
         return
     names = [quote_text(region_name(region.name, view), view) for region in document.regions]
+    # columns: the regions, perhaps "rest", what is new; as shares of the weight that does not rest
     means = _region_shares(document).mean(0) / max(1 - rest, TINY)
     order = sorted(range(len(names)), key=lambda place: -means[place])[:MOST_REGIONS]
     shares = [
@@ -298,6 +300,7 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
         if step.even is not UNSET
     ]
     if even:
+        # what even attention would leave on resting keys is taken out as well
         rests = [0.0 if step.even_rest is UNSET else step.even_rest for step in document.steps]
         of_keys = [percent(share, 1) for share in np.mean(even, 0) / (1 - np.mean(rests))]
         shares = [

@@ -211,7 +211,7 @@ def _no_page(name: str, lang: str) -> UsageError:
     word = name.strip().lower()
     from difflib import get_close_matches
 
-    near = get_close_matches(word, [*room.PAGES, *entries], 1, 0.6)
+    near = get_close_matches(word, [*room.PAGES, *entries], n=1, cutoff=0.6)
     if near:
         hint = f"attn guide {shlex.quote(near[0])}"
     else:

@@ -135,6 +135,9 @@ def write_notebooks(name: str, lang: str, folder: Path) -> list[Path]:
     """Write a page's sections as notebooks into a folder, which is made where it is not there, and
     return their files, such as `lessons-01.ipynb`.
 
+    name: of the page, such as "lessons".
+    lang: the language it is written in, "en" or "zh".
+
     Raises UsageError for a page without sections that have commands, and where one of the files
     stands there, with what somebody wrote into it; AttnError where the folder cannot be written.
     """

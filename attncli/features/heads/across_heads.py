@@ -118,6 +118,7 @@ class AcrossHeads:
             document = replace(document, flow=flow)
         if "similarity" in self._names:
             table = head_distances(np.concatenate(self._weights), np.concatenate(self._visible))
+            # heads without a row to compare count as farthest apart
             merges = linkage(np.nan_to_num(table, nan=1.0))
             heads_alike = [WhichHead(layer=layer, head=head) for layer, head in self._heads]
             leaves = leaf_order(merges, len(self._heads))
@@ -189,7 +190,7 @@ def measure_circuits(heads: Sequence[HeadMatrices]) -> Circuits:
             )
         )
 
-    pairs = compositions(heads)
+    pairs = compositions(heads)  # (earlier head, later head, strength by way)
     by_way = [
         (way, strengths[way], before, after) for before, after, strengths in pairs for way in WAYS
     ]
@@ -551,6 +552,8 @@ def _open_edges(
 def _levels(capacity: Floats, back: Floats, source: int) -> Ints:
     """By breadth-first search, over how many open edges each node can be reached from position
     `source` at the top, [depth, position]; −1 where it cannot.
+
+    capacity, back: what can still flow down each edge, and what has, [depth, from, to].
     """
     levels = np.full(capacity.shape[:2], -1)
     levels[0, source] = 0

@@ -76,7 +76,7 @@ def similarity_part(document: HeadsDocument, view: View) -> Lines:
     if not part.tree:
         return stack(title, remark("(one head)", view))
     side = max(map(len, names))
-    room = max(min(view.width - side - 8, 60), 8)
+    room = max(min(view.width - side - 8, 60), 8)  # for bars, beside the name and the number
     heights = _join_heights(part)
     lines: list[Line] = []
     mark = spell("─", ascii=view.ascii)
@@ -141,7 +141,7 @@ def circuits_part(document: HeadsDocument, view: View) -> Lines:
     if view.full:
         rows_shown = rows
     else:
-        rows_shown = rows[: max(view.top, 12)]
+        rows_shown = rows[: max(view.top, 12)]  # a dozen heads at least
     columns = ["layer", "head", "copying", "‖W_QK‖", "‖W_OV‖"]
     blocks = [table(columns, rows_shown, view, align=["right"] * 5, title="circuits", note=note)]
     if len(rows_shown) < len(rows):
@@ -231,8 +231,9 @@ class _Sources(NamedTuple):
 
 
 def _sources(document: HeadsDocument, weights: Numbers, view: View) -> _Sources:
-    """The key with the largest weight, as a mean over queries, and the one among the keys where heads
-    do not rest; `weights` is [query, key], such as a rollout."""
+    """The key with the largest weight, as a mean over queries, and the one among the keys where
+    heads do not rest (without the first token and the like); `weights` is [query, key], such as a
+    rollout."""
     means = as_matrix(weights).mean(axis=0)
     rest = resting_keys(document.tokens, document.model.source)[: means.size]
     key = int(means.argmax())
@@ -274,7 +275,7 @@ def _rollout_sentence(document: HeadsDocument, rollout: Rollout, view: View) -> 
 
 def _flow_sentence(document: HeadsDocument, flow: Flow, view: View) -> str:
     """The sentence on the token from which most can flow to the positions; where heads rest on it,
-    also on the first of the other tokens."""
+    as on the first token, also on the first of the other tokens."""
     sources = _sources(document, flow.weights, view)
     template = message(
         "By maximum flow, positions take the largest share from {token}: {share} on average."

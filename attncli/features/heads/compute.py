@@ -175,9 +175,9 @@ class _LayerTally:
             if metric.name not in CORPUS_METRICS and metric.name not in ROLE_METRICS
         ]
         if request.labels:
-            of_weights += NEEDED
+            of_weights += NEEDED  # labels are given by the values of these metrics
         if SINK_RATE in names:
-            of_weights.append("sink")
+            of_weights.append("sink")  # of which the rate is made
         self.tally = Tally(len(heads), of_weights, facts)
 
         # all that is fed each row, the tally first
@@ -234,7 +234,7 @@ class _LayerTally:
         )
 
         # those that the document shows; massive activations are a layer's, not a head's
-        names = dict.fromkeys(column_metric(metric).name for metric in request.metrics)
+        names = dict.fromkeys(column_metric(metric).name for metric in request.metrics)  # each once
         metric_results = {name: results[name] for name in names if name != MASSIVE}
         sort_name = None
         if request.sort is not None:
@@ -560,9 +560,10 @@ class _HeadCollector:
         *,
         is_blockwise: bool,
     ) -> None:
-        """Prepare what layers are collected in.
+        """Prepare what layers are collected in: parts of the document, and sums over layers.
 
-        is_blockwise: whether layers come by blocks of query rows, so that no whole weights are known.
+        is_blockwise: whether layers come by blocks of query rows, so that no whole weights are
+            known.
         """
         self.model = model
         self.text = text

@@ -119,7 +119,10 @@ def role_scores(
 def role_passes(model: Model, names: Sequence[str]) -> list[PassCount]:
     """The forward passes on generated texts that these scores take: of random repeats, and of
     haystacks, counted at their longest. [] for a model that is only run as a whole; scores computed
-    from its matrices are not counted here."""
+    from its matrices are not counted here.
+
+    names: of the scores, out of `ROLE_METRICS`.
+    """
     if not model.own_layers:
         return []
     passes = []
@@ -227,6 +230,7 @@ def _add_output_of(model: Model, scores: RoleScores, layers: Selection) -> None:
     speaks most for the token itself, or for the one that follows it in a sequence such as the days.
     Nothing is added for models whose values or output head have no single matrix."""
     has_head = predicts_next(model)
+    # a map to another width stands before the output head, which is then not the only matrix
     is_narrow = model.spec.head is not None and model.spec.head.projection
     if not has_head or is_narrow or not model.own_layers or not model.spec.vocabulary:
         return
@@ -254,6 +258,7 @@ def _add_output_of(model: Model, scores: RoleScores, layers: Selection) -> None:
         for name, test in tests.items():
             entering = _attention_input(model, layer, weights, test.vectors)
             for head in matrices:
+                # how much what the head writes for each token speaks for each, [shown, token]
                 output = _output_of(model, head, weights, entering) @ test.rows.T
                 right = output[test.places].argmax(-1) == test.answers
                 scores.values[name][layer, head.head] = float(right.mean())
@@ -285,7 +290,8 @@ class _WrittenTest(Struct, frozen=True, eq=False):
         answers = np.array([target for target in targets if target is not None], np.int64)
         if len(places) < 2:
             return None
-        return cls(*_token_vectors(model, tokens), places, answers)
+        vectors, rows = _token_vectors(model, tokens)
+        return cls(vectors, rows, places, answers)
 
 
 def _followed_tokens(model: Model) -> Iterator[tuple[Token, int | None]]:
@@ -349,7 +355,7 @@ def _token_vectors(model: Model, tokens: Sequence[Token]) -> tuple[Array, Floats
         weight = outer("final.weight")
     if norm is not None and weight is not None:
         scale = np.asarray(backend.numpy(weight), np.float64)
-        if norm.unit_offset:
+        if norm.unit_offset:  # the checkpoint stores the factor less 1
             scale = scale + 1.0
         rows = rows * scale
     if norm is not None and norm.kind == "layer":
@@ -402,7 +408,7 @@ def _output_of(model: Model, head: HeadMatrices, weights: Weights, entering: Flo
         scale = weights("attn.out.weight")
     if after is not None and scale is not None:
         factors = np.asarray(backend.numpy(scale), np.float64)
-        if after.unit_offset:
+        if after.unit_offset:  # the checkpoint stores the factor less 1
             factors = factors + 1.0
         output = output * factors
     return output

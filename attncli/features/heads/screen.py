@@ -410,6 +410,7 @@ def _notes_on_metrics(names: Sequence[str], *, has_uniform: bool) -> Iterator[st
     metrics belong to the model whatever the text.
 
     names: the metrics of the table.
+    has_uniform: whether the table has a row of uniform attention.
     """
     of_model = [name for name in names if name in ROLE_METRICS]
     if has_uniform and len(of_model) < len(names):
@@ -1159,8 +1160,8 @@ MOST_OTHERS = 3
 
 def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """Yield for the previous word, the next and the word itself which heads give it more than half
-    of their weight, over the rows that have a choice and without keys where heads rest.
-    """
+    of their weight, over the rows that have a choice (see several keys) and without keys where
+    heads rest, such as the first token."""
     of_words, of_tokens = POSITIONAL_SENTENCES
     templates = of_words
     if has_pieces(document.tokens):
@@ -1177,8 +1178,8 @@ def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
 def _positional_heads(document: HeadsDocument) -> dict[str, list[tuple[float, int, int]]]:
     """The heads that give more than half of their weight to one place beside the query, by the
     metric's name: (share, layer, head), the largest share first. The share is over the rows that
-    have a choice and without keys where heads rest; where the document holds no weights, the metric.
-    """
+    have a choice (see several keys) and without keys where heads rest, such as the first token;
+    where the document holds no weights, the metric."""
     weights = _whole_weights(document)
     rest = _tokens_at_rest(document)
     positional_heads = {}

@@ -127,6 +127,7 @@ def _mask_document(
     """The `attn.mask/1` document for n queries and n keys: every mask alone, and their intersection
     where there are several.
 
+    seed: of masks that are drawn at random.
     bias: what is added to the scores of a head, None for nothing.
     model: one whose layers' masks are listed, too.
     """
@@ -168,6 +169,7 @@ def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:
     """The bias that `--score-bias` names: ALiBi's, or the buckets of T5 (32 of them, up to distance
     128). Raises InputError for a head that does not exist.
 
+    name: "alibi", "alibi-symmetric", "t5" or "t5-decoder".
     heads: for how many heads ALiBi's slopes are.
     reach: the largest distance of a key from its query.
     """
@@ -221,6 +223,9 @@ def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
 def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
     """The document's part about a bias: its value at some distances and, for up to `MAP` positions,
     its matrix before and after the mask, with the weights that it makes of queries that are alike.
+
+    n: how many queries and keys.
+    seed: of a mask that is drawn at random.
     """
     reach = (len(bias.values) - 1) // 2
     if reach < n - 1:

@@ -162,7 +162,10 @@ def _spec_text(spec: str, view: View) -> str:
 
 
 def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Lines:
-    """Each mask drawn large, one below the other, with its sentence and numbers."""
+    """Each mask drawn large, one below the other, with its sentence and numbers.
+
+    title: what the masks are called; "" for the spelling of each.
+    """
     blocks = []
     for part in parts:
         # a small mask has the numbers of its rows, three cells wide
@@ -294,7 +297,7 @@ def _bias(document: MaskDocument, view: View) -> Lines:
     head = [say(view, "j − i")]
     body = [say(view, "bias")]
     for row in by_distance:
-        cell = f"{row.value + 0.0:.{digits}f}"
+        cell = f"{row.value + 0.0:.{digits}f}"  # + 0.0 makes 0 of -0
         if sum(len(text) + 2 for text in body) + len(cell) > view.width - 2:
             break
         head.append(f"{row.distance:+d}" if row.distance else "0")
@@ -306,6 +309,7 @@ def _bias(document: MaskDocument, view: View) -> Lines:
     if bias.before is not None:
         before, after = (np.asarray(values, np.float64) for values in (bias.before, bias.after))
         n = len(before)
+        # a number takes its digits and 6 more cells, the row's name 8
         if n <= NUMBERED and n * (digits + 6) + 8 <= view.width:
             close = replace(view, precision=digits)
             blocks.append(

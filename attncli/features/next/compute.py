@@ -203,9 +203,11 @@ def _dose_members(
 ) -> dict[str, Any]:
     """The document's members about weighed attention, by name; {} where none is weighed.
 
+    weighing: which keys are weighed, and by which factor; None for none.
     entry: the vocabulary entry whose probability is measured.
     position: of the token measured.
     rows: query rows at a time, None for all.
+    progress: called with the share of the doses that is done.
     masked: whether it is a mask.
     """
     if weighing is None:
@@ -246,7 +248,11 @@ def _run(
 
 def _likeliest(model: Model, logits: Floats, count: int) -> list[NextToken]:
     """The likeliest tokens with their probabilities; entries that the tokenizer does not have are
-    passed over, as padded vocabularies hold some."""
+    passed over, as padded vocabularies hold some.
+
+    logits: of each entry of the vocabulary, [vocabulary].
+    count: how many tokens.
+    """
     shares = np.exp(log_softmax(logits))
     result: list[NextToken] = []
     # more than are asked for, since some may be passed over
@@ -339,6 +345,7 @@ def _prediction_without(
     rows: query rows at a time, None for all.
     top: how many of the likeliest tokens.
     entry: the vocabulary entry asked about.
+    masked: whether the token measured is a mask.
     """
     if not heads:
         return UNSET

@@ -140,8 +140,9 @@ def random_keys(
     model: Model, tokens: Sequence[Token], weighing: Weighing, position: int
 ) -> Iterator[tuple[int, ...]]:
     """Yield random sets of tokens up to `position`, each of as many tokens as are weighed, as
-    controls; none where there are too few. Tokens where heads rest whatever the text says are drawn
-    only if they are among the weighed ones, because weakening them changes everything."""
+    controls; none where there are too few. Tokens where heads rest whatever the text says (the
+    first one and the like) are drawn only if they are among the weighed ones, because weakening
+    them changes everything."""
     rest = resting_keys(tokens, model.identity.source)
     may_rest = any(rest[key] for key in weighing.keys)
     others = [

@@ -379,6 +379,9 @@ def _make_probes(
 ) -> list[Probe]:
     """A text for each length, depth and needle.
 
+    lengths: tokens of the texts, at most.
+    depths: where the needle stands, 0 (first) to 1 (last before the question).
+    seed: of what is drawn.
     sample: only so many of them, drawn by the seed; 0 for all.
     """
     grid = list(enumerate(product(lengths, depths, range(len(facts)))))
@@ -402,6 +405,9 @@ def _make_probe(
 ) -> Probe:
     """A text with the needle of this number at a depth, 0 to 1, filled with passages up to `length`
     tokens.
+
+    facts: all needles.
+    seed: of the passages that are drawn, and of the tokens for chance.
     """
     needle = facts[number]
     # the text, and why it may be refused
@@ -455,6 +461,8 @@ def _passages_that_fit(
 ) -> list[str]:
     """Passages drawn by a seed, as many as fit into `length` tokens with the needle; none that
     begins as another, or as the needle's question, does.
+
+    depth: where the needle stands among them, 0 (first) to 1 (last).
     """
     order = np.argsort(integers(seed, "haystack", len(passages)), kind="stable")
     beginnings = {needle.question}
@@ -619,7 +627,9 @@ def _rank_heads(
     """The document's entries on the heads, with both scores and their intervals, the largest
     literal score first.
 
+    heads: (layer, head) of each, in the order of the scores.
     answered: the runs in which the answer was given, over which scores are means.
+    seed: of the needles drawn again for intervals.
     """
     needles = [result.needle for result in answered]
     literal = _score_intervals([result.literal for result in answered], needles, seed)
@@ -645,6 +655,7 @@ def _score_intervals(
 
     pairs: for each run the scores [head] on the needle's answer, and on other tokens.
     needles: for each run the index of its needle.
+    seed: of the needles drawn again.
 
     Runs that share a needle are not independent, as `mean_intervals` supposes. So needles are drawn
     again in place of runs (a bootstrap), each with all of its runs.
@@ -657,7 +668,7 @@ def _score_intervals(
     # [draw, needle]: indices of `kinds`
     drawn = integers(seed, "needles", DRAWS * len(kinds)).reshape(DRAWS, len(kinds)) % len(kinds)
     means = sums[drawn].sum(1) / counts[drawn].sum(1)[:, None]
-    low, high = np.quantile(means, (0.025, 0.975), axis=0)
+    low, high = np.quantile(means, (0.025, 0.975), axis=0)  # the middle 95 %
     return [
         FetchScore(mean=float(mean), low=float(lower), high=float(upper), chance=float(by_chance))
         for mean, lower, upper, by_chance in zip(
@@ -677,6 +688,7 @@ def _check_heads(
     when as many of the first heads by each score add nothing, and when as many random others do.
 
     ranked: all heads, by their literal scores.
+    seed: of the random heads.
     on_runs: called with the number of texts that have run.
     """
     done = 0

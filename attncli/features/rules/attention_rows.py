@@ -241,6 +241,8 @@ def _block(
 ) -> PatternBlock:
     """Set some rows of attention weights of a layer beside what rules say of these rows.
 
+    places: the model's heads and masks.
+    text: the rules of the text that the rows are of.
     number: the text's.
     row: the first query.
     weights: [head, row, key].
@@ -270,9 +272,11 @@ def _observe_long(
     number: int,
     consume: Callable[[PatternBlock], None],
 ) -> None:
-    """As `observe`, for one long text, of which only some rows of attention are in memory at a time.
+    """As `observe`, for one long text, of which only some rows of attention are in memory at a
+    time.
 
     number: the text's among those that run.
+    consume: called with each block of rows beside what rules say of it.
     """
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:

@@ -190,6 +190,8 @@ def _distinct_texts(
 ) -> list[tuple[Token, ...]]:
     """The texts of two tokens or more, each once: a repeated text would be both fitted to and
     measured on, and a single token leaves nothing to choose.
+
+    note: called with a sentence on how many texts are left out.
     """
     by_ids = {tuple((token.id, token.text) for token in text): text for text in texts}
     distinct = [text for text in by_ids.values() if len(text) > 1]
@@ -207,10 +209,12 @@ def _distinct_texts(
 def _cost(
     model: Model, halves: Sequence[Sequence[Sequence[Token]]], rules: int, runs: int
 ) -> CostEstimate:
-    """The estimated cost of everything: each text runs once, those that are measured on `runs` times
-    more, and all heads are compared with all rules pair by pair.
+    """The estimated cost of everything: each text runs once, those that are measured on `runs`
+    times more, and all heads are compared with all rules pair by pair.
 
     halves: the texts that are fitted to, and those that are measured on.
+    rules: how many there are.
+    runs: of each text that is measured on, besides the first.
     """
     spec = model.spec
     dtype = model.backend.dtype
@@ -236,7 +240,10 @@ def _cost(
 
 def _refuse(model: Model, shares: Sequence[float]) -> None:
     """Raise UnsupportedError for a model that runs whole through another library or reads another
-    text, so that its texts do not run side by side; UsageError for a share out of range."""
+    text, so that its texts do not run side by side; UsageError for a share out of range.
+
+    shares: of the heads whose places rules take.
+    """
     if not model.own_layers or model.memory is not None:
         raise UnsupportedError(
             "rules take the place of heads in texts that run side by side, and this {family} model"
@@ -286,7 +293,14 @@ class _SwapTrial:
         progress: Callable[[int], None],
     ) -> None:
         """Prepare the mixtures that heads are swapped for: their own rules, the rule of the first
-        token alone, and that of an even spread."""
+        token alone, and that of an even spread.
+
+        texts: those that losses are measured on.
+        mixtures: the weights of each head's rules, [head, rule].
+        profile: mean weight by distance, [head, distance].
+        seed: of the heads drawn at random.
+        progress: called with how many more tokens have run.
+        """
         self._model = model
         self._texts = texts
         self._rules = usable
@@ -302,12 +316,13 @@ class _SwapTrial:
         self._first[:, names.index("first")] = 1.0
 
     def run(self, ranked: Sequence[int], shares: Sequence[float]) -> list[SwappedHeads]:
-        """Measure the loss with rules in place of each share of the heads, the smallest share first,
-        beside baselines in their place, and rules in as many heads drawn at random.
+        """Measure the loss with rules in place of each share of the heads, the smallest share
+        first, beside baselines in their place, and rules in as many heads drawn at random.
 
         ranked: the numbers of all heads, those of the largest overlap first.
+        shares: of the heads, above 0, at most 1.
         """
-        own = self._loss(None)
+        own = self._loss(None)  # of the model as it is
         rows = []
         for share in sorted(shares):
             # 0.29 of 100 is 28.999… in binary

@@ -107,7 +107,11 @@ def _draw_heads(
 
 
 def _draw_legend(drawing: Drawing, inks: dict[str, str], top: float, view: View) -> float:
-    """Name the rules in their colours, and say what a square is. Returns where it ends."""
+    """Name the rules in their colours, and say what a square is. Returns where it ends.
+
+    inks: colours by rule.
+    top: where the drawing is free, in points from above.
+    """
     for rule, ink in inks.items():
         drawing.text(0, top, label(say(view, rule_label(rule))), size=8, ink=ink)
         top += 11

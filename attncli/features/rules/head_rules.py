@@ -209,8 +209,12 @@ class Twin(HeadRule, frozen=True):
     apart: str = ""
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
-        """A preference of 1 for each key whose twin (the token `beside` places before it) comes before
-        the query and is like it, and 0 for others, [query, key]."""
+        """A preference of 1 for each key whose twin (the token `beside` places before it) comes
+        before the query and is like it, and 0 for others, [query, key].
+
+        patterns: which tokens of the text are alike, by several kinds of likeness.
+        queries: positions, [query].
+        """
         numbers = _numbers(patterns, self.kind)
         keys = np.arange(patterns.count)
         is_key = np.ones((queries.size, patterns.count), bool)

@@ -49,6 +49,7 @@ def fit_mixtures(sums: PairSums, allowed: Bools) -> Floats:
     """The weights of the rules that are allowed, [head, rule]: 0 or more, of sum 1, with the least
     squared error.
 
+    sums: over all rows, of products of rules with rules and with the head's weights.
     allowed: which rules each head may have, [head, rule], at least one each.
     """
     # For weights c of sum 1 the error Σ (Σ c_r R_r − A)² is cᵀ M c, where M_rs = Σ (R_r − A)(R_s − A).
@@ -93,6 +94,10 @@ def _shrink(problem: Floats, target: Floats, weights: Floats, active: Bools, row
     """Solve some problems for their active variables, leaving out those that would be negative,
     until all are positive. Changes `weights` and `active` in place.
 
+    problem, target: of the quadratic xᵀ P x − 2 xᵀ t, P [problem, variable, variable] and t
+        [problem, variable].
+    weights: the x of each problem, [problem, variable].
+    active: which variables are not 0, [problem, variable].
     rows: the problems that are solved.
     """
     while rows.size:

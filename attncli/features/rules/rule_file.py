@@ -99,7 +99,10 @@ class FileRule(HeadRule, frozen=True):
 
     def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
         """The function's preferences, checked, [query, key]. Raises InputError where it fails, or
-        gives another shape or numbers that are no preferences."""
+        gives another shape or numbers that are no preferences.
+
+        queries: positions, [query].
+        """
         where = f"{self.path}:{self.line}"
         # run the user's function, whatever it raises
         try:

@@ -168,7 +168,10 @@ class RuleSums:
 
 
 def sum_shapes(places: HeadKinds, rules: int) -> dict[str, tuple[int, ...]]:
-    """The shapes of the arrays of `RuleSums`, by name."""
+    """The shapes of the arrays of `RuleSums`, by name.
+
+    rules: how many there are.
+    """
     heads = places.count
     kinds = places.kind_count
     return {
@@ -392,6 +395,9 @@ def _gains(sums: PairSums, mixtures: Floats) -> Floats:
     """How much the squared error of each head falls at most on the way from its mixture to a rule
     alone, [head, rule]; 0 for rules that make it larger.
 
+    sums: of the texts that are fitted to.
+    mixtures: the weights of each head's rules, [head, rule].
+
     Along the direction d from the mixture to rule r the error is a parabola: it falls by at most
     (slope)² ⁄ ‖d‖².
     """
@@ -433,7 +439,9 @@ def _overlaps(
     """A copy of the overlaps, [head], in which those of some heads are computed anew.
 
     samples: the rows that each head is compared on.
+    mixtures: the weights of each head's rules, [head, rule].
     rows: the heads that are computed.
+    overlaps: those so far, [head].
     """
     after = overlaps.copy()
     for head in rows.tolist():

@@ -259,7 +259,7 @@ class TokenPatterns:
 
     @cached_property
     def line_start(self) -> Bools:
-        """The first token of each line that is more than blanks."""
+        """Which tokens are the first of their line that are more than blanks, booleans [token]."""
         start = np.zeros(self.count, bool)
         begins = True
         for place, text in enumerate(self.texts):

@@ -145,7 +145,7 @@ def run(
     command = Command(environment, loaded_model, text, setup, output, page, view, why)
     single = command.wants_one_text or save is not None
     texts: Sequence[Text] | None = None
-    traces_of_batch: Iterator[BatchTraces | None] = repeat(None)
+    traces_of_batch: Iterator[BatchTraces | None] = repeat(None)  # each text runs by itself
     if batch:
         texts = list(request.texts(environment, text, single=single))
         traces_of_batch = iter(_run_as_batch(loaded_model, texts, setup))

@@ -111,7 +111,13 @@ def cost(
     last_rows: int | None = None,
 ) -> CostEstimate:
     """The memory, time and numbers of the document that running a text of `count` tokens takes,
-    with the model's weights in memory. Arguments are those of `cost_of`."""
+    with the model's weights in memory.
+
+    request: what the document holds.
+    is_saved: whether all stages are kept to be saved.
+    rows: query rows at a time; None for all at once.
+    last_rows: how many rows of the last layer are computed; None for all.
+    """
     running = cost_of(
         model.spec,
         count,
@@ -163,6 +169,8 @@ def cost_of(
     for attention in attentions:
         heads = len(numbers_of(request.heads, attention.heads))
         mixed_width = heads * attention.v_dim
+        # `wide`: numbers in arrays as wide as the heads' outputs or as a token vector;
+        # `square_arrays`: arrays [query, key] of each head in the document
         if request.stages:
             wide = row_count * (3 * mixed_width + 4 * spec.d_model)
             wide += count * (2 * mixed_width + spec.d_model)  # k, v and hidden are whole
@@ -944,6 +952,7 @@ def region_links(
     """
     from attncli.inputs.regions import REST
 
+    # indices of two regions, each way
     pairs = [
         (query, key)
         for query, query_region in enumerate(regions)

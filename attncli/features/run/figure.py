@@ -39,7 +39,7 @@ def _run_weights(document: RunDocument, view: View) -> Iterator[HeadWeights]:
         return
     for pooled in document.maps or ():
         name = say(view, spoken_head(pooled.layer, pooled.head))
-        yield HeadWeights(name, pooled.layer, pooled.head, pooled.weights, UNSET, pooled.pool)
+        yield HeadWeights(name, pooled.layer, pooled.head, pooled.weights, pool=pooled.pool)
 
 
 def run_figure(document: RunDocument, drawing: Drawing, view: View, scale: str) -> None:

@@ -72,7 +72,7 @@ def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
             records = LayerRecords(
                 NUMPY, layer, sides, range(len(stages["weights"])), is_learned=is_learned
             )
-            feed_whole(NUMPY, records, stages, None)
+            feed_whole(NUMPY, records, stages, words=None)
             # a page computes weights from q and k where the scale is known and no hash is needed
             recipe = None
             scale = attention.scale

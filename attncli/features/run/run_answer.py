@@ -178,9 +178,9 @@ def strongest(document: RunDocument) -> list[LayerHeadLink]:
 def _link_of_choice(
     document: RunDocument, head_links: Sequence[LayerHeadLink]
 ) -> LayerHeadLink | None:
-    """The strongest link to a key that is no resting key, of a query that sees several keys (a single
-    key gets all the weight, whatever a head does). If there is none, the strongest link of all;
-    None without links.
+    """The strongest link to a key that is no resting key (the first token, a special one), of a
+    query that sees several keys (a single key gets all the weight, whatever a head does). If there
+    is none, the strongest link of all; None without links.
 
     head_links: strongest first.
     """
@@ -200,7 +200,7 @@ def _link_of_choice(
     if not has_choice.any():
         return head_links[0]
 
-    # none of these is of such a query: among all weights
+    # none of these is of such a query: among all weights, of each head (query, key, weight)
     largest_links = [
         LayerHeadLink(*largest_weight(head.weights, has_choice), layer.layer, head.head)
         for layer in document.layers
@@ -236,7 +236,7 @@ def _shares_from_query(
     document: RunDocument, query: int, head_links: Sequence[LayerHeadLink]
 ) -> list[float | None]:
     """The tint of each token by what it gets from the query: the weights of the only head, or the
-    strongest link to it of any head; 0 for resting keys.
+    strongest link to it of any head; 0 for resting keys (the first token and special tokens).
     """
     count = len(document.tokens)
     rest = _tokens_at_rest(document)
@@ -256,7 +256,8 @@ def _received_shares(
 ) -> list[float | None]:
     """The tint of each token by how much attention it receives beyond an even share, scaled so that
     the largest is 1. Of each key, the head counts in which it receives most; weight on resting keys
-    is left out, and so are rows that see a single key, unless there are only such rows."""
+    (the first token and special tokens) is left out, and so are rows that see a single key, unless
+    there are only such rows."""
     count = len(document.tokens)
     heads = [np.nan_to_num(as_matrix(head.weights))[:, :count] for head in _heads(document)]
     rest = _tokens_at_rest(document)
@@ -294,7 +295,7 @@ def _query_sentences(
     document: RunDocument, query: int, head_links: Sequence[LayerHeadLink], view: View
 ) -> list[str]:
     """Sentences on the query: what it looks at most, what that ranking leaves out, and how much of
-    its weight is on resting keys.
+    its weight is on resting keys (the first token and special tokens).
 
     head_links: of all queries, strongest first.
     """
@@ -504,6 +505,8 @@ def _looks_sentence(
 ) -> str:
     """A sentence that says at which key a query looks most, and at which second.
 
+    query_text: the query, quoted.
+    first: the strongest link that counts.
     second: the link to another key that is nearly as strong; None for none.
     several: whether the sentence names their heads. A neighbour that is left out and gets more is
         named beside them.

@@ -228,7 +228,10 @@ def _did_nothing(part: str, stages: Mapping[str, Numbers]) -> bool:
 def _stage_values(
     stage_table: StageTable, values: Numbers, note: str, document: RunDocument, view: View
 ) -> Lines:
-    """A table of the numbers of a stage: a matrix of queries and keys, or a vector in each row."""
+    """A table of the numbers of a stage: a matrix of queries and keys, or a vector in each row.
+
+    note: beside the title: which head or layer, and the formula.
+    """
     texts = [token.text for token in document.tokens]
     # rows are all tokens, or the document's queries
     numbers = None

@@ -40,7 +40,7 @@ def schema(
     if document_type is None:
         from difflib import get_close_matches
 
-        close = get_close_matches(name, SCHEMAS, 1)
+        close = get_close_matches(name, SCHEMAS, n=1)
         what = message("no document is called {name}", name=repr(name))
         raise UsageError(
             what, expected=listing(SCHEMAS), hint=f"attn schema {close[0]}" if close else ""

@@ -307,10 +307,12 @@ def _kept_results(
     follows from all that the numbers depend on; where nothing is to be remembered, a place that
     keeps nothing.
 
+    folder: of the checkpoint.
     digest: of the checkpoint's tensors.
+    variables: the environment variables, which say where the cache folder is.
     """
     if not remember:
-        return KeptResults(None, MeasuredCheckpoint)
+        return KeptResults(None, MeasuredCheckpoint)  # no file
     name = _request_digest(request, digest, description_digest(folder))
     file = own_cache_folder(variables) / "series" / f"{name}.json"
     return KeptResults(file, MeasuredCheckpoint)
@@ -349,12 +351,15 @@ def label_changes(rows: Sequence[SeriesCheckpoint]) -> list[LabelChange]:
 
 def _fetch_ahead(name: str, variables: Mapping[str, str]) -> Thread:
     """Start a thread that downloads a checkpoint while another one is measured; errors are ignored,
-    since they come again when the checkpoint itself is measured."""
+    since they come again when the checkpoint itself is measured.
+
+    variables: the environment variables, which say where downloads are kept.
+    """
 
     def fetch() -> None:
         """Fetch the checkpoint into the cache of downloads."""
         with suppress(AttnError, OSError):
-            locate(name, variables=variables, fetch=Fetch(None))
+            locate(name, variables=variables, fetch=Fetch(None))  # with no notes
 
     thread = Thread(target=fetch, daemon=True)
     thread.start()
@@ -415,6 +420,8 @@ def _measure(
     the first text [head, query, key], None where no maps are wanted); the model is let go.
 
     name: of the checkpoint.
+    variables: the environment variables, which say where models are.
+    note: called with a sentence on what is fetched; None for nobody.
     progress: called with the share of the texts that is done.
     """
     model = load(name, backend=request.backend, dtype=request.dtype, note=note, variables=variables)
@@ -525,6 +532,8 @@ def _share_reporter(
 
     place: which checkpoint it is, from 0.
     count: how many there are.
+    note: called with that sentence; None for nobody.
+    progress: called with the share of the series that is done.
     """
     start_time = perf_counter()
     is_note_due = place == 0 and note is not None

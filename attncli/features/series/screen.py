@@ -369,17 +369,18 @@ def series_page(document: SeriesDocument, lang: str) -> bytes:
     line = listing((title, f"{rows[0].name} … {rows[-1].name}"), " · ")
     return steps_page(
         StepsPage(
-            "attn series",
-            line,
-            [token.text for token in document.tokens],
-            heads,
-            names,
-            lines,
-            scores,
-            (list(range(len(rows))), np.stack(maps)) if len(maps) == len(rows) else None,
-            document,
-            notes,
-            lang,
+            title="attn series",
+            line=line,
+            tokens=[token.text for token in document.tokens],
+            heads=heads,
+            steps=names,
+            lines=lines,
+            scores=scores,
+            # at which steps there are weights (all), and the weights
+            maps=(list(range(len(rows))), np.stack(maps)) if len(maps) == len(rows) else None,
+            document=document,
+            notes=notes,
+            lang=lang,
         )
     )
 

@@ -116,6 +116,7 @@ def capture_attention(
     text, beside leading axes.
 
     where: the file's name, for errors.
+    layer: which layer of a file of layers; None for the first, or for a file of one attention.
     """
     prefix = _name_prefix(tensors, where, layer)
     q_k_v = [tensors[prefix + name] for name in ROLES]
@@ -133,7 +134,7 @@ def capture_attention(
         bias=floats.get("bias"),
         causal=False,
         window=None,
-        offset=options.offset or tensors.get("offset", 0),
+        offset=options.offset or tensors.get("offset", 0),  # 0: not given
         key_lengths=None if lengths is None else np.asarray(lengths),
         sinks=floats.get("sinks"),
         softmax_dtype=options.softmax_dtype,
@@ -208,7 +209,7 @@ def _name_prefix(tensors: Tensors, where: str, layer: int | None) -> str:
         )
         raise InputError(what, where=where, expected="no --layer")
     tensor_names = names_text(sorted(tensors)) or "nothing"
-    close = [near for name in missing for near in get_close_matches(name, tensors, 1, 0.4)]
+    close = [near for name in missing for near in get_close_matches(name, tensors, n=1, cutoff=0.4)]
     if close:
         hint = f"rename {close[0]!r}"
     else:
@@ -293,6 +294,7 @@ def _tensors_document(
 ) -> TensorsDocument:
     """The `attn.tensors/1` document. Links are the largest weights over all batch entries.
 
+    file: what the arrays are called in the document.
     trace: every stage; None to attend by blocks of query rows, which leaves metrics and links, and
         nothing that is n × n.
     heads: which, in rising order.
@@ -637,12 +639,18 @@ def captured_record(
             head_numbers = numbers_of(heads, stage_arrays["weights"].shape[-3])
             stages = {name: array[place] for name, array in stage_arrays.items()}
             records = LayerRecords(numpy, layer, sides, head_numbers)
-            feed_whole(numpy, records, stages, None)
+            feed_whole(numpy, records, stages, words=None)
             yield from records.records(
                 arithmetic(numpy, stages, arrays.rule.scale, arrays.rule.softcap)
             )
 
     name = PurePath(document.file).name
     return RunRecord(
-        name, name, sides, document.model, document.attention, head_records(), document.warnings
+        name=name,
+        text=name,  # arrays have no text
+        sides=sides,
+        model=document.model,
+        attention=document.attention,
+        heads=head_records(),
+        warnings=document.warnings,
     )

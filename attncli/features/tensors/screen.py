@@ -130,6 +130,7 @@ def _is_long(document: TensorsDocument) -> bool:
 def _metrics(document: TensorsDocument, view: View) -> Lines:
     """A table with a row of metrics for every head, the usual ones unless the view is full; no
     lines where the document has no metrics."""
+    # (place in the batch, head, its metrics by name)
     captured_heads = [
         (entry.index, head, head.metrics)
         for entry in document.batch

@@ -235,7 +235,8 @@ def _check_shapes(
             for row in shapes_of(known_stages)
             for axis, size in zip(row.axes, row.shape, strict=True)
         }
-        # the heads must share keys and values evenly; 0 of these divide nothing
+        # the heads must share keys and values evenly; of 0 key-value heads, which divide nothing,
+        # the heads + 1 in their place leave a rest as well
         if heads % (sizes.get("kv", heads) or heads + 1):
             raise ValueError(f"{heads} heads cannot share {sizes['kv']} of keys and values")
         if sizes.get("token", tokens) != tokens:
@@ -422,7 +423,7 @@ def saved_derivation(
         raise UnsupportedError(
             "a learned sink took a part of this row, and the file does not hold it"
         )
-    steps = steps_of(head_stages, scale, document.attention.softcap, None, query)
+    steps = steps_of(head_stages, scale, document.attention.softcap, sink=None, query=query)
     out = tensors.get(f"layers.{layer}.out")
     return AttentionTopic(
         **heading_of(document),

@@ -107,7 +107,7 @@ def init(
     if embedding_for is not None:
         words = _distinct_tokens(tokenizer or "word", embedding_for)
     write_weight_file(file, seeded_file(settings, seed_number, words), layout=layout)
-    _list_tensors(file, None, output, environment, view)
+    _list_tensors(file, layout_request=None, output=output, environment=environment, view=view)
 
 
 def show(
@@ -165,7 +165,7 @@ def convert(
     if weight_file.looks_back:
         environment.note(weight_file.looks_back)
     write_weight_file(to, weight_file, layout=layout)
-    _list_tensors(to, None, output, environment, view)
+    _list_tensors(to, layout_request=None, output=output, environment=environment, view=view)
 
 
 def _list_tensors(

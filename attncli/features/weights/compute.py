@@ -204,7 +204,10 @@ TOGETHER = 2**20
 
 def _statistics(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Statistics]:
     """The statistics of each tensor, by name; small tensors of one data type and size are computed
-    together, since a call takes longer than such a tensor."""
+    together, since a call takes longer than such a tensor.
+
+    arrays: the tensors, by name.
+    """
     alike: dict[tuple[np.dtype[Any], int], list[str]] = {}
     for name, array in arrays.items():
         alike.setdefault((array.dtype, array.size), []).append(name)
