@@ -355,8 +355,10 @@ whole numbers or is `EVERY`. `help(attncli.HeadSelection)` lists the same."""
 
 
 def numbers_of(selection: Selection, count: int) -> list[int]:
-    """The numbers that a selection means, in its order; for `EVERY` all from 0 to count-1. Whether
-    each of the others lies there is not checked.
+    """The numbers that a selection means, in its order; for `EVERY` all from 0 to count-1.
+
+    count: how many layers or heads there are; only used for `EVERY`, so that other selections may
+        hold numbers beyond it.
 
     Raises UsageError for what holds no numbers.
     """
@@ -378,4 +380,5 @@ def numbers_of(selection: Selection, count: int) -> list[int]:
 
 def is_selected(selection: Selection, number: int) -> bool:
     """Whether a selection contains this number; `EVERY` contains all."""
+    # the count, 0 here, would only be used for EVERY
     return selection is EVERY or number in numbers_of(selection, 0)

@@ -42,8 +42,9 @@ class Variable:
 
     def __init__(self, value: NDArray, parents: Sequence[tuple[Variable, Pull]] = ()) -> None:
         self.value = value
+        # what it was computed from, each with the function that gives that variable's gradient
         self.parents = parents
-        self.number = next(_order)
+        self.number = next(_order)  # higher than those of all its parents
         self.gradient: NDArray | None = None
 
     @property
@@ -337,7 +338,7 @@ class GradientBackend:
         """Arrays joined along one axis; each has its own part of the gradient."""
         value = self._plain.concat([_value(array) for array in arrays], axis)
         ends = np.cumsum([0, *(array.shape[axis] for array in arrays)])
-        axis %= value.ndim
+        axis %= value.ndim  # counted from the front, as `cut` needs it
 
         def cut(first: int, last: int) -> Pull:
             """A function that cuts the entries first..last-1 along the axis out of a gradient."""

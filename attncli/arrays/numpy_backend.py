@@ -205,7 +205,7 @@ def share_work(works: Iterator[Callable[[], Result]], threads: int) -> list[Resu
 
     def run_all() -> None:
         """Run function after function until none is left."""
-        _side_by_side.busy = True
+        _side_by_side.busy = True  # read by `cores`, which then gives products of this thread one
         try:
             while (numbered_work := take()) is not None:
                 number, work = numbered_work
@@ -262,9 +262,10 @@ class _Line(Generic[Place, Result]):
         self._works = works
         self._free_places = list(places)
         self._begun_count = 0
+        # by the function's number: its result, and the place that the result may lie in
         self._results: dict[int, tuple[Place, Result]] = {}
         self._errors: list[BaseException] = []
-        self._change = Condition()
+        self._change = Condition()  # notified whenever one of these changes
 
     def help(self) -> None:
         """The work of a helping thread: run functions until none is left to start."""
@@ -710,6 +711,7 @@ def block_rows(a: NDArray, b: NDArray) -> int | None:
     a: [rows, in].
     b: [in, out], the transposed view of a weight [out, in] in row-major order.
     """
+    # blocks win for a few rows and a weight beyond the caches; one row has another routine of BLAS
     if (
         a.ndim != 2
         or b.ndim != 2
@@ -784,6 +786,7 @@ def by_rows(work: Callable[..., AnyArray], first: AnyArray, *others: AnyArray) -
     All of them are [..., row, width], of one shape and type, and so is the result. Large ones are
     worked on piece by piece, [row, width].
     """
+    # all at once: arrays of torch, small ones, and those below float32
     if not isinstance(first, np.ndarray) or first.size < LARGE_ARRAY or first.dtype.itemsize < 4:
         return work(first, *others)
     arrays = [np.asarray(array) for array in (first, *others)]

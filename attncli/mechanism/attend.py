@@ -93,8 +93,8 @@ def softmax(
     hidden: the ranges of keys among which some are hidden, None where that is not known.
     buffer: memory to work in; None for new memory.
 
-    Returns the weights, each row's log-sum-exp and whether it sees nothing, and its entropy and
-    largest weight, both None where they were not computed.
+    Returns the weights, and for each row, [..., head, rows, 1], its log-sum-exp, whether it sees
+    nothing, its entropy, and its largest weight; the last two are None where they were not computed.
     """
     # the highest score is taken from all, so that no exponential overflows
     highest = backend.max(scores, -1)
@@ -447,6 +447,7 @@ def _partly_hidden_keys(
     keys: how many keys there are in all.
     """
     mask = _mask_alone(rule)
+    # with an array of offsets, the texts of a batch see different ranges
     if mask is None or not isinstance(rule.offset, int):
         return None
     first, last = common_span(mask, start + rule.offset, stop - 1 + rule.offset, keys)
@@ -709,6 +710,7 @@ def common_span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]
 
     It may be narrower than it could be, never wider.
     """
+    # whether all keys between a query's bounds are visible: `whole`
     low, high, whole = mask.reach(np.asarray([first, last], np.int64), keys)
     # bounds never fall from query to query: from where the last one's keys begin to where the first
     # one's end
@@ -768,11 +770,12 @@ def stream(
     """Attend block by block, handing each to `on_block`.
 
     q: [..., head, query, dim], k: [..., kv, key, dim], v: [..., kv, key, v_dim].
-    rows: query rows of all heads together that may be held at once. A block holds the heads of one
-        kv head and as many more rows, or fewer under a narrow window, and what is in it is
-        overwritten once `on_block` is done. Several blocks are worked on at the same time, by as
-        many threads; `on_block` is called here, rows in order, the heads of the same rows one after
-        the other. Memory is linear in the length; masks that hide keys save the work on them.
+    rows: how many query rows may be held at once, each with all heads. A block holds only the heads
+        of one kv head, and in return more rows by as many times as there are kv heads (fewer under
+        a narrow window); what is in it is overwritten once `on_block` is done. Several blocks are
+        worked on at the same time, by as many threads; `on_block` is called here, rows in order,
+        the heads of the same rows one after the other. Memory is linear in the length; masks that
+        hide keys save the work on them.
     last_queries: blocks without any of these are not computed, and their mixed values are 0; None
         for all.
     """
@@ -783,7 +786,7 @@ def stream(
     group_size = heads // groups
     dtype = rule.score_dtype(backend, q)
     lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3])
-    ranges, area = row_ranges(rule, queries, keys, rows * groups)
+    ranges, largest_weights = row_ranges(rule, queries, keys, rows * groups)
     if last_queries is not None:
         ranges = [block for block in ranges if any(query in block for query in last_queries)]
     finite = bool(backend.isfinite(v).all())
@@ -836,7 +839,7 @@ def stream(
         empty[..., head_range, block.start : block.stop] = block.empty
 
     with backend.shared_out(THREADS) as threads:
-        size = prod(lead) * group_size * area
+        size = prod(lead) * group_size * largest_weights  # numbers in the largest block
         # threads compute while one more block waits to be handed on
         buffer_count = 1
         if threads > 1:
@@ -966,10 +969,11 @@ def row_ranges(rule: Rule, queries: int, keys: int, most: int) -> tuple[list[ran
         # see, then, since later rows may see more keys, by what the guessed rows see
         guess = most * keys // width(start, start + most)
         rows = max(most * keys // width(start, start + guess), most)
-        # but not many more rows than a window is wide: their keys would be mostly hidden; nor too
-        # few, since each block has a cost of its own
+        # but not many more rows than a window is wide, as their keys would be mostly hidden: at
+        # most as many as one row sees keys, or a few, since each block has a cost of its own
         last = min(start + most, queries)
-        rows = min(rows, max(width(last - 1, last), 4 * FEWEST))
+        keys_of_row = width(last - 1, last)
+        rows = min(rows, max(keys_of_row, 4 * FEWEST))
         stop = min(start + rows, queries)
         largest = max(largest, (stop - start) * width(start, stop))
         ranges.append(range(start, stop))

@@ -141,10 +141,9 @@ def run_block(
     else:
         if block.residual:
             state = hidden + attention_branch(out)
+            stages["sum"] = state
         else:
             state = edit("attn_out", out)
-        if block.residual:
-            stages["sum"] = state
         state = apply_norm("attn.sum", state)
         if "attn.sum" in block.norms:
             stages["norm"] = state
@@ -223,6 +222,7 @@ def mix_heads(
     stages = {"hidden": x, "q": parts.q, "k": parts.k, "v": parts.v}
     if apart is not None:
         stages |= {"global_q": apart.q, "global_k": apart.k, "global_v": apart.v}
+    # the terms that positions add to the scores, each as a stage of its own, [..., head, query, key]
     if "biased" in context.keep and context.rows is None:
         i = backend.arange(0, parts.q.shape[-2])[:, None]
         j = backend.arange(0, parts.k.shape[-2])[None, :]

@@ -296,7 +296,7 @@ def _value_in_words(value: object) -> str:
 
 
 def _is_union(kind: Any) -> bool:
-    """Whether a kind is one of several."""
+    """Whether a kind is a union of several types, such as `int | None`."""
     return isinstance(kind, UnionType) or typing.get_origin(kind) is typing.Union
 
 
@@ -310,7 +310,7 @@ def _fits(value: Any, kind: Any) -> bool:
         return any(_fits(value, part) for part in parts)
     if origin is typing.Literal:  # True is not the literal 1, though they are equal
         return any(value is part or (type(value) is type(part) and value == part) for part in parts)
-    if kind in CLASSES:
+    if kind in CLASSES:  # with a test of its own, as True is no int and a text may be a path
         return CLASSES[kind](value)
     if origin is Callable:
         return callable(value)

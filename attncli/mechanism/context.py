@@ -276,12 +276,14 @@ def put_weights(
     heads = mixed.shape[-3]
     groups = values.shape[-3]
     count = mixed.shape[-2]
+    # some rows at a time, as the weights of a long text are too many to be held at once
     for put in (change for change in interventions if isinstance(change, PutWeights)):
         # the values of each of its heads, [..., one of the heads, key, v_dim]
         head_values = values[..., [head * groups // heads for head in put.heads], :, :]
         mixed_parts = []
         weight_parts = []
         for start in range(0, count, PUT_ROWS):
+            # the given weights of these queries, [..., one of the heads, rows, key]
             rows = put.rows(start, min(start + PUT_ROWS, count))
             row_values = backend.cast(head_values, backend.dtype_of(rows))
             mixed_parts.append(mix(backend, rows, row_values, rows > 0))

@@ -29,11 +29,12 @@ def deviation(norm: Norm, x: Floats) -> Floats:
 
 
 def through_norm(norm: Norm, matrix: Floats, weight: Floats | None) -> Floats:
-    """The matrix, [dim, width], that a linear map behind a norm is for the vectors before the norm,
-    but for the norm's division: W·diag(weight), without the mean for layer normalization.
+    """Fold a norm's weight, and the mean that layer normalization subtracts, into the matrix of the
+    linear map that follows, [dim, width]. Applied to what enters the norm, and divided by the
+    deviation there, the result gives what the map gives after the norm, biases apart.
 
     matrix: W, [dim, width].
-    weight: the norm's, [width]; None for none.
+    weight: the norm's, [width]; None where it has none.
     """
     if norm.affine and weight is not None:
         if norm.unit_offset:  # stored less 1
@@ -59,6 +60,7 @@ def normalise(
     """
     if weight is not None and weight.ndim > 1:  # every head has weights of its own
         return _normalise_rows(backend, norm, weight, bias, x)
+    # each row alone decides its result, so that threads can share the rows
     return by_rows(partial(_normalise_rows, backend, norm, weight, bias), x)
 
 
@@ -238,7 +240,7 @@ def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
             return whole[expert]
 
         share = backend.array(shares[:, expert, None])
-        if spec.routing.of_input:
+        if spec.routing.of_input:  # as Llama 4: the share is on what the expert reads
             total = total + feed_forward(backend, part, role, flat * share, "experts")
         else:
             total = total + feed_forward(backend, part, role, flat, "experts") * share
@@ -290,7 +292,7 @@ def activate(backend: Backend, kind: Activation, x: Array) -> Array:
     match kind:
         case "gelu":
             result = backend.erf(x * 0.5**0.5)
-        case "gelu_tanh":
+        case "gelu_tanh":  # tanh(√(2/π)·(x + 0.044715·x³)), the usual approximation of erf
             result = x * 0.044715
             result *= x
             result *= x
@@ -313,7 +315,7 @@ def activate(backend: Backend, kind: Activation, x: Array) -> Array:
             return backend.tanh(x)
         case "silu":
             result = backend.tanh(x * 0.5)  # x·sigmoid(x), which never overflows this way
-        case "quick_gelu":
+        case "quick_gelu":  # x·sigmoid(1.702·x)
             result = backend.tanh(x * (1.702 * 0.5))
         case _:
             assert_never(kind)

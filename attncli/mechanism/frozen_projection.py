@@ -250,7 +250,9 @@ def freeze(
     else:
         bias = array_of(f"{projection.name}.bias")
         if bias is not None:
-            add_vector(bias[rows] - (bias.mean() if _is_centred(spec, side) else 0.0))
+            # a norm over all heads takes the mean of all away, also that of their biases
+            mean = bias.mean() if _is_centred(spec, side) else 0.0
+            add_vector(bias[rows] - mean)
 
     # a bound, as the share of each entry that it keeps
     if spec.clip is not None:

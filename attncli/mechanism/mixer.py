@@ -42,8 +42,8 @@ class Carry:
     """
 
     def __init__(self, before: Sequence[Array] = ()) -> None:
-        self._before = iter(before)
-        self.after: list[Array] = []
+        self._before = iter(before)  # `next` takes one array after the other
+        self.after: list[Array] = []  # what this run leaves for the next, in the same order
 
     def next(self) -> Array | None:
         """The next array kept by the earlier run, in order; None where there was no earlier run."""
@@ -251,7 +251,7 @@ def _state_space(part: LayerPart, spec: StateSpace, x: Array, carry: Carry) -> _
     inner = spec.heads * spec.head_dim
     group = spec.groups * spec.state
     whole = _wide_linear(part, "input", x)
-    if spec.factors is not None:
+    if spec.factors is not None:  # Falcon-H1's, on the gate, the values, k, q and the time steps
         pieces = _split(whole, [inner, inner, group, group, spec.heads])
         whole = backend.concat(
             [piece * factor for piece, factor in zip(pieces, spec.factors, strict=True)], -1
@@ -455,5 +455,5 @@ def _softplus(backend: Backend, x: Array) -> Array:
 
 
 def _sigmoid(backend: Backend, x: Array) -> Array:
-    """1 / (1 + exp −x), entrywise."""
+    """1 / (1 + exp −x), entrywise, by tanh, which never overflows."""
     return (backend.tanh(x * 0.5) + 1.0) * 0.5

@@ -84,6 +84,8 @@ def frequencies(rope: Rope, length: int) -> tuple[Floats, float]:
         case Linear(factor):
             return plain / factor, 1.0
         case Dynamic(factor, original):
+            # NTK: the base grows so that the slowest pair turns `growth` times slower, and the
+            # fastest as before
             longest = max(length, original)
             growth = factor * longest / original - (factor - 1)
             theta = rope.theta * growth ** (rope.dims / (rope.dims - 2))
@@ -110,7 +112,7 @@ def frequencies(rope: Rope, length: int) -> tuple[Floats, float]:
             if last == first:  # a ramp of no width would divide by zero
                 last += 0.001
             ramp = np.clip((np.arange(rope.dims // 2) - first) / (last - first), 0.0, 1.0)
-            if magnitude is None and factor > 1:
+            if magnitude is None and factor > 1:  # the paper's formula
                 amplitude = 0.1 * math.log(factor) + 1.0
             else:  # not stated (None): 1, which changes nothing
                 amplitude = magnitude or 1.0
@@ -143,6 +145,7 @@ def keeps_angles(position: Position, before: int, after: int) -> bool:
     Where they do not, keys kept from the shorter text are wrong for the longer one, which must be
     computed anew from its first token.
     """
+    # only these two scalings depend on the length of the text
     if not isinstance(position, Rope) or not isinstance(position.scaling, Dynamic | LongRope):
         return True
     short, _ = frequencies(position, before)
@@ -254,8 +257,9 @@ def first_block_again(
     *,
     heads: slice = EVERY_HEAD,
 ) -> Array:
-    """The bias ln(1 + times), [rows, columns], on keys of the first block for queries of middle
-    blocks, the same for all heads: to such a query these keys stand in the softmax 1 + times times.
+    """BigBird's bias ln(1 + times), [rows, columns], on keys of the first block for queries of
+    middle blocks, the same for all heads: in the softmax of such a query these keys then count
+    1 + times times, `times` of them in place of random blocks.
 
     keys: number of keys.
     i: [rows, 1].
@@ -346,7 +350,7 @@ def project(
     q, k = _rotate_and_norm(attention, q, k, memory, context)
     if spec.temperature is not None:
         q = q * attention.backend.array(temperatures(spec.temperature, positions)[:, None])
-    if context.past is not None and memory is None:
+    if context.past is not None and memory is None:  # those of earlier tokens come before
         k, v = _remember(attention.backend, context.past, layer, k, v)
     spec.mask.check_size(q.shape[-2], k.shape[-2])
 
@@ -664,9 +668,9 @@ class PlaceVectors(Struct, frozen=True, eq=False):
 def project_with_places(
     attention: LayerAttention, position: Disentangled | RelativeSines, x: Array
 ) -> tuple[Array, Array, Array, PlaceVectors]:
-    """Queries, keys and values of x [..., token, width], and what the same or other projections
-    make of positions: of a learned table, or of a sinusoid for each distance from −n to n − 1, one
-    bucket each.
+    """Queries, keys and values of x [..., token, width], and vectors for relative positions: each
+    distance, or bucket of distances, has a vector (learned, or a sinusoid for each distance from −n
+    to n − 1), which is projected to a query, a key or both.
 
     A model may let queries meet positions (`asks`), positions meet keys (`answers`), or both; its
     positions have projections of their own (`own`) or share those of the tokens.
@@ -871,8 +875,9 @@ def _score_place_queries(
     scores = (
         backend.matmul(keys, backend.transpose(queries[..., heads, :, :])) * attention.spec.scale
     )
-    rows = distance_buckets(query_positions[None, :] - key_positions[:, None], position)
-    return backend.transpose(_pick_buckets(backend, scores, rows))
+    # picked key by key, [key, query], and turned round
+    buckets = distance_buckets(query_positions[None, :] - key_positions[:, None], position)
+    return backend.transpose(_pick_buckets(backend, scores, buckets))
 
 
 def _pick_buckets(backend: Backend, scores: Array, buckets: Integers) -> Array:

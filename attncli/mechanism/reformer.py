@@ -137,6 +137,7 @@ def hash_attention(
     i = places.queries[..., :, None]
     j = places.looked_at[..., None, :]
     visibility = backend.keep((i >= 0) & (j >= 0))
+    # so low a bias that a token attends to itself only where it sees nothing else
     itself = backend.keep(np.where(i == j, ITSELF, 0.0))
     if not shows_all(mask):
         visibility = visibility & visible(

@@ -719,6 +719,7 @@ class HeadSelection(Struct, frozen=True):
             return self.layers, self.heads
         layers = sorted({layer for layer, _ in self.pairs})
         heads = sorted({head for _, head in self.pairs})
+        # fewer pairs than layers times heads: some layer lacks one of the heads
         if len(layers) * len(heads) != len(set(self.pairs)):
             words = [head_name(layer, head) for layer, head in self.pairs]
             if option and not hint:

@@ -159,7 +159,11 @@ class Views(Protocol):
         """The weights that a document holds, as a labelled array of xarray."""
 
     def write_figure(self, document: Any, path: Any, style: str, lang: str, parts: str, /) -> None:
-        """Draw a document to a file."""
+        """Draw a document to a file.
+
+        style, parts: words as `--figure-style` and `--figure-parts` take them; lang: the language
+        of titles.
+        """
 
     def write_page(self, document: Any, path: Any, lang: str, /) -> None:
         """Write a document as one offline page."""

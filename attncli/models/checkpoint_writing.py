@@ -150,7 +150,7 @@ def _new_folder(folder: Path) -> Iterator[None]:
 def _remove_empty(folders: Sequence[Path]) -> None:
     """Delete those of these folders that are empty; others stay."""
     for path in folders:
-        with suppress(OSError):
+        with suppress(OSError):  # of a folder that is not empty
             path.rmdir()
 
 

@@ -107,9 +107,9 @@ class Config:
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
         self.values = values
-        self.where = where
-        self.read_keys: set[str] = set()
-        self.notes: list[str] = []
+        self.where = where  # the file, for errors
+        self.read_keys: set[str] = set()  # keys that a reader has asked for
+        self.notes: list[str] = []  # sentences for the user
 
     @property
     def file(self) -> str:
@@ -482,7 +482,8 @@ def rope(
             base=base,
         )
 
-    # HunYuan writes NTK scaling by `alpha` as "dynamic" beside keys of YaRN that have no effect
+    # HunYuan writes NTK scaling by `alpha` (the base grows, so that the slowest pair turns α times
+    # slower) as "dynamic" beside keys of YaRN that have no effect
     if by_alpha and rope_type == "dynamic" and dims > 2:
         alpha = inside.cap("alpha", default=None)
     else:
@@ -685,7 +686,7 @@ def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRop
     texts of at most `original` tokens and for longer ones."""
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", default=None)
-    if magnitude is None:
+    if magnitude is None:  # the paper's formula
         if factor <= 1:
             magnitude = 1.0
         else:

@@ -368,6 +368,7 @@ class GgufCheckpoint(DerivedCheckpoint):
         # what the tensors tell
         biased = any(f"{first}{name}.bias" in tensors for name in ("attn_q", "attn_qkv"))
         parallel = self.metadata.architecture_value("use_parallel_residual")
+        # either tells Falcon's new architecture
         two_norms = f"{first}attn_norm_2.weight" in tensors
         grouped = _are_sizes(kv_heads, heads) and 1 < kv_heads < heads
 
@@ -410,7 +411,7 @@ class GgufCheckpoint(DerivedCheckpoint):
                 CONVOLUTION if self.metadata.architecture_value("shortconv.l_cache") else LINEAR,
             ),
             "conv_L_cache": self.metadata.architecture_value("shortconv.l_cache"),
-            "block_auto_adjust_ff_dim": False,
+            "block_auto_adjust_ff_dim": False,  # the file has LFM2's width as it is
             **self._recurrence_keys(width),
             "clip_qkv": self.metadata.architecture_value("attention.clamp_kqv") or None,
             "new_decoder_architecture": two_norms or grouped,

@@ -214,8 +214,9 @@ class BlockRecipe(ProductRecipe):
         undone: Undone,
         unpack: Unpack = BlockKind.numbers,
     ) -> None:
-        """fill: reads bytes of the file. tensor, info: where the tensor is and what it is called.
+        """How a tensor of a GGUF file is read, row by row.
 
+        fill: reads bytes of the file. tensor, info: where the tensor is and what it is called.
         undone: how the converter changed it. unpack: makes numbers of stored blocks.
         """
         self._fill = fill
@@ -395,9 +396,8 @@ def conversion_of(name: str, spec: Spec, model_family: Family) -> Undone:
             before = 2 * mixer.key_heads * mixer.key_dim
         else:
             before = 0
-        return Undone(
-            rows=_rows_by_group(mixer, mixer.v_dim if TILED[part[1]] else 1, before), decay=decay
-        )
+        rows_of_head = mixer.v_dim if TILED[part[1]] else 1
+        return Undone(rows=_rows_by_group(mixer, rows_of_head, before), decay=decay)
     return Undone()
 
 

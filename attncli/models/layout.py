@@ -131,9 +131,10 @@ def _without_wrappers(path: list[str]) -> list[str]:
     """The parts of a tensor's name, cut at dots, without leading ones that name modules around the
     attention, such as "layers", "0", "self_attn"."""
     index = 0
-    while index < len(path) - 1:
+    while index < len(path) - 1:  # the last part is the tensor's own
         if path[index] in AROUND:
             index += 1
+        # a list of layers and a number
         elif path[index] in STACKED and index + 2 < len(path) and path[index + 1].isdecimal():
             index += 2
         else:
@@ -226,7 +227,7 @@ def is_mask(name: str, array: Array) -> bool:
 def _hides_later(mask: Array) -> bool:
     """Whether a mask has one value up to each token and another after it, as a causal mask has,
     whichever of the two means hidden."""
-    if mask.size < 4:
+    if mask.size < 4:  # fewer than two tokens: none is later
         return False
     square = mask.reshape(mask.shape[-2:])
     early = square[0, 0]

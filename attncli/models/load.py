@@ -499,8 +499,10 @@ class _CachedWeights(ReadWeights):
         multipliers: dict[str, Multiplier | None],
         reading: Lock,
     ) -> None:
-        """arrays, multipliers: what is kept, for all runs, by role and by module.
+        """The weights of a layer, of which those that were read are kept.
 
+        weights: gives those that were not. arrays, multipliers: what is kept, for all runs, by role
+            and by module.
         reading: held while a weight is read, as threads share these.
         """
         self._weights = weights
@@ -856,7 +858,7 @@ def _with_usual_names(checkpoint: Checkpoint) -> Checkpoint:
         short_names = {name.removeprefix(wrapper): old for name, old in short_names.items()}
     if all(name == old for name, old in short_names.items()):
         return checkpoint
-    part = checkpoint.part(short_names, checkpoint.config)
+    part = checkpoint.part(short_names, checkpoint.config)  # the file's name by the short one
     part.notes = checkpoint.notes
     return part
 

@@ -364,7 +364,7 @@ def drawing_bytes(settings: Settings) -> int:
     # q and k have heads · d_k rows, v and, if there is one, the output projection heads · d_v
     widths = 2 * settings.head_dim + settings.v_dim * (1 + settings.projects)
     entries = settings.d_model * settings.heads * widths
-    return entries * 12
+    return entries * (4 + 8)
 
 
 def seeded_weights(settings: Settings, seed: int) -> dict[str, np.ndarray[Any, Any]]:

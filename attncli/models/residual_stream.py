@@ -336,7 +336,7 @@ def read_stream(
         stop = len(spec.blocks)
     else:
         stop = min(last + reads_cross, len(spec.blocks))
-    store.expect(range(stop))
+    store.expect(range(stop))  # so that their weights are read ahead
 
     # the first parts: embeddings of tokens, positions and so on
     hidden = store.embed(backend, tokens)
@@ -369,6 +369,7 @@ def read_stream(
     # each layer: receivers at its attentions get their readings, the others its parts
     for index, block in enumerate(spec.blocks):
         progress(index / max(stop, 1))
+        # the layer and the taps both need its output matrices, which are kept from one to the other
         weights = HeldOutput(store.layer(backend, index))
         enter(index, "self", block.norms.get("attn.in"), "attn.in", weights, hidden)
         if not waiting and follower is None:

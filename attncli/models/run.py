@@ -238,8 +238,9 @@ def logits(
     `hidden` [..., token, width].
 
     weights: those outside the layers, by role.
-    entries: which entries of the vocabulary; all by default. Raises UnsupportedError for a model, or
-    a file of one, without an output head.
+    entries: which entries of the vocabulary; all by default.
+
+    Raises UnsupportedError for a model, or a file of one, without an output head.
     """
     head = spec.head
     if head is None:
@@ -250,12 +251,13 @@ def logits(
         outputs = linear_if_any(backend, weights, "head.project", outputs)
     if outputs is None:
         raise no_output_head(spec)
-    product = _unembed(_matrix_role(head, weights), weights, backend, outputs, entries)
+    role = _matrix_role(head, weights)  # the head's own matrix, or the token table of a tied one
+    product = _unembed(role, weights, backend, outputs, entries)
     if product is None:
         raise no_output_head(spec)
     scores = product * head.scale
-    for role in ("head.bias", "head.offsets"):
-        bias = weights(role)
+    for name in ("head.bias", "head.offsets"):
+        bias = weights(name)
         if bias is not None:
             scores = scores + bias[..., entries]
     if head.softcap is None:
@@ -655,6 +657,7 @@ def run_branches(
     last = len(spec.blocks) - 1
     trunk.store.expect(range(trunk.first, last + 1))
     branches: list[Array] = []
+    # the one run that has every change at once, where `trunk.joint` asks for it
     together: Array | None = hidden if trunk.joint is not None else None
     for index in range(trunk.first, last + 1):
         # the text's own run through the layer; in the last one, `asking` says which tokens are read
@@ -676,7 +679,7 @@ def run_branches(
         # every weight of the layer has been read above, so that threads only look it up
         branches = branch_layer.run_all(hidden, branches, leave(trace, weights))
 
-        # the one run that has every change at once, which `trunk.joint` gives for a layer's trace
+        # `trunk.joint` gives the changes of this layer from its trace
         if trunk.joint is not None and together is not None:
             rows = layer_context.asking
             changed = trunk.with_hold(block, trace, values_of_rows(trunk.joint(trace), rows), rows)

@@ -206,7 +206,7 @@ def probe_model(
         Token(index, "", _token_ids(hf_model)[0], start=None, end=None) for index in range(PROBE)
     ]
     side = HostedSide(hf_model, family, backend.device, list_members(hf_model), memory=memory)
-    ran, output = forward(side, probe, note)
+    record, output = forward(side, probe, note)
     if not calls:
         what = message(
             "no attention of this {family} model goes through transformers' interface",
@@ -220,7 +220,7 @@ def probe_model(
     for call in calls:
         calls_of_layer.setdefault(call.layer, []).append(call)
     by_layer = [
-        (passage, calls_of_layer.get(layer, [])) for layer, passage in enumerate(ran.passages)
+        (passage, calls_of_layer.get(layer, [])) for layer, passage in enumerate(record.passages)
     ]
     modules = list_members(
         hf_model, beside=[passage.module for passage, own_calls in by_layer if own_calls]
@@ -229,10 +229,11 @@ def probe_model(
         (passage, own_calls) for passage, own_calls in by_layer if passage.module in modules
     ]
     _check_calls([len(own_calls) for _, own_calls in layer_calls], family, where, memory)
-    ran.check_vectors(
+    record.check_vectors(
         layer for layer, (passage, _) in enumerate(by_layer) if passage.module in modules
     )
-    side = replace(side, layers=modules, attending=tuple(ran.attending))
+    side = replace(side, layers=modules, attending=tuple(record.attending))
+    # whether transformers shows attention weights before sinks take their share
     before_sinks = compare_attention(side, backend, where)
 
     # describe each layer; one without attention borrows the sizes of the first one with it; what
@@ -260,7 +261,7 @@ def probe_model(
         vocabulary=vocabulary,
         blocks=tuple(blocks),
         embedding=embedding,
-        biases=added_biases(hf_model, ran.passages),
+        biases=added_biases(hf_model, record.passages),
     )
     return ProbeResult(spec, side, output, layer_calls[0][0].streams, before_sinks)
 
@@ -513,17 +514,17 @@ class TransformersStore:
     row_by_row: ClassVar[bool] = False
 
     def __init__(self, family: str, size: int) -> None:
-        self.family = family
-        self.size = size
-        self._read = 0
+        self.family = family  # for errors
+        self.size = size  # bytes of all weights
+        self._bytes_read = 0
 
     def expect(self, layers: range) -> None:
         """Does nothing but count all weights as read: they were loaded whole."""
-        self._read = self.size
+        self._bytes_read = self.size
 
     def bytes_read(self) -> int:
         """The bytes of all weights once a text has run, 0 before."""
-        return self._read
+        return self._bytes_read
 
     def _refuse(self, *arguments: object) -> NoReturn:
         """Called in place of each method that reads weights (`embed`, `layer` and so on): always

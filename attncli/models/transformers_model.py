@@ -343,8 +343,9 @@ class Passage:
     def __init__(
         self, module: Any, entering: Array | None, *, streams: int, rotating: bool
     ) -> None:
-        """module: the layer. entering: its vectors, [token, width]. streams: vectors of each token.
+        """The record of a layer that begins.
 
+        module: the layer. entering: its vectors, [token, width]. streams: vectors of each token.
         rotating: whether it gets the angles of a rotary embedding.
         """
         self.module = module
@@ -376,9 +377,9 @@ class Passages:
         self.token_count = token_count
         self.memory_count = memory_count
         self.passages: list[Passage] = []
-        self.attending: dict[Any, None] = {}
+        self.attending: dict[Any, None] = {}  # a set that keeps its order
         self.attention_input: Array | None = None
-        self._depth = 0
+        self._depth = 0  # how many modules, one in the other, are running
 
     def enter(self, module: Any, entering: Array | None, *, streams: int, rotating: bool) -> None:
         """Record that a layer begins, or a module of a list nested in it, which gets no record of

@@ -100,8 +100,8 @@ class _ShapeRun:
     def __init__(self, passages: Any) -> None:
         self.passages = passages
         self.calls: list[_ShapeCall] = []
-        self.masks: list[tuple[Any, Mask]] = []
-        self._keys: list[tuple[Any, int]] = []
+        self.masks: list[tuple[Any, Mask]] = []  # each tensor given as a mask, and what it means
+        self._keys: list[tuple[Any, int]] = []  # each tensor of keys, and its layer
 
     def mask(self, **arguments: Any) -> Any:
         """Called in place of transformers' function that makes masks: returns a tensor without
@@ -294,7 +294,7 @@ def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = N
         note_passages(list_members(hf_model), (), Passages(family, TOKENS, TOKENS)) as passages,
     ):
         run = _ShapeRun(passages)
-        _running.append(run)
+        _running.append(run)  # where the functions registered with transformers look for it
         try:
             _forward(hf_model, ids, attended, memory)
         finally:

@@ -160,7 +160,8 @@ def recognise(
     }
     weights |= {name: tensors.read(name) for name in ("bias_k", "bias_v") if name in tensors}
 
-    # reversed, so that of two tensors with one role the one listed first in the layout counts
+    # `knows` has the role of each tensor, "" for one that is not used; reversed, so that of two
+    # tensors with one role the one listed first in the layout counts
     file_names = {
         role: tensors.file_names[name]
         for name, role in reversed(layout.knows.items())

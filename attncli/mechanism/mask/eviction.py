@@ -84,16 +84,17 @@ class HeavyHitters(Eviction, frozen=True):
         """The cache that `h2o:BUDGET` or `h2o:BUDGET,RECENT` means, from its numbers: half of the
         budget is for recent keys where that is left out. Raises UsageError for more recent keys
         than the budget."""
+        budget = numbers[0]
         if len(numbers) > 1:
             recent = numbers[1]
         else:
-            recent = max(numbers[0] // 2, 1)
-        if recent > numbers[0]:
+            recent = max(budget // 2, 1)
+        if recent > budget:
             what = message(
                 "mask {spec} keeps more recent keys than it has room for", spec=repr(spec)
             )
             raise UsageError(what, expected="h2o:BUDGET,RECENT, with RECENT up to BUDGET")
-        return HeavyHitters(numbers[0], recent)
+        return HeavyHitters(budget, recent)
 
     def describe(self) -> Message:
         """The sentence with the budget and how many last keys it always holds."""
@@ -264,7 +265,8 @@ class ByChance(Eviction, frozen=True):
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
         """The cache that `random:BUDGET` or `random:BUDGET,SEED` means, from its numbers; `seed`
         where that is left out. Raises UsageError for a budget of 0."""
-        if numbers[0] == 0:
+        budget = numbers[0]
+        if budget == 0:
             raise UsageError(
                 "mask {spec} has a 0 where none may be",
                 expected="random:BUDGET, with BUDGET from 1",
@@ -272,7 +274,7 @@ class ByChance(Eviction, frozen=True):
             )
         if len(numbers) > 1:
             seed = numbers[1]
-        return ByChance(numbers[0], seed)
+        return ByChance(budget, seed)
 
     def describe(self) -> Message:
         """The sentence with the budget."""
@@ -340,7 +342,7 @@ def unbound_error(mask: Mask) -> TypeError:
 
 def before(i: Ints) -> Reach:
     """The reach of a causal mask with gaps: keys 0 to each query's own."""
-    return Reach(np.zeros_like(i), i + 1, False)
+    return Reach(np.zeros_like(i), i + 1, whole=False)
 
 
 def cached_pairs(budget: int, n: int) -> int:

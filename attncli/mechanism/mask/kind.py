@@ -418,6 +418,7 @@ def _capped_sum(n: int, most: int | None) -> int:
 
 def _floors(last: int, step: int) -> int:
     """The sum of t // step over t = 0 … last."""
+    # the values 0 … whole − 1 come `step` times each, then `whole` for the terms that are left
     whole, rest = divmod(last, step)
     return step * (whole * (whole - 1) // 2) + whole * (rest + 1)
 

@@ -100,10 +100,11 @@ def encoder_decoder(
     width = config.integer("d_model")
     config.optional("num_hidden_layers")  # repeats encoder_layers
     function = config.choice("activation_function", among=ACTIVATIONS, default=activation)
+    # where the norms of a layer stand: before each part, or on the sum of it and the stream
     if before:
-        sum_or_in: tuple[Place, ...] = ("attn.in", "mlp.in")
+        places: tuple[Place, ...] = ("attn.in", "mlp.in")
     else:
-        sum_or_in = ("attn.sum", "mlp.sum")
+        places = ("attn.sum", "mlp.sum")
     crossing: Place = "cross.in" if before else "cross.sum"
 
     def attention(side: str) -> Attention:
@@ -120,7 +121,7 @@ def encoder_decoder(
     encoder = Spec(
         d_model=width,
         vocabulary=config.integer("vocab_size"),
-        blocks=(Block(attention("encoder"), mlp("encoder"), dict.fromkeys(sum_or_in, norm)),)
+        blocks=(Block(attention("encoder"), mlp("encoder"), dict.fromkeys(places, norm)),)
         * config.integer("encoder_layers", most=MOST_LAYERS),
         embedding=embedding,
         final_norm=norm if before else None,
@@ -130,7 +131,7 @@ def encoder_decoder(
     block = Block(
         replace(attention("decoder"), mask=Causal()),
         mlp("decoder"),
-        dict.fromkeys((*sum_or_in, crossing), norm),
+        dict.fromkeys((*places, crossing), norm),
         cross=attention("decoder"),
     )
     layers = config.integer("decoder_layers", most=MOST_LAYERS)
@@ -325,6 +326,7 @@ def whisper(config: Config) -> Spec:
         final_norm=norm,
         max_positions=config.integer("max_target_positions", default=448),
         head=Head(tied=True),
+        # Whisper's keys have none
         biases=("attn.[qvo]", "cross.[qvo]", "mlp.*", "attn.in", "cross.in", "final"),
     )
 

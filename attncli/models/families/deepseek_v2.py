@@ -187,6 +187,7 @@ def latent_decoder(
         kv_heads=heads,
         head_dim=content_dim + rotary_dim,
         v_dim=config.integer("v_head_dim", default=128),
+        # YaRN's factor for longer texts is on the scores here
         scale=(content_dim + rotary_dim) ** -0.5 * stretched_scale(config),
         mask=Causal(),
         position=replace(rotary, first=content_dim),

@@ -255,7 +255,7 @@ def t5gemma(config: Config) -> Spec:
     encoder_config = _side_config(config, "encoder")
     encoder = gemma2(encoder_config)
     encoder = replace(encoder, blocks=tuple(map(_both_ways, encoder.blocks)), head=None)
-    _settle_side(config, encoder_config)
+    _settle_side(config, encoder_config)  # keys that nothing has read become notes
 
     # the decoder: Gemma 2 with cross-attention in each layer
     decoder_config = _side_config(config, "decoder")

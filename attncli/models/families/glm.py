@@ -26,7 +26,7 @@ def half_rotated_decoder(config: Config, places: tuple[Place, ...]) -> Spec:
 
     places: where each layer has norms.
     """
-    norm = llama.rms(config, default=1.5625e-7)
+    norm = llama.rms(config, default=1.5625e-7)  # as in transformers' GLM
     dim = llama.head_dim(config, 128)
     position = rope(config, dim, default_partial=0.5, pairing="adjacent")
     block = llama.block(config, position=position, dim=dim, kv_heads=2, norm=norm, places=places)

@@ -93,7 +93,8 @@ def granitemoehybrid(config: Config) -> Spec:
     attending = block(
         config, _shared_experts(config), rotates=config.get("position_embedding_type") == "rope"
     )
-    blocks = [attending if KINDS[kind] else attending.with_mixer(mixer) for kind in kinds]
+    mixing = attending.with_mixer(mixer)
+    blocks = [attending if KINDS[kind] else mixing for kind in kinds]  # KINDS: whether one attends
     return whole_model(config, blocks, (*llama.linear_biases(config), *bamba.biases(config)))
 
 

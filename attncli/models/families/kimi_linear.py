@@ -33,6 +33,7 @@ def _names() -> Names:
     for the mixer. Feed-forward parts are called `mlp.…`, or, in the files first published,
     `block_sparse_moe.…`."""
     parts = {name: f"{name}_proj" for name in ("gate", "up", "down")}
+    # all names of a layer are dropped, so that those listed here are the only ones
     return deepseek_v2.NAMES.with_roles(
         {
             **mixtral.NAMES.inside,

@@ -155,6 +155,7 @@ def experts(
     """The gated experts that the config describes, of which a few are chosen for each token.
 
     count, per_token, width: used where the config does not set them; width None: the config must.
+    count_keys, width_key: the config's keys for the number of experts and the width of one.
     renormalise: whether the weights of a token's chosen experts are made to sum to 1.
     """
     total = config.integer(*count_keys, default=count, most=2**16)

@@ -114,7 +114,7 @@ def spec(config: Config) -> Spec:
     dim = llama.head_dim(config, 128)
     kv_heads = config.optional("num_key_value_heads", default=8) or heads
 
-    # the block of each type of layer
+    # the block of each type of layer; one of a feed-forward part has nothing else (`only`)
     attending = Block(
         Attention(heads, kv_heads, head_dim=dim, v_dim=dim, scale=dim**-0.5, mask=Causal()),
         norms={"attn.in": norm},

@@ -92,6 +92,7 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts], kv_heads: int = 
             norm=norm,
             mlp=part,
         )
+        # what its heads mix passes a gate
         gated = replace(block, attention=replace(block.attention, gated=True))
         blocks.append(gated if kind == GLOBAL else block.with_mixer(mixer))
     biases = ("attn.[qkvo]", "attn.gate") if config.flag("attention_bias", default=False) else ()
