@@ -48,7 +48,7 @@ class ScoreBuffer:
 
 # The one softmax.
 
-LEAST = -800.0
+LOWEST_EXPONENT = -800.0
 """Below this, exp is 0 even in float64."""
 
 
@@ -127,7 +127,7 @@ def softmax(
         if hidden is None:
             hidden = (slice(None),)
         for part in hidden:
-            backend.at_least(scores[..., part], LEAST)  # as 0 · −inf would be NaN, not 0
+            backend.at_least(scores[..., part], LOWEST_EXPONENT)  # as 0 · −inf would be NaN, not 0
     else:
         weights = backend.exp_over(scores)
     total = backend.sum(weights, -1)

@@ -25,9 +25,9 @@ from attncli.mechanism.head_choice import OneHead, choose_heads_of, layer_and_he
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
-SHOWN = 60
+LONGEST_SHOWN = 60
 """Characters of a value that an error shows."""
-SEVERAL = (Sequence, Collection, Iterable, list)
+COLLECTIONS = (Sequence, Collection, Iterable, list)
 
 
 def checked(
@@ -92,7 +92,7 @@ def _kinds(function: Callable[..., object]) -> dict[str, Any]:
             kinds[name] = CHOICE
             continue
         # annotations are texts; they are evaluated among the names of the function's own module
-        names = _Names({**getattr(function, "__globals__", {}), **OF_NAME})
+        names = _Names({**getattr(function, "__globals__", {}), **KIND_OF_NAME})
         kinds[name] = eval(annotation, {}, names)
     return kinds
 
@@ -122,7 +122,7 @@ NAMES: dict[Any, str] = {
     typing.BinaryIO: message("an open file"),
 }
 """What kinds are called in errors."""
-OF_NAME: dict[str, Any] = {
+KIND_OF_NAME: dict[str, Any] = {
     "Array": Arrays,
     "Library": Arrays,
     "Bools": Arrays,
@@ -137,8 +137,8 @@ class _Names(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         """A name that the module does not have at run time: a builtin, or `Any`."""
-        if name in OF_NAME:
-            return OF_NAME[name]
+        if name in KIND_OF_NAME:
+            return KIND_OF_NAME[name]
         return getattr(builtins, name, Any)
 
 
@@ -217,7 +217,7 @@ NEVER_EMPTY = ("tokens", "scores", "measures", "repeats")
 AT_LEAST_ONE = ("batch", "count", "d_k", "keys", "n", "samples", "seeds", "top")
 """Counts of what there must be some of."""
 
-AT_LEAST_NONE = ("top",)
+AT_LEAST_ZERO = ("top",)
 """Counts of what may be left out."""
 
 
@@ -254,7 +254,7 @@ def _check_size(name: str, value: Any) -> None:
         raise UsageError(
             "{name} is {value}", expected="a finite number", name=name, value=str(value)
         )
-    if is_number and name in AT_LEAST_NONE and value < 0:
+    if is_number and name in AT_LEAST_ZERO and value < 0:
         raise UsageError("{name} is {value}", expected="at least 0", name=name, value=str(value))
     if is_number and name in AT_LEAST_ONE and value < 1:
         raise UsageError("{name} is {value}", expected="at least 1", name=name, value=str(value))
@@ -290,7 +290,7 @@ def _value_in_words(value: object) -> str:
         text = repr(value)
     except Exception:
         text = ""
-    if text and len(text) <= SHOWN:
+    if text and len(text) <= LONGEST_SHOWN:
         return text
     return message("a {kind}", kind=type(value).__name__)
 
@@ -314,7 +314,7 @@ def _fits(value: Any, kind: Any) -> bool:
         return CLASSES[kind](value)
     if origin is Callable:
         return callable(value)
-    if origin in SEVERAL:
+    if origin in COLLECTIONS:
         return _fits_several(value, origin, parts[0])
     if origin is tuple and parts and parts[-1] is not Ellipsis:  # of as many items, each its kind
         return _fits_each(value, parts)
@@ -397,7 +397,7 @@ def _kind_in_words(kind: Any) -> str:
         return message("a function")
     if origin is Mapping:
         return message("a dictionary")
-    if origin in SEVERAL:
+    if origin in COLLECTIONS:
         if parts[0] is Any:
             return message("a list")
         return message("a list, each of it {part}", part=_kind_in_words(parts[0]))

@@ -356,7 +356,7 @@ def route(spec: Experts, logits: Floats, correction: Floats | None = None) -> Fl
     best = np.argsort(-worth, -1, kind="stable")[:, : spec.chosen]
     token_shares = np.zeros_like(shares)
     np.put_along_axis(token_shares, best, np.take_along_axis(shares, best, -1), -1)
-    if spec.renormalise:
+    if spec.renormalise:  # to a sum of 1, but for the slack that some models add to the sum
         token_shares = token_shares / (token_shares.sum(-1, keepdims=True) + spec.routing.slack)
     return token_shares * spec.routing.factor
 

@@ -29,7 +29,7 @@ from attncli.mechanism.spec import (
     StateSpace,
 )
 
-STRAIGHT = 20.0
+SOFTPLUS_LINEAR_FROM = 20.0
 """From here on softplus is the number itself, as PyTorch has it."""
 
 
@@ -449,9 +449,9 @@ def _unit_vectors(backend: Backend, x: Array) -> Array:
 
 def _softplus(backend: Backend, x: Array) -> Array:
     """ln(1 + exp x), entrywise; x itself where it is large, so that exp does not overflow."""
-    return backend.where(
-        x > STRAIGHT, x, backend.log(backend.exp(backend.where(x > STRAIGHT, STRAIGHT, x)) + 1.0)
-    )
+    is_large = x > SOFTPLUS_LINEAR_FROM
+    bounded = backend.where(is_large, SOFTPLUS_LINEAR_FROM, x)
+    return backend.where(is_large, x, backend.log(backend.exp(bounded) + 1.0))
 
 
 def _sigmoid(backend: Backend, x: Array) -> Array:

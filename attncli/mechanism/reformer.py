@@ -24,7 +24,7 @@ from attncli.mechanism.attend import Rule, attend_rows, softmax
 from attncli.mechanism.mask import Everywhere, Mask, shows_all, visible
 from attncli.mechanism.mask.pattern import buckets_of, directions
 
-ITSELF = -1e5
+SELF_BIAS = -1e5
 """Added to a token's score with itself: it wins only where nothing else is visible."""
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
@@ -138,7 +138,7 @@ def hash_attention(
     j = places.looked_at[..., None, :]
     visibility = backend.keep((i >= 0) & (j >= 0))
     # so low a bias that a token attends to itself only where it sees nothing else
-    itself = backend.keep(np.where(i == j, ITSELF, 0.0))
+    itself = backend.keep(np.where(i == j, SELF_BIAS, 0.0))
     if not shows_all(mask):
         visibility = visibility & visible(
             mask,
@@ -297,7 +297,9 @@ def _add_square_stages(
     np.add.at(weight_sums, index, shared_weights[visible_pairs])
     pair_mask[index] = True
     scores = backend.matmul(q, backend.transpose(trace.keys))
-    scores = scores + backend.cast(backend.keep(ITSELF * np.eye(tokens)), backend.dtype_of(scores))
+    scores = scores + backend.cast(
+        backend.keep(SELF_BIAS * np.eye(tokens)), backend.dtype_of(scores)
+    )
     masked = backend.where(backend.keep(pair_mask), scores, -float("inf"))
     return replace(
         trace,

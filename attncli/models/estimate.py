@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from attncli.inputs.checkpoint import TensorInfo
 
 
-READS = 1.0e9
+BYTES_READ_A_SECOND = 1.0e9
 """Bytes a second that are read from a disk: a plain solid-state disk, cold."""
-COMPUTES = 5.0e10
+PRODUCTS_A_SECOND = 5.0e10
 """Multiply-adds a second: two processor cores in float32, with a third to spare."""
-STREAMS = 1.0e10
+WEIGHT_BYTES_A_SECOND = 1.0e10
 """Bytes of weights a second that two cores multiply with when the tokens are few."""
-SOFTMAXES = 2.0e8
+SCORES_A_SECOND = 2.0e8
 """Scores a second that are scaled, masked and turned into weights."""
-DECODES = 9.0e8
+DECODED_A_SECOND = 9.0e8
 """Quantised weights a second that are decoded, on two cores. Measured on Gemma's Q4_K and Q6_K."""
-WIDENS = 8.0e8
+WIDENED_A_SECOND = 8.0e8
 """Weights a second that become float64 and are multiplied with in place of float32."""
-WIDE_COMPUTES = 2.0e10
+FLOAT64_PRODUCTS_A_SECOND = 2.0e10
 """Multiply-adds a second that float64 takes more, on a slow processor."""
 WIDE_UP_TO = 0.1
 """Seconds more up to which a float32 run is worth computing in float64."""
-STARTS = 0.3
+START_SECONDS = 0.3
 """Seconds until a process has started and read the headers."""
-WORKING = 8
+SCORE_ARRAYS_AT_ONCE = 8
 """Arrays of the size of a block of scores that are alive at once when attention runs by blocks of
 query rows, of which two threads have two or three."""
 TILED_FROM = 64 << 20
@@ -73,7 +73,7 @@ MATRICES = frozenset(
     )
 )
 """The roles that every token is multiplied with."""
-CELLS, FADING, STEP = 40, 150, 500_000
+NUMBER_PRODUCTS, FADING_PRODUCTS, STEP_PRODUCTS = 40, 150, 500_000
 """What a mixer's state takes for each token, in multiply-adds: for each of its numbers, some passes
 over memory; for each that fades by an exponential of its own; and for the step from token to token
 itself, whatever the state's size. Measured as 0.7 ns, 3 ns and 8 µs in float32."""
@@ -116,7 +116,7 @@ class CostEstimate(Struct, frozen=True):
 def with_runs(cost: CostEstimate, runs: float) -> CostEstimate:
     """The cost of `runs` runs one after the other, from the cost of one; the process starts only
     once."""
-    return replace(cost, seconds=STARTS + runs * (cost.seconds - STARTS))
+    return replace(cost, seconds=START_SECONDS + runs * (cost.seconds - START_SECONDS))
 
 
 def with_held_weights(cost: CostEstimate, resident: int) -> CostEstimate:
@@ -184,7 +184,7 @@ def compute_dtype(spec: Spec, tokens: int, dtype: str) -> str:
     if dtype != "float32":
         return dtype
     work = work_of(spec, spec.blocks, tokens)
-    extra_seconds = work.weights / WIDENS + work.products / WIDE_COMPUTES
+    extra_seconds = work.weights / WIDENED_A_SECOND + work.products / FLOAT64_PRODUCTS_A_SECOND
     if extra_seconds <= WIDE_UP_TO:
         return "float64"
     return dtype
@@ -232,7 +232,7 @@ def estimate(
         key_bytes = tokens * (item + 1)
         kept_heads = sum(spec.blocks[index].attention.heads for index in layer_numbers)
     else:
-        key_bytes = WORKING * min(rows, tokens) * item
+        key_bytes = SCORE_ARRAYS_AT_ONCE * min(rows, tokens) * item
         kept_heads = 0
     heads = max((block.attention.heads for block in blocks), default=0)
     weights = max((_weights_at_once(spec, block) for block in blocks), default=0)
@@ -244,7 +244,7 @@ def estimate(
         message("scores of one layer"): heads * tokens * key_bytes,
         message("scores that are kept"): kept_stages * kept_heads * tokens * tokens * item,
     }
-    seconds = STARTS + max(bytes_read / READS, seconds_of(work, dtype))
+    seconds = START_SECONDS + max(bytes_read / BYTES_READ_A_SECOND, seconds_of(work, dtype))
     return CostEstimate(tokens, len(blocks), bytes_read, work.products, memory, seconds)
 
 
@@ -297,13 +297,14 @@ def with_predictions(
     else:
         together = min(rows, rows_at_once)
     head_bytes = table_bytes_at_once(table, dtype) + LOGIT_BYTES * together * spec.vocabulary
-    probabilities = rows * spec.vocabulary / SOFTMAXES
+    probabilities = rows * spec.vocabulary / SCORES_A_SECOND
     return replace(
         cost,
         bytes_read=cost.bytes_read + stored,
         multiply_adds=cost.multiply_adds + work.products,
         memory={**cost.memory, message("output head"): head_bytes},
-        seconds=cost.seconds + max(stored / READS, seconds_of(work, dtype) + probabilities),
+        seconds=cost.seconds
+        + max(stored / BYTES_READ_A_SECOND, seconds_of(work, dtype) + probabilities),
     )
 
 
@@ -367,10 +368,10 @@ def seconds_of(work: ComputeWork, dtype: str) -> float:
     """Rough seconds of computing: products and scores, twice as long in float64 as in float32, and
     the passing of all weights through the processor, the faster the fewer bytes they have.
     """
-    float32_seconds = work.products / COMPUTES + work.scores / SOFTMAXES
+    float32_seconds = work.products / PRODUCTS_A_SECOND + work.scores / SCORES_A_SECOND
     return (
         float32_seconds * max(1.0, ITEM[dtype] / ITEM["float32"])
-        + work.weights * ITEM[dtype] / STREAMS
+        + work.weights * ITEM[dtype] / WEIGHT_BYTES_A_SECOND
     )
 
 
@@ -397,7 +398,7 @@ def _weights_at_once(spec: Spec, block: Block) -> int:
     together = Counter[str]()
     for role in layer_roles(spec, block):
         part, _, kind = role.module.rpartition(".")
-        if len(role.shape) == 3:
+        if len(role.shape) == 3:  # [expert, out, in]
             group = "experts"
         elif kind in ("q", "k", "v"):
             group = f"{part}.qkv"
@@ -416,10 +417,10 @@ def _attention_products(block: Block, tokens: int) -> int:
     products = 0
     if block.mixer is not None and state_size(block.mixer):
         # in multiply-adds: for each token a constant part, and so many for each number of the state
-        each_number = CELLS
+        each_number = NUMBER_PRODUCTS
         if isinstance(block.mixer, SelectiveScan):  # an exponential for each number of its state
-            each_number += FADING
-        products = tokens * (STEP + state_size(block.mixer) * each_number)
+            each_number += FADING_PRODUCTS
+        products = tokens * (STEP_PRODUCTS + state_size(block.mixer) * each_number)
     for attention in (block.attention, block.cross):
         if attention is not None:
             products += attention.heads * tokens * tokens * (attention.head_dim + attention.v_dim)
@@ -505,7 +506,7 @@ def free_memory(root: Path = Path("/")) -> MemoryBudget:
 def peak_memory(root: Path = Path("/")) -> int | None:
     """The most memory that this process has had resident, in bytes, libraries included; None where
     the system does not say."""
-    peak = _byte_table(root / PROCESS).get("VmHWM")
+    peak = _byte_table(root / PROCESS_STATUS).get("VmHWM")
     if peak is not None:
         return peak
     try:
@@ -572,7 +573,7 @@ def _process_limits(root: Path) -> Iterator[MemoryBudget]:
         import resource
     except ImportError:  # not a Unix
         return
-    status = _byte_table(root / PROCESS)
+    status = _byte_table(root / PROCESS_STATUS)
     for name, status_key, source in (
         ("RLIMIT_AS", "VmSize", message("the limit on this process's address space")),
         ("RLIMIT_DATA", "VmData", message("the limit on this process's data")),
@@ -582,7 +583,7 @@ def _process_limits(root: Path) -> Iterator[MemoryBudget]:
             yield MemoryBudget(allowance - status[status_key], source)
 
 
-PROCESS = "proc/self/status"
+PROCESS_STATUS = "proc/self/status"
 """What Linux says of this process."""
 
 

@@ -625,9 +625,9 @@ class GgufCheckpoint(DerivedCheckpoint):
         family does not have; add a note for each unknown key."""
         # the metadata set what the family's config never read, under either of its spellings, to a
         # value that is not harmless
-        for key, harmless in MEANINGFUL.items():
+        for key, harmless in HARMLESS_VALUES.items():
             value = config.values.get(key)
-            spellings = {key, SAME.get(key, key)}
+            spellings = {key, OTHER_SPELLINGS.get(key, key)}
             is_set = value is not None and value not in harmless
             if is_set and not spellings & config.read_keys:
                 raise config.refuse(key, message("a model of this family has none"))
@@ -663,7 +663,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             config.note(note)
 
 
-MEANINGFUL: Mapping[str, tuple[object, ...]] = {
+HARMLESS_VALUES: Mapping[str, tuple[object, ...]] = {
     "attn_logit_softcapping": (0.0,),
     "final_logit_softcapping": (0.0,),
     "rope_scaling": (),
@@ -674,7 +674,7 @@ MEANINGFUL: Mapping[str, tuple[object, ...]] = {
     "llama_4_scaling_beta": (0.0,),
 }
 """Settings that no family may pass over in silence, each with the values that change nothing."""
-SAME = {"num_experts": "num_local_experts"}
+OTHER_SPELLINGS = {"num_experts": "num_local_experts"}
 """Another spelling by which a family may read a setting."""
 
 

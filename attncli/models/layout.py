@@ -24,7 +24,7 @@ from attncli.language import message, term
 
 Array = np.ndarray[Any, Any]
 
-AROUND = frozenset(
+WRAPPERS = frozenset(
     ("module", "model", "transformer", "encoder", "decoder", "block", "self", "sa", "mha", "attn", "attention",
     "self_attn",
      "self_attention", "multihead_attn", "multihead_attention", "multi_head_attention")
@@ -32,7 +32,7 @@ AROUND = frozenset(
 """Modules that people wrap around an attention; they say nothing about how it spells its tensors.
 """
 
-STACKED = frozenset(("layers", "layer", "blocks", "h"))
+LAYER_LISTS = frozenset(("layers", "layer", "blocks", "h"))
 """Lists of layers: what follows is a number."""
 
 LEAVES = frozenset(("weight", "bias", "kernel"))
@@ -132,10 +132,10 @@ def _without_wrappers(path: list[str]) -> list[str]:
     attention, such as "layers", "0", "self_attn"."""
     index = 0
     while index < len(path) - 1:  # the last part is the tensor's own
-        if path[index] in AROUND:
+        if path[index] in WRAPPERS:
             index += 1
         # a list of layers and a number
-        elif path[index] in STACKED and index + 2 < len(path) and path[index + 1].isdecimal():
+        elif path[index] in LAYER_LISTS and index + 2 < len(path) and path[index + 1].isdecimal():
             index += 2
         else:
             break
@@ -778,14 +778,14 @@ def _fits_as(arrays: dict[str, Array], way: Orientation, d_model: int | None) ->
 
 TORCH = "torch.nn.MultiheadAttention"
 TORCH_SEPARATE = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
-ZERO = message("whether add_zero_attn was set is not in the file; read as not set")
+ZERO_NOTE = message("whether add_zero_attn was set is not in the file; read as not set")
 
 FUSED = (
     ("c_attn", "c_proj"), ("qkv", "proj"), ("qkv", "out"), ("qkv_proj", "o_proj"), ("qkv_proj", "out_proj"),
     ("Wqkv", "out_proj"), ("Wqkv", "Wo"), ("in_proj", "out_proj"), ("to_qkv", "to_out.0"), ("to_qkv", "to_out"),
 )  # fmt: skip
 """What a fused projection and the output projection beside it are called."""
-BY_ROLE = message(
+BY_ROLE_NOTE = message(
     "qkv_proj is read as all queries, then all keys, then all values; some classes have q, k and v"
     " of one head after another, which the file does not say: attn guide weights reorders them"
 )
@@ -818,7 +818,7 @@ def _read_torch(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
         weights |= _arrays_by_role(np.split(tensors.read("in_proj_bias", 3 * width), 3), "bias")
     if "out_proj.bias" in tensors:
         weights["o.bias"] = tensors.read("out_proj.bias", width)
-    return LayoutWeights(weights, notes=(ZERO,))
+    return LayoutWeights(weights, notes=(ZERO_NOTE,))
 
 
 def _fused_layout(name: str, output: str) -> Layout:
@@ -872,7 +872,7 @@ def _read_fused(
     # what the file does not tell, by the name that classes give the tensor; of one head, the rows are
     # in the same order either way
     if name == "qkv_proj" and request.heads != 1:
-        return LayoutWeights(weights, notes=(BY_ROLE,))
+        return LayoutWeights(weights, notes=(BY_ROLE_NOTE,))
     if name != "c_attn":
         return LayoutWeights(weights)
     looks_back = message(
@@ -904,15 +904,15 @@ HEAD_SPELLINGS = (
 """What the projections of each head in a list of heads, and the one over all of them, are called.
 """
 
-SHARED = {"q": "queries", "k": "keys", "v": "values"}
-SCALE = OwnScale(
+SHARED_NAMES = {"q": "queries", "k": "keys", "v": "values"}
+SCALE_BY_D_MODEL = OwnScale(
     "sqrt-dmodel",
     message(
         "the scale is 1/√d_model, as this class divides by √embed_size (--scale sqrt-dmodel); "
         "--scale sqrt-dk for 1/√d_k"
     ),
 )
-UNSURE_SCALE = OwnScale(
+SCALE_UNSURE = OwnScale(
     "sqrt-dk",
     message("some forms of this class divide by √d_model, not by √d_k (--scale sqrt-dmodel)"),
 )
@@ -983,17 +983,17 @@ def _read_list(
             weights["o.bias"] = tensors.read(f"{output}.bias", weights["o.weight"].shape[0])
     # classes that call a head's queries so scale their scores in one of two ways
     if inner["q"] == "query":
-        return LayoutWeights(weights, heads, UNSURE_SCALE)
+        return LayoutWeights(weights, heads, SCALE_UNSURE)
     return LayoutWeights(weights, heads)
 
 
 def _shared_projection() -> Layout:
     """The layout of a teaching class with tensors `values`, `keys`, `queries` and `fc_out`, whose
     projections may each be shared by all heads."""
-    needs = {f"{name}.weight": f"{role}.weight" for role, name in SHARED.items()} | {
+    needs = {f"{name}.weight": f"{role}.weight" for role, name in SHARED_NAMES.items()} | {
         "fc_out.weight": "o.weight"
     }
-    may = {f"{name}.bias": f"{role}.bias" for role, name in SHARED.items()} | {
+    may = {f"{name}.bias": f"{role}.bias" for role, name in SHARED_NAMES.items()} | {
         "fc_out.bias": "o.bias"
     }
     return Layout(
@@ -1026,7 +1026,7 @@ def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
     times = width // side
     diagonal = np.eye(times, dtype=output.dtype)
     weights: dict[str, Array] = {"o.weight": output}
-    for role, name in SHARED.items():
+    for role, name in SHARED_NAMES.items():
         # the head's matrix once for each head, along the diagonal
         weights[f"{role}.weight"] = np.kron(diagonal, tensors.read(f"{name}.weight", side, side))
         if f"{name}.bias" in tensors:
@@ -1035,10 +1035,10 @@ def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
     if "fc_out.bias" in tensors:
         weights["o.bias"] = tensors.read("fc_out.bias", output.shape[0])
     if times == 1:
-        return LayoutWeights(weights, heads=None, scale=SCALE)
+        return LayoutWeights(weights, heads=None, scale=SCALE_BY_D_MODEL)
     note = message(
         "each of values, keys and queries is one [{side}, {side}] map that all {times} heads share",
         side=side,
         times=times,
     )
-    return LayoutWeights(weights, times, SCALE, (note,))
+    return LayoutWeights(weights, times, SCALE_BY_D_MODEL, (note,))

@@ -1099,12 +1099,17 @@ def _own_embeddings(embeddings: Array | None) -> np.ndarray[Any, Any] | None:
 # Models of text and images, of which the text model is what reads text: its config and its tensors
 # by themselves.
 
-UNDER = ("model.language_model.", "language_model.model.", "language_model.", "model.text_model.")
+TEXT_PREFIXES = (
+    "model.language_model.",
+    "language_model.model.",
+    "language_model.",
+    "model.text_model.",
+)
 """Where the text model's tensors stand, the longest first; its output head may stand outside."""
-OTHERS = ("visual.", "model.visual.")
+OTHER_PREFIXES = ("visual.", "model.visual.")
 """Where, in models that keep the text model's tensors at the top, those of another part stand."""
-HEAD = "lm_head."
-NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+HEAD_PREFIX = "lm_head."
+NEEDED_KEYS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 """What a config of a text model must say to be read without the library that wrote it."""
 
 
@@ -1120,9 +1125,10 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
     if kind in MODEL_TYPES or not {"vision_config", "text_config"} & checkpoint.config.keys():
         return _text_alone(checkpoint)
 
-    # the tensors that belong to the text model, by the names that they have in it
-    inside = any(name.startswith(UNDER) for name in every)
-    beside = any(name.startswith(OTHERS) for name in every)
+    # the tensors that belong to the text model, by the names that they have in it: whether it has a
+    # prefix of its own tells where to look, or else whether another part has one
+    inside = any(name.startswith(TEXT_PREFIXES) for name in every)
+    beside = any(name.startswith(OTHER_PREFIXES) for name in every)
     short_names = {name: _name_in_text_model(name, inside=inside, beside=beside) for name in every}
     names = {name: short for name, short in short_names.items() if short is not None}
     if names or not every:
@@ -1146,7 +1152,7 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
     return part
 
 
-INSIDE = "model.language_model."
+NESTED_PREFIX = "model.language_model."
 """Where whole models keep the text model, also in folders from which the rest was taken out."""
 
 
@@ -1156,10 +1162,10 @@ def _text_alone(checkpoint: Checkpoint) -> Checkpoint:
     any tensor but the output head's lies elsewhere.
     """
     every = checkpoint.names()
-    outside = [name for name in every if not name.startswith((INSIDE, HEAD))]
-    if outside or not any(name.startswith(INSIDE) for name in every):
+    outside = [name for name in every if not name.startswith((NESTED_PREFIX, HEAD_PREFIX))]
+    if outside or not any(name.startswith(NESTED_PREFIX) for name in every):
         return checkpoint
-    short_names = {name.replace(INSIDE, "model.", 1): name for name in every}
+    short_names = {name.replace(NESTED_PREFIX, "model.", 1): name for name in every}
     part = checkpoint.part(short_names, checkpoint.config)
     part.notes = checkpoint.notes
     return part
@@ -1175,7 +1181,7 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
     else:
         inner_config = {}
     inner_kind = inner_config.get("model_type")
-    is_whole = all(key in inner_config for key in NEEDED)
+    is_whole = all(key in inner_config for key in NEEDED_KEYS)
     if is_whole and isinstance(inner_kind, str) and _is_known(inner_kind):
         return _tie_embeddings(config, inner_config)
     kind = config.get("model_type")
@@ -1218,12 +1224,12 @@ def _name_in_text_model(name: str, *, inside: bool, beside: bool) -> str | None:
     inside: whether any of the model's tensors has the text model's prefix, "language_model." or so.
     beside: whether any has the prefix of the image model, "visual.".
     """
-    under = next((prefix for prefix in UNDER if name.startswith(prefix)), None)
+    under = next((prefix for prefix in TEXT_PREFIXES if name.startswith(prefix)), None)
     if under is not None:
         return name.removeprefix(under)
-    if name.startswith(HEAD):
+    if name.startswith(HEAD_PREFIX):
         return name
-    if inside or not beside or name.startswith(OTHERS):
+    if inside or not beside or name.startswith(OTHER_PREFIXES):
         return None
     # the first Qwen-VL: only the image model has a prefix
     return name.removeprefix("model.")

@@ -40,7 +40,7 @@ Tensors = Mapping[str, np.ndarray[Any, Any]]
 
 TABLE = "embedding.weight"
 TOKENS = "tokens"
-MOST = 2**24
+LONGEST_LIST = 2**24
 """Characters of the token list; a longer one is refused before it is parsed."""
 
 
@@ -108,7 +108,7 @@ def vocabulary_of(
 
     # a long list, or one that is no JSON, counts as malformed
     try:
-        if len(metadata[TOKENS]) <= MOST:
+        if len(metadata[TOKENS]) <= LONGEST_LIST:
             texts = json.loads(metadata[TOKENS])
         else:
             texts = None

@@ -6,7 +6,13 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from attncli.models.estimate import DECODES, SOFTMAXES, ComputeWork, seconds_of, work_of
+from attncli.models.estimate import (
+    DECODED_A_SECOND,
+    SCORES_A_SECOND,
+    ComputeWork,
+    seconds_of,
+    work_of,
+)
 from attncli.models.model import Model
 
 
@@ -48,7 +54,9 @@ def seconds_of_passes(model: Model, counts: Iterable[PassCount]) -> float:
             scores = count.predicted * spec.vocabulary
         dtype = model.compute_backend(count.tokens).dtype
         seconds_once = (
-            seconds_of(work, dtype) + scores / SOFTMAXES + decoding_seconds(model, count.tokens)
+            seconds_of(work, dtype)
+            + scores / SCORES_A_SECOND
+            + decoding_seconds(model, count.tokens)
         )
         seconds += count.passes * seconds_once
     return seconds
@@ -59,4 +67,4 @@ def decoding_seconds(model: Model, count: int) -> float:
     where they are kept, or stored as they are computed with."""
     if model.weights_in_memory or model.identity.quantization is None:
         return 0.0
-    return work_of(model.spec, model.spec.blocks, count).weights / DECODES
+    return work_of(model.spec, model.spec.blocks, count).weights / DECODED_A_SECOND

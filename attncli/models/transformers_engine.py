@@ -69,7 +69,7 @@ from attncli.models.transformers_model import (
 
 Floats = np.ndarray[Any, Any]
 
-SAME = 1e-4
+SAME_WITHIN = 1e-4
 """Vectors whose largest difference is below this share of their largest number are the same, but
 for rounding.
 """
@@ -79,7 +79,7 @@ def varies(rows: Floats) -> bool:
     """Whether vectors [..., token, width] differ from token to token by more than rounding does."""
     largest_difference = np.abs(rows - rows[..., :1, :]).max(initial=0)
     largest_number = max(np.abs(rows).max(initial=0), 1e-30)
-    return bool(largest_difference > SAME * largest_number)
+    return bool(largest_difference > SAME_WITHIN * largest_number)
 
 
 def added_positions(hf_model: Any, entering: Floats) -> Literal["learned", "sinusoidal"] | None:
@@ -141,20 +141,20 @@ def _grows_evenly(bias: Floats) -> bool:
     if steps.shape[-1] <= 1:
         return False
     largest_change = np.abs(np.diff(steps, axis=-1)).max()
-    return bool(largest_change < SAME * max(np.abs(steps).max(), 1e-30))
+    return bool(largest_change < SAME_WITHIN * max(np.abs(steps).max(), 1e-30))
 
 
-PROBE = 7
+PROBE_TOKENS = 7
 """Tokens of the short run; all the same, so that only positions differ."""
 
 
-COMPARED = (24, 256)
+COMPARED_LENGTHS = (24, 256)
 """Tokens of the text that is compared with the library's own attention; up to so many where a model
 has windows.
 """
-REACHES = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
+WINDOW_KEYS = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
 """How configs call the width of windows."""
-APART = {"float64": 1e-4, "float32": 1e-4, "bfloat16": 0.05, "float16": 0.02}
+FURTHEST_APART = {"float64": 1e-4, "float32": 1e-4, "bfloat16": 0.05, "float16": 0.02}
 """How far apart, relative to the largest number, what is computed here and by the library may be;
 it computes softmax in float32 also in a model of float64."""
 
@@ -203,7 +203,8 @@ def probe_model(
     vocabulary, width = (int(size) for size in hf_model.get_input_embeddings().weight.shape)
     config = hf_model.config.get_text_config()
     probe = [
-        Token(index, "", _token_ids(hf_model)[0], start=None, end=None) for index in range(PROBE)
+        Token(index, "", _token_ids(hf_model)[0], start=None, end=None)
+        for index in range(PROBE_TOKENS)
     ]
     side = HostedSide(hf_model, family, backend.device, list_members(hf_model), memory=memory)
     record, output = forward(side, probe, note)
@@ -379,7 +380,7 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
 
     # one run with attn's attention, then one with the library's own
     call_numbers = count()
-    limit = APART[backend.dtype]
+    limit = FURTHEST_APART[backend.dtype]
     forward(side, tokens, note)
     own_attention(side, tokens, compare)
     return before_sinks
@@ -412,16 +413,16 @@ def _different_tokens(hf_model: Any) -> list[Token]:
     """A text of various tokens, longer than the model's windows where these are short."""
     config = hf_model.config.get_text_config()
     codes = _token_ids(hf_model)
-    sizes = [size for key in REACHES if isinstance(size := getattr(config, key, None), int)]
+    sizes = [size for key in WINDOW_KEYS if isinstance(size := getattr(config, key, None), int)]
     longest = getattr(config, "max_position_embeddings", None)
-    usual_length, longest_reach = COMPARED
+    usual_length, longest_reach = COMPARED_LENGTHS
     # windows that are wider stay untested, as the text would be long
     reach = max((size for size in sizes if size < longest_reach), default=0)
     # some tokens beyond the widest window; a small config's positions are not all used, as some
     # models keep the first ones for themselves (RoBERTa's begin after the padding id)
-    length = max(usual_length, reach + PROBE)
-    if isinstance(longest, int) and longest > 2 * PROBE:
-        length = min(length, longest - PROBE)
+    length = max(usual_length, reach + PROBE_TOKENS)
+    if isinstance(longest, int) and longest > 2 * PROBE_TOKENS:
+        length = min(length, longest - PROBE_TOKENS)
     # squares of the index: ids in no regular order
     return [
         Token(index, "", codes[index * index % len(codes)], start=None, end=None)

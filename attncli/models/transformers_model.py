@@ -45,9 +45,9 @@ LEADS_ELSEWHERE = re.compile(
     r"auto_map|transformers_weights|_?(attn|experts)_implementation.*|quantization_config|.*kernel.*_config|fusion_config"
 )
 """Keys of a config that name code, files or ways to compute."""
-DEPTH = re.compile(r"(.*_)?(layers?|depth|blocks)")
+DEPTH_KEY = re.compile(r"(.*_)?(layers?|depth|blocks)")
 """Keys that are numbers of layers."""
-AS_OFTEN = 4
+PARAMETERS_PER_TENSOR = 4
 """How many parameters may come of one stored tensor, and numbers of one stored number: of tied
 tables, of projections kept as one."""
 BESIDES = (1000, 2**20)
@@ -223,7 +223,7 @@ def _harmless_keys(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     an absurd number of layers."""
     harmless: dict[str, Any] = {}
     for key, value in values.items():
-        if isinstance(value, int) and value > MOST_LAYERS and DEPTH.fullmatch(key):
+        if isinstance(value, int) and value > MOST_LAYERS and DEPTH_KEY.fullmatch(key):
             what = message("config.json sets {key} to {value:,}", key=key, value=value)
             raise InputError(
                 what,
@@ -259,8 +259,8 @@ def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
     stored_numbers = sum(map(prod, shapes))
     # tied tables come of one tensor, and some parameters, as of a pooler, of none
     tensors_besides, numbers_besides = BESIDES
-    most = AS_OFTEN * len(shapes) + tensors_besides
-    most_numbers = AS_OFTEN * stored_numbers + numbers_besides
+    most = PARAMETERS_PER_TENSOR * len(shapes) + tensors_besides
+    most_numbers = PARAMETERS_PER_TENSOR * stored_numbers + numbers_besides
     free = free_memory()
     registered_names: set[tuple[int, str]] = set()  # by module and name, of all tensors so far
     numbers = 0  # of all parameters so far
@@ -586,7 +586,7 @@ def latent_of(config: Any, head_dim: int) -> Latent | None:
     )
 
 
-NARROW = {
+LATENT_ROLES = {
     "q_a": "q_down",
     "q_b": "q",
     "kv_a": "kv_down",
@@ -594,9 +594,9 @@ NARROW = {
     "kv_b": "kv",
 }
 """The matrices of latent attention by how DeepSeek-V2 and its relatives call them."""
-FUSED = ("att", "attn", "pack", "in")
+FUSED_NAMES = ("att", "attn", "pack", "in")
 """What one matrix for queries, keys and values is called, where its name does not list them."""
-AROUND = re.compile(
+PROJECTION_AFFIXES = re.compile(
     r"^(?:w|c|to|fc|lin|linear)_|^w(?=[a-z]+$)|_?(?:proj|projection|lin|linear|layer|fc)$"
 )
 """What stands around the name of a projection."""
@@ -609,10 +609,10 @@ def projection_roles(name: str) -> tuple[str, ...]:
     """
     name = name.lower()
     # twice, for both ends: "w_q_proj" becomes "q_proj", then "q"
-    core = AROUND.sub("", AROUND.sub("", name))
-    if name in NARROW or core in NARROW:
-        return (NARROW.get(name) or NARROW[core],)
-    if core in FUSED or core == "qkv":
+    core = PROJECTION_AFFIXES.sub("", PROJECTION_AFFIXES.sub("", name))
+    if name in LATENT_ROLES or core in LATENT_ROLES:
+        return (LATENT_ROLES.get(name) or LATENT_ROLES[core],)
+    if core in FUSED_NAMES or core == "qkv":
         return ("q", "k", "v")
     # "query_key_value" becomes "qkv"
     letters = core.replace("query", "q").replace("key", "k").replace("value", "v").replace("_", "")
@@ -720,7 +720,7 @@ def _token_vectors(
 
 # transformers, the library, in a version that what is built on it was tested with.
 
-LEAST = (5, 23)
+OLDEST_VERSION = (5, 23)
 """The oldest version; pyproject.toml asks for the same."""
 
 
@@ -744,8 +744,8 @@ def import_transformers() -> Any:
             "transformers is not installed", hint=install_command("transformers")
         ) from error
     # "5.23.0": (5, 23) is compared
-    if tuple(int(part) for part in version_text.split(".")[:2] if part.isdigit()) < LEAST:
-        least = ".".join(map(str, LEAST))
+    if tuple(int(part) for part in version_text.split(".")[:2] if part.isdigit()) < OLDEST_VERSION:
+        least = ".".join(map(str, OLDEST_VERSION))
         what = message("transformers {version_text} is installed", version_text=version_text)
         expected = message("{least} or newer", least=least)
         raise UnsupportedError(what, expected=expected, hint=install_command("transformers"))
@@ -772,7 +772,7 @@ def knows_family(family: str) -> bool:
 
 ENGINE = "attn_stages"
 
-HARMLESS = ("s_aux", "position_bias", "position_ids", "cache_position", "indices")
+KNOWN_TENSORS = ("s_aux", "position_bias", "position_ids", "cache_position", "indices")
 """The tensors beside queries, keys, values and mask that are used, or that change nothing in
 attention itself.
 """
@@ -1029,7 +1029,9 @@ def _call_of(
     visibility = None
     bias = None
     others = [
-        name for name, value in extras.items() if torch.is_tensor(value) and name not in HARMLESS
+        name
+        for name, value in extras.items()
+        if torch.is_tensor(value) and name not in KNOWN_TENSORS
     ]
     if others:
         raise UnsupportedError(

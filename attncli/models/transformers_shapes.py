@@ -236,6 +236,7 @@ def describe_foreign(checkpoint: Checkpoint, family: str) -> ForeignDescription:
 
     # transformers' own model, without numbers
     kind, config = library_model(checkpoint, family)
+    # experts in a batch: the eager form looks which of them have tokens, and here nothing can tell
     with library_errors(family, where), torch.device("meta"), _tensor_limit(torch, where):
         hf_model = kind._from_config(
             config, attn_implementation=SHAPES, experts_implementation="batched_mm"

@@ -575,7 +575,7 @@ LIMIT = 1e-10
 RATIO = 2.0
 """How many times as far from float64 as transformers' float32 the run's float32 may be."""
 
-READ = 40
+STATE_COUNT = 40
 """How many random states a decoder without its encoder reads."""
 
 
@@ -671,7 +671,8 @@ def verify(
     # a decoder without its encoder
     states = None
     if any(block.cross is not None for block in models["float64"].spec.blocks):
-        states = normal(0, "states", (READ, models["float64"].spec.d_model)).astype(np.float64)
+        width = models["float64"].spec.d_model
+        states = normal(0, "states", (STATE_COUNT, width)).astype(np.float64)
         models = {dtype: model.decoder_over(states) for dtype, model in models.items()}
     model = models["float64"]
 

@@ -71,7 +71,7 @@ COMPARED = 40
 in it.
 """
 
-DIGITS = 18
+SEED_DIGITS = 18
 """The longest seed that is believed."""
 
 
@@ -172,7 +172,7 @@ def recognise(
         vocabulary = vocabulary_of(tensors.read(TABLE, None, facts.d_model), metadata, where)
     else:
         vocabulary = None
-    seed = metadata.get("seed", "")[:DIGITS]
+    seed = metadata.get("seed", "")[:SEED_DIGITS]
     roles = {tensors.file_names[name]: layout.knows[name] for name in tensors.arrays}
     return WeightFile(
         layout.description,
@@ -517,7 +517,7 @@ def _as_list_of_heads(weights: Mapping[str, Array], facts: LayoutSizes) -> dict[
     return tensors
 
 
-PLAIN = Settings()
+PLAIN_SETTINGS = Settings()
 
 
 def model_of(
@@ -525,7 +525,7 @@ def model_of(
     name: str,
     tokenizer: Tokenizer,
     backend: Backend,
-    settings: Settings = PLAIN,
+    settings: Settings = PLAIN_SETTINGS,
     *,
     seed: int | None = None,
     embedding: np.ndarray[Any, Any] | None = None,

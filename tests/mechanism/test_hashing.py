@@ -72,7 +72,7 @@ def test_directions_are_standard_normal_and_bounded(monkeypatch):
     assert abs(found.std() - 1) < 0.05
     with pytest.raises(LimitError, match="1,000,000,000 buckets"):
         directions(0, 1, 64, 1, 10**9)
-    monkeypatch.setattr("attncli.mechanism.mask.pattern.MOST", 7 * 5 * 3 * 2)
+    monkeypatch.setattr("attncli.mechanism.mask.pattern.MOST_DRAWS", 7 * 5 * 3 * 2)
     assert directions(0, 7, 5, 3, 4).size == directions(0, 7, 5, 3, 5).size == 7 * 5 * 3 * 2
     with pytest.raises(LimitError):
         directions(0, 7, 5, 3, 6)

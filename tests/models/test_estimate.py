@@ -1,7 +1,7 @@
 """Estimates against counts made by loops, and against what a run reads."""
 
 from attncli.mechanism.spec import Attention, Block, Experts, Mlp, Spec
-from attncli.models.estimate import STARTS, StoredSizes, compute_dtype, estimate, with_runs
+from attncli.models.estimate import START_SECONDS, StoredSizes, compute_dtype, estimate, with_runs
 
 HEADS, KV, DIM, V_DIM, WIDTH, INNER, LAYERS, TOKENS = 6, 2, 5, 7, 11, 13, 3, 17
 
@@ -101,4 +101,4 @@ def test_a_layer_is_computed_in_the_type_of_its_model() -> None:
 def test_many_runs_start_the_process_once() -> None:
     single = estimate(spec(Mlp(1_000_003, "silu", gated=True)), TOKENS)
     assert with_runs(single, 1) == single
-    assert abs(with_runs(single, 7).seconds - (7 * single.seconds - 6 * STARTS)) < 1e-9
+    assert abs(with_runs(single, 7).seconds - (7 * single.seconds - 6 * START_SECONDS)) < 1e-9

@@ -34,7 +34,7 @@ from attncli.language import message
 from attncli.measure.labels import row_divergences
 from attncli.measure.mean_intervals import MeanInterval, mean_intervals, ratio_intervals
 from attncli.mechanism.checked_arguments import checked
-from attncli.models.estimate import READS, CostEstimate
+from attncli.models.estimate import BYTES_READ_A_SECOND, CostEstimate
 from attncli.models.model import Model
 from attncli.models.passes import PassCount, seconds_of_passes
 from attncli.version import __version__
@@ -178,7 +178,7 @@ def compare_cost(a: Model, b: Model, counts: Sequence[int]) -> CostEstimate:
             stored = run.bytes_read * len(counts)
         bytes_read += stored
         # weights are read from the disk while layers are computed, or kept by the first run
-        seconds += max(seconds_of_passes(model, passes), stored / READS)
+        seconds += max(seconds_of_passes(model, passes), stored / BYTES_READ_A_SECOND)
         seconds += model.weights_in_memory / KEEPS
         seconds += LAYER_STEP * len(model.spec.blocks) * len(counts)
         memory.update(run.memory)

@@ -56,7 +56,7 @@ from attncli.models.checkpoint_writing import (
     check_new_folder,
     write_checkpoint,
 )
-from attncli.models.estimate import COMPUTES, duration_words, work_of
+from attncli.models.estimate import PRODUCTS_A_SECOND, duration_words, work_of
 from attncli.models.family import groups_of
 from attncli.models.model import Identity, Model
 from attncli.version import __version__
@@ -800,7 +800,7 @@ def training_cost(request: LearnRequest) -> TrainingCost:
         products = texts * work.products + rows * spec.vocabulary * spec.d_model
         # NUMBERS and LAYER_STEPS were measured of whole training steps, of which this is a part
         kept = layers * kept_numbers(spec, rows, length)
-        return products / COMPUTES + (kept / NUMBERS + layers / LAYER_STEPS) / passes
+        return products / PRODUCTS_A_SECOND + (kept / NUMBERS + layers / LAYER_STEPS) / passes
 
     test = forward_seconds(TEST_TEXTS)
     step = passes * forward_seconds(request.batch) + parameters / UPDATES

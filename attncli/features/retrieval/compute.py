@@ -35,7 +35,7 @@ from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import NO_INTERVENTIONS, Interventions, Zero
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import (
-    STARTS,
+    START_SECONDS,
     CostEstimate,
     estimate,
     with_held_weights,
@@ -314,7 +314,7 @@ def _fetch_cost(model: Model, longest: int, passes: Sequence[PassCount]) -> Cost
     running = with_held_weights(running, model.weights_in_memory)
     return replace(
         running,
-        seconds=STARTS + seconds_of_passes(model, passes),
+        seconds=START_SECONDS + seconds_of_passes(model, passes),
         branches=sum(count.passes for count in passes),
     )
 

@@ -583,7 +583,7 @@ class MatrixMask(Mask, frozen=True, eq=False):
 #
 # Source: Kitaev, Kaiser and Levskaya, Reformer, 2020; angular hashing of Andoni et al., 2015.
 
-MOST = 2**24
+MOST_DRAWS = 2**24
 """Random numbers that hashing may draw: some seconds and 64 MB."""
 
 
@@ -593,9 +593,9 @@ def directions(
     """Random directions R ~ N(0, 1), [head, width, round, buckets/2], float32, the same for a seed
     everywhere.
 
-    Raises LimitError for more than `MOST` numbers.
+    Raises LimitError for more than `MOST_DRAWS` numbers.
     """
-    if heads * width * rounds * (buckets // 2) > MOST:
+    if heads * width * rounds * (buckets // 2) > MOST_DRAWS:
         raise LimitError(
             "{buckets:,} buckets and {rounds:,} rounds for {heads} heads of width {width}",
             expected="at most {most:,} random numbers",
@@ -603,7 +603,7 @@ def directions(
             rounds=rounds,
             heads=heads,
             width=width,
-            most=MOST,
+            most=MOST_DRAWS,
         )
     return normal(seed, "lsh", (heads, width, rounds, buckets // 2))
 

@@ -73,7 +73,7 @@ GRANITEMOEHYBRID_NAMES = GRANITEMOE_NAMES.with_roles(
     }
 )
 
-KINDS = {"mamba": False, "linear_attention": False, "attention": True, GLOBAL: True}
+ATTENDS = {"mamba": False, "linear_attention": False, "attention": True, GLOBAL: True}
 """Whether a type of layer attends."""
 
 
@@ -88,13 +88,13 @@ def granitemoehybrid(config: Config) -> Spec:
         kinds = config.list_of("layers_block_type", kind=str, count=count)
     if not kinds:
         kinds = ["mamba"] * count
-    if not set(kinds) <= set(KINDS):
-        raise config.refuse("layer_types", ", ".join(KINDS))
+    if not set(kinds) <= set(ATTENDS):
+        raise config.refuse("layer_types", ", ".join(ATTENDS))
     attending = block(
         config, _shared_experts(config), rotates=config.get("position_embedding_type") == "rope"
     )
     mixing = attending.with_mixer(mixer)
-    blocks = [attending if KINDS[kind] else mixing for kind in kinds]  # KINDS: whether one attends
+    blocks = [attending if ATTENDS[kind] else mixing for kind in kinds]
     return whole_model(config, blocks, (*llama.linear_biases(config), *bamba.biases(config)))
 
 

@@ -35,7 +35,7 @@ NAMES = replace(
 
 FIXED = {"for_llm_compressor": FixedValue(False, "experts would be stored one by one")}
 
-LARGEST = 128
+EXPERTS_OF_LARGEST = 128
 """Experts of the model whose queries and keys are not normed."""
 CHUNKED, WHOLE = "chunked_attention", "full_attention"
 
@@ -136,7 +136,7 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
         "intermediate_size": metadata.architecture_value("expert_feed_forward_length"),
         "intermediate_size_mlp": metadata.architecture_value("feed_forward_length"),
         "interleave_moe_layer_step": metadata.architecture_value("interleave_moe_layer_step"),
-        "use_qk_norm": metadata.architecture_value("expert_count") != LARGEST,
+        "use_qk_norm": metadata.architecture_value("expert_count") != EXPERTS_OF_LARGEST,
         "sliding_window": None,
     }
     layers = metadata.layers()

@@ -22,9 +22,9 @@ from attncli.models.config import ACTIVATIONS, GLOBAL, Config
 from attncli.models.families import llama
 from attncli.models.family import Family, Names, StackedTensor
 
-LETTERS = {"M": "linear_attention", "E": "moe", "*": GLOBAL, "-": "mlp"}
+KIND_OF_LETTER = {"M": "linear_attention", "E": "moe", "*": GLOBAL, "-": "mlp"}
 """Types of layers as `hybrid_override_pattern` spells them."""
-OLD = {"mamba": "linear_attention", "attention": GLOBAL}
+OLD_KINDS = {"mamba": "linear_attention", "attention": GLOBAL}
 """What types of layers were called before."""
 
 IDLE = (
@@ -148,12 +148,12 @@ def _layer_types(config: Config) -> list[str]:
     pattern = config.get("hybrid_override_pattern")
     kinds = config.list_of("layers_block_type", kind=str) or config.list_of("layer_types", kind=str)
     if kinds is None and pattern is not None:
-        if not isinstance(pattern, str) or not set(pattern) <= set(LETTERS):
-            raise config.refuse("hybrid_override_pattern", "".join(LETTERS))
-        kinds = [LETTERS[letter] for letter in pattern]
+        if not isinstance(pattern, str) or not set(pattern) <= set(KIND_OF_LETTER):
+            raise config.refuse("hybrid_override_pattern", "".join(KIND_OF_LETTER))
+        kinds = [KIND_OF_LETTER[letter] for letter in pattern]
     if kinds is None:
         kinds = ["linear_attention", "moe", GLOBAL, "mlp"]
-    return [OLD.get(kind, kind) for kind in kinds]
+    return [OLD_KINDS.get(kind, kind) for kind in kinds]
 
 
 def _state_space(config: Config, norm: Norm) -> StateSpace:
