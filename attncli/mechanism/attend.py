@@ -329,8 +329,9 @@ def attend_rows(
     # scores: q·k, scaled, capped
     queries = backend.cast(q[..., start:stop, :], dtype)
     scale = rule.scale
-    if "raw" not in keep and frexp(scale)[0] == 0.5:
-        # a power of two scales exactly: few queries instead of many scores
+    is_power_of_two = frexp(scale)[0] == 0.5
+    if "raw" not in keep and is_power_of_two:
+        # which scales exactly: few queries instead of many scores
         queries = queries * scale
         scale = 1.0
     keys_across = backend.transpose(backend.cast(k[..., low:high, :], dtype))
@@ -452,7 +453,7 @@ def _partly_hidden_keys(
         return None
     first, last = common_span(mask, start + rule.offset, stop - 1 + rule.offset, keys)
     if first < last:
-        return [edge for edge in ((low, first), (last, high)) if edge[0] < edge[1]]
+        return [(begin, end) for begin, end in ((low, first), (last, high)) if begin < end]
     return None
 
 
@@ -473,8 +474,8 @@ class _Stages:
     """
 
     def __init__(self, keep: frozenset[str]) -> None:
-        self.keep = keep
-        self.kept: dict[str, Array] = {}
+        self.keep = keep  # the names of those that are asked for
+        self.kept: dict[str, Array] = {}  # those that are there so far
 
     def note(self, name: str, array: Array) -> Array:
         """Keep the array if the stage of this name is asked for; returns the array."""
@@ -700,8 +701,9 @@ def span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]:
 
     It may be wider than needed, never narrower; low = high means that nothing is visible.
     """
-    low, high, _ = mask.reach(np.asarray([first, last], np.int64), keys)
-    return _cut_to_keys(int(low[0]), int(high[1]), keys)
+    # of the first query and of the last; bounds never fall from query to query
+    lows, highs, _ = mask.reach(np.asarray([first, last], np.int64), keys)
+    return _cut_to_keys(int(lows[0]), int(highs[1]), keys)
 
 
 def common_span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]:
@@ -710,12 +712,12 @@ def common_span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]
 
     It may be narrower than it could be, never wider.
     """
-    # whether all keys between a query's bounds are visible: `whole`
-    low, high, whole = mask.reach(np.asarray([first, last], np.int64), keys)
+    # of the first query and of the last, and whether all keys between a query's bounds are visible
+    lows, highs, whole = mask.reach(np.asarray([first, last], np.int64), keys)
     # bounds never fall from query to query: from where the last one's keys begin to where the first
     # one's end
     if whole:
-        return _cut_to_keys(int(low[1]), int(high[0]), keys)
+        return _cut_to_keys(int(lows[1]), int(highs[0]), keys)
     return (0, 0)
 
 

@@ -62,6 +62,7 @@ def run_block(
     and is computed only when it is asked for, or at once where a callback listens to activations. A
     block without residual gives its last branch's output, whose width may differ.
     """
+    # called with a site, such as "mlp_out", and its array: what the user's edits make of it
     edit = partial(_edited_array, backend, context.edits, layer)
     hidden = edit("resid_pre", hidden)
     block_input = hidden
@@ -110,11 +111,12 @@ def run_block(
         mixed = _mix(LayerPart(backend, weights, "mixer"), block.mixer, entering, context, layer)
     if block.instead:
         stages, empty = _without_heads(attention, entering, context)
-        if mixed is None:
+        if mixed is None:  # a layer of a feed-forward part alone
             mixed = backend.full(
                 tuple(context.queries_of(entering).shape), 0.0, backend.dtype_of(entering)
             )
-        out = stages["out"] = mixed
+        stages["out"] = mixed
+        out = mixed
     else:
         stages, empty = mix_heads(attention, entering, memory=None, context=context, layer=layer)
         _add_output(attention, stages)
@@ -203,6 +205,7 @@ def mix_heads(
     x: what enters it, [..., token, width].
     memory: the encoder's output, [..., token, width], which cross-attention makes keys and values
         from; None for self-attention.
+    layer: the layer's number, by which `context` has edits, interventions and kept keys.
 
     Raises UnsupportedError for hash attention over rows, batches, kept keys or a link that is cut.
     """

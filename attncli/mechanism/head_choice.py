@@ -226,7 +226,8 @@ def _places(selection: Any) -> Iterator[int | tuple[int, int]]:
         elif isinstance(item, str):
             yield from _places_of_text(item, selection)
         elif isinstance(item, tuple) and len(item) == 2 and all(map(_is_number, item)):
-            yield int(item[0]), int(item[1])
+            layer, head = item
+            yield int(layer), int(head)
         else:
             raise _no_choice(selection)
 

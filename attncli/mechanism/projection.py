@@ -101,14 +101,15 @@ def frequencies(rope: Rope, length: int) -> tuple[Floats, float]:
         case Yarn(factor, original, fast, slow, magnitude, truncate):
             # the pairs that turn `fast` and `slow` times within the original length: between them
             # the frequency goes over from the plain one to the divided one
-            ends = [
+            first, last = (
                 rope.dims * math.log(original / (turn * 2 * math.pi)) / (2 * math.log(rope.theta))
                 for turn in (fast, slow)
-            ]
+            )
             if truncate:
-                ends = [math.floor(ends[0]), math.ceil(ends[1])]
-            first = max(ends[0], 0)
-            last = min(ends[1], rope.dims - 1)
+                first = math.floor(first)
+                last = math.ceil(last)
+            first = max(first, 0)
+            last = min(last, rope.dims - 1)
             if last == first:  # a ramp of no width would divide by zero
                 last += 0.001
             ramp = np.clip((np.arange(rope.dims // 2) - first) / (last - first), 0.0, 1.0)

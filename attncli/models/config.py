@@ -704,7 +704,8 @@ def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRop
                 expected=message("{dims} positive numbers", dims=dims // 2),
             )
         lists.append(tuple(float(item) for item in factors))
-    return LongRope(lists[0], lists[1], original, magnitude)
+    short, long = lists
+    return LongRope(short, long, original, magnitude)
 
 
 def attention_with_globals(attention: Attention, tokens: Sequence[int]) -> Attention:

@@ -385,6 +385,7 @@ def _weight_counts(spec: Spec, block: Block) -> tuple[int, int]:
         total += count
         if block.attention.own_global == () and role.module.startswith("attn.global_"):
             continue  # only global tokens use these weights, and the text has none
+        # matrices that every token is multiplied with: no norms, biases and tables
         if role.suffix == ".weight" and role.module.rpartition(".")[2] in MATRICES:
             if isinstance(block.mlp, Experts) and len(role.shape) == 3:
                 count = count * block.mlp.chosen // block.mlp.count

@@ -670,7 +670,10 @@ def bind(
             blocks=len(spec.blocks),
         )
         raise InputError(what, where=where, expected=expected)
-    return bindings[0], bindings[1] if len(bindings) > 1 else None
+    if len(bindings) == 1:
+        return bindings[0], None
+    binding, decoder_binding = bindings
+    return binding, decoder_binding
 
 
 def _matches(name: str, prefixes: Iterable[str], patterns: Iterable[str]) -> bool:

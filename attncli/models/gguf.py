@@ -104,10 +104,11 @@ class GgufCheckpoint(DerivedCheckpoint):
         model or of an architecture that is not read.
         """
         # the first part's metadata are those of the whole model
-        where = str(files[0][0])
-        _refuse_without_model(files[0][1], where)
-        self.file = files[0][0]
-        self.metadata = Metadata(files[0][1].metadata, where)
+        first_path, first_header = files[0]
+        where = str(first_path)
+        _refuse_without_model(first_header, where)
+        self.file = first_path
+        self.metadata = Metadata(first_header.metadata, where)
 
         # the tensors of all parts, and how many bytes of matrices there are of each kind of block
         tensors: dict[str, TensorInfo] = {}
@@ -136,7 +137,7 @@ class GgufCheckpoint(DerivedCheckpoint):
                     bytes_by_kind[kind] += tensor.stop - tensor.start
 
         super().__init__(
-            files[0][0].parent,
+            first_path.parent,
             config={},
             tensors=tensors,
             recipes={},
@@ -283,8 +284,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         """The config and the tensors as the family's own files have them, all in memory, for
         another library to read."""
         spec, stored_family, _ = self.spec(ignore=())
-        # one binding for the model or its encoder, one for a decoder beside it, or None
-        bindings = bind(spec, stored_family, self.names(), str(self.file))
+        # for the model or its encoder, and for a decoder beside it, or None
+        own_binding, decoder_binding = bind(spec, stored_family, self.names(), str(self.file))
 
         def parts(bounds: Iterable[TensorBinding], offsets: Collection[str]) -> dict[str, Array]:
             """The arrays of these bindings by role; 1 is subtracted from the roles in `offsets`."""
@@ -298,9 +299,10 @@ class GgufCheckpoint(DerivedCheckpoint):
         own_family = family(kind)
         assert own_family is not None
         # of an encoder-decoder both have names of their own; None means the family's
-        names = (own_family.names if bindings[1] is not None else None, own_family.decoder)
-        for original, binding, own_names in zip(
-            (self._own_spec, self._own_spec.decoder), bindings, names, strict=True
+        own_names = own_family.names if decoder_binding is not None else None
+        for original, binding, names in (
+            (self._own_spec, own_binding, own_names),
+            (self._own_spec.decoder, decoder_binding, own_family.decoder),
         ):
             if original is None or binding is None:
                 continue
@@ -326,7 +328,7 @@ class GgufCheckpoint(DerivedCheckpoint):
                 by_character=False,
                 notes={},
             )
-            tensors |= stored_tensors(checkpoint_parts, every_name=True, names=own_names)
+            tensors |= stored_tensors(checkpoint_parts, every_name=True, names=names)
 
         # the keys that the family read; `layer_types` without a value would be an error
         stated_keys = self._read_keys
@@ -852,7 +854,8 @@ def open_gguf(path: Path) -> GgufCheckpoint:
             )
         files.append((target, read_gguf(target)))
 
-    stated = files[0][1].metadata.get("split.tensors.count")
+    _, first_header = files[0]
+    stated = first_header.metadata.get("split.tensors.count")
     present = sum(len(header.tensors) for _, header in files)
     if stated is not None and stated != present:
         raise InputError(

@@ -113,11 +113,13 @@ def names_for(spec: Spec, model_family: Family, tensors: Collection[str], beyond
     ignored = (*IGNORED, *(f"blk.{layer}.*" for layer in beyond))
     # a lone T5 encoder has no decoder, but the names of an encoder-decoder
     if spec.decoder is None and "enc.output_norm.weight" not in tensors:
-        return replace(model_family, names=replace(_side(spec, tensors, "blk."), ignored=ignored))
+        return replace(
+            model_family, names=replace(_side_names(spec, tensors, "blk."), ignored=ignored)
+        )
     names_by_side = []
     # a lone encoder has no decoder: its own layers stand in for one
     for side, prefix in ((spec, "enc."), (spec.decoder or spec, "dec.")):
-        names = _side(side, tensors, f"{prefix}blk.")
+        names = _side_names(side, tensors, f"{prefix}blk.")
         inside = dict(names.inside)
         if f"{prefix}blk.1.attn_rel_b.weight" not in tensors:  # all layers use those of the first
             inside["attn.buckets"] = SharedTensor(f"{prefix}blk.0.attn_rel_b")
@@ -127,7 +129,7 @@ def names_for(spec: Spec, model_family: Family, tensors: Collection[str], beyond
     return replace(model_family, names=encoder_names, decoder=decoder_names)
 
 
-def _side(spec: Spec, tensors: Collection[str], layers: str) -> Names:
+def _side_names(spec: Spec, tensors: Collection[str], layers: str) -> Names:
     """GGUF's tensor names for an encoder or a decoder.
 
     layers: the prefix of layer numbers, such as "blk.".
@@ -371,32 +373,29 @@ def conversion_of(name: str, spec: Spec, model_family: Family) -> Undone:
     """How the GGUF converter changed the tensor of this name, to be reversed when it is read: the
     rows of queries and keys reordered for a rotary embedding, a mixer's decay d stored as −exp(d), the
     value heads of a delta rule reordered. The empty `Undone` for a tensor that is as it was."""
-    part = name.partition("blk.")[2].split(".")  # "blk.3.attn_q.weight": ["3", "attn_q", "weight"]
+    # "blk.3.attn_q.weight": layer 3, module attn_q
+    number, _, rest = name.partition("blk.")[2].partition(".")
+    module = rest.partition(".")[0]
     decay = name.endswith(".ssm_a")
     if REORDERED.fullmatch(name) and model_family.permuted:
         return Undone(head=spec.blocks[0].attention.head_dim)  # the same in all layers
 
     # what mixes tokens in this tensor's layer
-    if part[0].isdecimal() and int(part[0]) < len(spec.blocks):
-        layer = int(part[0])
-    else:
-        layer = None
-    if layer is None:
-        mixer = None
-    else:
-        mixer = spec.blocks[layer].mixer
+    mixer = None
+    if number.isdecimal() and int(number) < len(spec.blocks):
+        mixer = spec.blocks[int(number)].mixer
     if not model_family.tiled or not isinstance(mixer, DeltaRule) or mixer.heads == mixer.key_heads:
         return Undone(decay=decay)
     # the converter reordered the value heads of a delta rule: rows of what makes or gates values,
     # columns of what reads them
-    if part[1] == "ssm_out":
+    if module == "ssm_out":
         return Undone(columns=_rows_by_group(mixer, mixer.v_dim, before=0))
-    if part[1] in TILED:
-        if part[1] in ("attn_qkv", "ssm_conv1d"):  # queries and keys stand before the values
+    if module in TILED:
+        if module in ("attn_qkv", "ssm_conv1d"):  # queries and keys stand before the values
             before = 2 * mixer.key_heads * mixer.key_dim
         else:
             before = 0
-        rows_of_head = mixer.v_dim if TILED[part[1]] else 1
+        rows_of_head = mixer.v_dim if TILED[module] else 1
         return Undone(rows=_rows_by_group(mixer, rows_of_head, before), decay=decay)
     return Undone()
 

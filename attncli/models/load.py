@@ -384,15 +384,15 @@ class _LayerWeights(ReadWeights):
             return multiply(bias)
 
         # a tensor of several roles, as q, k and v: one product serves all that are asked for with
-        # the same vectors. `parts` are these vectors, and the columns by role not asked for yet
-        parts = self._product_parts
-        if parts is None or parts[0] is not x or role not in parts[1]:
+        # the same vectors; the columns of the roles not asked for yet are kept
+        vectors, columns = self._product_parts or (None, {})
+        if vectors is not x or role not in columns:
             product = multiply()
             if product is None:
                 return None
-            parts = (x, bound.columns(product))
-            self._product_parts = parts
-        result = parts[1].pop(role)
+            columns = bound.columns(product)
+            self._product_parts = (x, columns)
+        result = columns.pop(role)
         if bias is None:
             return result
         return result + bias

@@ -239,7 +239,8 @@ def probe_model(
 
     # describe each layer; one without attention borrows the sizes of the first one with it; what
     # enters the first layer tells of the embedding
-    entering = layer_calls[0][0].entering
+    first_passage, _ = layer_calls[0]
+    entering = first_passage.entering
     inner = width
     positions = None
     if entering is not None:
@@ -264,7 +265,7 @@ def probe_model(
         embedding=embedding,
         biases=added_biases(hf_model, record.passages),
     )
-    return ProbeResult(spec, side, output, layer_calls[0][0].streams, before_sinks)
+    return ProbeResult(spec, side, output, first_passage.streams, before_sinks)
 
 
 def added_biases(hf_model: Any, passages: Sequence[Passage]) -> tuple[str, ...]:

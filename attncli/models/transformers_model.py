@@ -522,7 +522,8 @@ class Passages:
             return
         if prod(output.shape[:-1]) == self.token_count:
             passage.out[-1] = output.reshape((-1, output.shape[-1]))
-            passage.maps[-1] = (passage.maps[-1][0], linear_map)
+            inner_maps, _ = passage.maps[-1]
+            passage.maps[-1] = (inner_maps, linear_map)
             passage.awaited_count = None
         else:
             passage.awaited_count = prod(output.shape)
@@ -813,7 +814,7 @@ def register_engine() -> None:
     """Register attn's attention function with transformers under the name `ENGINE`, with masks as
     transformers' own eager attention gets them."""
     transformers = import_transformers()
-    transformers.AttentionInterface.register(ENGINE, _outside)
+    transformers.AttentionInterface.register(ENGINE, _answered_attention)
     masks: Any = import_module("transformers.masking_utils")
     masks.AttentionMaskInterface.register(ENGINE, masks.eager_mask)
 
@@ -923,10 +924,11 @@ def _reset_dynamic_rotary(hf_model: Any) -> None:
         if trained is not None:
             for name, first in list(module.named_buffers(recurse=False)):
                 if name.endswith("original_inv_freq"):
-                    kind = name.removesuffix("original_inv_freq")
+                    # a type of layer and "_", where these have frequencies of their own
+                    prefix = name.removesuffix("original_inv_freq")
                     # a copy, since some models change the frequencies in place
-                    setattr(module, f"{kind}inv_freq", first.clone())
-                    setattr(module, f"{kind}max_seq_len_cached", trained)
+                    setattr(module, f"{prefix}inv_freq", first.clone())
+                    setattr(module, f"{prefix}max_seq_len_cached", trained)
 
 
 _answering: ContextVar[tuple[Answer, Passages]] = ContextVar("answering")
@@ -936,7 +938,7 @@ _answering: ContextVar[tuple[Answer, Passages]] = ContextVar("answering")
 @contextmanager
 def _in_place_of_attention(answer: Answer, passages: Passages) -> Iterator[None]:
     """Context manager: where transformers would compute attention, it calls `answer`, by way of the
-    registered function `_outside`."""
+    registered function `_answered_attention`."""
     token = _answering.set((answer, passages))
     try:
         yield
@@ -987,7 +989,7 @@ def _beside_attention(watch: Watch, passages: Passages) -> Iterator[None]:
         interface.get_interface = usual
 
 
-def _outside(
+def _answered_attention(
     module: Any,
     query: Tensor,
     key: Tensor,

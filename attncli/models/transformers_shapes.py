@@ -325,7 +325,8 @@ def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = N
     )
 
     vocabulary, width = (int(size) for size in hf_model.get_input_embeddings().weight.shape)
-    entering = by_layer[0][0].entering
+    first_passage, _ = by_layer[0]
+    entering = first_passage.entering
     inner = width
     if entering is not None:
         inner = int(entering.shape[-1])

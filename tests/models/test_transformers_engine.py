@@ -31,8 +31,8 @@ from attncli.models.transformers_engine import ForeignModel, load_foreign
 from attncli.models.transformers_model import (
     Call,
     Passages,
+    _answered_attention,
     _in_place_of_attention,
-    _outside,
     projection_roles,
 )
 from attncli.models.transformers_shapes import describe_foreign
@@ -327,14 +327,16 @@ def test_attention_with_something_of_its_own_is_refused() -> None:
 
     one = torch.ones((1, 2, 3, 4))
     with _in_place_of_attention(answer, Passages("odd", 3)):
-        assert _outside(None, one, one, one, None, position_ids=one, sliding_window=5)[0].shape == (
+        assert _answered_attention(None, one, one, one, None, position_ids=one, sliding_window=5)[
+            0
+        ].shape == (
             1,
             3,
             2,
             4,
         )
         with pytest.raises(UnsupportedError, match="'depths'"):
-            _outside(None, one, one, one, None, depths=one)
+            _answered_attention(None, one, one, one, None, depths=one)
 
 
 ONE = torch.ones((1, 2, 3, 4))
@@ -364,7 +366,7 @@ def test_attention_of_an_unexpected_shape_is_refused_by_it(
         _in_place_of_attention(answer, Passages("odd", 3)),
         pytest.raises(UnsupportedError) as error,
     ):
-        _outside(None, *(*tensors, None)[:4])
+        _answered_attention(None, *(*tensors, None)[:4])
     assert f"of this 'odd' model hands attention {said}" in str(error.value)
 
 

@@ -260,8 +260,8 @@ class Window(Mask, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
-        """The last W keys, the query's own included, or L before it and R after it. Raises
-        UsageError for window:0.
+        """The window that `window:W` means, the last W keys with the query's own, or `window:L,R`,
+        L keys before it and R after it. Raises UsageError for window:0.
         """
         if list(numbers) == [0]:
             raise UsageError(
@@ -269,8 +269,9 @@ class Window(Mask, frozen=True):
                 expected="window:W with W from 1: the query's own key and the W - 1 before it",
             )
         if len(numbers) == 1:
-            return Window(numbers[0] - 1, 0)
-        return Window(numbers[0], numbers[1])
+            return Window(left=numbers[0] - 1, right=0)
+        left, right = numbers
+        return Window(left, right)
 
     def spec(self) -> str:
         """The window as users write it, such as `window:3`; `none` or `causal` where it is the same

@@ -266,13 +266,14 @@ class Streaming(Mask, frozen=True):
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
         """The mask that `sinks:S,R` means: S first keys and R last ones. Raises UsageError for an R
         of 0."""
-        if numbers[1] == 0:
+        sinks, recent = numbers
+        if recent == 0:
             raise UsageError(
                 "mask {spec} has a 0 where none may be",
                 expected="sinks:S,R, with R from 1",
                 spec=repr(spec),
             )
-        return Streaming(*numbers)
+        return Streaming(sinks, recent)
 
     def describe(self) -> Message:
         """The sentence with how many first keys and how many last ones a query sees."""
@@ -453,10 +454,12 @@ class Hashed(Mask, frozen=True):
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
         """The mask that `lsh:BUCKETS` or `lsh:BUCKETS,ROUNDS` means, from its numbers; one round
         where that is left out. Raises UsageError for an odd number of buckets."""
-        if numbers[0] % 2:
-            what = message("lsh needs an even number of buckets, not {number}", number=numbers[0])
-            raise UsageError(what, expected=message("lsh:{number_2}", number_2=numbers[0] + 1))
-        return Hashed(numbers[0], numbers[1] if len(numbers) > 1 else 1, seed)
+        buckets = numbers[0]
+        if buckets % 2:
+            what = message("lsh needs an even number of buckets, not {number}", number=buckets)
+            raise UsageError(what, expected=message("lsh:{number_2}", number_2=buckets + 1))
+        rounds = numbers[1] if len(numbers) > 1 else 1
+        return Hashed(buckets, rounds, seed)
 
     def spec(self) -> str:
         """`lsh:` with the numbers of buckets and rounds."""

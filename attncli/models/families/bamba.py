@@ -46,7 +46,7 @@ def spec(config: Config) -> Spec:
     mixer = state_space(config)
     attending = config.list_of("attn_layer_indices", kind=int) or []
     position = rope(config, llama.head_dim(config), default_partial=0.5)
-    block = llama.block(config, position=position, kv_heads=8, norm=norm)
+    block = llama.block(config, position=position, default_kv_heads=8, norm=norm)
     blocks = [
         block if layer in attending else block.with_mixer(mixer)
         for layer in range(llama.depth(config))
@@ -124,7 +124,9 @@ def falcon_h1(config: Config) -> Spec:
     norm = llama.rms(config, default=1e-5)
     dim = llama.head_dim(config)
     mlp = llama.gated_mlp(config, default=14336)
-    block = llama.block(config, position=rope(config, dim), dim=dim, kv_heads=8, norm=norm, mlp=mlp)
+    block = llama.block(
+        config, position=rope(config, dim), dim=dim, default_kv_heads=8, norm=norm, mlp=mlp
+    )
     block = replace(block, mixer=_scaled_state_space(config), factors=_weight_factors(config))
     # of generation, or saying that all layers are alike: read, so that no warning comes
     config.get("num_logits_to_keep", "layers_block_type", "layer_types")
@@ -242,7 +244,7 @@ def jamba(config: Config) -> Spec:
     blocks = []
     for layer in range(llama.depth(config)):
         part = experts if layer in layers_with_experts else mlp
-        block = llama.block(config, position=None, kv_heads=8, mlp=part)
+        block = llama.block(config, position=None, default_kv_heads=8, mlp=part)
         blocks.append(block if layer % every == first else block.with_mixer(mixer))
     return llama.decoder(config, blocks, biases=("mixer.time", *biases(config)))
 

@@ -85,21 +85,21 @@ def encoder_decoder(
     norm: Norm,
     embedding: Embedding,
     *,
-    start: int = 2,
-    activation: str = "gelu",
-    positions: int = 1024,
+    default_start: int = 2,
+    default_activation: str = "gelu",
+    default_positions: int = 1024,
     before: bool = False,
 ) -> Spec:
     """The Spec of an encoder with its decoder inside, for BART and its relatives.
 
     norm, embedding: of both.
-    start: the decoder's start token, activation: the feed-forward parts', positions: the longest
-        text; used where the config does not set them.
+    default_start: the decoder's start token, default_activation: the feed-forward parts',
+        default_positions: the longest text; used where the config does not set them.
     before: norms come before each part and after the last layer (pre-norm), else after each part.
     """
     width = config.integer("d_model")
     config.optional("num_hidden_layers")  # repeats encoder_layers
-    function = config.choice("activation_function", among=ACTIVATIONS, default=activation)
+    function = config.choice("activation_function", among=ACTIVATIONS, default=default_activation)
     # where the norms of a layer stand: before each part, or on the sum of it and the stream
     if before:
         places: tuple[Place, ...] = ("attn.in", "mlp.in")
@@ -125,7 +125,7 @@ def encoder_decoder(
         * config.integer("encoder_layers", most=MOST_LAYERS),
         embedding=embedding,
         final_norm=norm if before else None,
-        max_positions=config.integer("max_position_embeddings", default=positions),
+        max_positions=config.integer("max_position_embeddings", default=default_positions),
         biases=("*",),
     )
     block = Block(
@@ -135,7 +135,7 @@ def encoder_decoder(
         cross=attention("decoder"),
     )
     layers = config.integer("decoder_layers", most=MOST_LAYERS)
-    first = config.integer("decoder_start_token_id", default=start, least=0)
+    first = config.integer("decoder_start_token_id", default=default_start, least=0)
     head = Head(tied=config.flag("tie_word_embeddings", default=True), offsets=True)
     return replace(
         encoder, decoder=replace(encoder, blocks=(block,) * layers, start=first, head=head)
@@ -215,7 +215,9 @@ def m2m_100(config: Config) -> Spec:
         position_offset=padding + 1,
         padding=padding,
     )
-    whole = encoder_decoder(config, Norm("layer", 1e-5), embedding, activation="relu", before=True)
+    whole = encoder_decoder(
+        config, Norm("layer", 1e-5), embedding, default_activation="relu", before=True
+    )
     assert whole.decoder is not None
     decoder = replace(whole.decoder, max_positions=None)
     return replace(whole, max_positions=None, decoder=decoder)
@@ -232,7 +234,7 @@ def marian(config: Config) -> Spec:
     """The Spec of a Marian (OPUS-MT): BART with sinusoidal positions and no norm on the embedding.
     Source: Junczys-Dowmunt et al., 2018."""
     embedding = Embedding(scale=embedding_scale(config), positions="halves")
-    whole = encoder_decoder(config, Norm("layer", 1e-5), embedding, start=58100)
+    whole = encoder_decoder(config, Norm("layer", 1e-5), embedding, default_start=58100)
     # the decoder has a vocabulary of its own unless both share their embeddings
     decoder_vocabulary = config.integer("decoder_vocab_size", default=whole.vocabulary)
     if whole.decoder is None or config.flag("share_encoder_decoder_embeddings", default=True):
@@ -253,7 +255,7 @@ def pegasus(config: Config) -> Spec:
     Zhang et al., 2020.
     """
     embedding = Embedding(scale=embedding_scale(config), positions="halves")
-    return encoder_decoder(config, Norm("layer", 1e-5), embedding, start=0, before=True)
+    return encoder_decoder(config, Norm("layer", 1e-5), embedding, default_start=0, before=True)
 
 
 BLENDERBOT_FIXED = {
@@ -272,7 +274,7 @@ def blenderbot(config: Config) -> Spec:
     config.get("do_blenderbot_90_layernorm", "unk_token_id")
     embedding = Embedding(scale=embedding_scale(config), positions="learned")
     return encoder_decoder(
-        config, Norm("layer", 1e-5), embedding, start=1, positions=128, before=True
+        config, Norm("layer", 1e-5), embedding, default_start=1, default_positions=128, before=True
     )
 
 

@@ -67,18 +67,24 @@ FIXED = {
 }
 
 
-def spec(config: Config, *, activation: str = "gelu", eps: float = 1e-12, types: int = 2) -> Spec:
+def spec(
+    config: Config,
+    *,
+    default_activation: str = "gelu",
+    default_eps: float = 1e-12,
+    default_types: int = 2,
+) -> Spec:
     """The Spec of a BERT, as its config describes it.
 
-    activation, eps, types: the activation function, the norms' ε and the number of token types
-        where the config does not set them.
+    default_activation, default_eps, default_types: the activation function, the norms' ε and the
+        number of token types where the config does not set them.
     """
     width = config.integer("hidden_size")
     heads = config.heads(width, "num_attention_heads")
-    norm = Norm("layer", config.number("layer_norm_eps", default=eps))
-    function = config.choice("hidden_act", among=ACTIVATIONS, default=activation)
+    norm = Norm("layer", config.number("layer_norm_eps", default=default_eps))
+    function = config.choice("hidden_act", among=ACTIVATIONS, default=default_activation)
     layers = config.integer("num_hidden_layers", most=MOST_LAYERS)
-    token_types = config.integer("type_vocab_size", default=types, least=0)
+    token_types = config.integer("type_vocab_size", default=default_types, least=0)
     mlp = Mlp(config.integer("intermediate_size"), function)
     base = post_norm_encoder(config, width, heads, mlp, norm, layers, token_types)
     return replace(base, masked=MaskedHead(width, function, norm))
@@ -245,7 +251,7 @@ ALBERT_FIXED = {
 def albert(config: Config) -> Spec:
     """The Spec of an ALBERT: BERT with token vectors of their own width, and the same weights in all
     layers. Source: Lan et al., 2020."""
-    return with_narrow_tokens(config, spec(config, activation="gelu_new"))
+    return with_narrow_tokens(config, spec(config, default_activation="gelu_new"))
 
 
 MPNET_PADDING = 1
@@ -300,7 +306,7 @@ def big_bird(config: Config) -> Spec:
     In training a query also sees random blocks; outside training transformers gives it the first
     block in place of each. In short texts queries see all tokens.
     """
-    base = spec(config, activation="gelu_new")
+    base = spec(config, default_activation="gelu_new")
     # of question answering: read, so that no warning comes
     config.get("sep_token_id")
     scaled = config.flag("rescale_embeddings", default=False)

@@ -28,7 +28,7 @@ def spec(config: Config) -> Spec:
         parallel=True,
     )
     scale = config.number("logit_scale", default=0.0625)
-    return llama.decoder(config, block, tied=True, logit_scale=scale)
+    return llama.decoder(config, block, default_tied=True, logit_scale=scale)
 
 
 COHERE2_FIXED = {
@@ -67,7 +67,7 @@ def cohere2(config: Config) -> Spec:
         for kind in kinds
     ]
     scale = config.number("logit_scale", default=0.0625)
-    return llama.decoder(config, blocks, tied=True, logit_scale=scale)
+    return llama.decoder(config, blocks, default_tied=True, logit_scale=scale)
 
 
 FAMILIES = {

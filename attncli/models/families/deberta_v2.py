@@ -52,7 +52,7 @@ def spec(config: Config) -> Spec:
     """The Spec of a DeBERTa 2 or 3: BERT's, with relative positions in the scores of each layer
     and, in the largest models of version 2, a convolution beside the first.
     """
-    base = bert.spec(config, eps=1e-7, types=0)
+    base = bert.spec(config, default_eps=1e-7, default_types=0)
     # these say nothing of the layers: settings of the masked-word head, or repeats of others
     config.get("legacy", "pos_ebd_type", "pad_id")
     if not config.flag("position_biased_input", default=True):
@@ -144,7 +144,7 @@ def _relative_position(config: Config, base: Spec, position_scores: list[str]) -
         span = furthest
     return Disentangled(
         span,
-        furthest if buckets > 0 else None,
+        furthest=furthest if buckets > 0 else None,
         asks="c2p" in position_scores,
         answers="p2c" in position_scores,
         own=not shares_keys,

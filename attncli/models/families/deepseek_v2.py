@@ -76,23 +76,34 @@ def spec(config: Config) -> Spec:
         groups=groups or 1,
         groups_chosen=groups_chosen or 1,
     )
-    part = experts(config, routing, count=64, shared_count=2, width=1407, renormalise=False)
+    part = experts(
+        config,
+        routing,
+        default_count=64,
+        default_shared_count=2,
+        default_width=1407,
+        renormalise=False,
+    )
     return latent_decoder(
-        config, part, pairing="adjacent", dense=0, biases=llama.linear_biases(config)
+        config, part, pairing="adjacent", default_dense=0, biases=llama.linear_biases(config)
     )
 
 
-def corrected_routing(config: Config, *, factor: float, groups: int, groups_chosen: int) -> Routing:
+def corrected_routing(
+    config: Config, *, default_factor: float, default_groups: int, default_groups_chosen: int
+) -> Routing:
     """The routing of experts by a sigmoid score each, to which a stored correction is added for the
     choice alone; groups of experts are ranked by their two best.
 
-    factor, groups, groups_chosen: used where the config does not set them.
+    default_factor: what shares are multiplied with, default_groups: how many groups there are,
+        default_groups_chosen: from how many of them a token's experts come; used where the config
+        does not set them.
     """
     return Routing(
         "sigmoid",
-        factor=config.number("routed_scaling_factor", default=factor),
-        groups=config.integer("n_group", default=groups),
-        groups_chosen=config.integer("topk_group", default=groups_chosen),
+        factor=config.number("routed_scaling_factor", default=default_factor),
+        groups=config.integer("n_group", default=default_groups),
+        groups_chosen=config.integer("topk_group", default=default_groups_chosen),
         group_by=2,
         corrected=True,
     )
@@ -102,27 +113,28 @@ def experts(
     config: Config,
     routing: Routing,
     *,
-    count: int,
-    shared_count: int,
-    width: int,
+    default_count: int,
+    default_shared_count: int,
+    default_width: int,
     renormalise: bool,
-    per_token: int | None = None,
+    default_per_token: int | None = None,
 ) -> Experts:
     """The experts that the config describes, with a shared one that takes part for every token.
 
-    count: how many experts, per_token: how many are chosen for a token, width: of an expert,
-        shared_count: how many experts wide the shared one is; used where the config does not set
-        them.
+    default_count: how many experts there are where the config does not say, default_per_token: how
+        many are chosen for a token, default_width: of an expert, default_shared_count: how many
+        experts wide the shared one is.
     renormalise: whether the chosen experts' shares are made to sum to 1.
+
     Raises InputError for more chosen experts than the chosen groups have.
     """
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
-    inner = config.integer("moe_intermediate_size", default=width)
+    inner = config.integer("moe_intermediate_size", default=default_width)
     total = config.integer(
-        "n_routed_experts", "num_local_experts", "num_experts", default=count, most=2**16
+        "n_routed_experts", "num_local_experts", "num_experts", default=default_count, most=2**16
     )
     best = config.integer(
-        "num_experts_per_tok", "num_experts_per_token", default=per_token, most=total
+        "num_experts_per_tok", "num_experts_per_token", default=default_per_token, most=total
     )
 
     # experts lie in groups of one size, and the best are taken from the best groups
@@ -142,7 +154,7 @@ def experts(
         )
 
     shared_width = inner * config.integer(
-        "n_shared_experts", "num_shared_experts", default=shared_count
+        "n_shared_experts", "num_shared_experts", default=default_shared_count
     )
     return Experts(
         total,
@@ -160,21 +172,21 @@ def latent_decoder(
     mixture: Experts,
     *,
     pairing: Literal["half", "adjacent"],
-    dense: int,
-    kv_heads: int | None = None,
+    default_dense: int,
+    default_kv_heads: int | None = None,
     biases: tuple[str, ...],
 ) -> Spec:
     """The Spec of a decoder with latent attention (MLA) in each layer, and experts in all layers but
     the first ones.
 
     pairing: which entries of a head RoPE rotates together.
-    dense: how many first layers have no experts, kv_heads: how many key heads there are, None for as
-        many as query heads; used where the config does not set them. Another number of key heads
-        than of query heads is refused.
+    default_dense: how many first layers have no experts where the config does not say,
+        default_kv_heads: how many key heads there are, None for as many as query heads. Another
+        number of key heads than of query heads is refused.
     biases: patterns of roles that have a bias, as of a Llama.
     """
     heads = config.integer("num_attention_heads", most=2**16)
-    if (config.optional("num_key_value_heads", default=kv_heads) or heads) != heads:
+    if (config.optional("num_key_value_heads", default=default_kv_heads) or heads) != heads:
         raise config.refuse(
             "num_key_value_heads", message("{heads}, as many as heads", heads=heads)
         )
@@ -201,7 +213,7 @@ def latent_decoder(
     # without effect: read, so that they do not count as unknown keys
     config.get(*IDLE)
     norm = llama.rms(config)
-    first = config.integer("first_k_dense_replace", default=dense, least=0)
+    first = config.integer("first_k_dense_replace", default=default_dense, least=0)
     blocks = [
         Block(
             attention,
@@ -234,10 +246,18 @@ DEEPSEEK_V3_FIXED = {
 def deepseek_v3(config: Config) -> Spec:
     """The Spec of a DeepSeek-V3 or R1: DeepSeek-V2 whose experts are scored by a sigmoid each, with
     corrections to their choice. Source: DeepSeek-AI, 2024."""
-    routing = corrected_routing(config, factor=2.5, groups=8, groups_chosen=4)
+    routing = corrected_routing(
+        config, default_factor=2.5, default_groups=8, default_groups_chosen=4
+    )
     normed = config.flag("norm_topk_prob", default=True)
     part = experts(
-        config, routing, count=256, shared_count=1, width=2048, renormalise=normed, per_token=8
+        config,
+        routing,
+        default_count=256,
+        default_shared_count=1,
+        default_width=2048,
+        renormalise=normed,
+        default_per_token=8,
     )
     neighbours = config.flag("rope_interleave", default=True)
     biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
@@ -245,8 +265,8 @@ def deepseek_v3(config: Config) -> Spec:
         config,
         part,
         pairing="adjacent" if neighbours else "half",
-        dense=3,
-        kv_heads=128,
+        default_dense=3,
+        default_kv_heads=128,
         biases=biases,
     )
 

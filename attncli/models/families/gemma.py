@@ -34,10 +34,12 @@ FIXED = {"use_bidirectional_attention": FixedValue(False, "every token would see
 def spec(config: Config) -> Spec:
     """The Spec of a Gemma: Llama's layers with norms that multiply by 1 + w."""
     norm = llama.rms(config, unit_offset=True)
-    dim = llama.head_dim(config, HEAD_DIM)
+    dim = llama.head_dim(config, default=HEAD_DIM)
     position = rope(config, dim)
-    block = llama.block(config, position=position, dim=dim, norm=norm, mlp=mlp(config), kv_heads=16)
-    return llama.decoder(config, block, embedding=embedding(config), tied=True)
+    block = llama.block(
+        config, position=position, dim=dim, norm=norm, mlp=mlp(config), default_kv_heads=16
+    )
+    return llama.decoder(config, block, embedding=embedding(config), default_tied=True)
 
 
 def embedding(config: Config) -> Embedding:
@@ -72,7 +74,7 @@ def gemma2(config: Config) -> Spec:
     """The Spec of a Gemma 2: norms on both sides of each part, soft caps, a window in every other
     layer. Source: Gemma Team, 2024.
     """
-    dim = llama.head_dim(config, HEAD_DIM)
+    dim = llama.head_dim(config, default=HEAD_DIM)
     norm = llama.rms(config, unit_offset=True)
     position = rope(config, dim)
     feed_forward = gemma2_mlp(config)
@@ -91,13 +93,13 @@ def gemma2(config: Config) -> Spec:
             norm=norm,
             places=PLACES,
             mlp=feed_forward,
-            kv_heads=4,
+            default_kv_heads=4,
         )
         for kind in layer_types(config, llama.depth(config), lambda layer: layer % 2 == 0)
     ]
     logit_cap = config.cap("final_logit_softcapping", default=30.0)
     return llama.decoder(
-        config, blocks, embedding=embedding(config), tied=True, logit_cap=logit_cap
+        config, blocks, embedding=embedding(config), default_tied=True, logit_cap=logit_cap
     )
 
 
@@ -151,7 +153,7 @@ def gemma3_text(config: Config) -> Spec:
     Local layers have a rotary base of their own; scaling of the rotary embedding is for the global
     layers only.
     """
-    dim = llama.head_dim(config, HEAD_DIM)
+    dim = llama.head_dim(config, default=HEAD_DIM)
     norm = llama.rms(config, unit_offset=True)
 
     mlp = gemma2_mlp(config)
@@ -188,12 +190,12 @@ def gemma3_text(config: Config) -> Spec:
                 norm=norm,
                 places=PLACES,
                 mlp=mlp,
-                kv_heads=4,
+                default_kv_heads=4,
             )
         )
     logit_cap = config.cap("final_logit_softcapping", default=None)
     return llama.decoder(
-        config, blocks, embedding=embedding(config), tied=True, logit_cap=logit_cap
+        config, blocks, embedding=embedding(config), default_tied=True, logit_cap=logit_cap
     )
 
 

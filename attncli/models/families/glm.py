@@ -27,9 +27,11 @@ def half_rotated_decoder(config: Config, places: tuple[Place, ...]) -> Spec:
     places: where each layer has norms.
     """
     norm = llama.rms(config, default=1.5625e-7)  # as in transformers' GLM
-    dim = llama.head_dim(config, 128)
+    dim = llama.head_dim(config, default=128)
     position = rope(config, dim, default_partial=0.5, pairing="adjacent")
-    block = llama.block(config, position=position, dim=dim, kv_heads=2, norm=norm, places=places)
+    block = llama.block(
+        config, position=position, dim=dim, default_kv_heads=2, norm=norm, places=places
+    )
     biases = ("attn.[qkv]",) if config.flag("attention_bias", default=True) else ()
     return llama.decoder(config, block, biases=biases)
 
@@ -54,10 +56,18 @@ GLM4_MOE_NAMES = replace(
 def glm4_moe(config: Config) -> Spec:
     """The Spec of a GLM-4.5 to 4.7: a part of each head rotated, experts scored by a sigmoid each
     with corrections to their choice. Source: GLM Team, 2025."""
-    routing = deepseek_v2.corrected_routing(config, factor=1.0, groups=1, groups_chosen=1)
+    routing = deepseek_v2.corrected_routing(
+        config, default_factor=1.0, default_groups=1, default_groups_chosen=1
+    )
     normed = config.flag("norm_topk_prob", default=True)
     mixture = deepseek_v2.experts(
-        config, routing, count=128, shared_count=1, width=1408, renormalise=normed, per_token=8
+        config,
+        routing,
+        default_count=128,
+        default_shared_count=1,
+        default_width=1408,
+        renormalise=normed,
+        default_per_token=8,
     )
 
     norm = llama.rms(config, default=1e-5)
@@ -76,7 +86,13 @@ def glm4_moe(config: Config) -> Spec:
     ]
     blocks = [
         llama.block(
-            config, position=position, dim=dim, qk_norm=qk_norm, kv_heads=8, norm=norm, mlp=part
+            config,
+            position=position,
+            dim=dim,
+            qk_norm=qk_norm,
+            default_kv_heads=8,
+            norm=norm,
+            mlp=part,
         )
         for part in parts
     ]

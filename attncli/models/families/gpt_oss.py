@@ -56,9 +56,9 @@ def spec(config: Config) -> Spec:
         llama.block(
             config,
             position=position,
-            dim=llama.head_dim(config, 64),
+            dim=llama.head_dim(config, default=64),
             mask=layer_mask(config, kind, window),
-            kv_heads=8,
+            default_kv_heads=8,
             norm=norm,
             mlp=experts,
         )
@@ -73,7 +73,7 @@ def spec(config: Config) -> Spec:
 def _rotary(config: Config) -> Rope:
     """The rotary embedding that the config describes; where it says nothing of scaling, that of the
     published model, YaRN from 4,096 positions on."""
-    dim = llama.head_dim(config, 64)
+    dim = llama.head_dim(config, default=64)
     position = rope(config, dim, default_theta=THETA)
     if config.get("rope_parameters") or config.get("rope_scaling"):
         return position

@@ -60,7 +60,9 @@ def granitemoe(config: Config) -> Spec:
     """The Spec of a Granite MoE: Granite with experts, the shares of the chosen ones summing to 1.
     Source: Granite Team, 2024.
     """
-    return whole_model(config, block(config, llama.experts(config, count=8, per_token=2)))
+    return whole_model(
+        config, block(config, llama.experts(config, default_count=8, default_per_token=2))
+    )
 
 
 GRANITEMOEHYBRID_NAMES = GRANITEMOE_NAMES.with_roles(

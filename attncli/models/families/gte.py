@@ -33,7 +33,9 @@ NAMES = Names(
 
 def spec(config: Config) -> Spec:
     """The Spec of a GTE: BERT with rotary positions and a gated feed-forward part."""
-    base = with_rotary(bert.with_gelu(bert.spec(config, types=1)), config, theta=160000.0)
+    base = with_rotary(
+        bert.with_gelu(bert.spec(config, default_types=1)), config, default_theta=160000.0
+    )
     plain = base.blocks[0].mlp  # all layers of a BERT are alike
     assert isinstance(plain, Mlp)
     feed_forward = replace(plain, gated=True)
@@ -44,12 +46,12 @@ def spec(config: Config) -> Spec:
     )
 
 
-def with_rotary(base: Spec, config: Config, theta: float) -> Spec:
+def with_rotary(base: Spec, config: Config, default_theta: float) -> Spec:
     """The Spec of a BERT, `base`, with rotary positions in place of learned ones.
 
-    theta: the rotary base where the config does not set it.
+    default_theta: the rotary base where the config does not set it.
     """
-    position = rope(config, base.blocks[0].attention.head_dim, default_theta=theta)
+    position = rope(config, base.blocks[0].attention.head_dim, default_theta=default_theta)
     base = bert.with_attention(base, lambda attention: replace(attention, position=position))
     return replace(base, embedding=replace(base.embedding, positions=None), max_positions=None)
 
@@ -80,8 +82,8 @@ def jina_embeddings_v3(config: Config) -> Spec:
 
     Its adapters for tasks are no part of it: files have them merged into the weights, or left out.
     """
-    base = bert.with_gelu(bert.spec(config, eps=1e-5, types=1))
-    return with_rotary(base, config, theta=20000.0)
+    base = bert.with_gelu(bert.spec(config, default_eps=1e-5, default_types=1))
+    return with_rotary(base, config, default_theta=20000.0)
 
 
 NOMIC_BERT_NAMES = Names(

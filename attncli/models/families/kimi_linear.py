@@ -106,18 +106,18 @@ def spec(config: Config) -> Spec:
         factor=config.number("routed_scaling_factor", default=2.446),
         groups=config.integer("num_expert_group", "n_group", default=1),
         groups_chosen=config.integer("topk_group", default=1),
-        group_by=2,
+        group_by=2,  # a group counts by its two best
         corrected=True,
-        slack=1e-20,
+        slack=1e-20,  # so that no sum of shares is 0
     )
     mixture = deepseek_v2.experts(
         config,
         routing,
-        count=256,
-        shared_count=1,
-        width=1024,
+        default_count=256,
+        default_shared_count=1,
+        default_width=1024,
         renormalise=config.flag("moe_renormalize", "norm_topk_prob", default=True),
-        per_token=8,
+        default_per_token=8,
     )
     dense = llama.gated_mlp(config, default=9216)
 

@@ -81,14 +81,14 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
     blocks = []
     for kind, part in zip(kinds, parts, strict=True):
         block = llama.block(
-            config, position=position, qk_norm=QkNorm(norm), kv_heads=8, norm=norm, mlp=part
+            config, position=position, qk_norm=QkNorm(norm), default_kv_heads=8, norm=norm, mlp=part
         )
         blocks.append(block if kind == GLOBAL else block.with_mixer(mixer))
     # without effect: read, so that they do not count as unknown keys
     config.get(*IDLE)
     biases = ("mixer.*",) if config.flag("conv_bias", default=False) else ()
     return llama.decoder(
-        config, blocks, tied=config.flag("tie_embedding", default=True), biases=biases
+        config, blocks, default_tied=config.flag("tie_embedding", default=True), biases=biases
     )
 
 
@@ -131,7 +131,7 @@ def lfm2_moe(config: Config) -> Spec:
             "sigmoid",
             factor=config.number("routed_scaling_factor", default=1.0),
             corrected=config.flag("use_expert_bias", default=True),
-            slack=1e-6,
+            slack=1e-6,  # so that no sum of shares is 0
         ),
     )
     first = config.integer("num_dense_layers", default=2, least=0)

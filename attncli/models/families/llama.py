@@ -81,7 +81,7 @@ def block(
     scale: float | None = None,
     qk_norm: QkNorm | None = None,
     softcap: float | None = None,
-    kv_heads: int | None = None,
+    default_kv_heads: int | None = None,
     norm: Norm | None = None,
     places: Sequence[Place] = BEFORE,
     mlp: Mlp | Experts | None = None,
@@ -94,8 +94,8 @@ def block(
     mask: None for causal.
     scale: of the scores; None for 1/√dim.
     qk_norm, softcap: of queries and keys, of the scores; None for none.
-    kv_heads: how many key-value heads there are where the config does not say; None for as many as
-        heads, which null in the config means in any case.
+    default_kv_heads: how many key-value heads there are where the config does not say; None for as
+        many as heads, which null in the config means in any case.
     norm: at all of `places`; None for the config's root-mean-square norm.
     mlp: feed-forward part or experts; None for the config's gated part.
     parallel: whether attention and feed-forward part read the same vectors.
@@ -107,7 +107,7 @@ def block(
         dim = head_dim(config)
     attention = Attention(
         heads,
-        kv_heads=config.optional("num_key_value_heads", default=kv_heads) or heads,
+        kv_heads=config.optional("num_key_value_heads", default=default_kv_heads) or heads,
         head_dim=dim,
         v_dim=dim,
         scale=dim**-0.5 if scale is None else scale,
@@ -145,24 +145,25 @@ def gated_mlp(config: Config, *, default: int | None = None) -> Mlp:
 def experts(
     config: Config,
     *,
-    count: int,
-    per_token: int,
-    width: int | None = None,
+    default_count: int,
+    default_per_token: int,
+    default_width: int | None = None,
     count_keys: tuple[str, ...] = ("num_local_experts",),
     width_key: str = "intermediate_size",
     renormalise: bool = True,
 ) -> Experts:
     """The gated experts that the config describes, of which a few are chosen for each token.
 
-    count, per_token, width: used where the config does not set them; width None: the config must.
+    default_count, default_per_token, default_width: how many experts there are, how many are chosen,
+        and the width of one where the config does not say; None for a width that it must state.
     count_keys, width_key: the config's keys for the number of experts and the width of one.
     renormalise: whether the weights of a token's chosen experts are made to sum to 1.
     """
-    total = config.integer(*count_keys, default=count, most=2**16)
+    total = config.integer(*count_keys, default=default_count, most=2**16)
     return Experts(
         total,
-        config.integer("num_experts_per_tok", default=per_token, most=total),
-        config.integer(width_key, default=width),
+        config.integer("num_experts_per_tok", default=default_per_token, most=total),
+        config.integer(width_key, default=default_width),
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
         renormalise=renormalise,
     )
@@ -173,7 +174,7 @@ def decoder(
     blocks: Block | Sequence[Block],
     *,
     embedding: Embedding | None = None,
-    tied: bool = False,
+    default_tied: bool = False,
     logit_scale: float = 1.0,
     logit_cap: float | None = None,
     biases: tuple[str, ...] | None = None,
@@ -183,7 +184,7 @@ def decoder(
 
     blocks: one for all layers, or a list.
     embedding: None for a plain token table.
-    tied: whether the head shares the token table where the config does not say.
+    default_tied: whether the head shares the token table where the config does not say.
     logit_scale, logit_cap: of the logits; None for no cap.
     biases: patterns of the roles with a bias; None for those that `attention_bias` and `mlp_bias`
         switch on.
@@ -197,7 +198,11 @@ def decoder(
         blocks=tuple(blocks),
         embedding=Embedding() if embedding is None else embedding,
         final_norm=_first_norm(blocks),
-        head=Head(config.flag("tie_word_embeddings", default=tied), logit_scale, logit_cap),
+        head=Head(
+            tied=config.flag("tie_word_embeddings", default=default_tied),
+            scale=logit_scale,
+            softcap=logit_cap,
+        ),
         biases=linear_biases(config) if biases is None else biases,
     )
 

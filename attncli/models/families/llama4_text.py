@@ -83,7 +83,7 @@ def _layer_block(config: Config, mask: Causal | Chunk, *, rotary: bool, has_expe
         by a number that grows with their position.
     """
     norm = llama.rms(config, default=1e-5)
-    dim = llama.head_dim(config, 128)
+    dim = llama.head_dim(config, default=128)
     normed = config.flag("use_qk_norm", default=True) and rotary
     # only layers without positions have queries that grow
     temperature = Temperature(
@@ -99,7 +99,7 @@ def _layer_block(config: Config, mask: Causal | Chunk, *, rotary: bool, has_expe
         position=position if rotary else None,
         dim=dim,
         mask=mask,
-        kv_heads=8,
+        default_kv_heads=8,
         qk_norm=QkNorm(Norm("rms", norm.eps, affine=False), after=True) if normed else None,
         norm=norm,
         mlp=_experts(config) if has_experts else mlp,

@@ -22,15 +22,15 @@ def ernie4_5(config: Config) -> Spec:
     """The Spec of an ERNIE 4.5: Llama with neighbouring entries rotated together, and biases on all
     linear maps or none. Source: Baidu ERNIE Team, 2025."""
     norm = llama.rms(config, default=1e-5)
-    dim = llama.head_dim(config, 128)
+    dim = llama.head_dim(config, default=128)
     position = rope(config, dim, default_theta=500000.0, pairing="adjacent")
-    block = llama.block(config, position=position, dim=dim, kv_heads=2, norm=norm)
+    block = llama.block(config, position=position, dim=dim, default_kv_heads=2, norm=norm)
     biases = (
         ("attn.[qkvo]", "mlp.up", "mlp.gate", "mlp.down")
         if config.flag("use_bias", default=False)
         else ()
     )
-    return llama.decoder(config, block, tied=True, biases=biases)
+    return llama.decoder(config, block, default_tied=True, biases=biases)
 
 
 def exaone4(config: Config) -> Spec:
@@ -52,7 +52,7 @@ def exaone4(config: Config) -> Spec:
             position=position if kind == LOCAL or window is None else None,
             mask=layer_mask(config, kind, window),
             qk_norm=QkNorm(norm),
-            kv_heads=32,
+            default_kv_heads=32,
             norm=norm,
             places=llama.AFTER,
         )
@@ -98,8 +98,8 @@ BIASES = {
 def seed_oss(config: Config) -> Spec:
     """The Spec of a Seed-OSS: Llama with biases on queries, keys and values, and perhaps others.
     Source: ByteDance Seed Team, 2025."""
-    dim = llama.head_dim(config, 128)
-    block = llama.block(config, position=rope(config, dim), dim=dim, kv_heads=8)
+    dim = llama.head_dim(config, default=128)
+    block = llama.block(config, position=rope(config, dim), dim=dim, default_kv_heads=8)
     # of each key: which roles have a bias where it is true, and what holds without it
     biases = tuple(
         pattern for key, (pattern, usual) in BIASES.items() if config.flag(key, default=usual)
@@ -127,11 +127,11 @@ def smollm3(config: Config) -> Spec:
             config,
             position=position if rotary else None,
             mask=layer_mask(config, kind, window),
-            kv_heads=4,
+            default_kv_heads=4,
         )
         for kind, rotary in zip(kinds, rotary_layers, strict=True)
     ]
-    return llama.decoder(config, blocks, tied=True)
+    return llama.decoder(config, blocks, default_tied=True)
 
 
 STABLELM_NAMES = llama.NAMES.with_roles(
@@ -157,7 +157,7 @@ def stablelm(config: Config) -> Spec:
         norm=norm,
         places=("attn.in",) if parallel else llama.BEFORE,
         parallel=parallel,
-        kv_heads=32,
+        default_kv_heads=32,
     )
     return llama.decoder(config, block, biases=biases)
 
@@ -177,13 +177,13 @@ def starcoder2(config: Config) -> Spec:
         config,
         position=rope(config, llama.head_dim(config)),
         mask=causal(config.optional("sliding_window")),
-        kv_heads=2,
+        default_kv_heads=2,
         norm=norm,
         mlp=Mlp(config.integer("intermediate_size"), activation),
     )
     linears = ("attn.[qkvo]", "mlp.up", "mlp.down") if config.flag("use_bias", default=True) else ()
     biases = ("attn.in", "mlp.in", "final", *linears)
-    return llama.decoder(config, block, tied=True, biases=biases)
+    return llama.decoder(config, block, default_tied=True, biases=biases)
 
 
 FAMILIES = {

@@ -17,7 +17,7 @@ def spec(config: Config) -> Spec:
     """
     mask = causal(config.optional("sliding_window", default=4096))
     block = llama.block(
-        config, position=rope(config, llama.head_dim(config)), mask=mask, kv_heads=8
+        config, position=rope(config, llama.head_dim(config)), mask=mask, default_kv_heads=8
     )
     return llama.decoder(config, block)
 
@@ -28,7 +28,9 @@ def ministral(config: Config) -> Spec:
     window = config.optional("sliding_window", default=4096)
     position = rope(config, llama.head_dim(config))
     blocks = [
-        llama.block(config, position=position, mask=layer_mask(config, kind, window), kv_heads=8)
+        llama.block(
+            config, position=position, mask=layer_mask(config, kind, window), default_kv_heads=8
+        )
         for kind in layer_types(config, llama.depth(config), lambda layer: window is not None)
     ]
     return llama.decoder(config, blocks)
@@ -41,14 +43,14 @@ GROWTH = "llama_4_scaling_beta"
 def ministral3(config: Config) -> Spec:
     """The Spec of a Ministral 3: Mistral whose queries are multiplied by a factor that grows with
     their position, with YaRN scaling. Source: Mistral AI, 2025."""
-    dim = llama.head_dim(config, 128)
+    dim = llama.head_dim(config, default=128)
     norm = llama.rms(config, default=1e-5)
     block = llama.block(
         config,
         position=rope(config, dim, beside=(GROWTH, "max_position_embeddings")),
         dim=dim,
         mask=causal(config.optional("sliding_window")),
-        kv_heads=8,
+        default_kv_heads=8,
         norm=norm,
     )
 

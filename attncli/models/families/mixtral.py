@@ -23,11 +23,13 @@ NAMES = llama.NAMES.with_roles(
 
 def spec(config: Config) -> Spec:
     """The Spec of a Mixtral: Mistral with experts in every layer, two of eight for each token."""
-    experts = llama.experts(config, count=8, per_token=2)
+    experts = llama.experts(config, default_count=8, default_per_token=2)
     norm = llama.rms(config, default=1e-5)
     mask = causal(config.optional("sliding_window"))
     position = rope(config, llama.head_dim(config), default_theta=1e6)
-    block = llama.block(config, position=position, mask=mask, norm=norm, mlp=experts, kv_heads=8)
+    block = llama.block(
+        config, position=position, mask=mask, norm=norm, mlp=experts, default_kv_heads=8
+    )
     return llama.decoder(config, block)
 
 
@@ -59,13 +61,15 @@ def minimax(config: Config) -> Spec:
     """
     norm = llama.rms(config, default=1e-5)
     dim = llama.head_dim(config)
-    experts = llama.experts(config, count=8, per_token=2, width=14336, count_keys=COUNT_KEYS)
+    experts = llama.experts(
+        config, default_count=8, default_per_token=2, default_width=14336, count_keys=COUNT_KEYS
+    )
     block = llama.block(
         config,
         position=rope(config, dim, default_theta=1e6),
         dim=dim,
         mask=causal(config.optional("sliding_window")),
-        kv_heads=8,
+        default_kv_heads=8,
         norm=norm,
         places=("attn.in", "attn.sum"),
         mlp=experts,
@@ -133,13 +137,17 @@ def minimax_m2(config: Config) -> Spec:
     """The Spec of a MiniMax-M2: Mixtral whose experts are scored by a sigmoid each, with queries and
     keys normed over all heads at once. Source: MiniMax, 2025.
     """
-    experts = llama.experts(config, count=256, per_token=8, width=1536, count_keys=COUNT_KEYS)
+    experts = llama.experts(
+        config, default_count=256, default_per_token=8, default_width=1536, count_keys=COUNT_KEYS
+    )
     experts = replace(experts, routing=Routing("sigmoid", corrected=True))
-    dim = llama.head_dim(config, 128)
+    dim = llama.head_dim(config, default=128)
     share = config.integer("rotary_dim", default=dim) / dim
     position = rope(config, dim, default_theta=5e6, default_partial=share)
     normed = QkNorm(llama.rms(config), over="width")
-    block = llama.block(config, position=position, dim=dim, qk_norm=normed, kv_heads=8, mlp=experts)
+    block = llama.block(
+        config, position=position, dim=dim, qk_norm=normed, default_kv_heads=8, mlp=experts
+    )
     return llama.decoder(config, block, biases=())
 
 

@@ -111,7 +111,7 @@ def spec(config: Config) -> Spec:
     part = Mlp(config.integer("intermediate_size", default=21504), activation)
     experts = _experts(config, activation)
     heads = config.integer("num_attention_heads", most=2**16)
-    dim = llama.head_dim(config, 128)
+    dim = llama.head_dim(config, default=128)
     kv_heads = config.optional("num_key_value_heads", default=8) or heads
 
     # the block of each type of layer; one of a feed-forward part has nothing else (`only`)
@@ -191,9 +191,9 @@ def _experts(config: Config, activation: Activation) -> Experts:
             factor=config.number("routed_scaling_factor", default=1.0),
             groups=groups,
             groups_chosen=config.integer("topk_group", default=1, most=groups),
-            group_by=2,
+            group_by=2,  # a group counts by its two best
             corrected=True,
-            slack=1e-20,
+            slack=1e-20,  # so that no sum of shares is 0
         ),
         gated=False,
         narrow=config.optional("moe_latent_size"),

@@ -20,7 +20,8 @@ def spec(config: Config) -> Spec:
     upper layers."""
     position = rope(config, llama.head_dim(config))
     blocks = [
-        llama.block(config, position=position, mask=mask, kv_heads=32) for mask in masks(config)
+        llama.block(config, position=position, mask=mask, default_kv_heads=32)
+        for mask in masks(config)
     ]
     return llama.decoder(config, blocks, biases=("attn.[qkv]",))
 
@@ -45,11 +46,13 @@ QWEN3_NAMES = llama.NAMES.with_roles(
 def qwen3(config: Config) -> Spec:
     """The Spec of a Qwen3: Qwen2 without biases, with queries and keys normed head by head. Source:
     Qwen Team, 2025."""
-    dim = llama.head_dim(config, 128)
+    dim = llama.head_dim(config, default=128)
     position = rope(config, dim)
     normed = QkNorm(llama.rms(config))
     blocks = [
-        llama.block(config, position=position, dim=dim, mask=mask, qk_norm=normed, kv_heads=32)
+        llama.block(
+            config, position=position, dim=dim, mask=mask, qk_norm=normed, default_kv_heads=32
+        )
         for mask in masks(config)
     ]
     return llama.decoder(config, blocks)
@@ -78,7 +81,12 @@ def qwen2_moe(config: Config) -> Spec:
     """
     normed = config.flag("norm_topk_prob", default=False)
     experts = shared_experts(
-        config, count=60, per_token=4, width=1408, shared_width=5632, renormalise=normed
+        config,
+        default_count=60,
+        default_per_token=4,
+        default_width=1408,
+        default_shared_width=5632,
+        renormalise=normed,
     )
 
     # windows, where they are switched on, in every other layer before `max_window_layers`
@@ -94,7 +102,7 @@ def qwen2_moe(config: Config) -> Spec:
             config,
             position=position,
             mask=layer_mask(config, kind, window if windows else None),
-            kv_heads=16,
+            default_kv_heads=16,
             mlp=experts if mixture else llama.gated_mlp(config, default=5632),
         )
         for kind, mixture in zip(kinds, has_experts(config), strict=True)
@@ -104,24 +112,32 @@ def qwen2_moe(config: Config) -> Spec:
 
 
 def shared_experts(
-    config: Config, *, count: int, per_token: int, width: int, shared_width: int, renormalise: bool
+    config: Config,
+    *,
+    default_count: int,
+    default_per_token: int,
+    default_width: int,
+    default_shared_width: int,
+    renormalise: bool,
 ) -> Experts:
     """The experts that the config describes, and one more for every token, how much of which counts
     the token decides by a gate.
 
-    count, per_token, width, shared_width: used where the config does not set them.
+    default_count, default_per_token: how many experts there are and are chosen where the config
+        does not say; default_width, default_shared_width: of an expert, and of the one for every
+        token.
     renormalise: whether the chosen experts' shares are made to sum to 1.
     """
     experts = llama.experts(
         config,
-        count=count,
-        per_token=per_token,
-        width=width,
+        default_count=default_count,
+        default_per_token=default_per_token,
+        default_width=default_width,
         count_keys=("num_experts",),
         width_key="moe_intermediate_size",
         renormalise=renormalise,
     )
-    shared = config.integer("shared_expert_intermediate_size", default=shared_width)
+    shared = config.integer("shared_expert_intermediate_size", default=default_shared_width)
     return replace(experts, shared=Mlp(shared, experts.activation, gated=True), shared_share=True)
 
 
@@ -146,9 +162,9 @@ def qwen3_moe(config: Config) -> Spec:
     normed_shares = config.flag("norm_topk_prob", default=False)
     experts = llama.experts(
         config,
-        count=128,
-        per_token=8,
-        width=768,
+        default_count=128,
+        default_per_token=8,
+        default_width=768,
         count_keys=("num_experts", "num_local_experts"),
         width_key="moe_intermediate_size",
         renormalise=normed_shares,
@@ -165,7 +181,9 @@ def qwen3_moe(config: Config) -> Spec:
         for mixture in has_experts(config)
     ]
     blocks = [
-        llama.block(config, position=position, mask=mask, qk_norm=normed, kv_heads=4, mlp=part)
+        llama.block(
+            config, position=position, mask=mask, qk_norm=normed, default_kv_heads=4, mlp=part
+        )
         for part in parts
     ]
     return llama.decoder(config, blocks)

@@ -45,7 +45,12 @@ def spec(config: Config) -> Spec:
     fourth, experts in most."""
     normed = config.flag("norm_topk_prob", default=True)
     experts = qwen2.shared_experts(
-        config, count=512, per_token=10, width=512, shared_width=512, renormalise=normed
+        config,
+        default_count=512,
+        default_per_token=10,
+        default_width=512,
+        default_shared_width=512,
+        renormalise=normed,
     )
     mixed = qwen2.has_experts(config)
     return whole_model(
@@ -66,16 +71,16 @@ def layer_types(config: Config, usual: Callable[[int], bool]) -> list[str]:
     return kinds
 
 
-def whole_model(config: Config, parts: Sequence[Mlp | Experts], kv_heads: int = 2) -> Spec:
+def whole_model(config: Config, parts: Sequence[Mlp | Experts], default_kv_heads: int = 2) -> Spec:
     """The Spec of a Qwen3-Next or Qwen3.5 with these feed-forward parts, one for each layer.
 
-    kv_heads: number of key-value heads where the config does not set it.
+    default_kv_heads: number of key-value heads where the config does not set it.
     """
     every = config.integer("full_attention_interval", default=4)
     kinds = layer_types(config, lambda layer: bool((layer + 1) % every))
     norm = llama.rms(config, unit_offset=True)
     mixer = _delta_rule(config)
-    dim = llama.head_dim(config, 256)
+    dim = llama.head_dim(config, default=256)
     # the keys of `beside` are about images; in a text all axes of positions are the same
     position = rope(
         config, dim, default_partial=0.25, beside=("mrope_section", "mrope_interleaved")
@@ -88,7 +93,7 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts], kv_heads: int = 
             position=position,
             dim=dim,
             qk_norm=QkNorm(norm),
-            kv_heads=kv_heads,
+            default_kv_heads=default_kv_heads,
             norm=norm,
             mlp=part,
         )
@@ -131,7 +136,7 @@ QWEN3_5_TEXT_NAMES = replace(
 def qwen3_5_text(config: Config) -> Spec:
     """The Spec of a Qwen3.5 (text): Qwen3-Next without experts. Source: Qwen Team, 2026."""
     mlp = llama.gated_mlp(config, default=12288)
-    return whole_model(config, [mlp] * llama.depth(config), kv_heads=4)
+    return whole_model(config, [mlp] * llama.depth(config), default_kv_heads=4)
 
 
 QWEN3_5_MOE_TEXT_NAMES = replace(
@@ -147,7 +152,12 @@ QWEN3_5_MOE_TEXT_NAMES = replace(
 def qwen3_5_moe_text(config: Config) -> Spec:
     """The Spec of a Qwen3.5 (text) with experts in every layer. Source: Qwen Team, 2026."""
     experts = qwen2.shared_experts(
-        config, count=256, per_token=8, width=512, shared_width=512, renormalise=True
+        config,
+        default_count=256,
+        default_per_token=8,
+        default_width=512,
+        default_shared_width=512,
+        renormalise=True,
     )
     config.get("intermediate_size")  # of layers without experts, which it has none of
     return whole_model(config, [experts] * llama.depth(config))

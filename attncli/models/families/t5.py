@@ -77,11 +77,11 @@ DECODER = replace(
 FIXED = {"is_decoder": FixedValue(False, "the file would hold a decoder alone")}
 
 
-def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = None) -> Spec:
+def spec(config: Config, *, default_mlp: str = "relu", scaled: bool | None = None) -> Spec:
     """The Spec of a T5: the encoder, with the decoder inside unless the file holds an encoder
     alone.
 
-    feed_forward: the kind of feed-forward part where the config does not set `feed_forward_proj`.
+    default_mlp: the kind of feed-forward part where the config does not set `feed_forward_proj`.
     scaled: whether the decoder's last vectors are scaled before the output head; None for what the
         config says, or where it is silent for whether the head is tied to the token table.
     """
@@ -93,7 +93,7 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
     heads = config.integer("num_heads", most=2**16)
     dim = config.integer("d_kv")
     norm = Norm("rms", config.number("layer_norm_epsilon", default=1e-6))
-    mlp = _mlp(config, feed_forward)
+    mlp = _mlp(config, default_mlp)
     layers = config.integer("num_layers", most=MOST_LAYERS)
     norms: dict[Place, Norm] = {"attn.in": norm, "mlp.in": norm}
     start = config.integer("decoder_start_token_id", "pad_token_id", default=0, least=0)
@@ -170,7 +170,7 @@ def _mlp(config: Config, default: str) -> Mlp:
 def mt5(config: Config) -> Spec:
     """The Spec of an mT5: T5 with a gated feed-forward part by default, and no scaling before the
     output head. Source: Xue et al., 2021."""
-    return spec(config, feed_forward="gated-gelu", scaled=False)
+    return spec(config, default_mlp="gated-gelu", scaled=False)
 
 
 UMT5_BUCKETS = {"attn.buckets": "layer.0.SelfAttention.relative_attention_bias"}
@@ -179,7 +179,7 @@ UMT5_BUCKETS = {"attn.buckets": "layer.0.SelfAttention.relative_attention_bias"}
 def umt5(config: Config) -> Spec:
     """The Spec of an umT5: mT5 whose layers each have biases by distance of their own (a matter of
     its tensor names). Source: Chung et al., 2023."""
-    return spec(config, feed_forward="gated-gelu")
+    return spec(config, default_mlp="gated-gelu")
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
