@@ -215,8 +215,9 @@ def answer(
     # the answer; writing it leaves keys and values of the prompt in `past`
     past: Past = {}
     if not results.answer:
+        # an answer of one token, whichever, stands for the one that is not known yet
         plan = _Plan(
-            runs=CutRuns(model, tuple(tokens), (0,), cut),
+            runs=CutRuns(model=model, tokens=tuple(tokens), answer=(0,), way=cut),
             length=length,
             writes_answers=target is None,
             cuts=cuts,
@@ -231,7 +232,7 @@ def answer(
     following = following_tokens(model, tokens, ids[:-1])
     _refuse_length(model, len(tokens) + len(following))
 
-    runs = CutRuns(model, (*tokens, *following), tuple(ids), cut)
+    runs = CutRuns(model=model, tokens=(*tokens, *following), answer=tuple(ids), way=cut)
     work = _AnswerWork(
         runs=runs,
         own=_OwnRun(runs, past),
@@ -1067,7 +1068,7 @@ def _parse_weighing(
     if heads is not None:
         # each head once, in the order asked for
         chosen = tuple(dict.fromkeys(heads))
-    return Weighing("", (), read_factor(weigh), chosen)
+    return Weighing(name="", keys=(), factor=read_factor(weigh), heads=chosen)
 
 
 def _refuse(model: Model, regions: Sequence[Region]) -> None:

@@ -131,7 +131,7 @@ class CutRuns(Struct, frozen=True):
         not change when the text grows, and no layer may carry a recurrent state."""
         spec = self.model.spec
         has_state = any(block.mixer is not None for block in spec.blocks)
-        return not has_state and keeps_past(spec, 1, len(self.tokens))
+        return not has_state and keeps_past(spec, before=1, after=len(self.tokens))
 
     def stretches(self, cuts: Sequence[Cut], *, after_own: bool = False) -> Iterator[TokenStretch]:
         """Divide the runs of these cuts into stretches of tokens to compute, each after the stretch
@@ -147,7 +147,7 @@ class CutRuns(Struct, frozen=True):
             if cut.change is not None:
                 numbers.setdefault(cut.change, len(numbers))
         paths = [_Path(cut, self._events(cut, numbers)) for cut in cuts]
-        if not keeps_past(self.model.spec, 1, len(self.tokens)):
+        if not keeps_past(self.model.spec, before=1, after=len(self.tokens)):
             # keys change with the length of the text: nothing can be shared
             for path in paths:
                 yield TokenStretch(
@@ -264,7 +264,7 @@ class CutRuns(Struct, frozen=True):
             ids.append(number)
             kept.append(replace(entry, index=len(kept)))
             running = kept[-1:]
-            if not keeps_past(model.spec, len(kept) - 1, len(kept)):
+            if not keeps_past(model.spec, before=len(kept) - 1, after=len(kept)):
                 past = {}
                 running = kept
             tail, _looked = self._run(running, past, cut, looks=False)
@@ -359,6 +359,7 @@ class CutRuns(Struct, frozen=True):
         """The token at which runs part (or at which recording of the own run starts), and the
         groups of runs that go on from there; no groups where all runs go on alike to the end.
         """
+        # the events of a run: (token, number of what is changed there)
         while True:
             pending = [
                 path.events[path.passed][0] for path in paths if path.passed < len(path.events)
@@ -390,10 +391,12 @@ class CutRuns(Struct, frozen=True):
 
         # a long text runs in blocks, unless its keys change with its length
         step = len(tokens)
-        if len(self.tokens) > LONG and keeps_past(self.model.spec, 1, len(self.tokens)):
-            step = rows_for(self.model.spec, len(self.tokens))
+        count = len(self.tokens)
+        if count > LONG and keeps_past(self.model.spec, before=1, after=count):
+            step = rows_for(self.model.spec, count)
 
-        # each block extends the past; of vectors and attention only the answer's rows are kept
+        # each block extends the past; of vectors (`tail`) and attention only the answer's rows are
+        # kept
         past = dict(state.past)
         tail = state.tail
         shares = state.shares
@@ -472,12 +475,13 @@ class CutRuns(Struct, frozen=True):
             keys = tuple(key for key in region if key < queries.stop)
             if outside and keys:
                 knock_outs.append((outside, keys))
+        # in all heads of all layers, these queries do not see these keys
         if not knock_outs:
             return {}
         return {
             (layer, "self"): [
-                KnockOut(tuple(range(spec.blocks[layer].attention.heads)), *knock_out)
-                for knock_out in knock_outs
+                KnockOut(tuple(range(spec.blocks[layer].attention.heads)), outside, keys)
+                for outside, keys in knock_outs
             ]
             for layer in spec.attending()
         }

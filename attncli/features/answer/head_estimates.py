@@ -147,7 +147,12 @@ class _BackwardRun:
             heads = spec.blocks[layer].attention.heads
             by_head = (slope * change).reshape(len(self._tokens), heads, -1).sum((0, 2))
             result += [
-                HeadEstimate(layer, head, float(by_head[head]), float(min(attention[head], 1.0)))
+                HeadEstimate(
+                    layer=layer,
+                    head=head,
+                    change=float(by_head[head]),
+                    attention=float(min(attention[head], 1.0)),
+                )
                 for head in range(heads)
             ]
         return result

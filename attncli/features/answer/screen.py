@@ -203,9 +203,10 @@ def _sentence_table(document: AnswerDocument, view: View) -> Lines:
     """
     effects = [effect for effect in document.effects if effect.is_source]
     places = range(len(document.answer.sentences))
+    # those of the largest loss of any sentence (a loss is below 0), in the order of the document
     largest = sorted(effects, key=lambda effect: min(effect.by_sentence))[:MOST_NAMED]
     chosen = [effect for effect in effects if effect in largest]
-    width = max(view.width // 3, 16)
+    width = max(view.width // 3, 16)  # cells of a sentence
     rows = [
         [
             quote_text(short(document.answer.sentences[place].text, width, view), view),

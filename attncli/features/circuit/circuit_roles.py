@@ -127,8 +127,15 @@ def _differences(
             hold=True,
             start=start,
         )
+        # the difference of the two answers' logits after the last token
         last = len(pair.clean) - 1
-        request = MeasureRequest(("difference",), (last,), last, pair.answer, versus=pair.versus)
+        request = MeasureRequest(
+            measures=("difference",),
+            positions=(last,),
+            position=last,
+            target=pair.answer,
+            versus=pair.versus,
+        )
         results.append(remove(model, pair.clean, removal, request, memory=free_memory().bytes))
         on_pair()
     # every pair has the effects of the same heads in the same order

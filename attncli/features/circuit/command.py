@@ -149,6 +149,7 @@ def _compare(environment: Environment, words: list[str], output: DrawnTableOutpu
             hint="attn circuit compare circuit.json other.json",
             words=" ".join(words),
         )
+    # all options but these are about finding a circuit
     refuse_beside(environment, "compare", ("compared", "brief", "ascii", "full"))
     view = validate_options(output, environment, "circuit_compare")
     from attncli.features.circuit.circuit_overlap import compare_circuits

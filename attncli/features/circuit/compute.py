@@ -272,7 +272,9 @@ def split_pairs(fitted: FittedPairs, holdout: int | None, seed: int) -> SplitPai
     order = integers(seed, f"pairs\0{len(pairs)}", len(pairs)).argsort(kind="stable")
     shuffled = tuple(pairs[place] for place in order.tolist())
     left_out = len(fitted.faults) + len(fitted.pairs) - len(pairs)
-    return SplitPairs(fitted.name, shuffled[tested:], shuffled[:tested], left_out)
+    return SplitPairs(
+        name=fitted.name, choice=shuffled[tested:], held_out=shuffled[:tested], left_out=left_out
+    )
 
 
 class PairRuns(Struct, frozen=True, eq=False):
@@ -862,8 +864,9 @@ def _memory(runs: PairRuns, workers: int) -> dict[str, int]:
     remembered = (steps + 1) * count * (per_token + 4 * heads * count)
     vectors = (len(graph.readers) + (steps + 3) * len(graph.writers)) * count * spec.d_model
 
-    # a run with replaced edges: what each writer writes in each circuit beside the corrupt text
-    moved = (RUNS_AT_ONCE + 1) * len(graph.writers) * count * spec.d_model
+    # a run with replaced edges: what each writer writes in each circuit beside the corrupt text,
+    # with a copy
+    moved = 2 * (RUNS_AT_ONCE + 1) * len(graph.writers) * count * spec.d_model
 
     # scores of all edges for each pair, as many masks as resamples choose, and a few copies
     edges = len(graph.readers) * len(graph.writers)
@@ -872,7 +875,7 @@ def _memory(runs: PairRuns, workers: int) -> dict[str, int]:
         message("all weights at once"): weights,
         message("runs with gradients, or with replaced edges"): item
         * workers
-        * max(remembered + vectors, 2 * moved),
+        * max(remembered + vectors, moved),
         message("scores of edges"): item * kept,
     }
 

@@ -344,6 +344,7 @@ class _GradientRun:
         self.writes += list(np.moveaxis(vectors * self.circuit.dtype.type(scale), -3, 0))
 
         # their sum, through the output projection, which gradients go back through
+        # [input, token, head · v_dim]
         joined = backend.permute(mixed, [0, 2, 1, 3]).reshape((*entering.shape[:-1], -1))
         out = linear_if_any(backend, weights, "attn.o", joined)
         assert out is not None
@@ -399,6 +400,7 @@ class _GradientRun:
         of the projection `name`. The first input, the corrupt text, is left out.
         """
         slope = slopes[name][1:]
+        # [input, head, token, dim]
         apart = slope.reshape((*slope.shape[:-1], heads, -1)).transpose(0, 2, 1, 3)
         return np.matmul(apart, np.asarray(by_head(weights, name, heads)))
 

@@ -63,7 +63,7 @@ def circuit_figure(document: CircuitDocument, drawing: Drawing, view: View, scal
 def _draw_graph(document: CircuitDocument, drawing: Drawing, top: float, view: View) -> float:
     """Draw the strongest edges as lines between boxes with the names of parts, and a legend below.
     Returns where the drawing ends, in points from the top."""
-    # stronger edges are thicker, and less faint; distances are in points
+    # stronger edges are thicker and more opaque (`faint` is the opacity); distances are in points
     lines = list(_lines(document, document.edges[:DRAWN]))
     places = _places(document, lines, top, min(WIDE, drawing.room))
     # where all scores are 0, all lines are thin

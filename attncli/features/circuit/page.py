@@ -193,11 +193,12 @@ def _graph_members(document: CircuitDocument) -> dict[str, Any]:
     exact = {(cut.writer, cut.to, cut.reads): cut for cut in document.cuts.edges}
     names = {node.id for node in graph.nodes}
     # edges between parts that are drawn
-    entries = [
-        _edge_entry(edge, ends, exact.get((edge.writer, edge.to, edge.reads)))
-        for edge in graph.edges
-        if edge.writer in names and (ends := _ends(document, edge) & names)
-    ]
+    entries = []
+    for edge in graph.edges:
+        ends = _ends(document, edge) & names
+        if edge.writer in names and ends:
+            cut = exact.get((edge.writer, edge.to, edge.reads))
+            entries.append(_edge_entry(edge, ends, cut))
     return {
         "sizes": [_size_entry(sizes[edges], graph) for edges in by_edges],
         "start": by_edges.index(document.chosen.edges),

@@ -44,22 +44,24 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
     """
     if list(a) == list(b):
         everything = tuple(range(len(a)))
-        return Alignment(everything, everything, (), ())
+        return Alignment(a=everything, b=everything, only_a=(), only_b=())
     if Counter(a) == Counter(b):
         # of each text its positions in B, the last first, so that `pop` gives the first one left
         places: defaultdict[str, list[int]] = defaultdict(list)
         for index in range(len(b) - 1, -1, -1):
             places[b[index]].append(index)
-        return Alignment(tuple(range(len(a))), tuple(places[text].pop() for text in a), (), ())
+        return Alignment(
+            a=tuple(range(len(a))), b=tuple(places[text].pop() for text in a), only_a=(), only_b=()
+        )
     blocks = SequenceMatcher(a=list(a), b=list(b), autojunk=False).get_matching_blocks()
     pairs = [(block.a + index, block.b + index) for block in blocks for index in range(block.size)]
     indices_a = tuple(index for index, _ in pairs)
     indices_b = tuple(index for _, index in pairs)
     return Alignment(
-        indices_a,
-        indices_b,
-        tuple(sorted({*range(len(a))} - {*indices_a})),
-        tuple(sorted({*range(len(b))} - {*indices_b})),
+        a=indices_a,
+        b=indices_b,
+        only_a=tuple(sorted({*range(len(a))} - {*indices_a})),
+        only_b=tuple(sorted({*range(len(b))} - {*indices_b})),
     )
 
 
@@ -91,10 +93,10 @@ def with_substitutions(pairs: Alignment, sides: Sequence[TextTokens]) -> Alignme
 
     partners = sorted([*order, *new])
     return Alignment(
-        tuple(first for first, _ in partners),
-        tuple(second for _, second in partners),
-        tuple(sorted(set(pairs.only_a) - {first for first, _ in new})),
-        tuple(sorted(set(pairs.only_b) - {second for _, second in new})),
+        a=tuple(first for first, _ in partners),
+        b=tuple(second for _, second in partners),
+        only_a=tuple(sorted(set(pairs.only_a) - {first for first, _ in new})),
+        only_b=tuple(sorted(set(pairs.only_b) - {second for _, second in new})),
     )
 
 

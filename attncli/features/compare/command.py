@@ -217,14 +217,13 @@ def sides(
     (side_count,) = set(counts.values())
     compared_sides = []
     for side_index in range(side_count):
-        settings = [
-            (
-                Message(SETTINGS[name].template, {"value": values[side_index]})
-                if name in SETTINGS
-                else f"{name} {values[side_index]}"
-            )
-            for name, values in repeats.items()
-        ]
+        settings: list[str] = []
+        for name, values in repeats.items():
+            value = values[side_index]
+            if name in SETTINGS:
+                settings.append(Message(SETTINGS[name].template, {"value": value}))
+            else:
+                settings.append(f"{name} {value}")
         if settings:
             label = listing(settings, " · ")
         else:
@@ -572,6 +571,7 @@ def _compare_effects(
             "--fail-above js=X is about rows of weights, and saved effects have none",
             expected="--fail-above X, or saved runs",
         )
+    # options on texts and models were refused: those on output are all that is still to be checked
     environment.subjects = subjects_of(OutputOptions)
     view = validate_options(output, environment, "difference")
     (a, first), (b, second) = sides

@@ -162,11 +162,11 @@ def is_model_file(name: str) -> bool:
 def _named_model(argument: str) -> NamedModel | None:
     """The model that an argument may name; None for what can only be a text."""
     if _is_model(argument):
-        return NamedModel(argument, argument, ())
+        return NamedModel(name=argument, base=argument, adapters=())
     # such as smollm2+my-adapter, or several adapters behind each other
     base, *adapters = argument.split("+")
     if adapters and _is_model(base) and all(map(_is_adapter, adapters)):
-        return NamedModel(argument, base, tuple(adapters))
+        return NamedModel(name=argument, base=base, adapters=tuple(adapters))
     return None
 
 

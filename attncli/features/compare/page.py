@@ -10,7 +10,7 @@ import numpy as np
 from attncli.documents.header import tokens_of
 from attncli.draw.page import Page, answer_of
 from attncli.draw.sentence import left_out_names
-from attncli.features.compare.document import CompareDocument
+from attncli.features.compare.document import CompareDocument, CompareSide
 from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.measure.document_heads import as_float32, weights_record
@@ -35,20 +35,17 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
     """What a page shows of the two sides of a comparison, made from the weights in the document: only
     of the tokens that both have. Paired heads stand at the same place in both."""
 
-    def head_records(first: bool, sides: Sides) -> Iterator[HeadRecord]:
+    def head_records(side: CompareSide, sides: Sides) -> Iterator[HeadRecord]:
         """Yield the records of one side's heads, in the order of the pairs.
 
-        first: whether the side is A.
+        side: A or B.
         sides: the tokens of its rows and columns.
         """
-        side = document.b
-        if first:
-            side = document.a
         is_learned = side.model.source == "checkpoint"
         for pair in document.heads:
             place = pair.b
             values = pair.weights_b
-            if first:
+            if side is document.a:
                 place = pair.a
                 values = pair.weights_a
             weights = as_float32(values)
@@ -59,13 +56,21 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
 
     check_heads(2 * len(document.heads))  # a page holds only so many
     records = []
-    for side_index, side in enumerate((document.a, document.b)):
-        tokens = tokens_of([side.tokens[pair[side_index]] for pair in document.aligned])
+    places_a = [place for place, _ in document.aligned]
+    places_b = [place for _, place in document.aligned]
+    for side, places in ((document.a, places_a), (document.b, places_b)):
+        tokens = tokens_of([side.tokens[place] for place in places])
         sides = Sides(tokens, tokens)
-        heads = head_records(side_index == 0, sides)
+        heads = head_records(side, sides)
         records.append(
             RunRecord(
-                side.name, side.text, sides, side.model, side.attention, heads, document.warnings
+                name=side.name,
+                text=side.text,
+                sides=sides,
+                model=side.model,
+                attention=side.attention,
+                heads=heads,
+                warnings=document.warnings,
             )
         )
     return records

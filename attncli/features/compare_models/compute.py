@@ -377,7 +377,12 @@ def _changed_text(
                 b=likeliest_tokens(b, np.exp(rows_after[1]), NEXT_WORDS),
             )
     return _ChangedText(
-        np.asarray(js), np.asarray(largest), logprob, agreement, next_words, len(tokens)
+        js=np.asarray(js),
+        largest=np.asarray(largest),
+        logprob=logprob,
+        agreement=agreement,
+        next_words=next_words,
+        tokens=len(tokens),
     )
 
 

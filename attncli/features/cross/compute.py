@@ -425,13 +425,21 @@ def cross_texts(
                 "nothing is looked at",
                 expected="a second text, or captured states that the model reads",
             )
-        return CrossTexts(query.text, name, _tokens(model, query), states(model.memory.shape[-2]))
+        count = model.memory.shape[-2]  # [..., state, width]
+        return CrossTexts(
+            query=query.text, key=name, queries=_tokens(model, query), keys=states(count)
+        )
 
     # seeded weights
     if model.identity.source != "checkpoint":
         values = None if value is None else model.encode(value)
         return CrossTexts(
-            query.text, key.text, _tokens(model, query), _tokens(model, key), value, values
+            query=query.text,
+            key=key.text,
+            queries=_tokens(model, query),
+            keys=_tokens(model, key),
+            value=value,
+            values=values,
         )
 
     # an encoder-decoder, whose decoder's tokenizer may differ
@@ -446,7 +454,8 @@ def cross_texts(
             what, expected="an encoder-decoder: t5, bart or marian", hint="attn models list"
         )
     keys = _tokens(model, key)
-    return CrossTexts(query.text, key.text, _tokens(model.decoder(keys), query), keys)
+    decoder = model.decoder(keys)  # as a model of its own, which reads these keys
+    return CrossTexts(query=query.text, key=key.text, queries=_tokens(decoder, query), keys=keys)
 
 
 def _tokens(model: Model, text: Text) -> list[Token]:

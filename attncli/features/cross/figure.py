@@ -40,11 +40,11 @@ def cross_figure(document: CrossDocument, drawing: Drawing, view: View, scale: s
     """
     weights = [
         HeadWeights(
-            say(view, spoken_head(part.layer, head.head)),
-            part.layer,
-            head.head,
-            head.weights,
-            head.scores,
+            name=say(view, spoken_head(part.layer, head.head)),
+            layer=part.layer,
+            head=head.head,
+            weights=head.weights,
+            scores=head.scores,
         )
         for part in document.layers
         for head in part.heads

@@ -34,7 +34,9 @@ def cross_document_heads(document: CrossDocument) -> DocumentHeads:
     rows = None
     if document.query is not UNSET:
         rows = [document.query]
-    return DocumentHeads(document.query_text, Sides(queries, keys), parts, facts, rows)
+    return DocumentHeads(
+        text=document.query_text, sides=Sides(queries, keys), parts=parts, facts=facts, rows=rows
+    )
 
 
 def page_start(document: CrossDocument) -> dict[str, str]:

@@ -918,14 +918,14 @@ def text(
 
             attention = setup.attention
             options = RunOptions(
-                (
+                words=(
                     *option_words(setup.model, without=("layer", "head", "seed")),
                     *option_words(attention, without=("mask", "scale")),
                     *([] if text.tokenizer is None else ["--tokenizer", text.tokenizer]),
                 ),
-                attention.mask or (),
-                attention.scale,
-                view.run_options,
+                masks=attention.mask or (),
+                scale=attention.scale,
+                run_options=view.run_options,
             )
             page = derivation_page(
                 document, view.lang, loaded_model, options, precision=view.precision

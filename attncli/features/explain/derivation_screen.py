@@ -515,7 +515,7 @@ class Derivation(Struct, frozen=True, dict=True):
         # the same link in other heads, and the run without this one
         find = command_about(document, "find", ends, view)
         other_heads = command_lines(find, view, before=titles["heads"], style="bold")
-        if model.attending == model.heads == 1:
+        if model.attending == model.heads == 1:  # a single layer attends, with a single head
             head = []
             none = message("there are none: this model has one head")
             other_heads = heading(titles["heads"], none, view)
@@ -536,7 +536,8 @@ class Derivation(Struct, frozen=True, dict=True):
         texts = names[: len(document.tokens)]
         mark = spell("▸", ascii=view.ascii)
         rows = [f"{mark}{text}" if index == query else text for index, text in enumerate(texts)]
-        # as many digits as let every key have its column, so that the worked row can be found again
+        # as many digits as let every key have its column, so that the worked row can be found
+        # again, but two at least, where numbers have so many
         slot = (view.width - NAME - 4) // max(len(names), 1)
         digits = view.precision
         if not view.full:

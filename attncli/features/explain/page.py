@@ -449,7 +449,8 @@ def _commands(document: AttentionTopic, run_options: GivenOptions | None) -> dic
         for index in (document.query, int(np.argmax(weights)))
     )
     # the only head of a model needs no name, and has no others beside it
-    has_other_heads = not document.model.attending == document.model.heads == 1
+    is_only_head = document.model.attending == document.model.heads == 1
+    has_other_heads = not is_only_head
     effect = ["--query", query]
     if has_other_heads:
         effect += ["--head", head_name(document.layer, document.head)]

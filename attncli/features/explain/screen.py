@@ -126,6 +126,7 @@ def _softmax_code(library: str, *, sink: bool, empty: bool) -> list[str]:
     sink: whether a learned sink is in its sum.
     empty: whether a row may have no visible key, whose weights are set to 0.
     """
+    # beside a sink scores are not shifted by their maximum, which would have to count the sink, too
     if library == "torch" and not sink:
         lines = ["a = torch.softmax(s, dim=-1)"]
     elif library == "torch":

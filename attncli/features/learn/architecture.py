@@ -109,12 +109,12 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     # a family has a feed-forward part in any case; one that is left out below is as small as can be
     inner = 4 * stream if architecture.mlp else 1
     sizes = TrainedSizes(
-        architecture.layers,
-        architecture.heads,
-        stream,
-        vocabulary,
-        rows,
-        inner,
+        layers=architecture.layers,
+        heads=architecture.heads,
+        width=stream,
+        vocabulary=vocabulary,
+        positions=rows,
+        inner=inner,
         window=window,
         scaled=architecture.scale != "none",
     )

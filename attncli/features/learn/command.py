@@ -179,9 +179,8 @@ def learn(
     request.refuse_memory(
         training_of_tasks.training_bytes(request_of_task), ComputeOptions(), "--batch 8"
     )
-    with live_training(
-        environment, view, request_of_task, training_of_tasks.refuse_long(request_of_task).all
-    ) as training:
+    expected = training_of_tasks.refuse_long(request_of_task)
+    with live_training(environment, view, request_of_task, expected.all) as training:
         document = training_of_tasks.learn(
             request_of_task,
             save=save,

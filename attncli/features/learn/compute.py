@@ -394,6 +394,7 @@ def train(
         """The loss, the scores and the maps of the model as it is now, after `step` steps."""
         output = trainer.run(test, keep=True)
         weights = [np.asarray(layer) for layer in output.weights]
+        # maps of the first text, [layer, head, query, key]
         first_text = np.stack([layer[0] for layer in weights])
         return Moment(step, trainer.loss_of(output, test), head_scores(weights, pairs), first_text)
 
@@ -492,15 +493,15 @@ def checkpoint_parts(
         "version": __version__,
     }
     return CheckpointParts(
-        model.kind,
-        model.config,
-        model.class_name,
-        partial(groups_of, spec),  # how many groups of heads a tensor of given roles holds
-        outer,
-        layers,
-        (*task.words, UNKNOWN),  # the vocabulary, by id
-        task.by_character,
-        training_facts,
+        kind=model.kind,
+        config=model.config,
+        architecture=model.class_name,
+        groups=partial(groups_of, spec),  # how many groups of heads a tensor of given roles holds
+        outer=outer,
+        layers=layers,
+        words=(*task.words, UNKNOWN),  # the vocabulary, by id
+        by_character=task.by_character,
+        notes=training_facts,
     )
 
 
@@ -561,11 +562,11 @@ def _learn_document(
     # a model that no family describes has the kind ""
     identity = Identity("seeded", family=model.kind or None, seed=seed)
     whole = Model(
-        model.spec,
-        RoleStore(model.spec, lesson.trainer.arrays),
-        IdsOnly(task.name),  # no text is tokenized here
-        backend,
-        identity,
+        spec=model.spec,
+        store=RoleStore(model.spec, lesson.trainer.arrays),
+        tokenizer=IdsOnly(task.name),  # no text is tokenized here
+        backend=backend,
+        identity=identity,
     )
     attention = attention_part(whole, backend)
     position = request.architecture.position

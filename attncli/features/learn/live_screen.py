@@ -58,6 +58,7 @@ def live_training(
 
     expected: about how many seconds it takes; a note says so before the start where that is long.
     """
+    # `machine`: a program reads what is written
     is_drawn = (
         environment.stdout_is_terminal
         and environment.variables.get("TERM") != "dumb"

@@ -535,27 +535,27 @@ def learn_page(
     names = list(document.heads[0].scores)
     return steps_page(
         StepsPage(
-            f"attn: {document.task}",
-            listing((title, *facts), " · "),
-            document.example.tokens,
-            [(head.layer, head.head) for head in document.heads],
-            steps,
-            [
+            title=f"attn: {document.task}",
+            line=listing((title, *facts), " · "),
+            tokens=document.example.tokens,
+            heads=[(head.layer, head.head) for head in document.heads],
+            steps=steps,
+            lines=[
                 (message("loss"), [point.loss for point in document.curve]),
                 *((name, [loss] * len(steps)) for name, loss in flat),
             ],
-            [
+            scores=[
                 (score_name(name), [head.scores[name].values for head in document.heads])
                 for name in names
             ],
             # of each step with maps the place on the slider, and its maps
-            (
+            maps=(
                 list(map(steps.index, maps)),
                 np.stack(list(map(_heads_of_all_layers, maps.values()))),
             ),
-            document,
-            answer_sentences(document, View(lang=lang)),
-            lang,
+            document=document,
+            notes=answer_sentences(document, View(lang=lang)),
+            lang=lang,
         )
     )
 

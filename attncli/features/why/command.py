@@ -212,6 +212,7 @@ def _why_pairs(
         compute,
         command="why",
         label=message("taking the score apart"),
+        # the options that go with pairs; others are refused
         subjects=(*PAIR_SUBJECTS, "start", "end", "than", "versus"),
     )
 

@@ -194,7 +194,9 @@ def why(
     kind: Kind = "self"
     if cross:
         kind = "cross"
-    request = WhyRequest(queries, keys, selection, kind, other_keys, by)
+    request = WhyRequest(
+        queries=queries, keys=keys, selection=selection, kind=kind, than=other_keys, by=by
+    )
     if set(other_keys) & set(keys):
         raise InputError("the key is compared with itself", expected="another key after --versus")
 
@@ -256,7 +258,9 @@ def _explained_link(
     attributor = None
     if writes and model.spec.head is not None:
         attributor = Attributor(
-            running, link.query, LogitTerm("head", link.layer, link.kind, link.head)
+            running,
+            link.query,
+            LogitTerm(kind="head", layer=link.layer, attention=link.kind, head=link.head),
         )
     whole = contributions(
         running,
@@ -405,7 +409,7 @@ def head_output_parts(
         if target is not None:
             raise
 
-    term = LogitTerm("head", link.layer, link.kind, link.head)
+    term = LogitTerm(kind="head", layer=link.layer, attention=link.kind, head=link.head)
     return Writes(
         norm=float(np.sqrt(squared)),
         target=None if attribution is None else target_token(model, attribution.target),
@@ -644,7 +648,12 @@ def why_links(
         link = Link(layer, "self", head, query, key)
         by_layer = needs_layer_parts(running, link, memory)
         whole = contributions(running, link, by_layer=by_layer)
-        request = WhyRequest((query,), (key,), HeadSelection(pairs=((layer, head),)), "self")
+        request = WhyRequest(
+            queries=(query,),
+            keys=(key,),
+            selection=HeadSelection(pairs=((layer, head),)),
+            kind="self",
+        )
         document = _link_document(
             model,
             text,
@@ -678,10 +687,11 @@ def needs_layer_parts(
     if text.model.memory is None:
         keys = text.count
     else:
+        # of a text that the model reads, whose states are [..., state, width]
         keys = max(text.count, text.model.memory.shape[-2])
     for by_layer in (False, True):
         parts = most_parts(text.model.spec, link.layer, by_layer=by_layer or by_token)
-        # what is read; of links to another text, also what the head makes of it
+        # what each part gives in the head's space; of links to another text, also a copy of it
         copies = 1 if link.kind == "self" else 2
         numbers = copies * parts * keys * attention.head_dim
         if by_token and not by_layer:

@@ -448,7 +448,7 @@ def support(values: Iterable[float]) -> Support:
     gains = sorted((value for value in values if value > 0), reverse=True)
     total = sum(gains)
     if not gains:
-        return Support(0.0, 0.0, 0)
+        return Support(total=0.0, share=0.0, half=0)
     # one more than the sums of the first, the first two, … that stay below half
     half = 1 + sum(sum_so_far < HALF * total for sum_so_far in accumulate(gains))
-    return Support(total, gains[0] / total, half)
+    return Support(total=total, share=gains[0] / total, half=half)

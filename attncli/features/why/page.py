@@ -67,7 +67,7 @@ def why_document_heads(document: WhyDocument) -> DocumentHeads:
         return HeadFacts(links)
 
     parts = [(document.link.layer, document.link), *_earlier_heads(document)]
-    return DocumentHeads(document.text, sides, parts, facts)
+    return DocumentHeads(text=document.text, sides=sides, parts=parts, facts=facts)
 
 
 def _earlier_heads(document: WhyDocument) -> list[tuple[int, EarlierHead]]:

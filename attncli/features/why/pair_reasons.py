@@ -153,7 +153,8 @@ def _other_keys(fitted: FittedPairs, than: str | None) -> list[int | None]:
     keys: list[int | None] = []
     for number, pair in enumerate(fitted.pairs, 1):
         with located_in_pair(fitted, number):
-            keys.append(choose_span(pair.clean, than, ignore)[0])
+            first, _ = choose_span(pair.clean, than, ignore)
+            keys.append(first)
     return keys
 
 
@@ -266,12 +267,15 @@ def _document(
     place: the head, (layer, head).
     names: the link's query, its key and the other key as they were given.
     """
+    layer, head = place
+    start, end, than = names
     first = fitted.pairs[0]
     # all pairs have the same parts, so those of the first name all
     if any(row.parts != parts[0].parts for row in parts):
         raise InputError("the pairs have other parts", expected="texts of one kind")
     running = choose_backend(model, first.clean, branches=[])
-    link = Link(place[0], "self", place[1], ends[0].queries[-1], ends[0].keys[0])
+    # of several tokens that look the last, of those that are looked at the first
+    link = Link(layer, "self", head, ends[0].queries[-1], ends[0].keys[0])
     texts = [(pair.clean, pair.answer, pair.versus) for pair in fitted.pairs]
     # means over pairs with their intervals, of each part and of the whole link
     query_sides = mean_intervals(np.stack([row.query_sides for row in parts]))
@@ -279,12 +283,10 @@ def _document(
     weight, corrupt, total = mean_intervals(
         np.array([[row.weight, row.corrupt_weight, row.total] for row in parts])
     )
-    start, end, than = names
     centred: Literal["row"] | ThanKey = "row"
     if than is not None:
         rivals = [row.rival for row in parts if row.rival is not None]
-        # its first token
-        key = choose_span(first.clean, than, ignore)[0]
+        key, _ = choose_span(first.clean, than, ignore)  # its first token
         centred = ThanKey(key=key, weight=float(np.mean(rivals)))
     return WhyDocument(
         **header(model, first.pair.clean, first.clean, computing=running.backend),
@@ -298,7 +300,7 @@ def _document(
         centred=centred,
         total=total.mean,
         difference=float(np.mean([row.difference for row in parts])),
-        row=[],
+        row=[],  # other keys, pairs of parts and entries are told of a single text alone
         by_layer=needs_layer_parts(running, link, memory),
         parts=[
             _part_over_pairs(part, index, parts, query_sides[index], key_sides[index])

@@ -111,7 +111,7 @@ def test_what_runs_have_in_common_is_computed_once(
     assert len(shared) == len(CUTS)
     assert sum(told) == runs.planned_tokens(CUTS) < 0.8 * count * len(CUTS)
     # each run by itself, as for keys that a longer text turns otherwise
-    monkeypatch.setattr(cut_runs_module, "keeps_past", lambda *arguments: False)
+    monkeypatch.setattr(cut_runs_module, "keeps_past", lambda spec, before, after: False)
     assert runs.planned_tokens(CUTS) == count * len(CUTS)
     for run in runs.run(CUTS):
         assert np.abs(run.logprobs - shared[run.cut.key].logprobs).max() < 1e-10
@@ -137,7 +137,7 @@ def test_runs_that_begin_with_the_own_keys_are_those_from_scratch(
             planned = runs.planned_tokens(cuts[1:], after_own=True)
             assert sum(told) == planned < runs.planned_tokens(cuts)
         with monkeypatch.context() as patch:
-            patch.setattr(cut_runs_module, "keeps_past", lambda *arguments: False)
+            patch.setattr(cut_runs_module, "keeps_past", lambda spec, before, after: False)
             scratch = {run.cut.key: run for run in runs.run(cuts)}
         assert found.keys() == scratch.keys()
         for key, run in found.items():
