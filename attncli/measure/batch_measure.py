@@ -98,9 +98,11 @@ class LinearForm:
         return self * -1.0
 
     def __sub__(self, subtrahend: Any) -> LinearForm:
+        """The form less another, or less numbers."""
         return self + (-subtrahend)
 
     def __rsub__(self, minuend: Any) -> LinearForm:
+        """Numbers less the form."""
         return -self + minuend
 
     def __array_function__(
@@ -128,7 +130,7 @@ class LinearForm:
 
 class FormRows:
     """An `AttentionRows` (facts of a block of query rows) whose every fact is a `LinearForm` over
-    keys 0..keys-1 in place of numbers.
+    keys 0..keys-1 in place of numbers. It is of one head: the coefficients are the same for all.
 
     i: the index of each query row, [row].
     sight: which keys each row sees.
@@ -366,8 +368,8 @@ class LengthTally:
         return count * count * (len(names) + 1) <= LARGEST
 
     def columns(self, backend: Backend, dtype: str) -> Array:
-        """The coefficients of the shared metrics as a matrix [query · key, column]; for each metric
-        the column of its value and then that of its norm.
+        """The coefficients of the shared metrics as a matrix [query · key, column]: a column for each
+        of `parts` that has coefficients of weights, which `keyed` marks.
 
         backend, dtype: where the weights lie that the matrix is multiplied with, and their type.
         """
@@ -382,8 +384,7 @@ class LengthTally:
         return self._columns[backend.name, dtype]
 
     def parts(self) -> list[FormSum]:
-        """The summed forms of the shared metrics: of each its value, and its norm if it has one, in
-        the order of `columns`."""
+        """The summed forms of the shared metrics: of each its value, and its norm if it has one."""
         parts = []
         for form in self.by_coefficients.values():
             parts.append(form.value)
@@ -581,7 +582,12 @@ class TextBatch:
 
 class _BatchFacts:
     """Facts of rows that are not linear in the weights (entropy, largest weights) for a batch of
-    texts, each computed when first needed."""
+    texts, each computed when first needed.
+
+    weights: [text, head, query, key].
+    entropy: of each row, [text, head, query], where the attention step computed it; None to compute
+        it from the weights.
+    """
 
     def __init__(self, backend: Backend, weights: Array, entropy: Array | None) -> None:
         self._backend = backend

@@ -24,6 +24,7 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 Codes = np.ndarray[Any, np.dtype[np.uint16]]
 
 STEPS = 65535
+"""The largest code of 16 bits."""
 
 
 class FixedPoint(Struct, frozen=True, eq=False):
@@ -100,7 +101,7 @@ Recipe: TypeAlias = QueryKeyRecipe | Exact | Roots | Absent
 
 def roots(weights: Floats) -> Roots:
     """Weights from 0 to 1, [query, key], kept as 16-bit square roots; NaN becomes 0."""
-    return Roots(np.rint(np.sqrt(np.clip(np.nan_to_num(weights), 0, 1)) * 65535).astype(np.uint16))
+    return Roots(np.rint(np.sqrt(np.clip(np.nan_to_num(weights), 0, 1)) * STEPS).astype(np.uint16))
 
 
 def numbers(matrix: FixedPoint | Floats) -> Floats:
@@ -237,6 +238,7 @@ class GatheredRows:
 
     def _all_visible(self) -> Bits:
         """Visibility bits, [query, ⌈key/8⌉], with no key hidden."""
+        # 255: all eight bits are set
         return np.full((self.queries, -(-self.keys // 8)), 255, np.uint8)
 
     def _keep_bias(
@@ -548,7 +550,7 @@ class LayerRecords:
             return Exact(weights), None, 0.0
         root_recipe = roots(weights)
         # codes are square roots of weights, in 16 bits
-        decoded = (root_recipe.codes[rows.sampled] / np.float32(65535)) ** 2
+        decoded = (root_recipe.codes[rows.sampled] / np.float32(STEPS)) ** 2
         error = float(np.abs(decoded - np.nan_to_num(rows.sample[place])).max(initial=0.0))
         return root_recipe, None, error
 

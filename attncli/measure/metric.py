@@ -367,7 +367,13 @@ DEFAULT = ("entropy", "confidence", "distance", "previous", "self", "next", "sin
 
 class UniformRows:
     """An `AttentionRows` (facts of a block of query rows) of uniform attention over visible keys
-    without gaps, by formulas that cost the same at any length."""
+    without gaps, by formulas that cost the same at any length.
+
+    i: the index of each query row, [row].
+    sight: which keys each row sees.
+    about: what is known of the tokens.
+    share: the weight of each key that a row sees, [head or 1, row]; 0 where it sees none.
+    """
 
     def __init__(self, i: Ints, sight: Sight, about: TokenFacts) -> None:
         if sight.visibility is not None:

@@ -16,6 +16,7 @@ POSITIONAL = 0.4
 """A head whose rows give their neighbour on one side this much on average is positional there: the
 threshold of the label (Voita et al. 2019). What such a head does is no news of a single query."""
 SIDES = (-1, 1)
+"""The neighbours of a query, as offsets: the key before it and the one after it."""
 
 
 class QueryLinks:
@@ -24,6 +25,7 @@ class QueryLinks:
 
     tokens: of the text.
     query: the position of the query.
+    rest: which tokens heads put weight on whatever the text says, booleans [token].
     """
 
     def __init__(self, tokens: Sequence[Token], query: int) -> None:
@@ -99,6 +101,8 @@ class QueryLinks:
 class LayerQueryLinks:
     """What `QueryLinks` keeps of one layer's heads.
 
+    whole: the collector of all layers, which knows the query.
+    heads: how many heads of the layer were chosen.
     own: the query's weight on its neighbour before and after it, [side, head]; 0 on the first token,
         a special token or a separator.
     back, back_query: the largest weight that another token gives the query, and which token does,
@@ -107,6 +111,8 @@ class LayerQueryLinks:
 
     def __init__(self, whole: QueryLinks, heads: int) -> None:
         self._whole = whole
+        # what rows give their neighbour, in all, and how many rows have one: the mean tells whether
+        # a head is positional, [side, head]
         self._sums = np.zeros((len(SIDES), heads))
         self._rows = np.zeros((len(SIDES), heads), np.int64)
         self.own = np.zeros((len(SIDES), heads))

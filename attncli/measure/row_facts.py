@@ -394,6 +394,7 @@ class WordPieces:
 
     starts: the index of each word's first token.
     count: tokens of the text.
+    is_start: which tokens are the first of their word, [token].
     """
 
     def __init__(self, starts: Ints, count: int) -> None:

@@ -48,13 +48,17 @@ class TopLinks:
     """Collects the `top` strongest links of each head: its largest weights with their query and
     key.
 
-    leave_out: pairs that do not count. Ties go to the lower query, then the lower key; weights of 0
-    are no links. Only rows whose largest weight beats the last link kept are looked at.
+    heads: how many heads there are.
+    leave_out: pairs that do not count; None where all do.
+
+    Ties go to the lower query, then the lower key; weights of 0 are no links. Only rows whose
+    largest weight beats the last link kept are looked at.
     """
 
     def __init__(self, heads: int, top: int, leave_out: Exclusion | None = None) -> None:
         self.top = top
         self._leave_out = leave_out
+        # of each head the links as (−weight, query, key), so that they sort strongest first
         self._links: list[list[tuple[float, int, int]]] = [[] for _ in range(heads)]
 
     def add(self, rows: WeightRows, *, first_head: int = 0) -> None:
@@ -82,9 +86,8 @@ class TopLinks:
         """The weight that a new link of this head must exceed to be kept."""
         links = self._links[head]
         if len(links) == self.top:
-            return -links[-1][
-                0
-            ]  # links hold the negative weight, so that they sort strongest first
+            negative_weight, _, _ = links[-1]
+            return -negative_weight
         return 0.0
 
     def _add_rows(self, head: int, rows: WeightRows, weights: Floats, which: Ints) -> None:
@@ -125,7 +128,9 @@ class TopLinks:
     ) -> None:
         """Keep the strongest links of one head's rows of weights, [row, key].
 
-        queries: the rows' positions. peak: each row's largest weight. low: the first key.
+        queries: the rows' positions.
+        peak: each row's largest weight.
+        low: the first key.
         """
         least = self._least_of_top(peak)
         least_kept = self._least_kept(head)
@@ -221,6 +226,7 @@ class LinkCollector:
             # of the chosen query, links are wanted also where it is a special or unknown token
             self._out = replace(out, queries=np.arange(out.queries.size) != query)
         self._layers: list[tuple[int, Sequence[int], TopLinks]] = []
+        # the mask last made by `_counted_pairs`, behind the queries and the type it is for
         self._last: tuple[tuple[int, int, np.dtype[Any]], Floats] | None = None
 
     def consumer(self, layer: int, heads: Sequence[int]) -> TopLinks:

@@ -262,7 +262,8 @@ class _BatchMetrics:
         """A stage of some texts of one length, [text, head, query, key], with the chosen heads, cut
         to the tokens (no padding, no learned keys).
 
-        entries: the texts' indices in the batch. count: their tokens.
+        entries: the texts' places in the batch.
+        count: tokens of each text.
         """
         # a batch is sorted by length: texts of one length stand side by side
         array = trace.stages[stage][entries[0] : entries[-1] + 1]
@@ -272,7 +273,11 @@ class _BatchMetrics:
 
     def _entropy(self, trace: LayerTrace, entries: Sequence[int], count: int) -> Array | None:
         """The entropy of rows that the attention step computed, [text, head, query], in nats; None
-        where it did not or a learned key took part."""
+        where it did not or a learned key took part.
+
+        entries: the texts' places in the batch, which follow each other.
+        count: tokens of each text.
+        """
         entropy = trace.stages.get("entropy")
         whole = trace.stages["weights"]
         if entropy is None or whole.shape[-1] != whole.shape[-2]:
@@ -286,6 +291,7 @@ class _BatchMetrics:
         """Which keys each query sees, booleans [text, head, query, key].
 
         entries: the texts' places in the batch.
+        count: tokens of each text.
         """
         if "masked" in trace.stages:
             scores = self._stage_of(trace, entries, count, stage="masked")
@@ -309,6 +315,7 @@ def measure_rows(
     """The metrics by name of one text's weights [head, query, key], computed row by row.
 
     visible: booleans of that shape.
+    facts: what is known of the tokens.
     """
     tally = Tally(weights.shape[0], metrics, facts)
     feeder = RowFeeder(

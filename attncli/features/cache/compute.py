@@ -402,19 +402,26 @@ class _WholeRun:
         return [_finite_or_none(value) for value in np.concatenate(self._shares, 1).mean(1)]
 
     def shares_beyond_rest(self) -> list[float | None] | UnsetType:
-        """The share of the last token's weight on each region without keys where heads rest, the
-        mean over heads; parts of all weight."""
+        """The share of the last token's weight on each region without keys where heads rest
+        whatever the text says (such as the first token), the mean over heads; parts of all weight.
+        UNSET without regions or without such keys.
+        """
         if not self._regions or not self._rest.any():
             return UNSET
         return [_finite_or_none(value) for value in np.concatenate(self._shares_beyond, 1).mean(1)]
 
     def bytes_of(self, place: int | None) -> int:
-        """Bytes of the keys and values that a policy keeps; None for all that are seen."""
+        """Bytes of the keys and values that a policy keeps.
+
+        place: the policy's index; None for all keys and values that are seen.
+        """
         return round(self._bytes[place])
 
     def share_kept(self, place: int) -> float | None:
         """The share of the last token's weight that a policy keeps, the mean over heads; None where
         no head has weight.
+
+        place: the policy's index.
         """
         values = np.concatenate(self._kept[place])
         if np.isfinite(values).any():
@@ -422,8 +429,8 @@ class _WholeRun:
         return None
 
     def rest_share(self) -> float | UnsetType:
-        """The share of the last token's weight on keys where heads rest, the mean over heads; UNSET
-        where there are no such keys."""
+        """The share of the last token's weight on keys where heads rest (such as the first token),
+        the mean over heads; UNSET where there are no such keys."""
         if not self._rest.any():
             return UNSET
         return float(np.concatenate(self._rested).mean())

@@ -59,8 +59,8 @@ def _columns(document: CacheDocument) -> list[Column[CachePolicy]]:
         return f"{head_name(head.layer, head.head)} {_percent_or_dash(_kept_share(head))}"
 
     def beyond_rest(policy: CachePolicy) -> str:
-        """The share of weight that a policy keeps without the keys where heads rest; "-" where the
-        document does not have it."""
+        """The share of weight that a policy keeps without the keys where heads rest (the first token
+        and the like); "-" where the document does not have it."""
         if policy.kept_beyond_rest is UNSET:
             return "-"
         return _percent_or_dash(policy.kept_beyond_rest)
@@ -471,7 +471,8 @@ def _last_error(policy: CachePolicy) -> float | None:
 
 def _kept_share(part: CachePolicy | HeadKept | RegionKept) -> float | None:
     """The share of weight that is kept, by a policy in all or of a head or a region, 0 to 1:
-    without the keys where heads rest, where the document has that. None where it is not known."""
+    without the keys where heads rest (the first token and the like), where the document has that.
+    None where it is not known."""
     if part.kept_beyond_rest is UNSET:
         return part.kept
     return part.kept_beyond_rest

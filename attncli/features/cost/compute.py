@@ -75,8 +75,8 @@ class Sizes(Struct, frozen=True):
 
     @property
     def buckets(self) -> int:
-        """How many hash buckets there are, by Reformer's rule: two for every chunk, and an even
-        number.
+        """How many hash buckets there are, by Reformer's rule: two for every chunk, the last of
+        which may be partly filled.
         """
         return 2 * -(-self.n // self.chunk)
 
@@ -196,7 +196,9 @@ def lengths(n: int) -> list[int]:
     """`POINTS` lengths around n, each twice the one before; n is among them, those below it are 8
     at least.
     """
-    below = min(max(n.bit_length() - 4, 0), POINTS - 5)  # how many are below n
+    # how many are below n: as often as n can be halved while 4 bits (8 or more) are left of it, yet
+    # so that n and four lengths above it always fit
+    below = min(max(n.bit_length() - 4, 0), POINTS - 5)
     shorter = [n >> shift for shift in range(below, 0, -1)]
     longer = [n << shift for shift in range(POINTS - below)]
     return shorter + longer
@@ -524,6 +526,8 @@ def _timed_variants(
 def _recurrent_network(backend: Backend, sizes: Sizes, seed: int) -> Callable[[], Array]:
     """A function that runs h = tanh(W·x + U·h) over seeded tokens, one after the other, and returns
     the last h.
+
+    seed: of the weights and the tokens.
     """
     width = sizes.d_model
     x = backend.array(normal(seed, "cost\0x", (sizes.n, width)))

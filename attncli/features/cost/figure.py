@@ -38,4 +38,4 @@ def cost_figure(document: CostDocument, drawing: Drawing, view: View, scale: str
         )
         for row in document.variants
     ]
-    draw_bars(drawing, bars, top + 16)
+    draw_bars(drawing, bars, top + 16)  # a little below the curves

@@ -273,7 +273,10 @@ class PassedHeads(Struct, frozen=True, eq=False):
 
 class _Passing:
     """Collects `PassedHeads` for the queries' and the keys' receiver: what is needed to split heads
-    by source token later, in little memory."""
+    by source token later, in little memory.
+
+    passed: what reaches the link's query, and what reaches its keys.
+    """
 
     def __init__(self) -> None:
         self.passed: tuple[list[PassedHeads], list[PassedHeads]] = [], []

@@ -105,7 +105,7 @@ def effect_size(effect: EffectRow | Measures, document: AblateDocument) -> float
 def effect_text(value: float) -> str:
     """An effect as sentences write it: with three digits after the point, and below 0.1 with two
     significant ones."""
-    if abs(value) >= 0.0995:
+    if abs(value) >= 0.0995:  # what two digits round to 0.1 already
         return f"{value:.3f}"
     return f"{value or 0.0:.2g}"  # `or`, so that -0.0 is written 0
 
@@ -524,6 +524,7 @@ def grid(
     """Draw a layer × head grid of (layer, head, number) triples; no lines for a single layer or a
     single head.
 
+    title: what stands above the grid.
     signed: whether numbers below 0 mean the opposite.
     """
     values = head_grid(numbers)

@@ -278,10 +278,12 @@ class Meter:
         """
         request = self._request
         readings = Readings()
+        # how far the mean vector turns, and by how much it changes
         if "vector" in request.measures:
             readings |= vector_change(
                 self.vector, self._mean_over_positions(self._apply_final_norm(after))
             )
+        # what is predicted after one token: the target, and all entries together
         if self._log_probabilities is not None:
             hidden = after[:, request.position - self._first]
             parts = [
@@ -295,10 +297,12 @@ class Meter:
                 readings["kl"] = np.concatenate(
                     [divergence(self._log_probabilities, log) for log in parts]
                 )
+        # or what each token of the text predicts of the next, or an answer of several tokens
         if self._following_log_probability is not None:
             readings["logprob"] = (
                 self._following_log_probabilities(after) - self._following_log_probability
             )
+        # what is lost of the lead of the target over another token
         if self.m_clean is not None:
             hidden = after[:, request.position - self._first]
             readings["difference"] = self.m_clean - self._difference(hidden)
@@ -388,9 +392,9 @@ class Meter:
         return finish(self._model.spec, self._weights, self._backend, after)
 
     def _mean_over_positions(self, vectors: Array) -> Floats:
-        """The mean vector over the positions measured, [branch, width].
+        """The mean vector over those of the positions measured that have a vector, [branch, width].
 
-        vectors: [branch, token, width].
+        vectors: [branch, token, width], from the token at position `_first` on.
         """
         rows = np.asarray(
             [place - self._first for place in self._request.positions if place >= self._first]

@@ -630,7 +630,7 @@ def run_paths(
     first = min(receiver.layer for receiver in receivers)
     hidden = model.store.embed(backend, text.tokens)
     entering = hidden
-    own = dict[int, dict[str, Array]]()
+    own = dict[int, dict[str, Array]]()  # by layer of a receiver: its queries, keys and values
     model.store.expect(range(len(spec.blocks)))
     for index, block in enumerate(spec.blocks):
         if index == first:

@@ -233,6 +233,7 @@ def probability_text(probability: float) -> str:
 def _entry_by_id(model: Model, name: str, note: Callable[[str], None]) -> int:
     """The number of the vocabulary entry that "id:N" names.
 
+    name: such as "id:262".
     note: called with a sentence where the tokenizer has no token of that number, although the
         model's output has a row for it.
 
@@ -263,6 +264,8 @@ def _spellings(model: Model, name: str) -> list[Ids]:
     """The ways in which a vocabulary spells a word that follows a text, each the ids of its
     entries, without repeats: with a blank before it, then without. A word that begins with a blank
     has the first only.
+
+    name: the word.
 
     Raises InputError where it has no entry for a part of the word.
     """

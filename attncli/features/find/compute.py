@@ -178,6 +178,7 @@ class CutOptions(Struct, frozen=True):
 class _QueryRows:
     """Collects, from the blocks in which a layer's attention is computed, the rows of a few queries.
 
+    queries: their positions.
     keys: how many tokens the text has.
     rows: attention weights by query, [head, key].
     visibility: which keys the mask shows, by query, [head, key].
@@ -754,7 +755,9 @@ def _words_at_rest(words: Words | None, rest: Bools) -> Bools:
 def _words_partly_at_rest(words: Words | None, rest: Bools) -> Bools:
     """Which words hold both resting keys and other tokens, [word]; without words, no token does.
 
-    rest: which tokens are resting keys, [token].
+    words: the words that tokens are merged to; None for none.
+    rest: which tokens are resting keys (the first token and special tokens, on which heads put
+        weight when they look for nothing), [token].
     """
     if words is None:
         return np.zeros_like(rest)

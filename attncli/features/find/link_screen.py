@@ -196,7 +196,7 @@ def _resting_sentences(
         other_key, count = tops.most_common(1)[0]  # keys of None are not counted above
         yield say(
             view,
-            plural(
+            plural(  # alike in English, not in every language
                 "With {rest} left out it looks most at {other} in {count} of {heads} heads.",
                 "With {rest} left out it looks most at {other} in {count} of {heads} heads.",
                 count=count,

@@ -95,6 +95,8 @@ class _LinkRows:
     """Collects how much weight some queries give to some sets of keys, mean over the queries and sum
     over the keys of a set.
 
+    queries: the positions of the queries.
+    keys: by set, the positions of its keys.
     weights: by (layer, head), one number for each set, [set].
     """
 

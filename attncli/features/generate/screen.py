@@ -170,8 +170,8 @@ def _lookback_shares(document: GenerateDocument, step: GenerateStep) -> tuple[fl
 
 
 def _top_key(head: StepHead) -> TopKey | None:
-    """The key that a head looks at most, without those where heads rest if the document separates
-    them; None where there is no other key."""
+    """The key that a head looks at most, without those where heads rest (the first token and the like)
+    if the document separates them; None where there is no other key."""
     if head.top_beyond_rest is UNSET:
         return head.top
     return head.top_beyond_rest
@@ -230,8 +230,8 @@ def _regions(document: GenerateDocument, view: View) -> Lines:
 
 def _region_shares(document: GenerateDocument) -> NDArray:
     """The attention of each new token, [token, column]: a column for each region, one for the keys
-    where heads rest if the document separates these (regions are then without them), and one for
-    what was generated."""
+    where heads rest (the first token and the like) if the document separates these (regions are then
+    without them), and one for what was generated."""
     generated = np.array([[step.generated] for step in document.steps])
     if not _has_rest(document):
         shares = as_matrix([step.regions for step in document.steps])
@@ -242,7 +242,8 @@ def _region_shares(document: GenerateDocument) -> NDArray:
 
 
 def _has_rest(document: GenerateDocument) -> bool:
-    """Whether the document separates attention on keys where heads rest from the other."""
+    """Whether the document separates attention on keys where heads rest (the first token and the
+    like) from the other."""
     return any(step.rest is not UNSET for step in document.steps)
 
 

@@ -53,7 +53,10 @@ class CourseSection(Struct, frozen=True):
 
 def sections(markdown: str) -> list[CourseSection]:
     """The sections of a page that begin with `## `, in order, and before them, where it has
-    commands, what the page begins with, under the page's title."""
+    commands, what the page begins with, under the page's title.
+
+    markdown: the page.
+    """
     # the first part begins with the page's title, each other with a section's
     first, *others = re.split(r"^## ", markdown, flags=re.MULTILINE)
     result = []
@@ -98,7 +101,10 @@ def notebook(section: CourseSection) -> dict[str, object]:
 
 def _cell_sources(body: str) -> Iterator[str]:
     """Yield the sources of a section's cells in order: prose, and each command with the `!` before
-    it by which a notebook runs it in a shell."""
+    it by which a notebook runs it in a shell.
+
+    body: the section's Markdown, without its title.
+    """
     place = 0  # behind the last block
     for block in FENCE.finditer(body):
         prose = body[place : block.start()].strip()
@@ -177,7 +183,11 @@ def write_notebooks(name: str, lang: str, folder: Path) -> list[Path]:
 
 
 def html_page(markdown: str, lang: str) -> str:
-    """A page of the guide as one HTML file that needs no network: its pictures are in it."""
+    """A page of the guide as one HTML file that needs no network: its pictures are in it.
+
+    markdown: the page.
+    lang: the language it is written in, "en" or "zh".
+    """
     from markdown_it import MarkdownIt
 
     title = markdown.partition("\n")[0].removeprefix("# ")

@@ -265,9 +265,7 @@ class HeadMatrices(Struct, frozen=True, eq=False):
 
 def copying_score(head: HeadMatrices) -> float:
     """Re Σλ / Σ|λ| over the eigenvalues of W_OV: 1 for a head that copies, −1 for one that negates;
-    NaN for a zero matrix.
-
-    """
+    NaN for a zero matrix."""
     # W_O W_V is [v_dim, v_dim], and has the eigenvalues of W_OV = W_V W_O apart from zeros
     values = np.linalg.eigvals(head.w_o @ head.w_v)
     size = np.abs(values).sum()
@@ -609,7 +607,10 @@ def _send(
 class AttentionRollout:
     """Attention rollout: the product of the layers' mean weights, half residual, that `add` feeds
     first layer first.
-    result, uniform: [query, key], rows sum to 1, of the weights and of even attention."""
+
+    count: how many tokens (or words) each layer's weights are over.
+    result, uniform: [query, key], rows sum to 1, of the weights and of even attention.
+    """
 
     def __init__(self, count: int) -> None:
         self.result: Floats = np.eye(count)
@@ -700,6 +701,7 @@ def head_directions(model: Model, places: Sequence[tuple[int, int]]) -> list[Hea
     if embeddings is None or not hasattr(model.tokenizer, "ids_to_tokens"):
         what = message("directions are told by the tokens of a vocabulary, and this model has none")
         raise UnsupportedError(what, expected="a checkpoint with a tokenizer: --model NAME")
+    # the vectors of the vocabulary's tokens, [token, width]: as they are read, and as they are written
     table = model.backend.numpy(embeddings)
     head_weights = outer("head.weight")
     if head_weights is None:

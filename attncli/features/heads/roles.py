@@ -181,6 +181,7 @@ def with_roles(expected: CostEstimate, model: Model, names: Sequence[str]) -> Co
 def _add_repeats(model: Model, scores: RoleScores, repeats: RepeatScores) -> None:
     """Add the scores "induction" and "duplicate" to `scores`: what heads do on repeated random
     tokens. Chance is even attention: 1 over the keys that a query of the second half sees."""
+    # the mask of the first layer that attends stands for all layers
     first_attending = next(iter(model.spec.attending()), 0)
     mask = model.spec.blocks[first_attending].attention.mask
     places = range(LENGTH, 2 * LENGTH)

@@ -286,7 +286,7 @@ def _measuring_passes(probe: Probe, *, literal_alone: bool) -> PassCount:
 
 def _checking_passes(probes: Sequence[Probe], heads: int) -> list[PassCount]:
     """The runs that a check of a model with so many heads takes: of each text one for each set of
-    heads that is taken away."""
+    heads that is taken away: the first by each of two scores, and random ones."""
     sets = len(_cut_sizes(heads)) * (2 + RANDOM_DRAWS)
     return [PassCount(sets, len(probe.tokens), len(probe.steps)) for probe in probes]
 
@@ -379,6 +379,8 @@ def _make_probes(
 ) -> list[Probe]:
     """A text for each length, depth and needle.
 
+    facts: the needles.
+    passages: the hay, of which the texts are made.
     lengths: tokens of the texts, at most.
     depths: where the needle stands, 0 (first) to 1 (last before the question).
     seed: of what is drawn.
@@ -462,6 +464,7 @@ def _passages_that_fit(
     """Passages drawn by a seed, as many as fit into `length` tokens with the needle; none that
     begins as another, or as the needle's question, does.
 
+    passages: those that are drawn from.
     depth: where the needle stands among them, 0 (first) to 1 (last).
     """
     order = np.argsort(integers(seed, "haystack", len(passages)), kind="stable")
@@ -561,6 +564,7 @@ def _measure_heads(
     was predicted, and for `writes` where `literal` is measured alone.
 
     heads: all of the model, in the order of the scores.
+    literal_alone: whether `literal` is measured alone, in one run.
     on_run: called with 1 after the first of two runs.
     """
     right, looks = _run_probe(model, probe)

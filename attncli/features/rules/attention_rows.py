@@ -151,7 +151,12 @@ def sees(mask: Mask, queries: Ints, count: int) -> Bools:
 
 class TextRules:
     """What rules say of the rows of one text, computed when it is asked for, and kept where all rows
-    fit in one block."""
+    fit in one block.
+
+    rules: each head's rule.
+    tokens: of the text.
+    count: how many tokens that is.
+    """
 
     def __init__(self, rules: Sequence[HeadRule], tokens: Sequence[Token]) -> None:
         self._rules = rules

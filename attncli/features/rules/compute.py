@@ -259,7 +259,10 @@ def _refuse(model: Model, shares: Sequence[float]) -> None:
 
 
 class _Steps:
-    """Adds up the tokens that have run, and calls `progress` with their share of `total`."""
+    """Adds up the tokens that have run, and calls `progress` with their share of `total`.
+
+    total: how many tokens will run in all.
+    """
 
     def __init__(self, total: int, progress: Callable[[float], None]) -> None:
         self._total = total

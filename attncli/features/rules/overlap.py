@@ -51,6 +51,8 @@ class OverlapSums:
         self._mixtures = mixtures
         self._profile = profile
         self._baselines = (first, even)
+        # [what is compared with the head, head]: its mixture, the rules of the first token and of
+        # an even spread, its mean by distance
         self._sums = np.zeros((4, places.count))
         self._rows = np.zeros(places.count)  # how many were added, [head]
 

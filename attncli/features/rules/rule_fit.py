@@ -209,6 +209,8 @@ class HalfRecord:
         self._stride = max(-(-pairs // (2 * SAMPLE)), 1)  # rounded up
         # rows are taken in turn over all texts: of many short ones not the first row alone
         self._first_rows = np.concatenate([[0], np.cumsum(lengths)])
+        # the pairs of the rows kept: by head the weights, by mask what each rule says; and how many
+        # rows these are, by mask
         self._head_rows: list[list[Sample]] = [[] for _ in range(places.count)]
         self._rule_rows: list[list[Sample]] = [[] for _ in range(kinds)]
         self._rows = [0] * kinds

@@ -90,7 +90,7 @@ class SwapLayers(Mapping[tuple[int, Kind], Sequence[Intervention]]):
             key], 0 in padding after shorter texts."""
             weights = np.zeros((len(self._texts), len(numbers), stop - start, self._longest))
             for entry, text in enumerate(self._texts):
-                step = text.rows_at_once
+                step = text.rows_at_once  # queries whose rules are in memory at a time
                 for begin in range(start, min(stop, text.count), step):
                     end = min(begin + step, stop, text.count)
                     in_block = slice(begin - start, end - start)

@@ -37,7 +37,10 @@ CLASSIFIERS = frozenset("个只条张本件位头匹辆台座块片杯瓶家间�
 
 class TokenPatterns:
     """Facts about the tokens of one text that rules are made of: each property is an array by token,
-    [token], computed when it is first asked for."""
+    [token], computed when it is first asked for.
+
+    texts: what each token spells; "" for a byte of a character.
+    """
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
@@ -62,59 +65,61 @@ class TokenPatterns:
 
     @cached_property
     def special(self) -> Bools:
-        """Special tokens of the vocabulary."""
+        """Which tokens are special tokens of the vocabulary, booleans [token]."""
         return np.array([token.special for token in self.tokens], bool)
 
     @cached_property
     def punctuation(self) -> Bools:
-        """Tokens of punctuation marks alone."""
+        """Which tokens are punctuation and symbols alone, booleans [token]."""
         return self.mark_tokens(_is_punctuation)
 
     @cached_property
     def sentence_end(self) -> Bools:
-        """Tokens that end in a mark of `SENTENCE_ENDS`, those of "a.m." and "e.g." as well: what
-        comes after the mark is not looked at."""
+        """Which tokens end in a mark of `SENTENCE_ENDS`, booleans [token]; those of "a.m." and
+        "e.g." as well: what comes after the mark is not looked at."""
         return self.mark_tokens(lambda text: text.strip()[-1:] in SENTENCE_ENDS)
 
     @cached_property
     def comma(self) -> Bools:
-        """Tokens that end in a mark within a sentence: a comma, colon or semicolon."""
+        """Which tokens end in a mark within a sentence (a comma, colon or semicolon), booleans
+        [token]."""
         return self.mark_tokens(lambda text: text.strip()[-1:] in tuple(",;:，；：、"))
 
     @cached_property
     def line_break(self) -> Bools:
-        """Tokens that hold the end of a line."""
+        """Which tokens hold the end of a line, booleans [token]."""
         return self.mark_tokens(lambda text: "\n" in text)
 
     @cached_property
     def capital(self) -> Bools:
-        """Tokens that begin with a capital letter."""
+        """Which tokens begin with a capital letter, booleans [token]."""
         return self.mark_tokens(lambda text: text.strip()[:1].isupper())
 
     @cached_property
     def number(self) -> Bools:
-        """Tokens that hold a digit."""
+        """Which tokens hold a digit, booleans [token]."""
         return self.mark_tokens(lambda text: any(map(str.isdigit, text)))
 
     @cached_property
     def function_word(self) -> Bools:
-        """Short words of English grammar, such as `the` and `of`."""
+        """Which tokens are short words of English grammar, such as "the" and "of", booleans [token]."""
         return self.mark_tokens(lambda text: text.strip().lower() in FUNCTION_WORDS)
 
     @cached_property
     def content(self) -> Bools:
-        """Tokens with letters that are no function words."""
+        """Which tokens have letters and are no function words, booleans [token]."""
         letters = self.mark_tokens(lambda text: any(map(str.isalpha, text)))
         return letters & ~self.function_word
 
     @cached_property
     def particle(self) -> Bools:
-        """Tokens that are the Chinese particle 的."""
+        """Which tokens are the Chinese particle 的, booleans [token]."""
         return self.mark_tokens(lambda text: text.strip() == "的")
 
     @cached_property
     def classifier(self) -> Bools:
-        """Tokens that are a Chinese measure word after a numeral or a demonstrative, as 个 in 三个."""
+        """Which tokens are a Chinese measure word after a numeral or a demonstrative, as 个 in 三个,
+        booleans [token]."""
         measure_words = self.mark_tokens(lambda text: text.strip() in CLASSIFIERS)
         numerals = tuple("一二两三四五六七八九十百千几这那每")
         counts = self.number | self.mark_tokens(lambda text: text.strip()[-1:] in numerals)
@@ -132,8 +137,8 @@ class TokenPatterns:
 
     @cached_property
     def word_start(self) -> Bools:
-        """Tokens that begin a word: a blank stands before them, or they or the one before are
-        punctuation or special; see `_begins_word`."""
+        """Which tokens begin a word, booleans [token]: a blank stands before them, or they or the
+        one before are punctuation or special; see `_begins_word`."""
         start = np.ones(self.count, bool)
         for place in range(1, self.count):
             start[place] = _begins_word(

@@ -399,6 +399,7 @@ def _narrow_view_sentence(document: RunDocument, query: int, view: View) -> str:
     average = np.zeros(0)
     if document.average is not UNSET:
         average = np.asarray(document.average)
+    # what the query sees: a key that some head gives weight
     keys = [key for key in np.flatnonzero(average > 0).tolist() if key != query]
     if keys and document.tokens[query].special:
         return say(

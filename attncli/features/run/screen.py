@@ -485,7 +485,10 @@ def more_heads(count: int) -> str:
 def _table_of_head(
     part: str, layer: int, head: RunHead, document: RunDocument, view: View
 ) -> Lines:
-    """A head's scores, weights or output in numbers; nothing where the document does not hold them."""
+    """A head's scores, weights or output in numbers; nothing where the document does not hold them.
+
+    part: "scores", "weights" or "output".
+    """
     values = getattr(head, part)
     if values is UNSET:
         return Lines()

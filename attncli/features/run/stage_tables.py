@@ -121,7 +121,10 @@ SUBTRACTED = message(
 
 def stage_part(part: str, document: RunDocument, view: View) -> Lines:
     """The table of a stage of attention (such as the scores) of a run: of the first head, or of all
-    in a full view; where the run has none, a remark that says why."""
+    in a full view; where the run has none, a remark that says why.
+
+    part: the stage, by its name in `SHOWN`.
+    """
     stage_table = SHOWN[part]
     if document.pieces is not UNSET:
         return remark(message("words have no {part}: only weights are merged", part=part), view)
@@ -164,6 +167,7 @@ def why_absent(part: str, shapes: Sequence[ShapeRow], source: str, position: str
     """The remark on why there is no table of a stage: which option adds it to a run, or that it was
     not kept.
 
+    part: the stage's name, such as "scaled".
     shapes, source: the run's shape trace, and where its weights come from.
     position: its position encoding.
     """
@@ -213,6 +217,7 @@ def _did_nothing(part: str, stages: Mapping[str, Numbers]) -> bool:
     """Whether a step (soft cap, bias or mask) changed none of the scores, so that its table would
     repeat the one before.
 
+    part: the stage after that step, such as "capped".
     stages: arrays of a head by name.
     """
     before = {"capped": "scaled", "biased": "capped", "masked": "biased"}

@@ -310,6 +310,7 @@ def _kept_results(
     folder: of the checkpoint.
     digest: of the checkpoint's tensors.
     variables: the environment variables, which say where the cache folder is.
+    remember: whether anything is kept.
     """
     if not remember:
         return KeptResults(None, MeasuredCheckpoint)  # no file

@@ -200,6 +200,7 @@ def _others_sentence(
     """A sentence on the other heads in which a score rises, naming those that end highest; empty if
     there are none.
 
+    metric: the name of the score.
     rising: the score at each checkpoint, by the head's index among all.
     """
     if not rising:
@@ -299,6 +300,7 @@ def _head_values(document: SeriesDocument, place: int, metric: str) -> list[floa
     """A head's score at each checkpoint. A checkpoint without it gets the score of the one before,
     or of the first checkpoint that has one.
 
+    metric: the name of the score.
     place: the head's among all.
     """
     measured = [row.heads[place].metrics[metric] for row in document.checkpoints]

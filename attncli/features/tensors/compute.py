@@ -440,7 +440,11 @@ def _saved_weights_notes(
     saved_weights: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]
 ) -> list[str]:
     """One warning, in a list, where the file holds weights that differ from the computed ones; an
-    empty list where they do not, and where the file holds none of that shape."""
+    empty list where they do not, and where the file holds none of that shape.
+
+    saved_weights: those of the file; None where it holds none.
+    weights: the computed ones.
+    """
     if saved_weights is None or saved_weights.shape != weights.shape:
         return []
     apart = float(
@@ -472,6 +476,8 @@ class CapturedHeads:
     """The chosen heads of one attention: their metrics, and the `top` strongest links of each.
 
     keys: how many keys there are.
+    heads: the numbers of the chosen heads.
+    top: how many links are kept of each head; 0 for none.
     offset: position of query 0.
     """
 

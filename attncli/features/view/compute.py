@@ -354,6 +354,7 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
                 weights=head.weights,
             )
         )
+    # documents of heads have the average over the heads of the last layer
     last = [np.asarray(head.weights, np.float64) for layer, head in heads if layer == heads[-1][0]]
     return HeadsDocument(
         **heading_of(document),
