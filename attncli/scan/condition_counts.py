@@ -59,17 +59,17 @@ class ConditionCounts:
         self._linked_texts: set[tuple[int, int]] = set()
 
     def begin(
-        self, places: Sequence[Places], count: int, special_first: Sequence[bool] = ()
+        self, places: Sequence[Places], count: int, first_keys: Sequence[Sequence[bool]] = ()
     ) -> None:
         """Begin a batch: count the texts in which each head could have such a link, because it sees
         a key with the condition's token from a query with the condition's token.
 
         places: where these tokens are, for each condition.
         count: how many tokens each text of the batch has.
-        special_first: whether each text begins with a special token, where no word stands; where
-            none is given, no text does.
+        first_keys: for each condition, of each text whether `has_first_key` holds.
         """
-        self._count_first_keys(places, special_first)
+        for number, text_first_keys in enumerate(first_keys):
+            self._first_keys[number] += sum(text_first_keys)
         self._largest.clear()
         self._linked_texts.clear()
         for layer, mask in enumerate(self._masks):
@@ -118,18 +118,6 @@ class ConditionCounts:
             for number, texts in enumerate(self._first_keys)
             if texts
         }
-
-    def _count_first_keys(self, places: Sequence[Places], special_first: Sequence[bool]) -> None:
-        """Count for each condition that names a key the texts whose first token is such a key, with
-        a query behind it; arguments as of `begin`."""
-        for number, text_places in enumerate(places):
-            if self._conditions[number].target is None:
-                continue
-            for text, place in enumerate(text_places):
-                if place is None or (special_first and special_first[text]):
-                    continue
-                queries, keys = place
-                self._first_keys[number] += bool((keys == 0).any() and (queries > 0).any())
 
     def arrays(self) -> Mapping[str, Ints]:
         """The arrays that the shard's file keeps, by name."""

@@ -453,6 +453,13 @@ class ScanCondition(Part, frozen=True, kw_only=True):
             " weight whatever the text says; absent for none."
         ),
     ] = UNSET
+    counts_rest: Annotated[
+        bool,
+        describe(
+            "Whether links to keys where heads rest count: the first token, special tokens that it"
+            " does not name, line breaks; with `rest=yes`, and in scans of earlier versions."
+        ),
+    ] = True
     heads: Annotated[
         list[ConditionHead],
         describe("Those with such a link in some text, the largest share first."),

@@ -211,6 +211,8 @@ class MeasurePlan(Struct, frozen=True):
     rules: how heads are described by rules, None where they are not.
     exclude: the kinds of pairs of query and key that no number counts, out of `row_facts.KINDS`;
         written only where there are any.
+    beside_rest: whether `find` leaves out links to keys where heads rest, unless a condition asks
+        for them; false in scans of earlier versions, which counted them.
     """
 
     metrics: tuple[tuple[str, str], ...]
@@ -226,6 +228,15 @@ class MeasurePlan(Struct, frozen=True):
     why: WhyPlan = ()
     rules: RulePlan | None = None
     exclude: tuple[str, ...] = ()
+    beside_rest: bool = False
+
+    @property
+    def conditions(self) -> list[shard_files.Condition]:
+        """The conditions of `find`."""
+        conditions = [shard_files.parse_condition(text) for text in self.find]
+        if self.beside_rest:
+            return conditions
+        return [replace(condition, rest=True) for condition in conditions]
 
     @property
     def rule_files(self) -> tuple[RuleFile, ...]:
@@ -345,6 +356,7 @@ def _plan_fields(plan: ScanPlan) -> dict[str, Any]:
         ("measures", "metric_files"),
         ("measures", "rules"),
         ("measures", "exclude"),
+        ("measures", "beside_rest"),
     ):
         if not values[part].get(name):
             values[part].pop(name, None)
@@ -738,6 +750,7 @@ def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
         words=request.words,
         rows=request.rows,
         find=request.find,
+        beside_rest=bool(request.find),
         top=request.top,
         effects=request.effects,
         examples=request.examples,

@@ -63,7 +63,6 @@ from attncli.scan.shard_files import (
     PLANNING,
     ShardOutcome,
     failure_reasons,
-    parse_condition,
     synced_writer,
 )
 from attncli.scan.statistics import (
@@ -183,7 +182,9 @@ def _conditions(totals: Totals) -> list[ScanCondition] | UnsetType:
     possible = totals.count_total("find_possible")
     weight = totals.float_total("find_weight")
     parts = []
-    for number, text in enumerate(measures.find):
+    for number, (text, condition) in enumerate(
+        zip(measures.find, measures.conditions, strict=True)
+    ):
         heads = []
         for place, (layer, head) in enumerate(totals.plan.heads):
             texts = int(linked[number, place])
@@ -202,13 +203,14 @@ def _conditions(totals: Totals) -> list[ScanCondition] | UnsetType:
             heads.append(part)
         heads.sort(key=lambda row: (-row.share, -row.texts, -row.weight, row.layer, row.head))
         # a condition that names no heads searches all
-        searched = len(set(parse_condition(text).heads)) or len(totals.plan.heads)
+        searched = len(set(condition.heads)) or len(totals.plan.heads)
         parts.append(
             ScanCondition(
                 condition=text,
                 searched=searched,
                 possible=int(possible[number].max(initial=0)),
                 first_keys=totals.counts.get(first_key_name(number), UNSET),
+                counts_rest=condition.rest,
                 heads=heads,
             )
         )
@@ -252,8 +254,8 @@ def _together(totals: Totals) -> ScanTogether | UnsetType:
         )
     heads.sort(key=lambda row: (-row.share, -row.texts, row.layer, row.head))
     searched: set[tuple[int, int]] = set()
-    for text in measures.find:
-        searched |= set(parse_condition(text).heads or totals.plan.heads)
+    for condition in measures.conditions:
+        searched |= set(condition.heads or totals.plan.heads)
     return ScanTogether(searched=len(searched), heads=heads)
 
 

@@ -495,10 +495,11 @@ def _condition_tables(shown: ScanShown, view: View) -> Lines:
     of several one more over all of them, and what chance adds to the first of each."""
     conditions = shown.document.find or []
     together = shown.document.find_together
-    tables = [_condition_table(condition, view) for condition in conditions]
+    texts = shown.document.done.texts
+    tables = [_condition_table(condition, texts, view) for condition in conditions]
     searched = max((condition.searched for condition in conditions if condition.heads), default=0)
     if together is not UNSET and together.heads:
-        tables.append(_together_table(together, conditions, view))
+        tables.append(_together_table(together, conditions, texts, view))
         searched = together.searched
     if tables and searched >= CHOSEN_OF and shown.head is None:
         lucky = message(
@@ -511,10 +512,13 @@ def _condition_tables(shown: ScanShown, view: View) -> Lines:
 
 
 def _together_table(
-    together: ScanTogether, conditions: Sequence[ScanCondition], view: View
+    together: ScanTogether, conditions: Sequence[ScanCondition], texts: int, view: View
 ) -> Lines:
     """The table of the heads with links of at least one condition, by the share of all texts, with
-    the share for each condition."""
+    the share for each condition.
+
+    texts: texts of the scan.
+    """
 
     def condition_column(place: int, text: str) -> Column[TogetherHead]:
         """The column of one condition's shares, named by its words."""
@@ -554,6 +558,8 @@ def _together_table(
         " 95% interval; behind it the share for each condition"
     )
     body = column_table(columns, rows, view, title=title, note=note)
+    said = [*_uncounted_clauses(together.heads, texts), *_tie_clauses(together.heads)]
+    body = stack(body, *(remark(clause, view) for clause in said))
     if len(rows) == len(together.heads):
         return body
     more = message(
@@ -569,8 +575,11 @@ NO_SUCH_TEXT = message(
 """Said of a condition whose words stand together in no text."""
 
 
-def _condition_table(condition: ScanCondition, view: View) -> Lines:
-    """The table of the heads with links that one condition looks for."""
+def _condition_table(condition: ScanCondition, texts: int, view: View) -> Lines:
+    """The table of the heads with links that one condition looks for.
+
+    texts: texts of the scan.
+    """
     title = message("heads with links {condition}", condition=condition.condition)
     if not condition.heads:
         none = plural(
@@ -578,9 +587,7 @@ def _condition_table(condition: ScanCondition, view: View) -> Lines:
             "no link of the {count:,} heads searched is one",
             count=condition.searched,
         )
-        if condition.possible == 0:
-            none = NO_SUCH_TEXT
-        return heading(title, none, view)
+        return heading(title, _no_link_reason(condition) or none, view)
     columns: list[Column[ConditionHead]] = [
         Column("head", lambda row: head_label(row.layer, row.head), align="left"),
         Column(message("share of texts"), lambda row: share_text(row.share, row.share_ci95, view)),
@@ -597,13 +604,12 @@ def _condition_table(condition: ScanCondition, view: View) -> Lines:
         " weight: of the largest such link of a text, mean"
     )
     body = column_table(columns, rows, view, title=title, note=note)
-    if condition.first_keys is not UNSET:
-        first = plural(
-            "in {count:,} text the key is the first token, where heads rest",
-            "in {count:,} texts the key is the first token, where heads rest",
-            count=condition.first_keys,
-        )
-        body = stack(body, remark(first, view))
+    said = [
+        *_counted_clauses(condition),
+        *_uncounted_clauses(condition.heads, texts),
+        *_tie_clauses(condition.heads),
+    ]
+    body = stack(body, *(remark(clause, view) for clause in said))
     if len(rows) == len(condition.heads):
         return body
     more = message(
@@ -616,23 +622,88 @@ CHOSEN_OF = 2
 """Heads from which on the first of them owes part of its place to chance."""
 
 
-def _first_key_sentences(condition: ScanCondition) -> list[str]:
-    """The sentence, in a list, on texts in which the key of a condition is the first token, where
-    heads rest; an empty list where there is none."""
-    if condition.first_keys is UNSET or not condition.heads:
+def _counted_clauses(condition: ScanCondition) -> list[str]:
+    """What counts as a link that a condition looks for, where it names no query or no key, or where
+    its key is a text's first token, on which heads put weight whatever it is; an empty list where
+    nothing of this is so."""
+    words = parse_condition(condition.condition)
+    said: list[str] = []
+    if words.target is None and condition.counts_rest:
+        said.append(message("every key counts, those where heads rest, too"))
+    elif words.target is None:
+        said.append(
+            message(
+                "every key counts but those where heads rest: the first token, special tokens, line"
+                " breaks and other separators"
+            )
+        )
+    if words.source is None or words.target is None:
+        said.append(message("a word's links to itself and to its neighbours count, too"))
+    if condition.first_keys is not UNSET and condition.counts_rest:
+        said.append(
+            plural(
+                "in {count:,} text the key is the first token: heads put weight there whatever it"
+                " says, so such a link tells nothing of the word",
+                "in {count:,} texts the key is the first token: heads put weight there whatever it"
+                " says, so such a link tells nothing of the word",
+                count=condition.first_keys,
+            )
+        )
+    elif condition.first_keys is not UNSET:
+        said.append(_first_key_clause(condition.first_keys))
+    return said
+
+
+def _first_key_clause(texts: int) -> str:
+    """That links to a text's first token, where heads rest, do not count, and what helps.
+
+    texts: those whose first token is the key that a condition names.
+    """
+    return plural(
+        "in {count:,} text the key is the first token, where heads rest: links to it do not count"
+        ' (words before it, such as "Yesterday", move it; rest=yes counts them)',
+        "in {count:,} texts the key is the first token, where heads rest: links to it do not count"
+        ' (words before it, such as "Yesterday", move it; rest=yes counts them)',
+        count=texts,
+    )
+
+
+def _uncounted_clauses(rows: Sequence[ConditionHead | TogetherHead], texts: int) -> list[str]:
+    """How many texts of a scan do not count for any head of a ranking, in a list; an empty list
+    where all do.
+
+    rows: the heads of the ranking.
+    texts: texts of the scan.
+    """
+    possible = max((row.possible for row in rows), default=texts)
+    if possible >= texts:
         return []
     return [
         plural(
-            "{condition}: in {count:,} text the key is the first token. Heads put weight there"
-            " whatever it says, so such a link tells nothing of the word: put words before it, such"
-            ' as "Yesterday", and scan again.',
-            "{condition}: in {count:,} texts the key is the first token. Heads put weight there"
-            " whatever it says, so such a link tells nothing of the word: put words before it, such"
-            ' as "Yesterday", and scan again.',
-            count=condition.first_keys,
-            condition=condition.condition,
+            "{count:,} of {texts:,} texts does not count: no such query there sees a key that counts",
+            "{count:,} of {texts:,} texts do not count: no such query there sees a key that counts",
+            count=texts - possible,
+            texts=texts,
         )
     ]
+
+
+def _tie_clauses(rows: Sequence[ConditionHead | TogetherHead]) -> list[str]:
+    """How many heads of a ranking have its largest share of texts, in a list; an empty list for a
+    single one."""
+    equal = sum(row.share == rows[0].share for row in rows)
+    if equal < 2:
+        return []
+    return [message("{equal} heads have the largest share", equal=equal)]
+
+
+def _no_link_reason(condition: ScanCondition) -> str | None:
+    """Why no head could have a link that a condition looks for; None where some could."""
+    if condition.possible != 0:
+        return None
+    if condition.first_keys is not UNSET:
+        return _first_key_clause(condition.first_keys)
+    return NO_SUCH_TEXT
 
 
 def _without_words(possible: int, texts: int) -> list[str]:
@@ -646,8 +717,8 @@ def _without_words(possible: int, texts: int) -> list[str]:
         return []
     return [
         plural(
-            "{count:,} of the {texts:,} texts does not count: no such query sees such a key there.",
-            "{count:,} of the {texts:,} texts do not count: no such query sees such a key there.",
+            "{count:,} of the {texts:,} texts does not count: no such query there sees a key that counts.",
+            "{count:,} of the {texts:,} texts do not count: no such query there sees a key that counts.",
             count=texts - possible,
             texts=texts,
         )
@@ -662,13 +733,13 @@ def _condition_sentences(document: ScanDocument) -> list[str]:
     conditions = document.find or ()
     said: list[str] = []
     for condition in conditions:
-        said += _first_key_sentences(condition)
-        if condition.possible == 0:
-            said.append(
-                message(
-                    "{condition}: {reason}.", condition=condition.condition, reason=NO_SUCH_TEXT
-                )
-            )
+        reason = _no_link_reason(condition)
+        clauses = [reason] if reason else _counted_clauses(condition)
+        said += [
+            message("{condition}: {reason}.", condition=condition.condition, reason=clause)
+            for clause in clauses
+        ]
+        if reason:
             continue
         if not condition.heads:
             said.append(message("No head has a link {condition}.", condition=condition.condition))

@@ -3,7 +3,8 @@ links to look for.
 
 Rows and links come first, the state last; each goes to a temporary file in the same folder, to the
 disk, and then to its name in one step. A second worker of the same shard writes the same bytes.
-Which links are kept is what a condition says: "from=it to=animal weight>=0.3 head=L5H11".
+Which links are kept is what a condition says: "from=it to=animal weight>=0.3 head=L5H11". Links to
+keys where heads rest are none of them unless it says "rest=yes".
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from attncli.inputs.files import (
 from attncli.inputs.tensors import open_archive, write_npz
 from attncli.inputs.token import Token
 from attncli.language import message
-from attncli.measure.row_facts import Floats, Ints
+from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.mechanism.spec import parse_head
 
 EXPECTED = message('such as "from=it to=animal weight>=0.3 head=L5H11"')
@@ -60,12 +61,14 @@ class Condition(Struct, frozen=True):
     source, target: texts of the query's and key's token, None for any.
     least: the smallest weight.
     heads: (layer, head) of those searched; empty for all.
+    rest: whether keys count on which heads put weight whatever the text says (`rest_keys`).
     """
 
     source: str | None = None
     target: str | None = None
     least: float = 0.0
     heads: tuple[tuple[int, int], ...] = ()
+    rest: bool = False
 
 
 class MatchedLink(Struct, frozen=True):
@@ -90,7 +93,9 @@ def parse_condition(text: str) -> Condition:
     values: dict[str, str] = {}
     for piece in text.split():
         # name=value, or "weight>=" and a number
-        match = re.fullmatch(r"(from|to|head)=(.+)|(weight)>=(\d+(?:\.\d+)?)", piece)
+        match = re.fullmatch(
+            r"(from|to|head)=(.+)|(rest)=(yes|no)|(weight)>=(\d+(?:\.\d+)?)", piece
+        )
         if match is None:
             raise UsageError(
                 "--find {text}: {piece} is no condition",
@@ -98,12 +103,7 @@ def parse_condition(text: str) -> Condition:
                 text=repr(text),
                 piece=repr(piece),
             )
-        if match[1]:
-            name = match[1]
-            value = match[2]
-        else:
-            name = match[3]
-            value = match[4]
+        name, value = (group for group in match.groups() if group is not None)
         if name in values:
             raise UsageError(
                 "--find {text} says {name} twice", expected=EXPECTED, text=repr(text), name=name
@@ -130,7 +130,11 @@ def parse_condition(text: str) -> Condition:
         what = message("--find {text} would keep links of nearly every text", text=repr(text))
         raise UsageError(what, expected="a token, or a head and a weight from 0.5")
     return Condition(
-        values.get("from"), values.get("to"), least, parse_heads(values.get("head", ""))
+        values.get("from"),
+        values.get("to"),
+        least,
+        parse_heads(values.get("head", "")),
+        rest=values.get("rest") == "yes",
     )
 
 
@@ -148,21 +152,56 @@ def parse_heads(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(heads)
 
 
-def places_of_condition(condition: Condition, tokens: Sequence[Token]) -> tuple[Ints, Ints] | None:
+def places_of_condition(
+    condition: Condition, tokens: Sequence[Token], rest: Bools
+) -> tuple[Ints, Ints] | None:
     """The positions in a text of the tokens that a condition names, as (queries, keys); all
     positions where it names none. None where the text lacks one of the two.
+
+    Keys where heads rest are left out unless the condition asks for them, by `rest=yes` or, for a
+    special token or a separator, by its own text.
+
+    rest: which keys these are (`rest_keys`), booleans [key].
     """
-    positions = []
-    for text in (condition.source, condition.target):
-        matches = [
-            token.index
-            for token in tokens
-            if text is None or condition_text(token.text) == text.casefold()
-        ]
-        if not matches:
-            return None
-        positions.append(np.array(matches, np.int64))
-    return positions[0], positions[1]
+    queries = _positions(condition.source, tokens)
+    keys = _positions(condition.target, tokens)
+    if not condition.rest:
+        if condition.target is None:
+            keys = keys[~rest[keys]]
+        elif has_resting_word(tokens, rest):
+            keys = keys[keys > 0]
+    if not queries.size or not keys.size:
+        return None
+    return queries, keys
+
+
+def has_first_key(condition: Condition, tokens: Sequence[Token], rest: Bools) -> bool:
+    """Whether a text's first token, where heads rest, is the key that a condition names, with a
+    query behind it.
+
+    rest: as of `places_of_condition`.
+    """
+    if condition.target is None or not has_resting_word(tokens, rest):
+        return False
+    keys = _positions(condition.target, tokens)
+    queries = _positions(condition.source, tokens)
+    return bool((keys == 0).any() and (queries > 0).any())
+
+
+def has_resting_word(tokens: Sequence[Token], rest: Bools) -> bool:
+    """Whether heads rest on a text's first word, because no special token stands before it; the
+    arguments are those of `places_of_condition`."""
+    return bool(rest[:1].any()) and not tokens[0].special
+
+
+def _positions(text: str | None, tokens: Sequence[Token]) -> Ints:
+    """The positions of the tokens with this text; all positions for None."""
+    matches = [
+        token.index
+        for token in tokens
+        if text is None or condition_text(token.text) == text.casefold()
+    ]
+    return np.array(matches, np.int64)
 
 
 def condition_text(text: str) -> str:

@@ -60,6 +60,7 @@ from attncli.measure.metric import Metric, Tally
 from attncli.measure.metric_file import require
 from attncli.measure.rest import rest_keys
 from attncli.measure.row_facts import (
+    Bools,
     Exclusion,
     Floats,
     Ints,
@@ -78,7 +79,7 @@ from attncli.models.load import hold_weights
 from attncli.models.model import Model
 from attncli.models.run import embed_texts, rows_for, run_layers
 from attncli.scan import intake, shard_files
-from attncli.scan.condition_counts import ConditionCounts
+from attncli.scan.condition_counts import ConditionCounts, Places
 from attncli.scan.frequent_links import ShardLinks, choosing_of_texts
 from attncli.scan.intake import Record, read_duplicates, text_hash
 from attncli.scan.plan import COPIES, EFFECT, LABEL_COLUMNS, ScanPlan, planned_rules
@@ -618,7 +619,7 @@ class Worker:
         self._between = between
         # each layer's first head among all heads, then the number of all
         self._starts = np.cumsum([0, *plan.model.heads])
-        self._conditions = [shard_files.parse_condition(text) for text in plan.measures.find]
+        self._conditions = plan.measures.conditions
         self._duplicates = read_duplicates(folder, plan.choice.duplicates)
 
     def shard(
@@ -862,12 +863,7 @@ class Worker:
         # tell the collectors of links and rows which texts come
         token_lists = [tokens for _, tokens in batch]
         rest = np.stack([rest_keys(tokens) for tokens in token_lists])
-        condition_places = [
-            [shard_files.places_of_condition(condition, tokens) for tokens in token_lists]
-            for condition in self._conditions
-        ]
-        if takers.conditions is not None:
-            takers.conditions.begin(condition_places, count, _special_first(token_lists))
+        condition_places = self._begin_conditions(takers, token_lists, rest)
         ids = None
         if takers.counts is not None and self._layers.runs_together(count):
             ids = takers.counts.begin(token_lists)
@@ -959,11 +955,32 @@ class Worker:
         if takers.rows is not None:
             takers.rows.add(names, count, every.mean, row_counts)
 
+    def _begin_conditions(
+        self, takers: ShardTakers, token_lists: Sequence[Sequence[Token]], rest: Bools
+    ) -> list[Places]:
+        """By condition of `--find` and text of a batch, where its tokens are; the counts of such
+        links are told that the batch begins.
+
+        rest: the keys of each text where heads rest, booleans [text, key].
+        """
+        texts = list(zip(token_lists, rest, strict=True))
+        places: list[Places] = [
+            [shard_files.places_of_condition(condition, *text) for text in texts]
+            for condition in self._conditions
+        ]
+        if takers.conditions is not None:
+            first_keys = [
+                [shard_files.has_first_key(condition, *text) for text in texts]
+                for condition in self._conditions
+            ]
+            takers.conditions.begin(places, rest.shape[1], first_keys)
+        return places
+
     def _take_links(
         self,
         takers: ShardTakers,
         block: WeightBlock,
-        places: Sequence[Sequence[tuple[Ints, Ints] | None]],
+        places: Sequence[Places],
         names: Sequence[TextPlace],
         token_lists: Sequence[Sequence[Token]],
     ) -> None:
@@ -1094,11 +1111,6 @@ class Worker:
 def _lines_of(texts: Sequence[CountedText]) -> list[tuple[int, int]]:
     """File and line of each text."""
     return [(text.record.file, text.record.line) for text in texts]
-
-
-def _special_first(token_lists: Sequence[Sequence[Token]]) -> list[bool]:
-    """Whether each text begins with a special token."""
-    return [tokens[0].special for tokens in token_lists]
 
 
 def _places_of(texts: Sequence[CountedText]) -> dict[str, Ints]:

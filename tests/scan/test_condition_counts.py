@@ -7,23 +7,28 @@ import json
 import numpy as np
 import pytest
 from asking import ask
+from msgspec import UNSET
 from scan.test_open_scan import scanned
-from scanning import loaded
+from scanning import loaded, planned
 
 import attncli
 from attncli.mechanism.spec import head_label
-from attncli.scan import report, shard_files
+from attncli.scan import plan, report, shard_files
 from attncli.scan.totals import total
+from attncli.scan.worker import Worker
 
 CONDITIONS = ("from=w1 to=w2 weight>=0.12", "to=w3 weight>=0.2 head=L0H1,L1H0", "from=nowhere")
+MORE = ("from=w2 weight>=0.15", "from=w1 to=w2 weight>=0.12 rest=yes", "from=w2 rest=yes")
 
 
-def looped(model, corpus, first, last, least):
-    """By head, (texts with such a link, texts that could have one, sum of the largest)."""
+def looped(model, corpus, first, last, least, rest=False):
+    """By head, (texts with such a link, texts that could have one, sum of the largest). Links to
+    the first token and to special ones count with `rest` alone."""
     counts: dict[tuple[int, int], list[float]] = {}
     for line in corpus.read_text().splitlines():
         run = attncli.run(loaded(str(model)), line)
         texts = [token.text for token in run.tokens]
+        resting = {0} | {token.index for token in run.tokens if token.special}
         for layer in run.layers:
             for head in layer.heads:
                 weights = np.array(head.weights)
@@ -32,7 +37,9 @@ def looped(model, corpus, first, last, least):
                     (weights[i, j], np.array(head.scores, float)[i, j])
                     for i, query in enumerate(texts)
                     for j, key in enumerate(texts)
-                    if (first is None or query == first) and key == last
+                    if (first is None or query == first)
+                    and (last is None or key == last)
+                    and (rest or j not in resting)
                 ]
                 own[1] += any(np.isfinite(score) for _, score in pairs)
                 strong = [weight for weight, _ in pairs if weight >= least and weight > 0]
@@ -47,21 +54,25 @@ def test_shares_are_those_of_a_loop(kind, request, corpus, tmp_path):
     # in the last line a decoder sees no w2 from w1
     own = [*corpus.read_text().splitlines()[:10], "w2 w9 w1", "w1 w9 w2"]
     corpus.write_text("".join(f"{line}\n" for line in own))
-    scanned(model, corpus, tmp_path, find=CONDITIONS)
+    scanned(model, corpus, tmp_path, find=(*CONDITIONS, *MORE))
     found = attncli.open_scan(tmp_path).document.find
-    assert [condition.condition for condition in found] == list(CONDITIONS)
+    assert [condition.condition for condition in found] == [*CONDITIONS, *MORE]
     heads = len(attncli.open_scan(tmp_path).document.heads)
-    assert [condition.searched for condition in found] == [heads, 2, heads]
+    assert [condition.searched for condition in found] == [heads, 2, heads, heads, heads, heads]
+    assert [condition.counts_rest for condition in found] == [False] * 4 + [True] * 2
     for condition, (first, last, least, only) in zip(
         found,
         (
             ("w1", "w2", 0.12, None),
             (None, "w3", 0.2, {(0, 1), (1, 0)}),
             ("nowhere", "nowhere", 0.0, None),
+            ("w2", None, 0.15, None),
+            ("w1", "w2", 0.12, None),
+            ("w2", None, 0.0, None),
         ),
         strict=True,
     ):
-        counts = looped(model, corpus, first, last, least)
+        counts = looped(model, corpus, first, last, least, rest=condition.counts_rest)
         expected = {
             place: (texts, possible, pytest.approx(largest / texts, abs=1e-5))
             for place, (texts, possible, largest) in counts.items()
@@ -83,7 +94,7 @@ def test_shares_are_those_of_a_loop(kind, request, corpus, tmp_path):
 
 
 def test_one_ranking_over_several_conditions_counts_each_text_once(decoder, corpus, tmp_path):
-    own = [*corpus.read_text().splitlines()[:8], "w2 w9 w1", "w1 w9 w2", "w3 w5 w7 w2 w1"]
+    own = [*corpus.read_text().splitlines()[:8], "w2 w9 w1", "w1 w9 w2", "w5 w3 w2 w1"]
     corpus.write_text("".join(f"{line}\n" for line in own))
     conditions = ("from=w1 to=w2 weight>=0.12", "to=w3 weight>=0.2 head=L0H1,L1H0")
     scanned(decoder, corpus, tmp_path, find=conditions)
@@ -186,21 +197,62 @@ def test_a_key_that_is_the_first_token_is_told_and_ties_and_texts_left_out(
     lang, decoder, corpus, tmp_path
 ):
     corpus.write_text("w1 w9 w2\nw1 w5 w2\nw7 w1 w9 w2\nw3 w4 w5\nw5 w1\n")
-    conditions = ("from=w2 to=w1 weight>=0.001", "from=w9 to=w7 weight>=0.001")
+    conditions = (
+        "from=w2 to=w1 weight>=0.001",
+        "from=w9 to=w7 weight>=0.001",
+        "from=w2 weight>=0.001 rest=yes",
+    )
     scanned(decoder, corpus, tmp_path, find=conditions)
     document = attncli.open_scan(tmp_path).document
-    assert [condition.first_keys for condition in document.find] == [2, 1]
+    first, second, third = document.find
+    assert [first.first_keys, second.first_keys, third.first_keys] == [2, 1, UNSET]
+    # of three texts with both words two begin with the key: one is left
+    assert (first.possible, second.possible, second.heads, third.possible) == (1, 0, [], 3)
+    table = " ".join(
+        ask("scan", "show", str(tmp_path), "--show", "find", "--lang", lang).out.split()
+    )
     told = " ".join(ask("scan", "show", str(tmp_path), "--lang", lang).out.split())
     together = document.find_together.heads
     equal = sum(row.share == together[0].share for row in together)
     words = {
         "en": (
-            "in 2 texts the key is the first token",
-            "from=w2 to=w1 weight>=0.001: in 2 texts the key is the first token.",
+            "from=w2 to=w1 weight>=0.001: in 2 texts the key is the first token, where heads rest",
             f"{equal} heads share the first place",
             "2 of the 5 texts do not count",
         ),
-        "zh": ("在 2 段文本中，键是第一个词元", f"{equal}个头并列居首", "5 段文本中有 2 段不计"),
+        "zh": (
+            "from=w2 to=w1 weight>=0.001：在 2 段文本中，键是第一个词元",
+            f"{equal}个头并列居首",
+            "5 段文本中有 2 段不计",
+        ),
     }
     for sentence in words[lang]:
         assert sentence.replace(" ", "") in told.replace(" ", "")
+    in_table = {
+        "en": (
+            "in 2 texts the key is the first token, where heads rest: links to it do not count",
+            "4 of 5 texts do not count",
+            "2 of 5 texts do not count",
+            f"{equal} heads have the largest share",
+            "every key counts, those where heads rest, too",
+        ),
+        "zh": ("在 2 段文本中，键是第一个词元", "5 段文本中有 4 段不计", f"{equal} 个头的比例最大"),
+    }
+    for sentence in in_table[lang]:
+        assert sentence.replace(" ", "") in table.replace(" ", "")
+
+
+def test_a_scan_of_an_earlier_version_counts_links_to_the_first_token(decoder, corpus, tmp_path):
+    corpus.write_text("w1 w9 w2\nw1 w5 w2\nw7 w1 w9 w2\n")
+    made = planned(decoder, corpus, tmp_path, find=("from=w2 to=w1 weight>=0.001",))
+    file = tmp_path / plan.NAME
+    written = json.loads(file.read_text())
+    del written["measures"]["beside_rest"]
+    file.write_text(json.dumps(written))
+    earlier = plan.read_plan(tmp_path)
+    for shard in range(len(made.shards)):
+        Worker(earlier, tmp_path, loaded(str(decoder))).shard(shard)
+    (condition,) = attncli.open_scan(tmp_path).document.find
+    assert (condition.counts_rest, condition.possible, condition.first_keys) == (True, 3, 2)
+    said = " ".join(ask("scan", "show", str(tmp_path), "--show", "find").out.split())
+    assert "in 2 texts the key is the first token: heads put weight there whatever" in said
