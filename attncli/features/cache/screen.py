@@ -412,7 +412,7 @@ def _region_sentences(
             kept = _kept_share(region)
             if kept is not None:
                 shares[row.name] = kept
-        if shares and min(shares.values()) < 1 - LITTLE:  # more than 1 % is lost
+        if shares and min(shares.values()) < 1 - LITTLE:  # more than 1% is lost
             name = min(shares, key=shares.__getitem__)
             parts.append(
                 message(

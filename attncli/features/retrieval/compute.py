@@ -672,7 +672,7 @@ def _score_intervals(
     # [draw, needle]: indices of `kinds`
     drawn = integers(seed, "needles", DRAWS * len(kinds)).reshape(DRAWS, len(kinds)) % len(kinds)
     means = sums[drawn].sum(1) / counts[drawn].sum(1)[:, None]
-    low, high = np.quantile(means, (0.025, 0.975), axis=0)  # the middle 95 %
+    low, high = np.quantile(means, (0.025, 0.975), axis=0)  # the middle 95%
     return [
         FetchScore(mean=float(mean), low=float(lower), high=float(upper), chance=float(by_chance))
         for mean, lower, upper, by_chance in zip(
