@@ -677,6 +677,8 @@ def separate_queries_in(
     """The separate queries that lie in a block, rows counted from its start and keys cut to its
     range; None where none do.
 
+    apart: those of the whole text; None for none.
+    dtype: the type that they come in.
     where: start and stop row, low and high key of the block.
     """
     if apart is None:
@@ -778,6 +780,7 @@ def stream(
         worked on at the same time, by as many threads; `on_block` is called here, rows in order,
         the heads of the same rows one after the other. Memory is linear in the length; masks that
         hide keys save the work on them.
+    keep: names of the stages, and of "entropy" and "peak", that blocks hold.
     last_queries: blocks without any of these are not computed, and their mixed values are 0; None
         for all.
     """
@@ -1001,7 +1004,9 @@ def _of_heads(rule: Rule, head_range: slice, heads: int) -> Rule:
     """
 
     def slice_heads(array: Array | None) -> Array | None:
-        """An array's part for these heads; the array itself where it is the same for every head."""
+        """An array's part for these heads; the array itself where it is the same for every head, and
+        None for None.
+        """
         by_head = array is not None and array.ndim >= 3 and array.shape[-3] == heads > 1
         if array is not None and by_head:
             return array[..., head_range, :, :]

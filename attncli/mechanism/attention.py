@@ -314,7 +314,7 @@ def _check_broadcast(name: str, array: Array, full: tuple[int, ...]) -> None:
     """
     try:
         fits = np.broadcast_shapes(tuple(array.shape), full) == full
-    except ValueError:
+    except ValueError:  # the two do not broadcast at all
         fits = False
     if not fits:
         expected = message(

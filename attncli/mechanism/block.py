@@ -350,7 +350,10 @@ def _add_output(attention: LayerAttention, stages: dict[str, Array]) -> None:
 
 def _mix(part: LayerPart, mixer: Mixer, x: Array, context: Context, layer: int) -> Array:
     """What a mixer (such as Mamba, in place of attention) gives for the tokens, [..., query,
-    width]; its state goes on from `context.past` and is kept there."""
+    width]; its state goes on from `context.past` and is kept there.
+
+    part: the mixer's weights. layer: the layer's number.
+    """
     from attncli.mechanism.mixer import Carry, mix  # few models have one
 
     # states from the tokens before, where a text is run in parts

@@ -222,7 +222,10 @@ AT_LEAST_ZERO = ("top",)
 
 
 def _check_places(arguments: Mapping[str, Any]) -> None:
-    """Raise InputError for the number of a layer, head or token that does not exist."""
+    """Raise InputError for the number of a layer, head or token that does not exist.
+
+    arguments: of a call, by name.
+    """
     places = [arguments.get("layer"), arguments.get("head")]
     model = arguments.get("model")
     if model is not None and any(isinstance(place, int) for place in places):
@@ -288,7 +291,7 @@ def _value_in_words(value: object) -> str:
     """A value as an error shows it: whole where it is short, else its type."""
     try:
         text = repr(value)
-    except Exception:
+    except Exception:  # a user's own class may raise anything
         text = ""
     if text and len(text) <= LONGEST_SHOWN:
         return text

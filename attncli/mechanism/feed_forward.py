@@ -93,7 +93,7 @@ def _normalise_rows(
         return backend.cast(backend.layer_norm(wide, norm.eps, weight, bias), dtype)
     # else the norm without its weight, which is then multiplied head by head
     if norm.kind == "layer":
-        scaled = backend.layer_norm(wide, norm.eps, None, None)
+        scaled = backend.layer_norm(wide, norm.eps, weight=None, bias=None)
     else:
         scaled = wide / backend.sqrt(backend.sum(wide * wide, -1) / x.shape[-1] + norm.eps)
     if weight is not None:

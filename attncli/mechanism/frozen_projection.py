@@ -287,7 +287,9 @@ def freeze(
         number = rows.start // spec.head_dim
 
         def head_part(name: str) -> Floats | None:
-            """The head's vector of this role, whether heads have one each or share one."""
+            """The head's vector of this role, whether heads have one each or share one; None where the
+            model has none.
+            """
             array = array_of(f"{side}_norm.{name}")
             if array is not None and array.ndim == 2:
                 return array[number]

@@ -138,7 +138,10 @@ def choose_numbers(selection: Any, count: int, what: str) -> list[int]:
 def layer_and_heads(layer: int | None, heads: Any) -> tuple[int | None, Any]:
     """Split a choice of heads that names its layer, such as "L5H11", into the layer and the head
     numbers; a choice without a layer is returned unchanged, with `layer`. Raises UsageError for
-    heads of several layers, or of another than `layer`."""
+    heads of several layers, or of another than `layer`.
+
+    layer: the layer that is stated beside them; None for none.
+    """
     if heads is EVERY:
         return layer, heads
     places = list(_places_or_one_pair(heads))

@@ -147,7 +147,10 @@ class _Recurrence(NamedTuple):
     straight: Array | None
 
     def output(self, backend: Backend, carry: Carry | None = None) -> Array:
-        """Run the recurrence; returns its output before norm and gate, [..., token, head, v_dim]."""
+        """Run the recurrence; returns its output before norm and gate, [..., token, head, v_dim].
+
+        carry: where the state begins and is kept; None for zeros.
+        """
         if self.straight is None:
             return recur(
                 backend, self.rate, self.step, self.k, self.v, self.q, self.strength, carry
@@ -201,7 +204,10 @@ def implicit_weights(
 
 
 def _recurrence(part: LayerPart, mixer: Recurrence, x: Array, carry: Carry) -> _Recurrence:
-    """The inputs of a mixer's recurrence for the vectors x, [..., token, width]."""
+    """The inputs of a mixer's recurrence for the vectors x, [..., token, width].
+
+    carry: what the convolution before it kept of earlier tokens, and keeps for the next run.
+    """
     match mixer:
         case StateSpace():
             return _state_space(part, mixer, x, carry)
@@ -246,7 +252,10 @@ def _norm_and_gate(part: LayerPart, mixer: Recurrence, output: Array, gate: Arra
 
 def _state_space(part: LayerPart, spec: StateSpace, x: Array, carry: Carry) -> _Recurrence:
     """The inputs of Mamba 2's recurrence for the vectors x, [..., token, width]: B, Δx and C of the
-    paper are k, v and q."""
+    paper are k, v and q.
+
+    carry: what the convolution kept of earlier tokens, and keeps for the next run.
+    """
     backend = part.backend
     inner = spec.heads * spec.head_dim
     group = spec.groups * spec.state
@@ -275,7 +284,10 @@ def _state_space(part: LayerPart, spec: StateSpace, x: Array, carry: Carry) -> _
 
 
 def _run_selective_scan(part: LayerPart, spec: SelectiveScan, x: Array, carry: Carry) -> Array:
-    """Mamba's output for the vectors x, [..., token, inner], multiplied by its gate."""
+    """Mamba's output for the vectors x, [..., token, inner], multiplied by its gate.
+
+    carry: the convolution's inputs and the state of earlier tokens, updated for the next run.
+    """
     backend = part.backend
     dtype = part.backend.dtype_of(x)
     values, gate = _split(_wide_linear(part, "input", x), [spec.inner] * 2)
@@ -286,7 +298,7 @@ def _run_selective_scan(part: LayerPart, spec: SelectiveScan, x: Array, carry: C
     )
     if spec.norm is not None:
         time, k, q = (
-            normalise(backend, spec.norm, array, part.find(f"{name}_norm.weight"), None)
+            normalise(backend, spec.norm, array, part.find(f"{name}_norm.weight"), bias=None)
             for name, array in (("time", time), ("k", k), ("q", q))
         )
     time = _softplus(backend, _wide_linear(part, "time", backend.cast(time, dtype)))
@@ -300,7 +312,10 @@ def _run_selective_scan(part: LayerPart, spec: SelectiveScan, x: Array, carry: C
 
 def _delta_rule(part: LayerPart, spec: DeltaRule, x: Array, carry: Carry) -> _Recurrence:
     """The inputs of the recurrence of the gated delta rule for the vectors x, [..., token, width];
-    keys have length 1, queries 1/√key_dim."""
+    keys have length 1, queries 1/√key_dim.
+
+    carry: what the convolution kept of earlier tokens, and keeps for the next run.
+    """
     backend = part.backend
     keys = spec.key_heads * spec.key_dim
     group = spec.heads // spec.key_heads
@@ -324,7 +339,10 @@ def _delta_rule(part: LayerPart, spec: DeltaRule, x: Array, carry: Carry) -> _Re
 
 def _kimi_delta(part: LayerPart, spec: KimiDelta, x: Array, carry: Carry) -> _Recurrence:
     """The inputs of the recurrence of Kimi's gated delta rule, which has a decay rate for each
-    entry of a key, for the vectors x, [..., token, width]."""
+    entry of a key, for the vectors x, [..., token, width].
+
+    carry: what the convolutions kept of earlier tokens, and keep for the next run.
+    """
     backend = part.backend
     mixed = [
         _convolve(part, _wide_linear(part, name, x), spec.activation, carry, f"{name}_conv")

@@ -129,6 +129,8 @@ def rotation(rope: Rope, positions: np.ndarray[Any, Any], length: int) -> tuple[
     """cos and sin for each position and pair, both [token, dims/2], float64, times the scaling's
     factor.
 
+    length: how many positions the text has, on which some scalings depend.
+
     The frequencies and angles are rounded to float32, as the reference implementations of
     every family do whatever they compute in: trained weights have seen those angles.
     """
@@ -395,7 +397,7 @@ def _project_inputs(
     attention: LayerAttention, x: Array, source: Array, context: Context
 ) -> tuple[Array, Array, Array, PlaceVectors | None]:
     """Queries of x, keys and values of `source`, each [..., token, width of all heads] and clipped
-    where the spec says so; with the vectors of relative positions where the model has them."""
+    where the spec says so; with the vectors of relative positions, None for a model without any."""
     spec = attention.spec
     vectors = None
     if isinstance(spec.position, Disentangled | RelativeSines):
@@ -618,7 +620,8 @@ def from_latent(
 
     def normalise_narrow(name: str, wide: Array) -> Array:
         """Latent vectors (MLA) normed, with the weight of the role `name`_norm."""
-        return normalise(backend, latent.norm, wide, attention.find(f"{name}_norm.weight"), None)
+        weight = attention.find(f"{name}_norm.weight")
+        return normalise(backend, latent.norm, wide, weight, bias=None)
 
     # queries
     query_input = x

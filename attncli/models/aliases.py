@@ -174,6 +174,9 @@ def locate(
     A folder that holds a config.json comes before an alias of the same name. An alias is taken from
     its installed package (without a revision), else from the hub's local cache, else from the hub;
     its known digests are checked whatever the source.
+
+    fetch: what of a model on the hub is fetched, and who is told about it.
+
     Raises as `hub.resolve`, with the nearest alias as a hint, and InputError for a file with another
     digest.
     """
@@ -213,8 +216,8 @@ def _packaged_model(
     name: str, package: Package, variables: Mapping[str, str], fetch: Fetch
 ) -> Path | None:
     """The path of a model that installed packages hold, after its file's digest is checked; parts in
-    several packages are joined to a file first. None where packages are missing. Raises InputError
-    for a file with another digest."""
+    several packages are joined to a file first, of which `fetch.note` is told. None where packages
+    are missing. Raises InputError for a file with another digest."""
     place = package.installed_path(variables)
     # the parts, to be joined for the first time, or again where the joined file is damaged
     parts = None
@@ -245,6 +248,7 @@ def _verify(
     """Raise InputError for a file of an alias with another digest than the known one.
 
     parts: WHOLE if every file must be there; else files that are missing are passed over.
+    hint: what to try, for the error.
     """
     whole = parts is Parts.WHOLE
     expected = {

@@ -141,8 +141,8 @@ class Config:
         return value
 
     def optional(self, *keys: str, default: int | None = None, least: int = 1) -> int | None:
-        """A whole number: the value of the first of the keys that is set; None where that is null,
-        `default` where none is set."""
+        """A whole number of at least `least`: the value of the first of the keys that is set; None
+        where that is null, `default` where none is set."""
         if not any(key in self.values for key in keys):  # `get` cannot tell this from null
             self.read_keys.update(keys)
             return default
@@ -440,11 +440,13 @@ def rope(
 ) -> Rope:
     """The rotary embedding that a config describes.
 
+    head_dim: the width of a head.
     kind: the layer type whose parameters are wanted, where layers differ; `rope_parameters` has one
         set per type then.
     theta, partial: how the config spells base and rotated share outside `rope_parameters`.
-    default_partial: the share where it says nothing; None for a family that rotates whole heads
-        whatever the config says.
+    default_theta, default_partial: base and share where it says nothing; a share of None is that of
+        a family that rotates whole heads whatever the config says.
+    pairing: which entries are rotated together: i and i + half, or neighbours ("adjacent").
     scaled: whether `rope_scaling` is meant for these layers.
     original: the `original_max_position_embeddings` that the config means by silence.
     by_alpha: whether `alpha` stretches the base once and for all, whatever the length of the text.

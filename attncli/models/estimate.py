@@ -273,6 +273,7 @@ def with_predictions(
     feed-forward part of the last layer, and the product with the output head's matrix, which is read
     in pieces if it is large.
 
+    cost: the estimate of the run alone.
     sizes: the checkpoint's sizes, None for weights already in memory.
     dtype: of the logits.
     rows_at_once: how many tokens' logits are in memory together, None for all.
@@ -506,7 +507,10 @@ def free_memory(root: Path = Path("/")) -> MemoryBudget:
 
 def peak_memory(root: Path = Path("/")) -> int | None:
     """The most memory that this process has had resident, in bytes, libraries included; None where
-    the system does not say."""
+    the system does not say.
+
+    root: where /proc is, for tests.
+    """
     peak = _byte_table(root / PROCESS_STATUS).get("VmHWM")
     if peak is not None:
         return peak
@@ -533,7 +537,10 @@ def _system_memory(root: Path) -> Iterator[MemoryBudget]:
 
 def _control_groups(root: Path) -> Iterator[MemoryBudget]:
     """The memory that the process's control groups (Linux's limits for containers, version 2 or 1)
-    and the groups above them still allow, one for each limit."""
+    and the groups above them still allow, one for each limit.
+
+    root: where /proc and /sys are, for tests.
+    """
     for line in system_text(root / "proc/self/cgroup").splitlines():
         parts = line.split(":", 2)  # "0::/user.slice" (2) or "4:memory:/docker/abc" (1)
         if len(parts) != 3:
@@ -569,6 +576,8 @@ def _control_groups(root: Path) -> Iterator[MemoryBudget]:
 def _process_limits(root: Path) -> Iterator[MemoryBudget]:
     """The memory that this process may still use under RLIMIT_AS and RLIMIT_DATA, one for each
     limit that is set.
+
+    root: where /proc is, for tests.
     """
     try:
         import resource

@@ -141,7 +141,9 @@ def _side_names(spec: Spec, tensors: Collection[str], layers: str) -> Names:
         inside["mlp.gate mlp.up"] = Concat("ffn_up")
         for role in ("mlp.gate", "mlp.up"):
             del inside[role]
-    if f"{layers}0.attn_norm_2.weight" in tensors:  # the first stands before the feed-forward part
+    if (
+        f"{layers}0.attn_norm_2.weight" in tensors
+    ):  # Falcon's two: attn_norm is the feed-forward part's
         inside |= {"attn.in": "attn_norm_2", "mlp.in": "attn_norm"}
     if any(block.attention.gated for block in spec.blocks):
         inside["attn.q attn.gate"] = GroupedTensor("attn_q")

@@ -40,6 +40,10 @@ LEAVES = frozenset(("weight", "bias", "kernel"))
 NAMED_MOST = 12
 
 
+ANY_LENGTH = None
+"""For `Tensors.read`: an axis may have any length."""
+
+
 class Tensors(Struct, frozen=True, eq=False):
     """Tensors by plain name; `file_names` gives the name in the file.
 
@@ -670,7 +674,7 @@ def _read_projections(
             role: _flat_projection(tensors, weights[role], role, form, heads) for role in arrays
         }
     else:
-        plain = {role: tensors.read(weights[role], None, None) for role in arrays}
+        plain = {role: tensors.read(weights[role], ANY_LENGTH, ANY_LENGTH) for role in arrays}
         usual: Orientation = "out-in" if form == "linear" else "in-out"
         flat, notes = orient(plain, usual, request, [weights[role] for role in plain])
     result = {f"{role}.weight": array for role, array in flat.items()}
@@ -688,9 +692,9 @@ def _flat_projection(tensors: Tensors, name: str, role: str, form: str, heads: i
     name: the tensor. role: "q", "k", "v" or "o". form: "kernel" for Keras.
     """
     if role == "o":
-        cube = tensors.read(name, heads, None, None)
+        cube = tensors.read(name, heads, ANY_LENGTH, ANY_LENGTH)
         return np.ascontiguousarray(cube.reshape(-1, cube.shape[-1]).T)
-    cube = tensors.read(name, None, None, None)
+    cube = tensors.read(name, ANY_LENGTH, ANY_LENGTH, ANY_LENGTH)
     if form == "kernel":
         by_head = np.moveaxis(cube, 1, 0)
     else:
@@ -805,9 +809,12 @@ def fused_layouts() -> list[Layout]:
 
 def _read_torch(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
     """The weights of `torch.nn.MultiheadAttention`, whose q, k and v are one tensor
-    (`in_proj_weight`) or three."""
+    (`in_proj_weight`) or three.
+
+    request: not used here.
+    """
     # its rows tell the width of all tensors; read again, it is checked to be square
-    width = tensors.read("out_proj.weight", None, None).shape[0]
+    width = tensors.read("out_proj.weight", ANY_LENGTH, ANY_LENGTH).shape[0]
     output = tensors.read("out_proj.weight", width, width)
     if "in_proj_weight" in tensors:
         parts = np.split(tensors.read("in_proj_weight", 3 * width, width), 3)
@@ -846,7 +853,7 @@ def _read_fused(
 
     name: the tensor's. output: what the output projection is called.
     """
-    whole = tensors.read(f"{name}.weight", None, None)
+    whole = tensors.read(f"{name}.weight", ANY_LENGTH, ANY_LENGTH)
     d_model = min(whole.shape)
     if set(whole.shape) != {d_model, 3 * d_model}:
         what = message(
@@ -951,6 +958,7 @@ def _read_list(
 ) -> LayoutWeights:
     """The weights of a file with one module per head, stacked head after head.
 
+    request: not used here.
     inner: what a head's projections are called, by role.
     output: what the output projection is called.
     """
@@ -958,7 +966,7 @@ def _read_list(
     for role, inner_name in inner.items():
         names = [f"heads.{head}.{inner_name}" for head in range(heads)]
         # all heads must have the shape of the first
-        shape = tensors.read(f"{names[0]}.weight", None, None).shape
+        shape = tensors.read(f"{names[0]}.weight", ANY_LENGTH, ANY_LENGTH).shape
         weights[f"{role}.weight"] = np.concatenate(
             [tensors.read(f"{name}.weight", *shape) for name in names]
         )
@@ -978,7 +986,7 @@ def _read_list(
 
     if f"{output}.weight" in tensors:
         width = weights["v.weight"].shape[0]
-        weights["o.weight"] = tensors.read(f"{output}.weight", None, width)
+        weights["o.weight"] = tensors.read(f"{output}.weight", ANY_LENGTH, width)
         if f"{output}.bias" in tensors:
             weights["o.bias"] = tensors.read(f"{output}.bias", weights["o.weight"].shape[0])
     # classes that call a head's queries so scale their scores in one of two ways
@@ -1008,10 +1016,13 @@ def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
     In canonical terms that is a block-diagonal matrix. A later form of the class projects the
     whole embedding first; its matrices are as large as `fc_out`. Both divide the scores by
     √embed_size.
+
+    request: not used here.
     """
-    output = tensors.read("fc_out.weight", None, None)
+    output = tensors.read("fc_out.weight", ANY_LENGTH, ANY_LENGTH)
     width = output.shape[1]
-    side = tensors.read("queries.weight", None, None).shape[1]  # a head's width, or `width`
+    queries = tensors.read("queries.weight", ANY_LENGTH, ANY_LENGTH)
+    side = queries.shape[1]  # a head's width, or `width`
     if width % side:
         raise InputError(
             "{queries_weight} works on {side} entries, {fc_out_weight} on {width}",

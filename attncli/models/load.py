@@ -556,7 +556,7 @@ def hold_weights(model: Model) -> Model:
 
     def with_kept_weights(store: Store | None) -> Store | None:
         """The store, wrapped so that weights stay in memory once they are read, if it reads a
-        checkpoint; any other store unchanged.
+        checkpoint; any other store, or None, unchanged.
         """
         if not isinstance(store, CheckpointStore):
             return store
@@ -1014,6 +1014,7 @@ def _one_layer_model(
     """The one-layer model with the weights of a file, or seeded ones.
 
     weights: the file; None for seeded weights.
+    seed: of those, and of embeddings that a file does not hold; None for 0, or the file's own.
     sizes: what the caller states.
     around: the settings besides the sizes: mask, scale and positions.
     embedding: the vectors of exactly the text that will run, [token, d_model]; None for none.

@@ -306,7 +306,7 @@ def scale_number(scale: str, d_k: int, d_model: int) -> float:
             try:
                 number = float(scale)
             except ValueError:
-                number = math.nan
+                number = math.nan  # refused below
             if math.isfinite(number):
                 return number
             what = message("scale is {scale}", scale=repr(scale))
@@ -340,7 +340,7 @@ def _position_encoding(name: str, d_k: int) -> Position:
                 else:
                     base = 10000.0
             except ValueError:
-                base = math.nan
+                base = math.nan  # refused below
             if not 1 <= base <= LARGEST_BASE:
                 expected = message("1 to {largest_base:,.0f}", largest_base=LARGEST_BASE)
                 raise UsageError(

@@ -151,7 +151,10 @@ class _StreamNorm(Struct, frozen=True, eq=False):
 def stream_norms(spec: Spec, layer: int, kind: Kind) -> Iterator[tuple[int, str, Norm]]:
     """The norms applied to the whole residual stream before an attention reads it, its own included,
     in order: (layer, place, norm). In a model with norms before each part, that is the attention's
-    own alone. A layer beyond the last stands for the final norm."""
+    own alone. A layer beyond the last stands for the final norm.
+
+    layer, kind: which attention, "self" or "cross".
+    """
     for index, block in enumerate(spec.blocks[: layer + 1]):
         if index == layer:  # the norms up to the attention itself
             if kind == "self":

@@ -173,7 +173,7 @@ def finish(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Arr
 
 def unembedding(head: Head, weights: Weights) -> Array | None:
     """The head's matrix, [vocabulary, width]: its own where there is one, else the token table if
-    it is tied.
+    it is tied; None where the file has neither.
     """
     matrix = weights("head.weight")
     if matrix is None and head.tied:
@@ -836,7 +836,7 @@ def cache_weights(weights: Weights) -> Weights:
     arrays: dict[str, Array | None] = {}
 
     def role(name: str) -> Array | None:
-        """The weight that plays a role, read at the first call."""
+        """The weight that plays a role, read at the first call; None where there is none."""
         if name not in arrays:
             arrays[name] = weights(name)
         return arrays[name]

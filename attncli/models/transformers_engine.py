@@ -178,7 +178,7 @@ def has_token_table(hf_model: Any) -> bool:
     """Whether the model looks token ids up in one table of vectors, [token, width]."""
     try:
         return len(hf_model.get_input_embeddings().weight.shape) == 2
-    except (AttributeError, NotImplementedError):
+    except (AttributeError, NotImplementedError):  # no such table, or no way to get at it
         return False
 
 

@@ -1001,7 +1001,8 @@ def _answered_attention(
     """The attention function registered with transformers: it calls `answer` of the current run, and
     returns the mixed values, [1, token, head, v_dim], and no weights.
 
-    query, key, value: [1, head, token, dim].
+    module: the attention's. query, key, value: [1, head, token, dim].
+    attention_mask, scaling, extras: as `_call_of` has them.
     """
     answer, passages = _answering.get()
     mixed: Tensor = answer(_call_of(passages, query, key, value, attention_mask, scaling, **extras))

@@ -658,6 +658,7 @@ def verify(
 
     text: the text, or token ids.
     target: the text of an encoder-decoder's decoder; None for the same text.
+    backend: attn's own, "numpy" or "torch". ignore: keys of config.json to leave out.
 
     Raises as `load` and `reference`; UnsupportedError without transformers.
     """

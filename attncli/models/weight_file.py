@@ -23,6 +23,7 @@ from attncli.inputs.token import Tokenizer
 from attncli.language import listing, message
 from attncli.mechanism.mask import Everywhere
 from attncli.models.layout import (
+    ANY_LENGTH,
     COMMON,
     EMPTY_REQUEST,
     Array,
@@ -156,7 +157,9 @@ def recognise(
 
     # vectors of any length, whose size is checked below; bias_k and bias_v may have any shape
     weights = layout_weights.weights | {
-        name: tensors.read(name, None) for name in ("norm.weight", "norm.bias") if name in tensors
+        name: tensors.read(name, ANY_LENGTH)
+        for name in ("norm.weight", "norm.bias")
+        if name in tensors
     }
     weights |= {name: tensors.read(name) for name in ("bias_k", "bias_v") if name in tensors}
 
@@ -169,7 +172,7 @@ def recognise(
     }
     facts, notes = sizes_of(weights, file_names, metadata, where, layout_weights.heads, request)
     if TABLE in tensors:
-        vocabulary = vocabulary_of(tensors.read(TABLE, None, facts.d_model), metadata, where)
+        vocabulary = vocabulary_of(tensors.read(TABLE, ANY_LENGTH, facts.d_model), metadata, where)
     else:
         vocabulary = None
     seed = metadata.get("seed", "")[:SEED_DIGITS]
@@ -340,8 +343,9 @@ def layout_tensors(
     """Canonical weights by the tensor names of another layout, in which they can be written. Norms
     and embeddings keep their names.
 
+    facts: the weights' sizes.
     layout: a key of `LAYOUTS`. Raises UsageError for an unknown one, and where the sizes do not fit
-    it.
+        it.
     """
     if layout in ("torch", "fused") and "o.weight" in weights:
         _check_output_width(weights["o.weight"], facts, layout)
@@ -398,6 +402,7 @@ def _check_sizes(
 ) -> None:
     """Raise UsageError for sizes that a layout cannot hold.
 
+    facts: the sizes.
     heads: the only number of heads that the layout can hold; None for any.
     square: whether its projections must lead from d_model to d_model.
     output: whether it must have an output projection.

@@ -165,7 +165,10 @@ class WhileReading(Mask, frozen=True):
         self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None
     ) -> Mask:
         """The mask after the policy's evictions among the first `count` tokens, for queries [head,
-        query, dim] and keys [kv, key, dim]; keys left then stay visible."""
+        query, dim] and keys [kv, key, dim]; keys left then stay visible.
+
+        scale, softcap: what scores are multiplied by, and their bound (None for none).
+        """
         total = k.shape[-2]
         prompt = slice(None, self.count)
         last = last_queries(

@@ -110,7 +110,10 @@ class HeavyHitters(Eviction, frozen=True):
     ) -> Mask:
         """The causal mask of a KV cache of `budget` keys that evicts, query by query and per KV
         head, the key of least mean weight. For queries [head, query, dim] and keys [kv, key,
-        dim]."""
+        dim].
+
+        scale, softcap: what scores are multiplied by, and their bound (None for none).
+        """
         weight_sums = np.zeros((k.shape[0], k.shape[-2]))
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
@@ -151,7 +154,10 @@ class LastQuery(Eviction, frozen=True):
         self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None
     ) -> Mask:
         """The causal mask of a KV cache of `budget` keys that evicts, query by query, the key that
-        this query weighs least. For queries [head, query, dim] and keys [kv, key, dim]."""
+        this query weighs least. For queries [head, query, dim] and keys [kv, key, dim].
+
+        scale, softcap: what scores are multiplied by, and their bound (None for none).
+        """
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
             """This query's weight of each key in the cache, the mean over all heads, [kv, cached];
@@ -226,6 +232,8 @@ class LastWindow(Eviction, frozen=True):
         """The causal mask of a KV cache in which, per KV head, the last `window` queries see
         `budget` keys: their own, and the earlier ones that they weigh most. For queries [head,
         query, dim] and keys [kv, key, dim].
+
+        scale, softcap: what scores are multiplied by, and their bound (None for none).
         """
         queries, keys = group_queries(backend, q, k)
         kv, group, count, _ = queries.shape
@@ -289,7 +297,7 @@ class ByChance(Eviction, frozen=True):
     ) -> Mask:
         """The causal mask of a KV cache of `budget` keys that evicts, query by query and per KV
         head, a key at random. Of the queries [head, query, dim] and keys [kv, key, dim] only the
-        shapes count."""
+        shapes count, of scale and soft cap nothing."""
         draws = normal(self.seed, "cache", (k.shape[0], k.shape[-2])).astype(np.float64)
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
