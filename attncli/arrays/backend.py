@@ -129,7 +129,7 @@ class Operations(Protocol[Kind]):
     def array(self, values: Any) -> Kind:
         """Bring values onto the device: floats in `dtype`, integers as int64, booleans as they are."""
 
-    def keep(self, values: Any) -> Kind:
+    def array_as_is(self, values: Any) -> Kind:
         """Bring values onto the device in the data type they already have."""
 
     def numpy(self, array: Kind) -> np.ndarray[Any, Any]:

@@ -271,11 +271,11 @@ class GradientBackend:
             return values
         return self._plain.array(values)
 
-    def keep(self, values: Any) -> AnyArray:
+    def array_as_is(self, values: Any) -> AnyArray:
         """Values as a NumPy array in the data type they already have; a variable as it is."""
         if isinstance(values, Variable):
             return values
-        return self._plain.keep(values)
+        return self._plain.array_as_is(values)
 
     def numpy(self, array: AnyArray) -> NDArray:
         """The numbers of an array or a variable."""

@@ -387,7 +387,7 @@ class NumpyBackend:
             return array.astype(np.int64, copy=False)
         return array.astype(dtype_named(self.dtype), copy=False)
 
-    def keep(self, values: Any) -> NDArray:
+    def array_as_is(self, values: Any) -> NDArray:
         """Values as a NumPy array in the data type they already have."""
         return np.asarray(values)
 

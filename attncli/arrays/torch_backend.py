@@ -51,14 +51,14 @@ class TorchBackend:
         """Values as a tensor on the device: floats in `dtype`, integers as int64, booleans as they
         are.
         """
-        tensor = self.keep(values)
+        tensor = self.array_as_is(values)
         if tensor.dtype == torch.bool:
             return tensor
         if tensor.is_floating_point():
             return tensor.to(_torch_dtype(self.dtype))
         return tensor.long()
 
-    def keep(self, values: Any) -> Tensor:
+    def array_as_is(self, values: Any) -> Tensor:
         """Values as a tensor on the device, in the data type they already have, without gradients."""
         if torch.is_tensor(values):
             return values.detach().to(self.device)

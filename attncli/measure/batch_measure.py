@@ -380,7 +380,7 @@ class LengthTally:
                 matrix = np.stack(columns, -1, dtype=kind, casting="same_kind")
             else:
                 matrix = np.zeros((self.count * self.count, 0))
-            self._columns[backend.name, dtype] = backend.cast(backend.keep(matrix), dtype)
+            self._columns[backend.name, dtype] = backend.cast(backend.array_as_is(matrix), dtype)
         return self._columns[backend.name, dtype]
 
     def parts(self) -> list[FormSum]:
@@ -493,7 +493,7 @@ class TextBatch:
                         if part is not None and part.keys is not None:
                             matrix[text, 2 * place + column] = part.keys.reshape(-1)
             self._columns[backend.name, dtype] = backend.transpose(
-                backend.cast(backend.keep(matrix), dtype)
+                backend.cast(backend.array_as_is(matrix), dtype)
             )
         return self._columns[backend.name, dtype]
 

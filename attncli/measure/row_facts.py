@@ -646,7 +646,7 @@ class WeightRows:
         for head in np.flatnonzero(doubtful.any(-1)):
             rows = np.flatnonzero(doubtful[head])
             peaks[head, rows] = self._largest(
-                self.backend.take(self.weights[head], self.backend.keep(rows), 0)
+                self.backend.take(self.weights[head], self.backend.array_as_is(rows), 0)
             )
         return peaks
 
@@ -724,7 +724,9 @@ class WeightRows:
         """Each row's Σ A_ij (j − origin) over the columns start..stop-1, [head, row]."""
         if start >= stop:
             return np.zeros(self._shape)
-        j = self.backend.keep((self.low + np.arange(start, stop) - origin).astype(np.float64))
+        j = self.backend.array_as_is(
+            (self.low + np.arange(start, stop) - origin).astype(np.float64)
+        )
         piece = self.weights[..., start:stop]
         return self.numpy(
             self.backend.matmul(piece, self.backend.cast(j, self.backend.dtype_of(piece)))
@@ -758,7 +760,7 @@ class WeightRows:
         columns = np.flatnonzero(key_mask[self.low : self.low + self.weights.shape[-1]])
         if not columns.size:
             return np.zeros(self._shape)
-        picked = self.backend.take(self.weights, self.backend.keep(columns), -1)
+        picked = self.backend.take(self.weights, self.backend.array_as_is(columns), -1)
         return self.numpy(self.backend.sum(picked, -1)[..., 0])
 
     def largest(self, key_mask: Bools) -> Floats:
@@ -767,7 +769,7 @@ class WeightRows:
         columns = np.flatnonzero(key_mask[self.low : self.low + self.weights.shape[-1]])
         if not columns.size:
             return np.zeros(self._shape)
-        weights = self.numpy(self.backend.take(self.weights, self.backend.keep(columns), -1))
+        weights = self.numpy(self.backend.take(self.weights, self.backend.array_as_is(columns), -1))
         rows, own = np.nonzero(columns[None, :] + self.low == self.i[:, None])
         weights[:, rows, own] = 0.0
         peaks: Floats = weights.max(-1)
@@ -793,7 +795,9 @@ class WeightRows:
         """The weights at these pairs of row and column, two arrays [pair]; [head, pair]."""
         heads, _, width = self.weights.shape
         flat = self.weights.reshape((heads, -1))
-        return self.numpy(self.backend.take(flat, self.backend.keep(rows * width + columns), -1))
+        return self.numpy(
+            self.backend.take(flat, self.backend.array_as_is(rows * width + columns), -1)
+        )
 
     def numpy(self, array: Array) -> Floats:
         """Any array of the rows' backend as float64 NumPy."""

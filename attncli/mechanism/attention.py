@@ -172,7 +172,7 @@ def _checked_mask(backend: Backend, mask: Array | None, scores: tuple[int, ...])
     """
     if mask is None:
         return None
-    visibility = backend.keep(mask)
+    visibility = backend.array_as_is(mask)
     if backend.dtype_of(visibility) != "bool":
         what = message("mask has dtype {visibility}", visibility=backend.dtype_of(visibility))
         raise InputError(what, expected="bool, True = visible; use bias for numbers to add")
@@ -189,7 +189,7 @@ def _checked_bias(backend: Backend, bias: Array | None, scores: tuple[int, ...])
     """
     if bias is None:
         return None
-    bias_array = backend.keep(bias)
+    bias_array = backend.array_as_is(bias)
     if "float" not in backend.dtype_of(bias_array):
         raise InputError(
             "bias has dtype {bias_array}",

@@ -72,7 +72,11 @@ class Turn(Struct, frozen=True, eq=False):
         """x, [..., token, dim], rotated by each token's angles."""
         backend = numpy_backend(str(x.dtype))
         turned = rotate(
-            backend, self.rope, backend.keep(x), backend.keep(self.cos), backend.keep(self.sin)
+            backend,
+            self.rope,
+            backend.array_as_is(x),
+            backend.array_as_is(self.cos),
+            backend.array_as_is(self.sin),
         )
         return backend.numpy(turned)
 

@@ -125,7 +125,7 @@ def hash_attention(
         buckets = None
     else:
         if buckets is None:
-            rotations = backend.keep(
+            rotations = backend.array_as_is(
                 directions(rule.seed, heads, q.shape[-1], rule.rounds, rule.buckets)
             )
             buckets = backend.numpy(buckets_of(backend, q, rotations))
@@ -136,14 +136,14 @@ def hash_attention(
     keys = hash_keys(backend, q)
     i = places.queries[..., :, None]
     j = places.looked_at[..., None, :]
-    visibility = backend.keep((i >= 0) & (j >= 0))
+    visibility = backend.array_as_is((i >= 0) & (j >= 0))
     # so low a bias that a token attends to itself only where it sees nothing else
-    itself = backend.keep(np.where(i == j, SELF_BIAS, 0.0))
+    itself = backend.array_as_is(np.where(i == j, SELF_BIAS, 0.0))
     if not shows_all(mask):
         visibility = visibility & visible(
             mask,
-            backend.keep(np.maximum(i, 0)),
-            backend.keep(np.maximum(j, 0)),
+            backend.array_as_is(np.maximum(i, 0)),
+            backend.array_as_is(np.maximum(j, 0)),
             keys=tokens,
             backend=backend,
         )
@@ -244,7 +244,7 @@ class _SortedTokens:
         # rows of all heads one below the other
         flat = np.maximum(tokens, 0) + np.arange(self.heads)[:, None, None] * self.tokens
         return backend.take(
-            x.reshape((-1, x.shape[-1])), backend.keep(flat.reshape(-1)), 0
+            x.reshape((-1, x.shape[-1])), backend.array_as_is(flat.reshape(-1)), 0
         ).reshape((*tokens.shape, x.shape[-1]))
 
     def by_token(self, backend: Backend, x: Array) -> Array:
@@ -254,7 +254,7 @@ class _SortedTokens:
             np.arange(self.heads * self.rounds).reshape(self.heads, self.rounds, 1) * self.length
         )
         flat = backend.take(
-            x.reshape((-1, x.shape[-1])), backend.keep((starts + self.place).reshape(-1)), 0
+            x.reshape((-1, x.shape[-1])), backend.array_as_is((starts + self.place).reshape(-1)), 0
         )
         return flat.reshape((self.heads, self.rounds, self.tokens, x.shape[-1]))
 
@@ -298,11 +298,11 @@ def _add_square_stages(
     pair_mask[index] = True
     scores = backend.matmul(q, backend.transpose(trace.keys))
     scores = scores + backend.cast(
-        backend.keep(SELF_BIAS * np.eye(tokens)), backend.dtype_of(scores)
+        backend.array_as_is(SELF_BIAS * np.eye(tokens)), backend.dtype_of(scores)
     )
-    masked = backend.where(backend.keep(pair_mask), scores, -float("inf"))
+    masked = backend.where(backend.array_as_is(pair_mask), scores, -float("inf"))
     return replace(
         trace,
-        weights=backend.cast(backend.keep(weight_sums), backend.dtype_of(scores)),
+        weights=backend.cast(backend.array_as_is(weight_sums), backend.dtype_of(scores)),
         masked=masked,
     )

@@ -684,13 +684,14 @@ class ForeignModel(Model, frozen=True, eq=False):
         )
         if links is not None and call.visibility is not None:
             links = links & call.visibility
-        # sinks are parameters: `keep` cuts off their gradient, which other threads would record
+        # sinks are parameters: `array_as_is` cuts off their gradient, which
+        # other threads would record
         rule = Rule(
             scale=spec.scale,
             softcap=spec.softcap,
             mask=spec.mask.bind(backend, call.q, call.k, spec.scale, spec.softcap),
             bias=call.bias,
-            sinks=None if call.sinks is None else backend.keep(call.sinks),
+            sinks=None if call.sinks is None else backend.array_as_is(call.sinks),
             visibility=call.visibility if links is None else links,
         )
 

@@ -246,7 +246,9 @@ def _torch_tensors(checkpoint: Checkpoint, dtype: str) -> dict[str, Array]:
     else:
         wide_dtype = None
     return {
-        name: keeper.keep(checkpoint.read(name, wide_dtype if info.dtype in FLOATS else None))
+        name: keeper.array_as_is(
+            checkpoint.read(name, wide_dtype if info.dtype in FLOATS else None)
+        )
         for name, info in checkpoint.names().items()
     }
 

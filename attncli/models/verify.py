@@ -297,7 +297,7 @@ def _read_tensors(folder: Path) -> dict[str, Any]:
     checkpoint = Checkpoint.open(folder)
     if isinstance(checkpoint, TorchCheckpoint):
         backend = choose("torch", device="cpu", dtype="float32")
-        return {name: backend.keep(checkpoint.read(name)) for name in checkpoint.names()}
+        return {name: backend.array_as_is(checkpoint.read(name)) for name in checkpoint.names()}
     reader: Any = import_module("safetensors.torch")
     tensors: dict[str, Any] = {}
     for path in sorted({info.file for info in find_tensors(folder.resolve()).values()}):

@@ -297,7 +297,7 @@ class Layers:
         count = len(text.tokens)
         text_facts = self._token_facts(text)
         left_out = exclusion(self.exclude, text.tokens)
-        kept = self.backend.keep(~left_out.rows(np.arange(count)))
+        kept = self.backend.array_as_is(~left_out.rows(np.arange(count)))
         for trace in self._layer_traces([text.tokens], rows=None, block=None):
             mask = self.spec.blocks[trace.layer].attention.mask
             visible = sight_of(mask, count).visibility_matrix(count)

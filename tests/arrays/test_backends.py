@@ -66,14 +66,15 @@ def test_arrays_take_the_data_type_of_the_run(kind, dtype):
 )
 def test_keep_keeps_the_data_type(kind, dtype):
     values = (X > 0).astype(dtype)
-    kept = of(kind).keep(values)
+    kept = of(kind).array_as_is(values)
     assert of(kind).dtype_of(kept) == values.dtype.name
     assert np.array_equal(of(kind).numpy(kept), values.astype(np.float32))
     locked = values.copy()
     locked.flags.writeable = False
-    assert np.array_equal(of(kind).numpy(of(kind).keep(locked)), values.astype(np.float32))
+    assert np.array_equal(of(kind).numpy(of(kind).array_as_is(locked)), values.astype(np.float32))
     assert np.array_equal(
-        of(kind).numpy(of(kind).keep(values[::-1, ::-1])), values[::-1, ::-1].astype(np.float32)
+        of(kind).numpy(of(kind).array_as_is(values[::-1, ::-1])),
+        values[::-1, ::-1].astype(np.float32),
     )
     if np.dtype(dtype).kind != "V" and np.dtype(dtype).name != "bfloat16":
         foreign = values.astype(values.dtype.newbyteorder())
@@ -95,7 +96,7 @@ def test_shapes(kind):
         backend.numpy(backend.repeat(x, 2, 0)), np.stack([X[0], X[0], X[1], X[1]])
     )
     assert np.array_equal(
-        backend.numpy(backend.take(x, backend.keep(np.array([2, 0, 2])), 1)), X[:, [2, 0, 2]]
+        backend.numpy(backend.take(x, backend.array_as_is(np.array([2, 0, 2])), 1)), X[:, [2, 0, 2]]
     )
     assert backend.numpy(backend.arange(-2, 3)).tolist() == [-2, -1, 0, 1, 2]
     assert backend.dtype_of(backend.arange(0, 2)) == "int64"
@@ -249,11 +250,13 @@ def test_products_and_sums_of_low_precision_are_rounded_once(kind, dtype):
 def test_selection_keeps_the_data_type_and_ignores_what_is_not_selected(kind, dtype):
     backend = of(kind, dtype)
     x = backend.array([1.0, np.nan, -np.inf])
-    chosen = backend.where(backend.keep(np.array([True, False, False])), x, 0.0)
+    chosen = backend.where(backend.array_as_is(np.array([True, False, False])), x, 0.0)
     assert backend.dtype_of(chosen) == dtype
     assert backend.numpy(chosen).tolist() == [1, 0, 0]
     assert (
-        backend.dtype_of(backend.where(backend.keep(np.array([True, False, False])), -math.inf, x))
+        backend.dtype_of(
+            backend.where(backend.array_as_is(np.array([True, False, False])), -math.inf, x)
+        )
         == dtype
     )
 
@@ -266,10 +269,10 @@ def test_scores_far_below_and_hidden_numbers_of_any_kind(kind, dtype):
     scores = np.linspace(-900, 80, 8 * 25).reshape(8, 5, 5)
     for bad in (0.0, np.nan, np.inf, -np.inf):
         scores[3, 1, 4] = bad  # hidden
-        hidden = backend.hide(backend.array(scores.copy()), backend.keep(seen))
+        hidden = backend.hide(backend.array(scores.copy()), backend.array_as_is(seen))
         assert np.array_equal(backend.numpy(hidden), np.where(seen, scores, -np.inf).astype(dtype))
     scores[2, 3, 1], scores[2, 3, 2] = np.nan, np.inf  # seen, and told
-    hidden = backend.hide(backend.array(scores.copy()), backend.keep(seen))
+    hidden = backend.hide(backend.array(scores.copy()), backend.array_as_is(seen))
     found = backend.numpy(backend.exp_over(hidden))
     wanted = np.exp(np.where(seen, scores, -np.inf).astype(dtype))
     assert (found[:, ~seen] == 0).all()
@@ -280,7 +283,7 @@ def test_scores_far_below_and_hidden_numbers_of_any_kind(kind, dtype):
 def test_overwriting(kind):
     backend = of(kind)
     x = backend.array(X.copy())
-    assert backend.hide(x, backend.keep(np.arange(5) < 3)) is x
+    assert backend.hide(x, backend.array_as_is(np.arange(5) < 3)) is x
     assert np.array_equal(backend.numpy(x), np.where(np.arange(5) < 3, X, -np.inf))
     assert backend.exp_over(x) is x
     assert np.allclose(backend.numpy(x), np.where(np.arange(5) < 3, np.exp(X), 0), rtol=1e-15)
@@ -310,5 +313,5 @@ def test_entropy(kind):
 def test_the_numpy_result_is_on_the_cpu_and_without_gradient():
     x = torch.ones(2, requires_grad=True)
     backend = TorchBackend("float32")
-    assert not backend.keep(x).requires_grad
+    assert not backend.array_as_is(x).requires_grad
     assert isinstance(backend.numpy(x), np.ndarray)

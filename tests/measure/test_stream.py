@@ -206,7 +206,7 @@ def test_what_differs_by_head_is_cut_to_the_heads_of_a_block(backend: Backend) -
     for rule in (
         Rule(0.4, position_bias=position),
         Rule(0.4, bias=backend.array(RNG.standard_normal((HEADS, N, N)))),
-        Rule(0.4, visibility=backend.keep(BY_HEAD)),
+        Rule(0.4, visibility=backend.array_as_is(BY_HEAD)),
         Rule(0.4, mask=Hashed(4, 2, 3).bind(backend, q, k, 0.4, None)),
         Rule(0.4, mask=AllOf((Causal(), MatrixMask(BY_HEAD)))),
     ):

@@ -55,7 +55,7 @@ def weights(seed: int = 0, *, gated: bool = False, bias: bool = True) -> dict[st
 
 
 def reader(backend, roles):
-    return lambda role: backend.keep(roles[role]) if role in roles else None
+    return lambda role: backend.array_as_is(roles[role]) if role in roles else None
 
 
 def layer(library, block, roles, hidden, *, memory=None, rows=None):

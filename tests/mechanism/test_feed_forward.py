@@ -82,7 +82,7 @@ def test_experts(shared: bool, share: bool, renormalise: bool, library: str) -> 
         feed_forward(
             backend,
             spec,
-            lambda name: backend.keep(weights[name]) if name in weights else None,
+            lambda name: backend.array_as_is(weights[name]) if name in weights else None,
             backend.array(x),
         )
     )
@@ -123,7 +123,7 @@ def test_shares_of_what_an_expert_reads(library: str) -> None:
         feed_forward(
             backend,
             spec,
-            lambda name: backend.keep(weights[name]) if name in weights else None,
+            lambda name: backend.array_as_is(weights[name]) if name in weights else None,
             backend.array(x),
         )
     )
@@ -152,7 +152,7 @@ def test_a_gate_with_bounds(library: str) -> None:
         feed_forward(
             backend,
             spec,
-            lambda name: backend.keep(weights[name]) if name in weights else None,
+            lambda name: backend.array_as_is(weights[name]) if name in weights else None,
             backend.array(x),
         )
     )

@@ -33,19 +33,22 @@ def test_a_bound_mask_shows_keys_that_share_a_bucket_in_some_round(backend):
         for h in range(6)
     ]
     mask = AllOf((Hashed(4, 2, 9), AnyOf((Hashed(4, 2, 9), Causal()))))
-    mask = mask.bind(backend, backend.keep(q), backend.keep(k), 1.0, None)
+    mask = mask.bind(backend, backend.array_as_is(q), backend.array_as_is(k), 1.0, None)
     i, j = backend.arange(0, 7)[:, None], backend.arange(0, 11)[None, :]
     found = backend.numpy(visible(mask, i, j, keys=11, backend=backend))
     assert found.tolist() == wanted
     assert 0 < found.mean() < 1
     assert isinstance(mask.parts[0], SameBucket)
-    assert Causal().bind(backend, backend.keep(q), backend.keep(k), 1.0, None) == Causal()
+    assert (
+        Causal().bind(backend, backend.array_as_is(q), backend.array_as_is(k), 1.0, None)
+        == Causal()
+    )
 
 
 def test_the_same_seed_gives_the_same_buckets_on_both_libraries():
     x, rotations = vectors(2, 31), directions(1, 2, 5, 3, 8)
     mine, theirs = (
-        backend.numpy(buckets_of(backend, backend.keep(x), backend.keep(rotations)))
+        backend.numpy(buckets_of(backend, backend.array_as_is(x), backend.array_as_is(rotations)))
         for backend in BACKENDS
     )
     assert np.array_equal(mine, theirs)

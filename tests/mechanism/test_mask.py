@@ -82,7 +82,7 @@ def test_masks_that_list_queries_go_by_row_not_by_position(backend):
         shown(MatrixMask(table), 4, 7, 0, 5, 5, backend, row=backend.arange(0, 3)[:, None]), table
     )
     query, key = np.array([[[0, 1, 1]]]), np.array([[[1, 0, 1, 2, 0]]])
-    bound = SameBucket(Hashed(4), backend.keep(query), backend.keep(key))
+    bound = SameBucket(Hashed(4), backend.array_as_is(query), backend.array_as_is(key))
     wanted = query[0, 0][:, None] == key[0, 0][None, :]
     i, j, row = (
         backend.arange(4, 7)[:, None],

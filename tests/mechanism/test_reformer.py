@@ -69,8 +69,8 @@ def test_against_loops(backend, tokens, rounds, chunk, buckets, is_causal):
     rule = Reformer(buckets, rounds, chunk, seed=3)
     trace = hash_attention(
         backend,
-        backend.keep(q),
-        backend.keep(v),
+        backend.array_as_is(q),
+        backend.array_as_is(v),
         rule,
         mask=Causal() if is_causal else Everywhere(),
         dense=True,
@@ -100,13 +100,15 @@ def test_the_comparison_can_fail():
 def test_buckets_are_the_loops(backend):
     q, _ = arrays(31)
     rotations = directions(5, 3, 5, 2, 6)
-    found = backend.numpy(buckets_of(backend, backend.keep(q), backend.keep(rotations)))
+    found = backend.numpy(
+        buckets_of(backend, backend.array_as_is(q), backend.array_as_is(rotations))
+    )
     assert found.tolist() == oracle_buckets(q.tolist(), rotations.astype(float).tolist())
     assert found.min() == 0
     assert found.max() == 5
     assert np.array_equal(
         hash_attention(
-            backend, backend.keep(q), backend.keep(q), Reformer(6, 2, 7, seed=5)
+            backend, backend.array_as_is(q), backend.array_as_is(q), Reformer(6, 2, 7, seed=5)
         ).buckets,
         found,
     )
@@ -117,7 +119,7 @@ def test_buckets_are_the_loops(backend):
 def test_keys_are_normalised_and_small_ones_stay_finite(backend, size):
     q = arrays(7)[0] * size
     assert np.allclose(
-        backend.numpy(hash_keys(backend, backend.keep(q)))[1],
+        backend.numpy(hash_keys(backend, backend.array_as_is(q)))[1],
         oracle_keys(q[1].tolist()),
         rtol=1e-12,
         atol=0,
@@ -144,7 +146,9 @@ def test_against_transformers(rounds, decoder):
             map(hidden).reshape(tokens, 3, 5).permute(1, 0, 2)
             for map in (module.query_key, module.value)
         )
-        hashed = buckets_of(BACKENDS[1], q, BACKENDS[1].keep(directions(2, 3, 5, rounds, buckets)))
+        hashed = buckets_of(
+            BACKENDS[1], q, BACKENDS[1].array_as_is(directions(2, 3, 5, rounds, buckets))
+        )
         offsets = (torch.arange(rounds) * buckets)[None, :, None]
         reference = module(hidden, buckets=hashed + offsets).hidden_states[0].numpy()
     trace = hash_attention(
@@ -163,11 +167,11 @@ def test_against_transformers(rounds, decoder):
 def test_one_chunk_is_full_attention_without_oneself(backend):
     q, v = arrays(11)
     trace = hash_attention(
-        backend, backend.keep(q), backend.keep(v), Reformer(4, 3, 11), dense=True
+        backend, backend.array_as_is(q), backend.array_as_is(v), Reformer(4, 3, 11), dense=True
     )
     assert trace.buckets is None
     scores = q @ np.swapaxes(
-        backend.numpy(hash_keys(backend, backend.keep(q))), -1, -2
+        backend.numpy(hash_keys(backend, backend.array_as_is(q))), -1, -2
     ) - 1e5 * np.eye(11)
     raised = np.exp(scores - scores.max(-1, keepdims=True))
     assert np.allclose(
@@ -180,7 +184,12 @@ def test_one_chunk_is_full_attention_without_oneself(backend):
 def test_alone_a_token_sees_itself_and_an_empty_row_is_zero(backend):
     q, v = arrays(13)
     trace = hash_attention(
-        backend, backend.keep(q), backend.keep(v), Reformer(4, 2, 3), mask=Causal(), dense=True
+        backend,
+        backend.array_as_is(q),
+        backend.array_as_is(v),
+        Reformer(4, 2, 3),
+        mask=Causal(),
+        dense=True,
     )
     assert np.allclose(backend.numpy(trace.weights)[:, 0], np.eye(13)[0])
     hidden = np.ones((13, 13), bool)
@@ -189,7 +198,12 @@ def test_alone_a_token_sees_itself_and_an_empty_row_is_zero(backend):
     poisoned[:, -1] = np.nan
     mask = intersection(Padding(1), MatrixMask(hidden))
     trace = hash_attention(
-        backend, backend.keep(q), backend.keep(poisoned), Reformer(4, 2, 3), mask=mask, dense=True
+        backend,
+        backend.array_as_is(q),
+        backend.array_as_is(poisoned),
+        Reformer(4, 2, 3),
+        mask=mask,
+        dense=True,
     )
     assert backend.numpy(trace.empty_rows)[:, 5].all()
     assert not backend.numpy(trace.mixed)[:, 5].any()
@@ -229,7 +243,12 @@ def test_a_visible_nan_shows(backend):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         trace = hash_attention(
-            backend, backend.keep(q), backend.keep(v), Reformer(4, 1, 13), mask=Causal(), dense=True
+            backend,
+            backend.array_as_is(q),
+            backend.array_as_is(v),
+            Reformer(4, 1, 13),
+            mask=Causal(),
+            dense=True,
         )
     mixed = backend.numpy(trace.mixed)
     assert np.isfinite(mixed[:, :4]).all()

@@ -148,13 +148,13 @@ RULES = {
     "offset": lambda backend, q, k: Rule(0.7, mask=Causal(), offset=-4),
     "later": lambda backend, q, k: Rule(0.7, mask=Window(2, 0), offset=6),
     "offsets": lambda backend, q, k: Rule(
-        0.7, mask=Causal(), offset=backend.keep(np.array(2)).reshape((1, 1, 1))
+        0.7, mask=Causal(), offset=backend.array_as_is(np.array(2)).reshape((1, 1, 1))
     ),
     "lengths": lambda backend, q, k: Rule(
-        0.7, mask=Causal(), key_lengths=backend.keep(np.array(5)).reshape((1, 1, 1))
+        0.7, mask=Causal(), key_lengths=backend.array_as_is(np.array(5)).reshape((1, 1, 1))
     ),
     "none": lambda backend, q, k: Rule(
-        0.7, key_lengths=backend.keep(np.array(0)).reshape((1, 1, 1))
+        0.7, key_lengths=backend.array_as_is(np.array(0)).reshape((1, 1, 1))
     ),
     "alibi": lambda backend, q, k: Rule(
         0.7,
@@ -164,10 +164,10 @@ RULES = {
         ),
     ),
     "given": lambda backend, q, k: Rule(
-        0.7, visibility=backend.keep(np.random.default_rng(1).random((N, N)) < 0.4)
+        0.7, visibility=backend.array_as_is(np.random.default_rng(1).random((N, N)) < 0.4)
     ),
     "bias": lambda backend, q, k: Rule(
-        0.7, bias=backend.keep(np.where(np.eye(N) > 0, -np.inf, 1.0))
+        0.7, bias=backend.array_as_is(np.where(np.eye(N) > 0, -np.inf, 1.0))
     ),
     "lsh": lambda backend, q, k: Rule(0.7, mask=Hashed(4, 2, 1).bind(backend, q, k, 0.7, None)),
     "lsh or window": lambda backend, q, k: Rule(
@@ -187,7 +187,7 @@ def test_sinks_and_learned_keys_by_blocks(library):
     for rule in (Rule(0.7, sinks=None, extra_keys=1, mask=Causal()), Rule(0.7, mask=Causal())):
         q, k, v = (on(library, x) for x in case(queries=N, keys=N, kv_heads=4))
         backend = backend_of(q)
-        sunk = replace(rule, sinks=backend.keep(np.array([0.0, 1.0, -1.0, 5.0])))
+        sunk = replace(rule, sinks=backend.array_as_is(np.array([0.0, 1.0, -1.0, 5.0])))
         dense = attend(backend, q, k, v, sunk)
         blocks = list(row_blocks(backend, q, k, v, sunk, rows=3))
         assert np.allclose(
@@ -208,7 +208,7 @@ def test_sinks_and_learned_keys_by_blocks(library):
 def test_what_is_kept_does_not_change_the_numbers(library):
     q, k, v = (on(library, x) for x in case(queries=N, keys=N, kv_heads=4))
     backend = backend_of(q)
-    rule = Rule(0.5, softcap=2.0, mask=Causal(), bias=backend.keep(np.ones(N)))
+    rule = Rule(0.5, softcap=2.0, mask=Causal(), bias=backend.array_as_is(np.ones(N)))
     every = attend(backend, q, k, v, rule)
     for keep in [frozenset({name}) for name in EVERY_STAGE] + [
         frozenset(),
@@ -227,7 +227,9 @@ def test_what_is_kept_does_not_change_the_numbers(library):
 def test_the_entropy_of_each_row(library, sinks):
     q, k, v = (on(library, x * 3) for x in case(queries=N, keys=N, kv_heads=4))
     backend = backend_of(q)
-    rule = Rule(2.0, mask=Causal(), offset=-2, sinks=None if sinks is None else backend.keep(sinks))
+    rule = Rule(
+        2.0, mask=Causal(), offset=-2, sinks=None if sinks is None else backend.array_as_is(sinks)
+    )
     weights = plain(attend(backend, q, k, v, rule).stages["weights"])
     wanted = -np.where(weights > 0, weights * np.log(np.where(weights > 0, weights, 1)), 0).sum(-1)
     for size in (1, 5, N):
@@ -242,7 +244,7 @@ def test_offsets_and_lengths_of_each_batch_entry_by_blocks(library):
     q, k, v = (on(library, x) for x in case(batch=(3,), queries=N, keys=N))
     backend = backend_of(q)
     offset, lengths = (
-        backend.keep(np.array(x)).reshape((3, 1, 1, 1)) for x in ([-5, 0, 4], [2, 7, N])
+        backend.array_as_is(np.array(x)).reshape((3, 1, 1, 1)) for x in ([-5, 0, 4], [2, 7, N])
     )
     for mask in (Causal(), Window(2, 1)):
         for rule in (
@@ -273,7 +275,7 @@ def test_a_sink_far_above_the_scores_overflows_nothing(library):
             q,
             k,
             v,
-            Rule(1.0, sinks=backend.keep(np.full(4, 2000.0))),
+            Rule(1.0, sinks=backend.array_as_is(np.full(4, 2000.0))),
             rows=7,
             keep=("weights", "entropy"),
         )

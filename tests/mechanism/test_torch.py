@@ -89,11 +89,11 @@ def test_the_multi_head_module(library, bias, learned_key, causal, rows):
         scale=7**-0.5,
         mask=Causal() if causal else Everywhere(),
     )
-    lengths = backend.keep(np.array([11, 5])).reshape((2, 1, 1, 1))
+    lengths = backend.array_as_is(np.array([11, 5])).reshape((2, 1, 1, 1))
     trace = run_block(
         backend,
         Block(spec, residual=False),
-        lambda role: backend.keep(roles[role]) if role in roles else None,
+        lambda role: backend.array_as_is(roles[role]) if role in roles else None,
         here,
         Context(np.arange(11), 11, key_lengths=lengths, rows=rows),
         0,

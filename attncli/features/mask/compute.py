@@ -207,13 +207,11 @@ def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
     if bias_function is None:
         return None
     _check_head(head, spec.heads)
-    keep = model.backend.keep
     # one query at position 0, and a key at each distance from it: [head, 1 query, distance]
     distances = np.arange(-reach, reach + 1)[None, :]
-    values = np.asarray(
-        model.backend.numpy(bias_function(keep(np.zeros((1, 1), np.int64)), keep(distances))),
-        np.float64,
-    )
+    query = model.backend.array_as_is(np.zeros((1, 1), np.int64))
+    biases = bias_function(query, model.backend.array_as_is(distances))
+    values = np.asarray(model.backend.numpy(biases), np.float64)
     slope = None
     if isinstance(spec.position, Alibi):
         slope = float(alibi_slopes(spec.heads)[head]) * spec.position.factor

@@ -130,7 +130,7 @@ def capture_attention(
         *map(backend.array, _broadcast_leading_axes(with_heads)),
         scale=options.scale,
         softcap=options.softcap,
-        mask=backend.keep(tensors["mask"] != 0) if "mask" in tensors else None,
+        mask=backend.array_as_is(tensors["mask"] != 0) if "mask" in tensors else None,
         bias=floats.get("bias"),
         causal=False,
         window=None,

@@ -328,7 +328,7 @@ class Forgotten(DerivedMask, frozen=True, eq=False):
         """Whether the key is not after the query and not yet forgotten, booleans [head, rows,
         columns].
         """
-        last = pairs.backend.keep(self.last)[:, pairs.j.reshape((-1,))]
+        last = pairs.backend.array_as_is(self.last)[:, pairs.j.reshape((-1,))]
         return (pairs.j <= pairs.row) & (pairs.row <= last[:, None, :])
 
     def reach(self, i: Ints, keys: int) -> Reach:

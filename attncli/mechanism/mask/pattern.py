@@ -496,7 +496,7 @@ class Hashed(Mask, frozen=True):
             keys = backend.repeat(k, group_size, 0)
         else:
             keys = k
-        rotations = backend.keep(
+        rotations = backend.array_as_is(
             directions(self.seed, q.shape[0], q.shape[-1], self.rounds, self.buckets)
         )
         return SameBucket(
