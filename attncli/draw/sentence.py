@@ -338,14 +338,19 @@ def largest_weight(weights: Numbers, free: Bools) -> tuple[int, int, float]:
     return int(query), int(key), float(free_weights.max())
 
 
-def looks_most_sentence(query: str, keys: Sequence[tuple[str, float]], view: View) -> str:
+def looks_most_sentence(
+    query: str, keys: Sequence[tuple[str, float]], view: View, *, itself: bool = False
+) -> str:
     """A sentence that says at which key the query looks most in one head, and at which second.
 
     keys: one or two, each with its weight; the largest weight first.
+    itself: whether the first key is the query's own.
     """
     key, share = keys[0]
     if len(keys) == 1:
         template = message("{query} looks most at {key}: {share} of its weight.")
+        if itself:
+            template = message("{query} looks most at itself: {share} of its weight.")
         return say(view, template, query=query, key=key, share=percent(share))
     second_key, second_share = keys[1]
     return say(

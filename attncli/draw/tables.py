@@ -354,6 +354,7 @@ def vectors(
     title: str = "",
     note: str = "",
     row_numbers: Sequence[int] | None = None,
+    with_lengths: bool = True,
 ) -> Lines:
     """A table of vectors with their rows' names: as many first and last dimensions as fit, and the
     Euclidean length |x| of each. A full view shows every dimension and row, in panels. Without rows
@@ -362,6 +363,7 @@ def vectors(
     values: [row, dim].
     rows: the rows' names; none for rows that have only numbers.
     row_numbers: counted from 0 where None.
+    with_lengths: False for rows whose length says nothing, such as angles.
     """
     matrix = as_matrix(values)
     top = heading(title, note, view)
@@ -381,7 +383,9 @@ def vectors(
     name_width = min(max(cells(text) for text in names), NAME, max(view.width // 5, 4))
     # `nan` takes 3 cells, where no number is finite
     slot = 1 + max(widest_number(matrix, write) or 3, len(str(matrix.shape[1] - 1)))
-    length_width = 2 + max(3, *(len(write_length(float(length))) for length in lengths))
+    length_width = 0
+    if with_lengths:
+        length_width = 2 + max(3, *(len(write_length(float(length))) for length in lengths))
     side_width = index_width + 1 + name_width + 1
     room = view.width - side_width - length_width
     if view.full:
@@ -393,7 +397,8 @@ def vectors(
         """The table of these dimensions, None for those left out, with the length of each row."""
         gap = pad(".." if view.ascii else "…", VECTOR_GAP, "right")
         titles = [gap if column is None else pad(str(column), slot, "right") for column in columns]
-        titles.append(pad("|x|", length_width, "right"))
+        if with_lengths:
+            titles.append(pad("|x|", length_width, "right"))
         out: list[Line] = [((" " * side_width, ""), *((text, FAINT) for text in titles))]
         for row in shown_rows:
             if row is None:
@@ -409,8 +414,10 @@ def vectors(
                 )
                 for column in columns
             ]
-            length = pad(write_length(float(lengths[row])), length_width, "right")
             texts = [(row_name, ""), *((entry, "") for entry in entries)]
+            length = ""
+            if with_lengths:
+                length = pad(write_length(float(lengths[row])), length_width, "right")
             out.append(((number + " ", FAINT), *texts, (length, FAINT)))
         return Lines(tuple(out))
 

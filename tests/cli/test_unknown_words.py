@@ -308,7 +308,7 @@ def test_several_texts_are_counted(tmp_path: Path) -> None:
     line = ("ablate", *MODEL, *ONE, "--lines", "--file", str(tmp_path / "texts"))
     document = ask(*line, "--json").json
     assert "2 of 3 texts hold words that are unknown to this model" in document["warnings"]
-    assert "3个文本中有 2个含有这个模型不认识的词" in ask(*line, "--lang", "zh").out
+    assert "3 段文本中有 2 段含有这个模型不认识的词" in ask(*line, "--lang", "zh").out
 
 
 @pytest.mark.thorough
@@ -333,7 +333,7 @@ def test_scans_count_them_and_can_leave_their_texts_out(tmp_path: Path) -> None:
     assert "unknown" not in whole["done"]["skipped"]
     assert "2 of 3 texts, 8 of 22 tokens" in whole["warnings"][0]
     shown = "".join(ask("scan", "show", str(tmp_path / "whole"), "--lang", "zh").out.split())
-    assert "3个文本中的2个，22个词元中的8个" in shown
+    assert "3段文本中的2段，22个词元中的8个" in shown
     assert (
         "skip_unknown" not in (tmp_path / "whole" / "plan.json").read_text()
     )  # so that digests stay

@@ -198,7 +198,7 @@ def test_chinese_names_axes_kinds_of_attention_and_what_is_not_there() -> None:
     assert "无掩码 · 无位置编码" in header
     assert "因果掩码" in ask("run", "a b", "--mask", "causal", "--lang", "zh").out
     order = ask("explain", "order", "a b", "--lang", "zh").out
-    assert "用 sinusoidal、learned、rope、因果 时看得到顺序" in order
+    assert "有了 sinusoidal、learned、rope、因果掩码，就看得到顺序" in order
     assert "causal" not in order
     absent = ask("run", "a b", "--model", "no/where", "--lang", "zh", HF_HUB_OFFLINE="1").err
     assert "本地缓存中没有 no/where，而 HF_HUB_OFFLINE 不允许下载" in absent

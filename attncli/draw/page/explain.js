@@ -301,7 +301,7 @@ function answer() {
   const best = strongest();
   const [query, key, share] = [quoted(shown.query), quoted(best), percent(shown.weights[best])];
   const rests = model.source === "checkpoint" && best === 0;
-  const told = !shown.weights[best] ? say("blind", { query }) : rests ? say("rests", { query, key, share }) : say("looks", { query, key, share });
+  const told = !shown.weights[best] ? say("blind", { query }) : rests ? say("rests", { query, key, share }) : say(best === shown.query ? "looks.itself" : "looks", { query, key, share });
   fill("says", make("p", told), ...(rests ? [make("p", say("resting", { key }))] : []), ...(model.drawn ? [make("p", say("not.learned", { seed: model.seed }))] : []));
 }
 

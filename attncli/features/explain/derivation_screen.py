@@ -28,6 +28,7 @@ from attncli.draw.numbers import adding_column, adding_digits, bar, brief, perce
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.sentence import (
     alike_sentence,
+    looks_most_sentence,
     not_learned_note,
     same_weights,
     shaded_sentence,
@@ -670,8 +671,8 @@ class Derivation(Struct, frozen=True, dict=True):
             yield alike_sentence(query_text, names, weights[best], view)
             return
         if not rest[best]:
-            template = message("{query} looks most at {key}: {share} of its weight.")
-            yield say(view, template, query=query_text, key=key_text, share=share)
+            keys = [(key_text, weights[best])]
+            yield looks_most_sentence(query_text, keys, view, itself=best == query)
             return
         template = message("{share} of the weight of {query} is on {key}.")
         yield say(view, template, share=share, query=query_text, key=key_text)

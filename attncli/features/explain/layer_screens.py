@@ -946,7 +946,8 @@ def _encoding_table(way: PositionWay, texts: Sequence[str], view: View) -> Lines
         return matrix(
             way.table, texts, key_names(texts, way.table), view, signed=True, title=title, note=note
         )
-    numbers = vectors(way.table, texts, view, title=title, note=note)
+    is_angles = way.enters == "queries and keys"
+    numbers = vectors(way.table, texts, view, title=title, note=note, with_lengths=not is_angles)
     if way.pairing is UNSET:
         return numbers
     return stack(numbers, *(remark(text, view) for text in _turning_sentences(way, view)))

@@ -206,6 +206,7 @@ def page_words(title: Mapping[str, Message], *, computes: bool) -> dict[str, Mes
         ),
         "blind": message("{query} can see no word: its weights and its output are 0."),
         "looks": message("{query} looks most at {key}: {share} of its weight."),
+        "looks.itself": message("{query} looks most at itself: {share} of its weight."),
         "rests": message("{share} of the weight of {query} is on {key}."),
         "resting": message("{key} is the first token: heads rest there whatever it is."),
         "not.learned": message(

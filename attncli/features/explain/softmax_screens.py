@@ -434,8 +434,7 @@ def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
                 view,
                 "The order is seen with {ways}: an output then differs by {least} to {most}.",
                 ways=say(view, contextual("between", ", ")).join(
-                    convention(row.mask if row.position == "none" else row.position, view)
-                    for row in changed_rows
+                    _way_to_see_order(row, view) for row in changed_rows
                 ),
                 least=_difference_text(min(sizes)),
                 most=_difference_text(max(sizes)),
@@ -496,6 +495,15 @@ def order_answer(document: OrderTopic, view: View) -> Lines:
         **conventions,
     )
     return tinted_answer(document, shares, texts, view, query=None, tint=tint)
+
+
+def _way_to_see_order(row: OrderRow, view: View) -> str:
+    """What brings the order into a run: its position encoding, else its mask."""
+    if row.position != "none":
+        return row.position
+    if row.mask == "causal":
+        return say(view, "a causal mask")
+    return row.mask
 
 
 COMMON_WORDS = {"none": message("none"), "causal": message("causal")}

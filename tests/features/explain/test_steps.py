@@ -61,11 +61,11 @@ def test_the_steps_fit_in_sixty_lines(options: tuple[str, ...], width: int, lang
     ]
     if lang == "zh":
         titles = [
-            f"1 {query} 与每个键",
+            f"1 “{query}”与每个键",
             "2 缩放",
             "3 掩码",
-            f"4 {query} 的 softmax",
-            f"5 {query} 的输出",
+            f"4 “{query}”的 softmax",
+            f"5 “{query}”的输出",
         ]
     titles += (
         ["6 the other heads", "7 without the head"]
